@@ -1,0 +1,219 @@
+//! The command line: what is asked for, and the settings that follow from it (pure but for the environment that clap
+//! reads). Flags are accepted in Go's spellings, so that the Go operator's command lines work.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use k8s_openapi::jiff::SignedDuration;
+
+use crate::{facts::DEFAULT_NAMESPACE, lease::Timings, telemetry::LogFormat};
+
+/// Installs a cluster's cloud-controller-manager, keeps it installed, and renders it for the bootstrap VM.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+
+    /// How log lines are written.
+    #[arg(long, global = true, value_enum, default_value_t)]
+    pub log_format: LogFormat,
+
+    /// How much is logged, as klog counts: 4 is debugging, 6 the libraries too.
+    #[arg(short, long, global = true, value_name = "LEVEL", default_value_t = 2)]
+    pub v: u8,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Keep this cluster's cloud-controller-manager installed and report to its ClusterOperator.
+    Operator(OperatorArgs),
+    /// Write the manifests of the bootstrap VM, or those of the cluster, to files.
+    Render(RenderArgs),
+}
+
+/// Flags of `operator`.
+#[derive(Args, Debug)]
+pub struct OperatorArgs {
+    /// The namespace to manage.
+    #[arg(long, default_value = DEFAULT_NAMESPACE)]
+    pub namespace: String,
+
+    /// The file with the images of all providers, a JSON object of key and image reference. It is followed.
+    #[arg(long, value_name = "FILE", default_value = "/etc/cloud-controller-manager-config/images.json")]
+    pub images_json: PathBuf,
+
+    /// Where /healthz and /readyz are served; without a host on all addresses.
+    #[arg(long, value_name = "ADDRESS", default_value = ":9440")]
+    pub health_addr: String,
+
+    /// The kubeconfig to use, instead of the Pod's own credentials.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// The lowest TLS version that the cloud-controller-manager serves, instead of the cluster's profile.
+    #[arg(long, value_name = "VERSION", value_parser = ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"])]
+    pub tls_min_version: Option<String>,
+
+    /// The cipher suites that the cloud-controller-manager serves, by IANA's names, instead of the cluster's profile.
+    #[arg(long, value_name = "SUITES", value_delimiter = ',')]
+    pub tls_cipher_suites: Vec<String>,
+
+    /// The version that this operator brings.
+    #[arg(env = "RELEASE_VERSION", long, hide = true)]
+    pub release_version: Option<String>,
+
+    /// Leader election.
+    #[command(flatten)]
+    pub leader_election: LeaderElectionArgs,
+
+    /// Accepted for the Go operator's command lines; metrics are not served yet.
+    #[arg(long, value_name = "ADDRESS", default_value = ":9258", hide_short_help = true)]
+    pub metrics_bind_address: String,
+
+    /// Accepted for the Go operator's command lines; nothing is served.
+    #[arg(long, value_name = "PORT", default_value_t = 9443, hide_short_help = true)]
+    pub webhook_port: u16,
+}
+
+/// Flags of leader election.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Leader election")]
+pub struct LeaderElectionArgs {
+    /// Compete for the lease, and act only while holding it.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true,
+        default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub leader_elect: bool,
+
+    /// The name of the lease.
+    #[arg(long, value_name = "NAME", default_value = "cluster-cloud-controller-manager-leader")]
+    pub leader_elect_resource_name: String,
+
+    /// The namespace of the lease [default: the Pod's own].
+    #[arg(long, value_name = "NAMESPACE")]
+    pub leader_elect_resource_namespace: Option<String>,
+
+    /// How long a lease counts that nobody renews [default: 137s; 270s on a single node].
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub leader_elect_lease_duration: Option<Duration>,
+
+    /// How long the holder tries to renew before it gives up [default: 107s; 240s on a single node].
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub leader_elect_renew_deadline: Option<Duration>,
+
+    /// How long between two tries [default: 26s; 60s on a single node].
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub leader_elect_retry_period: Option<Duration>,
+
+    /// Accepted for the Go operator's command lines; the lock is always a Lease.
+    #[arg(long, value_name = "KIND", hide = true)]
+    pub leader_elect_resource_lock: Option<String>,
+}
+
+impl LeaderElectionArgs {
+    /// The timings, when any was given.
+    pub fn timings(&self) -> Option<Timings> {
+        let given =
+            [self.leader_elect_lease_duration, self.leader_elect_renew_deadline, self.leader_elect_retry_period];
+        let default = Timings::HIGHLY_AVAILABLE;
+        given.iter().any(Option::is_some).then(|| Timings {
+            lease_duration: given[0].unwrap_or(default.lease_duration),
+            renew_deadline: given[1].unwrap_or(default.renew_deadline),
+            retry_period: given[2].unwrap_or(default.retry_period),
+        })
+    }
+}
+
+/// Flags of `render`.
+#[derive(Args, Debug)]
+pub struct RenderArgs {
+    /// The folder to write into; it is made when it is missing.
+    #[arg(long, value_name = "DIR", required_unless_present = "output")]
+    pub dest_dir: Option<PathBuf>,
+
+    /// An Infrastructure manifest with its status.
+    #[arg(long, value_name = "FILE")]
+    pub cluster_infrastructure_file: PathBuf,
+
+    /// The ConfigMap manifest cloud-controller-manager-images.
+    #[arg(long, value_name = "FILE")]
+    pub images_file: PathBuf,
+
+    /// The ConfigMap manifest of the cloud's configuration; needed when the Infrastructure names one.
+    #[arg(long, value_name = "FILE")]
+    pub cloud_config_file: Option<PathBuf>,
+
+    /// Which manifests: DIR/bootstrap and DIR/config, or those of the cluster in DIR/manifests.
+    #[arg(long, value_enum, default_value_t)]
+    pub phase: RenderPhase,
+
+    /// `-` prints the manifests as one YAML stream; only with --phase cluster.
+    #[arg(short, long, value_name = "-", value_parser = ["-"], conflicts_with = "dest_dir")]
+    pub output: Option<String>,
+}
+
+/// Which manifests `render` writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum RenderPhase {
+    /// The static pod of the bootstrap VM, and its cloud.conf.
+    #[default]
+    Bootstrap,
+    /// What the operator applies to the cluster.
+    Cluster,
+}
+
+/// A duration in Go's spelling, such as `137s` or `1m30s`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: Result<SignedDuration, _> = text.parse();
+    parsed
+        .ok()
+        .and_then(|duration| Duration::try_from(duration).ok())
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| "give a positive duration such as 137s or 1m30s".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn operator(arguments: &str) -> Result<OperatorArgs, clap::Error> {
+        let cli = Cli::try_parse_from(["ccm-operator", "operator"].into_iter().chain(arguments.split_whitespace()))?;
+        match cli.command {
+            Command::Operator(operator) => Ok(operator),
+            Command::Render(_) => unreachable!(),
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_go_operators_command_line_is_accepted() {
+        let args = operator(
+            "--leader-elect=true --leader-elect-lease-duration=137s --leader-elect-renew-deadline=1m47s \
+             --leader-elect-retry-period=26s --leader-elect-resource-namespace=openshift-cloud-controller-manager-operator \
+             --images-json=/x/images.json --webhook-port=9443 --metrics-bind-address=:9258 --health-addr=127.0.0.1:9259 -v=2",
+        )
+        .unwrap();
+        assert!(args.leader_election.leader_elect);
+        assert_eq!(args.leader_election.timings(), Some(Timings::HIGHLY_AVAILABLE));
+        assert!(!operator("--leader-elect=false").unwrap().leader_election.leader_elect);
+        assert!(operator("--leader-elect").unwrap().leader_election.leader_elect);
+        assert_eq!(operator("").unwrap().leader_election.timings(), None);
+    }
+
+    #[test]
+    fn durations_are_gos() {
+        for (text, seconds) in [("137s", 137.0), ("1m30s", 90.0), ("2h", 7200.0), ("500ms", 0.5), ("1.5h", 5400.0)] {
+            assert_eq!(duration(text).map(|duration| duration.as_secs_f64()), Ok(seconds), "{text}");
+        }
+        for text in ["", "5", "-1s", "0s", "soon"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

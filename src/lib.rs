@@ -1,0 +1,45 @@
+//! A cloud-controller-manager operator: what the binary `ccm-operator` is made of.
+//!
+//! Data flows one way: observe (IO) → [`facts`] → [`plan`] (pure) → [`render`] to files or [`apply`] to a cluster (IO)
+//! → [`rollout`] and [`status`] (pure) → report. ARCHITECTURE.md has the picture and the rules.
+
+#![forbid(unsafe_code)]
+
+pub mod apply;
+pub mod catalog;
+pub mod cli;
+pub mod controllers;
+pub mod embedded;
+pub mod facts;
+pub mod lease;
+pub mod object;
+pub mod observe;
+pub mod openshift;
+pub mod plan;
+pub mod provider;
+pub mod render;
+pub mod rollout;
+pub mod server;
+pub mod status;
+pub mod telemetry;
+pub mod watch;
+pub mod yaml;
+
+/// An error with its causes in one line, each said once. The API server's own words stand for its answers.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let answer = match error.downcast_ref::<kube::Error>() {
+            Some(kube::Error::Api(status)) => Some(status),
+            _ => None,
+        };
+        let words = answer.map_or_else(|| error.to_string(), |status| status.message.clone());
+        // Some libraries repeat the cause in the message.
+        if !text.contains(&words) {
+            text = if text.is_empty() { words } else { format!("{text}: {words}") };
+        }
+        next = if answer.is_some() { None } else { error.source() };
+    }
+    text.replace('\n', " ")
+}

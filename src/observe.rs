@@ -1,0 +1,193 @@
+//! What the cluster looks like now (IO): the documents that facts are taken from, and the live state of what is planned.
+//!
+//! Everything is seen through watches of exactly what is needed, nothing is asked for twice, and foreign objects cost
+//! nothing. It decides nothing.
+
+use std::{collections::BTreeMap, future::poll_fn, task::Poll};
+
+use futures::{StreamExt, stream::BoxStream};
+use kube::{
+    Client,
+    api::{ApiResource, DynamicObject, GroupVersionKind},
+    runtime::watcher::{self, Event},
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tracing::warn;
+
+use crate::{
+    apply,
+    facts::Sources,
+    object::{Kind, Object},
+    status::{self, CLUSTER_OPERATOR},
+    watch::{self, Seen, Selector, Target},
+};
+
+/// A thing that is watched.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Id {
+    /// A document that facts are taken from, by its resource.
+    Document(&'static str),
+    /// The ClusterOperator.
+    ClusterOperator,
+    /// Our objects of a kind in a namespace.
+    Planned(&'static str, String),
+}
+
+struct Watched {
+    target: Target,
+    seen: Seen,
+    events: BoxStream<'static, Result<Event<DynamicObject>, watcher::Error>>,
+}
+
+/// Everything that is watched.
+pub struct Observer {
+    client: Client,
+    set_id: String,
+    watches: BTreeMap<Id, Watched>,
+    /// Whether a document has changed since the sources were last taken.
+    documents_changed: bool,
+}
+
+impl Observer {
+    /// Watches the documents that facts are taken from, and the ClusterOperator. `set_id` marks our objects.
+    pub fn new(client: Client, set_id: String, with_cluster_version: bool) -> Self {
+        let mut observer = Self { client, set_id, watches: BTreeMap::new(), documents_changed: true };
+        let documents = [
+            ("Infrastructure", "infrastructures", "cluster", true),
+            ("Proxy", "proxies", "cluster", true),
+            ("FeatureGate", "featuregates", "cluster", true),
+            ("APIServer", "apiservers", "cluster", true),
+            ("ClusterVersion", "clusterversions", "version", with_cluster_version),
+        ];
+        for (kind, plural, name, _) in documents.into_iter().filter(|(.., wanted)| *wanted) {
+            let kind = GroupVersionKind::gvk("config.openshift.io", "v1", kind);
+            let resource = ApiResource::from_gvk_with_plural(&kind, plural);
+            observer.start(Id::Document(plural), resource, None, Selector::Name(name.to_owned()));
+        }
+        let selector = Selector::Name(CLUSTER_OPERATOR.to_owned());
+        observer.start(Id::ClusterOperator, status::write::resource(), None, selector);
+        observer
+    }
+
+    /// Waits until something was seen, and takes all that has arrived.
+    pub async fn changed(&mut self) {
+        poll_fn(|context| {
+            let mut any = false;
+            for (id, watched) in &mut self.watches {
+                while let Poll::Ready(Some(event)) = watched.events.poll_next_unpin(context) {
+                    if let Err(error) = &event {
+                        warn!("failed to watch {}: {}", watched.target.describe(), crate::chain(error));
+                    }
+                    watched.seen.take(event);
+                    self.documents_changed |= matches!(id, Id::Document(_));
+                    any = true;
+                }
+            }
+            if any { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// What has not been seen yet, with the reason where there is one: first of the documents, then of the rest.
+    pub fn pending(&self) -> Vec<String> {
+        let pending = self.watches.values().filter(|watched| !watched.seen.is_synced());
+        pending.map(describe_pending).collect()
+    }
+
+    /// The errors among what has not been seen yet.
+    pub fn errors(&self) -> Vec<String> {
+        let failed = self.watches.values().filter(|watched| watched.seen.error().is_some());
+        failed.map(describe_pending).collect()
+    }
+
+    /// Whether every document has been seen, and the ClusterOperator.
+    pub fn knows_documents(&self) -> bool {
+        self.watches.iter().all(|(id, watched)| matches!(id, Id::Planned(..)) || watched.seen.is_synced())
+    }
+
+    /// Whether the ClusterOperator has been seen, or seen to be absent.
+    pub fn knows_cluster_operator(&self) -> bool {
+        self.watches.get(&Id::ClusterOperator).is_some_and(|watched| watched.seen.is_synced())
+    }
+
+    /// Puts what was seen of the documents into the sources. Answers whether anything may have changed since the last
+    /// call.
+    pub fn update(&mut self, sources: &mut Sources) -> bool {
+        let changed = std::mem::take(&mut self.documents_changed);
+        if changed {
+            sources.infrastructure = self.document("infrastructures");
+            sources.proxy = self.document("proxies");
+            sources.feature_gate = self.document("featuregates");
+            sources.api_server = self.document("apiservers");
+            sources.cluster_version = self.document("clusterversions");
+        }
+        changed
+    }
+
+    /// Watches our objects of these kinds and namespaces, and of no other.
+    pub fn follow(&mut self, objects: &[Object]) {
+        let id = |object: &Object| Id::Planned(object.kind().plural, object.namespace().to_owned());
+        let wanted: BTreeMap<Id, &'static Kind> = objects.iter().map(|object| (id(object), object.kind())).collect();
+        self.watches.retain(|id, _| !matches!(id, Id::Planned(..)) || wanted.contains_key(id));
+        for (id, kind) in wanted {
+            if self.watches.contains_key(&id) {
+                continue;
+            }
+            let namespace = match &id {
+                Id::Planned(_, namespace) if kind.namespaced => Some(namespace.clone()),
+                _ => None,
+            };
+            let selector = Selector::Label(format!("{}={}", apply::PART_OF_LABEL, self.set_id));
+            self.start(id, apply::resource(kind), namespace, selector);
+        }
+    }
+
+    /// The live state of one of our objects.
+    pub fn live(&self, object: &Object) -> Option<&Value> {
+        self.planned(object)?.seen.get(object.name())
+    }
+
+    /// Takes the answer to a write.
+    pub fn put(&mut self, object: &Object, live: Value) {
+        let id = Id::Planned(object.kind().plural, object.namespace().to_owned());
+        if let Some(watched) = self.watches.get_mut(&id) {
+            watched.seen.put(object.name(), live);
+        }
+    }
+
+    /// The live ClusterOperator.
+    pub fn cluster_operator(&self) -> Option<&Value> {
+        self.watches.get(&Id::ClusterOperator)?.seen.get(CLUSTER_OPERATOR)
+    }
+
+    /// Takes the answer to a write of the ClusterOperator.
+    pub fn put_cluster_operator(&mut self, live: Value) {
+        if let Some(watched) = self.watches.get_mut(&Id::ClusterOperator) {
+            watched.seen.put(CLUSTER_OPERATOR, live);
+        }
+    }
+
+    fn planned(&self, object: &Object) -> Option<&Watched> {
+        self.watches.get(&Id::Planned(object.kind().plural, object.namespace().to_owned()))
+    }
+
+    fn document<T: DeserializeOwned>(&self, plural: &'static str) -> Option<T> {
+        let object = self.watches.get(&Id::Document(plural))?.seen.objects().next()?;
+        T::deserialize(object).inspect_err(|error| warn!("failed to read {plural}.config.openshift.io: {error}")).ok()
+    }
+
+    fn start(&mut self, id: Id, resource: ApiResource, namespace: Option<String>, selector: Selector) {
+        let target = Target { resource, namespace, selector };
+        let events = watch::events(self.client.clone(), &target);
+        self.watches.insert(id, Watched { target, seen: Seen::default(), events });
+    }
+}
+
+fn describe_pending(watched: &Watched) -> String {
+    let target = watched.target.describe();
+    match watched.seen.error() {
+        Some(error) => format!("{target}: {error}"),
+        None => target,
+    }
+}

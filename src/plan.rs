@@ -1,0 +1,97 @@
+//! The objects that should exist in a cluster, or stand on its bootstrap VM (pure).
+//!
+//! The same sources always give the same plan. The plan never asks the cluster what is there, and makes no object that
+//! is not a file of the provider.
+
+mod substitute;
+
+use crate::{
+    catalog::{Catalog, Selection},
+    facts::{self, Facts, Sources},
+    object::Object,
+    provider::Provider,
+};
+
+pub use substitute::Error as SubstituteError;
+
+/// What should be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Plan {
+    /// No provider serves this cluster, so nothing is to be done.
+    Nothing {
+        /// Why, for people.
+        why: String,
+    },
+    /// A provider's objects, in the order in which they are to be applied.
+    Objects {
+        /// The provider's name.
+        provider: String,
+        /// Its objects.
+        objects: Vec<Object>,
+    },
+}
+
+/// Where the plan is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The bootstrap VM: static pods.
+    Bootstrap,
+    /// The running cluster.
+    Cluster,
+}
+
+/// Why there is no plan. Always terminal: only another input can mend it.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Error {
+    /// The facts cannot be known.
+    #[error(transparent)]
+    Facts(#[from] facts::Error),
+    /// A manifest cannot be completed.
+    #[error(transparent)]
+    Substitute(#[from] SubstituteError),
+}
+
+impl Plan {
+    /// Plans a cluster from what was read of it.
+    pub fn new(catalog: &Catalog, sources: &Sources, phase: Phase) -> Result<Self, Error> {
+        match catalog.select(sources)? {
+            Selection::Nothing(why) => Ok(Self::Nothing { why }),
+            Selection::Provider(provider) => {
+                let facts = Facts::gather(sources)?;
+                let objects = match phase {
+                    Phase::Bootstrap => provider.bootstrap_resources(&facts)?,
+                    Phase::Cluster => provider.resources(&facts)?,
+                };
+                Ok(Self::Objects { provider: provider.name().to_owned(), objects })
+            }
+        }
+    }
+
+    /// Its objects, in the order in which they are to be applied.
+    pub fn objects(&self) -> &[Object] {
+        match self {
+            Self::Nothing { .. } => &[],
+            Self::Objects { objects, .. } => objects,
+        }
+    }
+}
+
+impl Provider {
+    /// The objects that run the cloud-controller-manager in a cluster; each call returns new ones.
+    pub fn resources(&self, facts: &Facts) -> Result<Vec<Object>, SubstituteError> {
+        self.manifests
+            .iter()
+            // One replica is either there or it is not: a budget would only hold up the drain of its node.
+            .filter(|object| !(facts.single_replica && object.kind().kind == "PodDisruptionBudget"))
+            .map(|object| substitute::cluster(&self.descriptor, object, facts))
+            .collect()
+    }
+
+    /// The static pods of the bootstrap VM; each call returns new ones.
+    pub fn bootstrap_resources(&self, facts: &Facts) -> Result<Vec<Object>, SubstituteError> {
+        self.bootstrap_manifests.iter().map(|object| substitute::bootstrap(&self.descriptor, object, facts)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

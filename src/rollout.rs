@@ -1,0 +1,112 @@
+//! How far the rollout of a workload is (pure).
+//!
+//! Judged from the workload's own status, by the rules that the cluster's other operators use: nodes that come and go
+//! and reboots are no rollout.
+
+use serde_json::Value;
+
+/// How far a workload is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rollout {
+    /// What was applied runs, or needs no running.
+    Done,
+    /// On its way.
+    Progressing,
+    /// The workload's controller gave up waiting; it may still come right by itself.
+    Stuck {
+        /// The controller's words.
+        why: String,
+    },
+}
+
+/// How far a live object is; anything that rolls nothing out is done.
+pub fn of(object: &Value) -> Rollout {
+    match object["kind"].as_str() {
+        Some("Deployment") => deployment(object),
+        Some("DaemonSet") => daemon_set(object),
+        _ => Rollout::Done,
+    }
+}
+
+fn deployment(object: &Value) -> Rollout {
+    let conditions = object["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    let progressing = conditions.iter().find(|condition| condition["type"] == "Progressing");
+    if !is_observed(object) {
+        return Rollout::Progressing;
+    }
+    match progressing.and_then(|condition| condition["reason"].as_str()) {
+        Some("NewReplicaSetAvailable") => Rollout::Done,
+        Some("ProgressDeadlineExceeded") => {
+            let why = progressing.and_then(|condition| condition["message"].as_str());
+            Rollout::Stuck { why: why.unwrap_or("it made no progress within its deadline").to_owned() }
+        }
+        _ => Rollout::Progressing,
+    }
+}
+
+fn daemon_set(object: &Value) -> Rollout {
+    let number = |name: &str| object["status"][name].as_i64().unwrap_or_default();
+    let scheduled = number("currentNumberScheduled");
+    if is_observed(object) && scheduled > 0 && number("updatedNumberScheduled") >= scheduled {
+        Rollout::Done
+    } else {
+        Rollout::Progressing
+    }
+}
+
+fn is_observed(object: &Value) -> bool {
+    let generation = object["metadata"]["generation"].as_i64();
+    generation.is_some() && object["status"]["observedGeneration"].as_i64() >= generation
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn deployment(generation: i64, observed: i64, reason: &str) -> Rollout {
+        of(&json!({
+            "kind": "Deployment",
+            "metadata": {"generation": generation},
+            "status": {"observedGeneration": observed, "conditions": [
+                {"type": "Available", "status": "False"},
+                {"type": "Progressing", "status": "True", "reason": reason, "message": "why"},
+            ]},
+        }))
+    }
+
+    #[test]
+    fn a_deployment_is_done_when_its_controller_says_so_of_this_generation() {
+        assert_eq!(deployment(2, 2, "NewReplicaSetAvailable"), Rollout::Done);
+        assert_eq!(deployment(2, 1, "NewReplicaSetAvailable"), Rollout::Progressing);
+        assert_eq!(deployment(2, 2, "ReplicaSetUpdated"), Rollout::Progressing);
+        assert_eq!(deployment(2, 2, "ProgressDeadlineExceeded"), Rollout::Stuck { why: "why".into() });
+        assert_eq!(of(&json!({"kind": "Deployment", "metadata": {"generation": 1}})), Rollout::Progressing);
+    }
+
+    #[test]
+    fn a_daemon_set_is_done_when_what_is_scheduled_is_updated() {
+        let daemon_set = |observed, scheduled, updated| {
+            of(&json!({
+                "kind": "DaemonSet",
+                "metadata": {"generation": 2},
+                "status": {
+                    "observedGeneration": observed,
+                    "currentNumberScheduled": scheduled,
+                    "updatedNumberScheduled": updated,
+                    "desiredNumberScheduled": 5,
+                    "numberUnavailable": 2,
+                },
+            }))
+        };
+        assert_eq!(daemon_set(2, 3, 3), Rollout::Done);
+        assert_eq!(daemon_set(1, 3, 3), Rollout::Progressing);
+        assert_eq!(daemon_set(2, 3, 2), Rollout::Progressing);
+        assert_eq!(daemon_set(2, 0, 0), Rollout::Progressing);
+    }
+
+    #[test]
+    fn the_rest_rolls_nothing_out() {
+        assert_eq!(of(&json!({"kind": "Service"})), Rollout::Done);
+    }
+}

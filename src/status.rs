@@ -1,0 +1,331 @@
+//! What the ClusterOperator says (pure).
+//!
+//! Turns an outcome and what was said before into the next status. The same state always gives the same text, and the
+//! time of a transition moves only with its status: nothing that is written here can be a reason to write again.
+
+pub mod write;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::object::{Key, Object};
+
+/// The ClusterOperator's name.
+pub const CLUSTER_OPERATOR: &str = "cloud-controller-manager";
+
+/// How long a transient error may last before it is reported (the same as upstream's).
+pub const TRANSIENT_ERROR_PATIENCE: Duration = Duration::from_secs(150);
+
+/// A condition that old versions wrote and that nobody reads any more.
+const OBSOLETE_CONDITION: &str = "CloudControllerOwner";
+
+const AS_EXPECTED: &str = "AsExpected";
+const SYNCING: &str = "SyncingResources";
+const SYNCING_FAILED: &str = "SyncingFailed";
+
+/// What came of one pass over the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything is applied and runs.
+    Done,
+    /// No provider serves this cluster.
+    Nothing {
+        /// Why, for people.
+        why: String,
+    },
+    /// Everything is applied; this is on its way.
+    Progressing {
+        /// The workloads that are being rolled out.
+        rollouts: Vec<Key>,
+    },
+    /// Something is wrong, and is to be reported.
+    Failed {
+        /// The whole chain of causes, in one line.
+        error: String,
+    },
+}
+
+/// A condition as it stands in the status.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Condition {
+    /// Its type.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// A word for programs.
+    pub reason: String,
+    /// A sentence for people.
+    pub message: String,
+    /// When the status last changed, RFC 3339.
+    pub last_transition_time: String,
+}
+
+/// An operand's version.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(default)]
+pub struct OperandVersion {
+    /// The operand.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// An object that must-gather collects.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(default)]
+pub struct ObjectReference {
+    /// API group, empty for the core group.
+    pub group: String,
+    /// The resource's plural name.
+    pub resource: String,
+    /// Namespace, empty for a cluster-scoped object.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+/// The status of a ClusterOperator, as far as it is read and written.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Status {
+    /// Conditions, of which four are the operator's.
+    pub conditions: Vec<Condition>,
+    /// The versions that are reached.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub versions: Vec<OperandVersion>,
+    /// What must-gather collects.
+    pub related_objects: Vec<ObjectReference>,
+}
+
+/// What the next status depends on beside the outcome.
+#[derive(Clone, Debug)]
+pub struct Context<'a> {
+    /// The version that the operator brings.
+    pub version: &'a str,
+    /// What must-gather is to collect.
+    pub related_objects: Vec<ObjectReference>,
+    /// Now, RFC 3339.
+    pub now: &'a str,
+}
+
+impl Status {
+    /// Reads the status of a live ClusterOperator; whatever is not understood is as if it were not there.
+    pub fn of(cluster_operator: &Value) -> Self {
+        Self::deserialize(&cluster_operator["status"]).unwrap_or_default()
+    }
+
+    /// The operator's own part of the next status.
+    #[must_use]
+    pub fn next(&self, outcome: &Outcome, context: &Context) -> Self {
+        let version = OperandVersion { name: "operator".into(), version: context.version.to_owned() };
+        let moves = !self.versions.contains(&version);
+        let available = format!("Cluster Cloud Controller Manager Operator is available at {}", context.version);
+        let towards = || format!("Progressing towards operator: {}", context.version);
+        let (available, progressing, degraded, upgradeable) = match outcome {
+            Outcome::Done => (Some(available), None, None, true),
+            Outcome::Nothing { why } => (Some(format!("{available}; nothing is applied: {why}")), None, None, true),
+            Outcome::Progressing { rollouts } => {
+                let waits = rollouts.iter().map(Key::to_string).collect::<Vec<_>>().join(", ");
+                let progressing = if moves {
+                    (SYNCING, towards())
+                } else {
+                    (AS_EXPECTED, format!("Waiting for the rollout of {waits}"))
+                };
+                (None, Some(progressing), None, true)
+            }
+            Outcome::Failed { error } => (None, None, Some(error.clone()), false),
+        };
+        let reached = available.is_some();
+        let expected = |type_: &str, status: &str| self.condition(context.now, type_, status, AS_EXPECTED, "");
+        let conditions = vec![
+            match available {
+                Some(message) => self.condition(context.now, "Available", "True", AS_EXPECTED, &message),
+                None => self.kept("Available", || {
+                    self.condition(context.now, "Available", "False", SYNCING, "Nothing has been rolled out yet")
+                }),
+            },
+            match (progressing, &degraded) {
+                (Some((reason, message)), _) => self.condition(context.now, "Progressing", "True", reason, &message),
+                (None, None) => expected("Progressing", "False"),
+                (None, Some(_)) => self.kept("Progressing", || expected("Progressing", "False")),
+            },
+            match &degraded {
+                Some(error) => self.condition(context.now, "Degraded", "True", SYNCING_FAILED, error),
+                None => expected("Degraded", "False"),
+            },
+            if upgradeable {
+                expected("Upgradeable", "True")
+            } else {
+                let message = "The operator is degraded; its condition Degraded says why";
+                self.condition(context.now, "Upgradeable", "False", SYNCING_FAILED, message)
+            },
+        ];
+        let versions = if reached { vec![version] } else { self.versions.clone() };
+        Self { conditions, versions, related_objects: context.related_objects.clone() }
+    }
+
+    /// Whether this, as the live status, says already what another one, the operator's own part, is to say.
+    pub fn says(&self, own: &Self) -> bool {
+        own.conditions.iter().all(|condition| self.conditions.contains(condition))
+            && self.versions == own.versions
+            && self.related_objects == own.related_objects
+    }
+
+    fn find(&self, type_: &str) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| condition.type_ == type_)
+    }
+
+    fn kept(&self, type_: &str, otherwise: impl FnOnce() -> Condition) -> Condition {
+        self.find(type_).cloned().unwrap_or_else(otherwise)
+    }
+
+    fn condition(&self, now: &str, type_: &str, status: &str, reason: &str, message: &str) -> Condition {
+        let previous = self.find(type_).filter(|previous| previous.status == status);
+        Condition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            last_transition_time: previous.map_or(now, |previous| &previous.last_transition_time).to_owned(),
+        }
+    }
+}
+
+/// The merge patch of the status that takes the obsolete condition away, guarded by the resource version; `None` when the
+/// condition is not there. An apply cannot do it: it removes only what it owns.
+pub fn without_obsolete_condition(cluster_operator: &Value) -> Option<Value> {
+    let conditions = cluster_operator["status"]["conditions"].as_array()?;
+    let (obsolete, kept): (Vec<_>, Vec<_>) =
+        conditions.iter().partition(|condition| condition["type"] == OBSOLETE_CONDITION);
+    (!obsolete.is_empty()).then(|| {
+        json!({
+            "metadata": {"resourceVersion": cluster_operator["metadata"]["resourceVersion"]},
+            "status": {"conditions": kept},
+        })
+    })
+}
+
+/// What must-gather is to collect: both namespaces, the ClusterOperator and every object that was applied.
+pub fn related_objects(own_namespace: &str, managed_namespace: &str, objects: &[Object]) -> Vec<ObjectReference> {
+    let reference = |group: &str, resource: &str, namespace: &str, name: &str| ObjectReference {
+        group: group.into(),
+        resource: resource.into(),
+        namespace: namespace.into(),
+        name: name.into(),
+    };
+    let mut references = vec![
+        reference("", "namespaces", "", own_namespace),
+        reference("", "namespaces", "", managed_namespace),
+        reference("config.openshift.io", "clusteroperators", "", CLUSTER_OPERATOR),
+    ];
+    references.extend(objects.iter().map(|object| {
+        let kind = object.kind();
+        reference(kind.group, kind.plural, object.namespace(), object.name())
+    }));
+    references
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V1: &str = "4.21.0";
+
+    fn next(previous: &Status, outcome: &Outcome, version: &str, now: &str) -> Status {
+        let context = Context { version, related_objects: related_objects("own", "managed", &[]), now };
+        previous.next(outcome, &context)
+    }
+
+    fn summary(status: &Status) -> Vec<(&str, &str, &str)> {
+        let conditions = status.conditions.iter();
+        conditions.map(|condition| (&*condition.type_, &*condition.status, &*condition.reason)).collect()
+    }
+
+    fn progressing() -> Outcome {
+        let key = Key { group: "apps".into(), kind: "Deployment".into(), namespace: "n".into(), name: "ccm".into() };
+        Outcome::Progressing { rollouts: vec![key] }
+    }
+
+    #[test]
+    fn the_version_is_announced_when_it_is_reached() {
+        let first = next(&Status::default(), &progressing(), V1, "t1");
+        assert_eq!(
+            summary(&first),
+            [
+                ("Available", "False", "SyncingResources"),
+                ("Progressing", "True", "SyncingResources"),
+                ("Degraded", "False", "AsExpected"),
+                ("Upgradeable", "True", "AsExpected"),
+            ]
+        );
+        assert_eq!(first.conditions[1].message, "Progressing towards operator: 4.21.0");
+        assert!(first.versions.is_empty());
+
+        let second = next(&first, &Outcome::Done, V1, "t2");
+        assert_eq!(
+            summary(&second),
+            [
+                ("Available", "True", "AsExpected"),
+                ("Progressing", "False", "AsExpected"),
+                ("Degraded", "False", "AsExpected"),
+                ("Upgradeable", "True", "AsExpected"),
+            ]
+        );
+        assert_eq!(second.versions[0].version, V1);
+        assert_eq!(second.conditions[2].last_transition_time, "t1", "what has not changed keeps its time");
+
+        let upgrade = next(&second, &progressing(), "4.22.0", "t3");
+        assert_eq!(upgrade.conditions[1].message, "Progressing towards operator: 4.22.0");
+        assert_eq!(upgrade.versions, second.versions, "the old version stays until the new one is reached");
+        assert_eq!(upgrade.conditions[0], second.conditions[0], "Available keeps its value");
+
+        let again = next(&second, &progressing(), V1, "t3");
+        assert_eq!(again.conditions[1].message, "Waiting for the rollout of Deployment n/ccm");
+        assert_eq!(again.conditions[1].reason, "AsExpected");
+    }
+
+    #[test]
+    fn an_error_is_said_and_nothing_else_is_touched() {
+        let done = next(&Status::default(), &Outcome::Done, V1, "t1");
+        let failed = next(&done, &Outcome::Failed { error: "cause".into() }, V1, "t2");
+        assert_eq!(
+            summary(&failed),
+            [
+                ("Available", "True", "AsExpected"),
+                ("Progressing", "False", "AsExpected"),
+                ("Degraded", "True", "SyncingFailed"),
+                ("Upgradeable", "False", "SyncingFailed"),
+            ]
+        );
+        assert_eq!(failed.conditions[2].message, "cause");
+        let first = next(&Status::default(), &Outcome::Failed { error: "cause".into() }, V1, "t2");
+        assert_eq!(summary(&first)[0], ("Available", "False", "SyncingResources"));
+    }
+
+    #[test]
+    fn the_same_state_is_said_once() {
+        for outcome in
+            [Outcome::Done, progressing(), Outcome::Failed { error: "x".into() }, Outcome::Nothing { why: "y".into() }]
+        {
+            let first = next(&Status::default(), &outcome, V1, "t1");
+            assert!(first.says(&next(&first, &outcome, V1, "t2")), "{outcome:?}");
+            assert!(!Status::default().says(&first));
+        }
+    }
+
+    #[test]
+    fn other_writers_conditions_do_not_matter_but_the_obsolete_one_goes() {
+        let own = next(&Status::default(), &Outcome::Done, V1, "t1");
+        let mut live = json!({"metadata": {"resourceVersion": "7"}, "status": own});
+        assert_eq!(without_obsolete_condition(&live), None);
+        live["status"]["conditions"].as_array_mut().unwrap().insert(1, json!({"type": "CloudControllerOwner"}));
+        assert!(Status::of(&live).says(&own));
+        let patch = without_obsolete_condition(&live).unwrap();
+        assert_eq!(patch, json!({"metadata": {"resourceVersion": "7"}, "status": {"conditions": own.conditions}}));
+    }
+}

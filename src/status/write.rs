@@ -1,0 +1,67 @@
+//! Writes the ClusterOperator (IO).
+//!
+//! One field manager, one apply of the operator's own conditions; conditions of other writers are merged by their type
+//! and never touched. Writes only when something is to be said that is not said yet.
+
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use super::{CLUSTER_OPERATOR, Status, without_obsolete_condition};
+use crate::{apply::ownership::FIELD_MANAGER, yaml};
+
+/// The ClusterOperator as the cluster's version operator installs it.
+const MANIFEST: &str =
+    include_str!("../../manifests/0000_26_cloud-controller-manager-operator_60_clusteroperator.yaml");
+
+/// Why the status was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The embedded manifest is broken: a defect of this build, excluded by the tests.
+    #[error("failed to parse the embedded ClusterOperator manifest")]
+    Manifest(#[from] yaml::Error),
+    /// The API server did not take it.
+    #[error("failed to write the status of ClusterOperator {CLUSTER_OPERATOR}")]
+    Api(#[from] kube::Error),
+}
+
+/// The ClusterOperator's resource.
+pub fn resource() -> ApiResource {
+    let kind = kube::api::GroupVersionKind::gvk("config.openshift.io", "v1", "ClusterOperator");
+    ApiResource::from_gvk_with_plural(&kind, "clusteroperators")
+}
+
+/// Makes the live ClusterOperator say what it is to say; `None` is one that does not exist. Answers what it is now, or
+/// `None` when nothing had to be written.
+pub async fn write(client: &Client, live: Option<&Value>, own: &Status, done: bool) -> Result<Option<Value>, Error> {
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource());
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    if live.is_none() {
+        let mut manifest: Value = yaml::from_str(MANIFEST)?;
+        if let Some(members) = manifest.as_object_mut() {
+            members.remove("status");
+        }
+        api.patch(CLUSTER_OPERATOR, &params, &Patch::Apply(manifest)).await?;
+    }
+    let mut written = None;
+    if !live.is_some_and(|live| Status::of(live).says(own)) {
+        let body = json!({
+            "apiVersion": "config.openshift.io/v1",
+            "kind": "ClusterOperator",
+            "metadata": {"name": CLUSTER_OPERATOR},
+            "status": own,
+        });
+        written = Some(api.patch_status(CLUSTER_OPERATOR, &params, &Patch::Apply(body)).await?);
+    }
+    if done && let Some(patch) = written.as_ref().map(to_value).as_ref().or(live).and_then(without_obsolete_condition) {
+        written = Some(api.patch_status(CLUSTER_OPERATOR, &PatchParams::default(), &Patch::Merge(patch)).await?);
+    }
+    Ok(written.as_ref().map(to_value))
+}
+
+fn to_value(object: &DynamicObject) -> Value {
+    // Made from JSON a moment ago: it goes back into JSON.
+    serde_json::to_value(object).unwrap_or_default()
+}

@@ -1,0 +1,29 @@
+//! Logs (IO): one line an event on standard error, as text for people or as JSON for machines.
+
+use std::io::IsTerminal;
+
+use clap::ValueEnum;
+use tracing_subscriber::{Layer, filter::LevelFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// For machines.
+    Json,
+}
+
+/// Starts logging. `verbosity` counts as klog's does: from 4 on it is debugging, from 6 on the libraries speak too.
+pub fn init(format: LogFormat, verbosity: u8) {
+    let ours = if verbosity >= 4 { LevelFilter::DEBUG } else { LevelFilter::INFO };
+    let libraries = if verbosity >= 6 { LevelFilter::DEBUG } else { LevelFilter::WARN };
+    let filter = tracing_subscriber::filter::Targets::new().with_target("ccm_operator", ours).with_default(libraries);
+    let layer = fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let layer = match format {
+        LogFormat::Text => layer.with_ansi(std::io::stderr().is_terminal()).boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
+    };
+    tracing_subscriber::registry().with(layer.with_filter(filter)).init();
+}

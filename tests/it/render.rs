@@ -1,0 +1,1 @@
+//! `ccm-operator render` on files.

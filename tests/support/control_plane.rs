@@ -1,0 +1,342 @@
+//! A real control plane on loopback: etcd, kube-apiserver and, when asked for, kube-controller-manager and
+//! kube-scheduler.
+//!
+//! Owns the servers, their flags, their folder and the ways to log in. Puts nothing into the cluster except namespaces
+//! on demand: OpenShift's objects are [`super::openshift`]'s, nodes and pods [`super::kubelet`]'s.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::Write,
+    net::{Ipv4Addr, SocketAddr},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Error, Result, anyhow, bail};
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::{Namespace, ServiceAccount},
+};
+use kube::{
+    Client, Config,
+    api::{Api, ObjectMeta, PostParams},
+};
+use serde_json::json;
+use socket2::{Domain, Socket, Type};
+use tempfile::TempDir;
+use tokio::{
+    net::TcpStream,
+    sync::{Mutex, MutexGuard, OnceCell},
+};
+
+use super::{artifacts, audit::AuditLog, pki, process, process::Process};
+
+/// The bearer token of `admin`, a member of `system:masters`.
+const ADMIN_TOKEN: &str = "admin-token";
+const ADMIN_KUBECONFIG: &str = "admin.kubeconfig";
+const TOKENS: &str = "tokens.csv";
+const AUDIT_POLICY: &str = "audit-policy.json";
+const AUDIT_LOG: &str = "audit.log";
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Ready to serve. The excluded hooks take a second more; what they make (the default roles, the priority classes) an
+/// admin does not need in order to begin.
+const READY: &str = "/readyz?exclude=poststarthook/rbac/bootstrap-roles\
+    &exclude=poststarthook/scheduling/bootstrap-system-priority-classes";
+
+/// What runs besides etcd and the API server.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// kube-controller-manager: Deployments get Pods, owners are garbage-collected. Pods need a ServiceAccount then.
+    pub controllers: bool,
+    /// kube-scheduler: Pods are bound to Nodes.
+    pub scheduler: bool,
+}
+
+/// A running control plane; dropping it ends its servers and removes its folder.
+#[derive(Debug)]
+pub struct ControlPlane {
+    /// In the order of their start.
+    processes: Vec<Process>,
+    port: ReservedPort,
+    etcd_port: ReservedPort,
+    ca_der: Vec<u8>,
+    dir: TempDir,
+}
+
+impl ControlPlane {
+    /// Starts the servers and returns once the API server serves.
+    pub async fn start(options: Options) -> Result<Self> {
+        let binaries = artifacts::binaries().await?;
+        let dir = process::temp_dir()?;
+        let ca_der = pki::write(dir.path())?;
+        fs::write(dir.path().join(TOKENS), format!("{ADMIN_TOKEN},admin,admin,system:masters\n"))?;
+        let policy = json!({
+            "apiVersion": "audit.k8s.io/v1", "kind": "Policy",
+            "omitStages": ["RequestReceived"], "rules": [{"level": "Metadata"}],
+        });
+        fs::write(dir.path().join(AUDIT_POLICY), policy.to_string())?;
+        let mut plane =
+            Self { processes: Vec::new(), port: ReservedPort::new()?, etcd_port: ReservedPort::new()?, ca_der, dir };
+        plane.write_kubeconfig(ADMIN_KUBECONFIG, plane.port(), ADMIN_TOKEN)?;
+
+        plane.spawn(&binaries, "etcd", plane.etcd_flags())?;
+        // gRPC waits for a second after a refused connection: the API server must find etcd listening.
+        let etcd_port = plane.etcd_port.number;
+        plane
+            .until("etcd listens", async || {
+                TcpStream::connect((Ipv4Addr::LOCALHOST, etcd_port)).await.map(drop).map_err(Error::from)
+            })
+            .await?;
+
+        plane.spawn(&binaries, "kube-apiserver", plane.api_server_flags(options))?;
+        let client = plane.client()?;
+        plane
+            .until("kube-apiserver is ready", async || {
+                client.request_text(http::Request::get(READY).body(Vec::new())?).await?;
+                // Made in the background, and manifests refer to it.
+                Api::<Namespace>::all(client.clone()).get("kube-system").await?;
+                Ok(())
+            })
+            .await?;
+
+        if options.controllers {
+            plane.spawn(&binaries, "kube-controller-manager", plane.controller_manager_flags())?;
+        }
+        if options.scheduler {
+            plane.spawn(&binaries, "kube-scheduler", plane.controller_flags())?;
+        }
+        Ok(plane)
+    }
+
+    /// The port of the API server on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port.number
+    }
+
+    /// The folder of certificates, kubeconfigs and logs.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Every request that the API server answers.
+    pub fn audit(&self) -> AuditLog {
+        AuditLog::new(self.file(AUDIT_LOG))
+    }
+
+    /// The admin's client configuration.
+    pub fn config(&self) -> Result<Config> {
+        let mut config = Config::new(format!("https://127.0.0.1:{}", self.port()).parse()?);
+        config.root_cert = Some(vec![self.ca_der.clone()]);
+        config.auth_info.token = Some(ADMIN_TOKEN.to_owned().into());
+        Ok(config)
+    }
+
+    /// The admin's client. It belongs to the runtime that it is first used on: each test makes its own.
+    pub fn client(&self) -> Result<Client> {
+        Ok(Client::try_from(self.config()?)?)
+    }
+
+    /// The admin's kubeconfig.
+    pub fn kubeconfig_admin(&self) -> PathBuf {
+        self.file(ADMIN_KUBECONFIG)
+    }
+
+    /// A kubeconfig with a token of an existing ServiceAccount: what it may not do in a cluster it may not do here.
+    pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
+        self.service_account_kubeconfig_via(self.port(), namespace, name).await
+    }
+
+    /// The same through another port of 127.0.0.1, a [`super::latency::Latency`]'s.
+    pub async fn service_account_kubeconfig_via(&self, port: u16, namespace: &str, name: &str) -> Result<PathBuf> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client()?, namespace);
+        let spec = TokenRequestSpec { expiration_seconds: Some(3600), ..TokenRequestSpec::default() };
+        let request = TokenRequest { spec, ..TokenRequest::default() };
+        let answer = accounts
+            .create_token_request(name, &PostParams::default(), &request)
+            .await
+            .with_context(|| format!("failed to get a token for the ServiceAccount {namespace}/{name}"))?;
+        let token = answer.status.context("the TokenRequest came back without a token")?.token;
+        self.write_kubeconfig(&format!("{namespace}-{name}-{port}.kubeconfig"), port, &token)
+    }
+
+    /// A fresh namespace, named after `prefix`.
+    pub async fn namespace(&self, prefix: &str) -> Result<String> {
+        let metadata = ObjectMeta { generate_name: Some(format!("{prefix}-")), ..ObjectMeta::default() };
+        let namespace = Namespace { metadata, ..Namespace::default() };
+        let created = Api::all(self.client()?).create(&PostParams::default(), &namespace).await?;
+        created.metadata.name.context("the created namespace has no name")
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.dir().join(name)
+    }
+
+    /// `--<flag>=<path of the file>`.
+    fn file_flag(&self, flag: &str, name: &str) -> String {
+        format!("--{flag}={}", self.file(name).display())
+    }
+
+    fn etcd_flags(&self) -> Vec<String> {
+        let url = format!("http://127.0.0.1:{}", self.etcd_port.number);
+        vec![
+            self.file_flag("data-dir", "etcd"),
+            format!("--listen-client-urls={url}"),
+            format!("--advertise-client-urls={url}"),
+            "--listen-peer-urls=http://127.0.0.1:0".into(),
+            "--socket-reuse-port=true".into(),
+            "--unsafe-no-fsync".into(),
+            "--log-level=warn".into(),
+            // A single member elects itself, as soon as the timeout allows.
+            "--heartbeat-interval=10".into(),
+            "--election-timeout=50".into(),
+        ]
+    }
+
+    fn api_server_flags(&self, options: Options) -> Vec<String> {
+        let mut flags = vec![
+            format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port.number),
+            "--bind-address=127.0.0.1".into(),
+            format!("--secure-port={}", self.port()),
+            "--permit-port-sharing=true".into(),
+            self.file_flag("tls-cert-file", pki::SERVER_CERT),
+            self.file_flag("tls-private-key-file", pki::SERVER_KEY),
+            "--service-account-issuer=https://kubernetes.default.svc".into(),
+            self.file_flag("service-account-key-file", pki::SERVICE_ACCOUNT_PUB),
+            self.file_flag("service-account-signing-key-file", pki::SERVICE_ACCOUNT_KEY),
+            self.file_flag("token-auth-file", TOKENS),
+            "--authorization-mode=RBAC".into(),
+            "--service-cluster-ip-range=10.0.0.0/24".into(),
+            "--allow-privileged=true".into(),
+            // It would refuse a loopback address.
+            "--endpoint-reconciler-type=none".into(),
+            self.file_flag("audit-policy-file", AUDIT_POLICY),
+            self.file_flag("audit-log-path", AUDIT_LOG),
+            "--audit-log-mode=blocking".into(),
+            // Marks are offsets: the file must not be rotated.
+            "--audit-log-maxsize=100000".into(),
+        ];
+        if !options.controllers {
+            // Nobody makes the "default" ServiceAccounts that this plug-in asks for.
+            flags.push("--disable-admission-plugins=ServiceAccount".into());
+        }
+        flags
+    }
+
+    fn controller_flags(&self) -> Vec<String> {
+        vec![
+            self.file_flag("kubeconfig", ADMIN_KUBECONFIG),
+            self.file_flag("authentication-kubeconfig", ADMIN_KUBECONFIG),
+            self.file_flag("authorization-kubeconfig", ADMIN_KUBECONFIG),
+            "--leader-elect=false".into(),
+            "--secure-port=0".into(),
+        ]
+    }
+
+    fn controller_manager_flags(&self) -> Vec<String> {
+        let mut flags = self.controller_flags();
+        flags.extend([
+            self.file_flag("service-account-private-key-file", pki::SERVICE_ACCOUNT_KEY),
+            self.file_flag("root-ca-file", pki::CA_CERT),
+            // No kubelet renews a Node's lease, and the lifecycle controllers would take the Node for dead.
+            "--controllers=*,-node-ipam-controller,-node-lifecycle-controller,-cloud-node-lifecycle-controller".into(),
+        ]);
+        flags
+    }
+
+    fn spawn(&mut self, binaries: &Path, name: &str, flags: Vec<String>) -> Result<()> {
+        let mut command = Command::new(binaries.join(name));
+        command.args(flags).current_dir(self.dir()).env_remove("KUBECONFIG");
+        self.processes.push(Process::spawn(name, command, &self.file(&format!("{name}.log")))?);
+        Ok(())
+    }
+
+    /// Waits for `probe` to succeed, but no longer than the servers live.
+    async fn until(&self, what: &str, probe: impl AsyncFn() -> Result<()>) -> Result<()> {
+        let started = Instant::now();
+        loop {
+            let Err(error) = probe().await else { return Ok(()) };
+            for process in &self.processes {
+                if let Some(status) = process.try_wait()? {
+                    bail!("{} ended with {status} before {what}:\n{}", process.name(), process.log_tail());
+                }
+            }
+            if started.elapsed() > START_TIMEOUT {
+                let tails = self.processes.iter().map(Process::log_tail).collect::<Vec<_>>().join("\n");
+                return Err(error.context(format!("not so after {START_TIMEOUT:?}: {what}\n{tails}")));
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    fn write_kubeconfig(&self, name: &str, port: u16, token: &str) -> Result<PathBuf> {
+        let server = format!("https://127.0.0.1:{port}");
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "testplane",
+            "clusters": [{"name": "testplane", "cluster": {
+                "server": server, "certificate-authority": self.file(pki::CA_CERT)}}],
+            "users": [{"name": "testplane", "user": {"token": token}}],
+            "contexts": [{"name": "testplane", "context": {"cluster": "testplane", "user": "testplane"}}],
+        });
+        let path = self.file(name);
+        let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&path)?;
+        file.write_all(kubeconfig.to_string().as_bytes())?;
+        Ok(path)
+    }
+
+    /// Ends the servers, the clients of a server before it.
+    fn stop(&self) {
+        self.processes.iter().rev().for_each(Process::end);
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A port that stays ours: bound without listening, so that nobody else is given it, while the server shares it by
+/// `SO_REUSEPORT`.
+#[derive(Debug)]
+struct ReservedPort {
+    number: u16,
+    _socket: Socket,
+}
+
+impl ReservedPort {
+    fn new() -> Result<Self> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.set_reuse_port(true)?;
+        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+        let number = socket.local_addr()?.as_socket().context("the socket has no address")?.port();
+        Ok(Self { number, _socket: socket })
+    }
+}
+
+/// One control plane, etcd and kube-apiserver, for all tests of this process.
+pub async fn shared() -> Result<&'static ControlPlane> {
+    // A failure is kept too: a second try would fail alike, after as long a time, for each of the tests.
+    static SHARED: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
+    extern "C" fn remove() {
+        if let Some(Ok(plane)) = SHARED.get() {
+            plane.stop();
+            let _ = fs::remove_dir_all(plane.dir());
+        }
+    }
+    let start = async || {
+        process::at_exit(remove)?;
+        ControlPlane::start(Options::default()).await
+    };
+    let plane = SHARED.get_or_init(async || start().await.map_err(|error| format!("{error:#}"))).await;
+    plane.as_ref().map_err(|error| anyhow!("{error}"))
+}
+
+/// Held by a test that needs the cluster's singletons for itself, such as `Infrastructure/cluster`.
+pub async fn exclusive() -> MutexGuard<'static, ()> {
+    static SINGLETONS: Mutex<()> = Mutex::const_new(());
+    SINGLETONS.lock().await
+}

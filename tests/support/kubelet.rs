@@ -1,0 +1,187 @@
+//! Stand-ins for what a test cluster lacks: kubelets, and the workload controllers when there is no
+//! kube-controller-manager.
+//!
+//! They write what the real ones write once all is well, at once. An object annotated [`HOLD`] they leave as it is.
+
+use std::fmt::Debug;
+
+use anyhow::Result;
+use futures::{StreamExt, future::try_join, stream::BoxStream};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{
+        apps::v1::{DaemonSet, Deployment},
+        core::v1::{Node, Pod},
+    },
+    jiff::Timestamp,
+};
+use kube::{
+    Client, Resource, ResourceExt,
+    api::{Api, DeleteParams, Patch, PatchParams},
+    runtime::{WatchStreamExt, watcher},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use super::objects::{self, FIELD_MANAGER};
+
+/// The annotation that keeps a Pod pending, or a workload's rollout unfinished.
+pub const HOLD: &str = "testplane/hold";
+
+/// A Ready node with room for everything.
+pub async fn add_node(client: &Client, name: &str, labels: &[(&str, &str)]) -> Result<()> {
+    let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}});
+    for (key, value) in labels {
+        node["metadata"]["labels"][key] = json!(value);
+    }
+    objects::apply(client, node.clone()).await?;
+    let room = json!({"cpu": "64", "memory": "256Gi", "pods": "250"});
+    let ready = json!({
+        "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "",
+        "lastHeartbeatTime": Timestamp::now(), "lastTransitionTime": Timestamp::now(),
+    });
+    node["status"] = json!({"capacity": room, "allocatable": room, "conditions": [ready]});
+    objects::apply_status(client, node).await?;
+    // Admission taints a new node; the lifecycle controller that would lift the taint does not run.
+    let untainted = Patch::Merge(json!({"spec": {"taints": null}}));
+    Api::<Node>::all(client.clone()).patch(name, &PatchParams::default(), &untainted).await?;
+    Ok(())
+}
+
+/// A Ready node of the control plane.
+pub async fn add_master(client: &Client, name: &str) -> Result<()> {
+    add_node(client, name, &[("node-role.kubernetes.io/master", ""), ("node-role.kubernetes.io/control-plane", "")])
+        .await
+}
+
+/// The kubelet of all nodes: bound Pods become Ready, deleted Pods go away. Runs until dropped.
+pub async fn run(client: Client) -> Result<()> {
+    let mut pods = touched::<Pod>(&client);
+    while let Some(pod) = pods.next().await {
+        let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
+        let name = pod.name_any();
+        if pod.metadata.deletion_timestamp.is_some() {
+            unless_outdated(api.delete(&name, &DeleteParams::default().grace_period(0)).await)?;
+        } else if is_startable(&pod) {
+            unless_outdated(apply_status(&api, &name, running(&pod)).await)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_startable(pod: &Pod) -> bool {
+    let is_bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    let is_pending = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Pending");
+    is_bound && is_pending && !is_held(pod)
+}
+
+/// The status of a Pod all of whose containers run.
+fn running(pod: &Pod) -> Value {
+    let now = Timestamp::now();
+    let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now});
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| {
+        json!({
+            "name": container.name, "image": container.image, "imageID": "", "restartCount": 0,
+            "ready": true, "started": true, "state": {"running": {"startedAt": now}},
+        })
+    });
+    json!({
+        "phase": "Running",
+        "startTime": now,
+        "containerStatuses": containers.collect::<Vec<_>>(),
+        "conditions": [condition("Initialized"), condition("ContainersReady"), condition("Ready")],
+    })
+}
+
+/// For a server without kube-controller-manager: gives Deployments and `DaemonSets` the status of a finished rollout.
+/// Runs until dropped.
+pub async fn finish_workloads(client: Client) -> Result<()> {
+    try_join(finish_all(&client, finished_deployment), finish_all(&client, finished_daemon_set)).await.map(drop)
+}
+
+/// The status of a Deployment whose rollout is done.
+fn finished_deployment(deployment: &Deployment) -> Value {
+    let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    let condition = |kind: &str, reason: &str| {
+        // Not the time of now: the same object must always get the same status.
+        let time = &deployment.metadata.creation_timestamp;
+        json!({"type": kind, "status": "True", "reason": reason, "lastTransitionTime": time, "lastUpdateTime": time})
+    };
+    json!({
+        "observedGeneration": deployment.metadata.generation,
+        "replicas": replicas, "updatedReplicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas,
+        "conditions": [
+            condition("Available", "MinimumReplicasAvailable"),
+            condition("Progressing", "NewReplicaSetAvailable"),
+        ],
+    })
+}
+
+/// The status of a `DaemonSet` on a cluster with one fitting node.
+fn finished_daemon_set(daemon_set: &DaemonSet) -> Value {
+    json!({
+        "observedGeneration": daemon_set.metadata.generation,
+        "desiredNumberScheduled": 1, "currentNumberScheduled": 1, "updatedNumberScheduled": 1,
+        "numberReady": 1, "numberAvailable": 1, "numberMisscheduled": 0,
+    })
+}
+
+/// Keeps the status of all workloads of a kind what `finished` says.
+async fn finish_all<K>(client: &Client, finished: fn(&K) -> Value) -> Result<()>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    K: Clone + Debug + DeserializeOwned + Serialize + Send + 'static,
+{
+    let mut workloads = touched::<K>(client);
+    while let Some(workload) = workloads.next().await {
+        let wanted = finished(&workload);
+        // Its own write comes back as an event: without the comparison it would answer itself for ever.
+        if is_held(&workload) || contains(&serde_json::to_value(&workload)?["status"], &wanted) {
+            continue;
+        }
+        let api = Api::<K>::namespaced(client.clone(), &workload.namespace().unwrap_or_default());
+        unless_outdated(apply_status(&api, &workload.name_any(), wanted).await)?;
+    }
+    Ok(())
+}
+
+/// Whether `actual` has all that is in `wanted`. Numbers that are zero are left out of a status.
+fn contains(actual: &Value, wanted: &Value) -> bool {
+    match (actual, wanted) {
+        (_, Value::Object(fields)) => fields.iter().all(|(name, value)| contains(&actual[name], value)),
+        (Value::Array(items), Value::Array(values)) => {
+            values.iter().all(|value| items.iter().any(|item| contains(item, value)))
+        }
+        (Value::Null, wanted) => *wanted == json!(0),
+        _ => actual == wanted,
+    }
+}
+
+/// All objects of a kind, and each again when it changes. A broken watch is taken up again.
+fn touched<K>(client: &Client) -> BoxStream<'static, K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let watch = watcher(Api::<K>::all(client.clone()), watcher::Config::default());
+    watch.default_backoff().touched_objects().filter_map(async |object| object.ok()).boxed()
+}
+
+fn is_held(object: &impl ResourceExt) -> bool {
+    object.annotations().contains_key(HOLD)
+}
+
+async fn apply_status<K>(api: &Api<K>, name: &str, status: Value) -> kube::Result<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let body = json!({"apiVersion": K::api_version(&()), "kind": K::kind(&()), "status": status});
+    api.patch_status(name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(body)).await
+}
+
+/// An object that is gone or was changed meanwhile needs nothing: its next event says what.
+fn unless_outdated<T>(result: kube::Result<T>) -> Result<()> {
+    match result {
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        result => Ok(result.map(drop)?),
+    }
+}

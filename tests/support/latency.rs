@@ -1,0 +1,105 @@
+//! A slow network: a TCP proxy on loopback that holds back what the client sends.
+//!
+//! Runs on a thread and a runtime of its own, so that a busy test does not add to the delay. Adds nothing to what the
+//! server sends: a request, or a round trip of the TLS handshake, takes longer by the delay once.
+
+use std::{net::Ipv4Addr, thread::JoinHandle, time::Duration};
+
+use anyhow::{Context, Result};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
+
+/// A running proxy; dropping it closes its connections.
+#[derive(Debug)]
+pub struct Latency {
+    port: u16,
+    /// Its end is the sign to stop.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Latency {
+    /// Starts a proxy in front of `to_port` of 127.0.0.1.
+    pub fn start(to_port: u16, delay: Duration) -> Result<Self> {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("failed to listen on loopback")?;
+        listener.set_nonblocking(true)?;
+        let port = listener.local_addr()?.port();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            runtime.block_on(async {
+                // Should listening fail, connections are refused: the test sees it.
+                let _ = tokio::select! {
+                    _ = stopped => Ok(()),
+                    result = serve(listener, to_port, delay) => result,
+                };
+            });
+        });
+        Ok(Self { port, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// The port to connect to.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Drop for Latency {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn serve(listener: std::net::TcpListener, to_port: u16, delay: Duration) -> Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    loop {
+        let (client, _) = listener.accept().await?;
+        // A connection that breaks is the business of its two ends: both see it closed.
+        tokio::spawn(async move {
+            let server = TcpStream::connect((Ipv4Addr::LOCALHOST, to_port)).await?;
+            client.set_nodelay(true)?;
+            server.set_nodelay(true)?;
+            let (from_client, mut to_client) = client.into_split();
+            let (mut from_server, to_server) = server.into_split();
+            let (chunks, delayed) = mpsc::unbounded_channel();
+            tokio::try_join!(stamp(from_client, chunks, delay), release(delayed, to_server), async {
+                tokio::io::copy(&mut from_server, &mut to_client).await?;
+                to_client.shutdown().await
+            })
+            .map(drop)
+        });
+    }
+}
+
+/// A piece of the stream, and when it may go on.
+type Chunk = (Instant, Vec<u8>);
+
+/// Takes what comes at once, so that chunks which follow each other closely wait side by side.
+async fn stamp(mut from: OwnedReadHalf, chunks: mpsc::UnboundedSender<Chunk>, delay: Duration) -> std::io::Result<()> {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let length = from.read(&mut buffer).await?;
+        if length == 0 || chunks.send((Instant::now() + delay, buffer[..length].to_vec())).is_err() {
+            return Ok(());
+        }
+    }
+}
+
+/// Passes the chunks on, each at its time.
+async fn release(mut chunks: mpsc::UnboundedReceiver<Chunk>, mut to: OwnedWriteHalf) -> std::io::Result<()> {
+    while let Some((due, bytes)) = chunks.recv().await {
+        tokio::time::sleep_until(due).await;
+        to.write_all(&bytes).await?;
+    }
+    to.shutdown().await
+}

@@ -1,0 +1,262 @@
+//! OpenShift's part of a cluster, as far as the operator reads it: the real CRDs and the cluster-wide singletons.
+//!
+//! Plays the installer and the operators that own those objects; the operator under test it does not know.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Client, ResourceExt,
+    api::{Api, ListParams},
+};
+use serde_json::{Value, json};
+
+use super::{
+    artifacts, eventually,
+    objects::{self, apply, apply_status, delete},
+};
+
+/// The CRDs: plural, group, and file in the group's folder of the module github.com/openshift/api.
+///
+/// Where one has variants, it is that of a cluster without preview features. `APIServer` is the exception: only the
+/// preview variants have `tlsAdherence`.
+const CRDS: &[(&str, &str, &str)] = &[
+    ("apiservers", CONFIG, "0000_10_config-operator_01_apiservers-TechPreviewNoUpgrade.crd.yaml"),
+    ("clusteroperators", CONFIG, "0000_00_cluster-version-operator_01_clusteroperators.crd.yaml"),
+    ("clusterversions", CONFIG, "0000_00_cluster-version-operator_01_clusterversions-Default.crd.yaml"),
+    ("featuregates", CONFIG, "0000_10_config-operator_01_featuregates.crd.yaml"),
+    ("infrastructures", CONFIG, "0000_10_config-operator_01_infrastructures-Default.crd.yaml"),
+    ("kubecontrollermanagers", OPERATOR, "0000_25_kube-controller-manager_01_kubecontrollermanagers.crd.yaml"),
+    ("networks", CONFIG, "0000_10_config-operator_01_networks-Default.crd.yaml"),
+    ("proxies", CONFIG, "0000_03_config-operator_01_proxies.crd.yaml"),
+];
+const CONFIG: &str = "config";
+const OPERATOR: &str = "operator";
+
+/// `controlPlaneTopology` and `infrastructureTopology`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topology {
+    /// Three control-plane nodes.
+    HighlyAvailable,
+    /// One node.
+    SingleReplica,
+}
+
+impl Topology {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::HighlyAvailable => "HighlyAvailable",
+            Self::SingleReplica => "SingleReplica",
+        }
+    }
+}
+
+/// The cluster that [`seed`] makes; by default a highly available one on AWS.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    /// `Infrastructure.status.infrastructureName`; the API's host names are made of it.
+    pub infrastructure_name: String,
+    /// Of the control plane and of the infrastructure.
+    pub topology: Topology,
+    /// The whole of `Infrastructure.status.platformStatus`, of any platform; `null` leaves it out.
+    pub platform_status: Value,
+    /// The whole of `Infrastructure.spec.platformSpec`; `null` leaves it out.
+    pub platform_spec: Value,
+    /// `Infrastructure.spec.cloudConfig`: a `ConfigMap` of `openshift-config` and a key in it.
+    pub cloud_config: Option<(String, String)>,
+    /// The data of the `ConfigMap` `openshift-config-managed/kube-cloud-config`; without it there is none.
+    pub kube_cloud_config: Option<Value>,
+    /// `Network.spec.serviceNetwork`.
+    pub service_network: Vec<String>,
+    /// `Proxy.spec`.
+    pub proxy_spec: Value,
+    /// `Proxy.status`.
+    pub proxy_status: Value,
+    /// `APIServer.spec`.
+    pub api_server_spec: Value,
+    /// `ClusterVersion.status.desired.version`, and the version that the feature gates are listed for.
+    pub version: String,
+    /// The feature gates that are enabled.
+    pub enabled_gates: Vec<String>,
+    /// The feature gates that are listed as disabled.
+    pub disabled_gates: Vec<String>,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self {
+            infrastructure_name: "lab-x7k2p".into(),
+            topology: Topology::HighlyAvailable,
+            platform_status: json!({"type": "AWS", "aws": {"region": "us-east-1"}}),
+            platform_spec: Value::Null,
+            cloud_config: None,
+            kube_cloud_config: Some(json!({"cloud.conf": "[Global]\n"})),
+            service_network: vec!["172.30.0.0/16".into()],
+            proxy_spec: json!({}),
+            proxy_status: json!({}),
+            api_server_spec: json!({}),
+            version: "4.99.0-lab".into(),
+            enabled_gates: Vec::new(),
+            disabled_gates: Vec::new(),
+        }
+    }
+}
+
+impl Cluster {
+    /// The default cluster on another platform: `platform_status` is the whole `platformStatus`, with its `type`.
+    pub fn on(platform_status: Value) -> Self {
+        Self { platform_status, ..Self::default() }
+    }
+
+    /// `spec` and `status` of `Infrastructure/cluster`.
+    fn infrastructure(&self) -> (Value, Value) {
+        let name = &self.infrastructure_name;
+        let mut spec = json!({});
+        if let Some((name, key)) = &self.cloud_config {
+            spec["cloudConfig"] = json!({"name": name, "key": key});
+        }
+        if !self.platform_spec.is_null() {
+            spec["platformSpec"] = self.platform_spec.clone();
+        }
+        let mut status = json!({
+            "infrastructureName": name,
+            "controlPlaneTopology": self.topology.as_str(),
+            "infrastructureTopology": self.topology.as_str(),
+            "apiServerURL": format!("https://api.{name}.example.com:6443"),
+            "apiServerInternalURI": format!("https://api-int.{name}.example.com:6443"),
+        });
+        if !self.platform_status.is_null() {
+            status["platform"] = self.platform_status["type"].clone();
+            status["platformStatus"] = self.platform_status.clone();
+        }
+        (spec, status)
+    }
+
+    /// `status` of `FeatureGate/cluster`.
+    fn feature_gates(&self) -> Value {
+        let names = |gates: &[String]| gates.iter().map(|name| json!({"name": name})).collect::<Vec<_>>();
+        json!({"featureGates": [{
+            "version": self.version,
+            "enabled": names(&self.enabled_gates),
+            "disabled": names(&self.disabled_gates),
+        }]})
+    }
+
+    /// `status` of `ClusterVersion/version`, at the end of its installation.
+    fn cluster_version(&self) -> Value {
+        let image = format!("quay.io/openshift-release-dev/ocp-release:{}", self.version);
+        json!({
+            "desired": {"version": self.version, "image": image},
+            "history": [{
+                "state": "Completed", "version": self.version, "image": image, "verified": false,
+                "startedTime": "2026-01-01T00:00:00Z", "completionTime": "2026-01-01T00:30:00Z",
+            }],
+            "observedGeneration": 1,
+            "versionHash": "lab",
+            "availableUpdates": [],
+        })
+    }
+}
+
+/// Installs the CRDs and waits until they are served. A second call finds them there.
+pub async fn install_crds(client: &Client) -> Result<()> {
+    if established(client).await.is_ok() {
+        return Ok(());
+    }
+    let module = artifacts::openshift_api().await?;
+    let files = CRDS.iter().map(|(_, group, file)| module.join(group).join("v1/zz_generated.crd-manifests").join(file));
+    try_join_all(files.map(|file| install_crd(client, file))).await?;
+    let limit = Duration::from_secs(20);
+    eventually("the CRDs are established", limit, async || established(client).await.map(Some)).await?;
+    let served = CRDS.iter().map(|(plural, group, _)| {
+        eventually("the CRDs are served", limit, async || read_absent(client, plural, group).await.map(Some))
+    });
+    try_join_all(served).await.map(drop)
+}
+
+/// Succeeds once the kind is served. The read also spares the kind's first list a second, which it takes when nothing
+/// was read before: no kind of a real cluster is as new.
+async fn read_absent(client: &Client, plural: &str, group: &str) -> Result<()> {
+    let path = format!("/apis/{group}.openshift.io/v1/{plural}/absent");
+    match client.request_text(http::Request::get(path).body(Vec::new())?).await {
+        // Of a kind that is not served the answer is 404 too, without a name.
+        Err(kube::Error::Api(status)) if status.details.as_ref().is_some_and(|details| details.name == "absent") => {
+            Ok(())
+        }
+        result => Ok(result.map(drop)?),
+    }
+}
+
+async fn install_crd(client: &Client, file: PathBuf) -> Result<()> {
+    let document = objects::read_yaml(&file)?.pop().context("a CRD's file is empty")?;
+    apply(client, document).await.map(drop)
+}
+
+/// An error that names the CRDs that are missing or not served yet.
+async fn established(client: &Client) -> Result<()> {
+    let installed = Api::<CustomResourceDefinition>::all(client.clone()).list(&ListParams::default()).await?;
+    let is_established = |name: &String| {
+        let crd = installed.iter().find(|crd| crd.name_any() == *name);
+        let conditions = crd.and_then(|crd| crd.status.as_ref()?.conditions.as_ref());
+        conditions.into_iter().flatten().any(|condition| condition.type_ == "Established" && condition.status == "True")
+    };
+    let names = CRDS.iter().map(|(plural, group, _)| format!("{plural}.{group}.openshift.io"));
+    let missing: Vec<_> = names.filter(|name| !is_established(name)).collect();
+    ensure!(missing.is_empty(), "not established: {}", missing.join(", "));
+    Ok(())
+}
+
+/// Makes the cluster's singletons what `cluster` says, or changes them to it. The CRDs must be installed.
+///
+/// Their rules forbid some changes, such as to unset `spec.tlsAdherence`: a test that must not depend on what stood
+/// there before calls [`reset`] first.
+pub async fn seed(client: &Client, cluster: &Cluster) -> Result<()> {
+    for namespace in ["openshift-config", "openshift-config-managed"] {
+        apply(client, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).await?;
+    }
+    let (spec, status) = cluster.infrastructure();
+    singleton(client, "Infrastructure", "cluster", spec, status).await?;
+    singleton(client, "FeatureGate", "cluster", json!({}), cluster.feature_gates()).await?;
+    singleton(client, "Proxy", "cluster", cluster.proxy_spec.clone(), cluster.proxy_status.clone()).await?;
+    let cluster_id = "5f3c2a1e-0b7d-4c6a-9e8f-1d2b3c4a5e6f";
+    singleton(client, "ClusterVersion", "version", json!({"clusterID": cluster_id}), cluster.cluster_version()).await?;
+    apply(client, config("APIServer", "cluster", "spec", cluster.api_server_spec.clone())).await?;
+    apply(client, config("Network", "cluster", "spec", json!({"serviceNetwork": cluster.service_network}))).await?;
+
+    let mut kube_cloud_config = kube_cloud_config();
+    match &cluster.kube_cloud_config {
+        Some(data) => {
+            kube_cloud_config["data"] = data.clone();
+            apply(client, kube_cloud_config).await.map(drop)
+        }
+        None => delete(client, &kube_cloud_config).await,
+    }
+}
+
+/// Deletes all that [`seed`] makes except the namespaces, and the operator's own `ClusterOperator`.
+pub async fn reset(client: &Client) -> Result<()> {
+    for kind in ["Infrastructure", "FeatureGate", "Proxy", "APIServer", "Network"] {
+        delete(client, &config(kind, "cluster", "spec", json!({}))).await?;
+    }
+    delete(client, &config("ClusterVersion", "version", "spec", json!({}))).await?;
+    delete(client, &config("ClusterOperator", "cloud-controller-manager", "spec", json!({}))).await?;
+    delete(client, &kube_cloud_config()).await
+}
+
+async fn singleton(client: &Client, kind: &str, name: &str, spec: Value, status: Value) -> Result<()> {
+    apply(client, config(kind, name, "spec", spec)).await?;
+    apply_status(client, config(kind, name, "status", status)).await.map(drop)
+}
+
+fn config(kind: &str, name: &str, field: &str, value: Value) -> Value {
+    let mut object = json!({"apiVersion": "config.openshift.io/v1", "kind": kind, "metadata": {"name": name}});
+    object[field] = value;
+    object
+}
+
+fn kube_cloud_config() -> Value {
+    let metadata = json!({"name": "kube-cloud-config", "namespace": "openshift-config-managed"});
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+}

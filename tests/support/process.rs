@@ -1,0 +1,184 @@
+//! Child processes that never outlive the tests, and the temporary folders that they write to.
+//!
+//! A child is killed when its [`Process`] is dropped and, by the kernel, when the test process dies in whatever way.
+//! All calls into libc that the fixture needs are here; what the processes are for, the other modules know.
+#![allow(unsafe_code, reason = "signals, exit handlers and prctl have no safe interface in the standard library")]
+
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError, mpsc},
+};
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+/// The folders of all runs begin with this, followed by the process id of the run.
+const FOLDER_PREFIX: &str = "ccm-operator-test-";
+
+/// A running child whose output goes to a file.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    pid: u32,
+    child: Mutex<Child>,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `command` without input; its output and errors are written to `log`.
+    pub fn spawn(name: &str, mut command: Command, log: &Path) -> Result<Self> {
+        let file = File::create(log).with_context(|| format!("failed to create {}", log.display()))?;
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let parent = std::process::id().cast_signed();
+        // SAFETY: the closure runs between fork and exec and calls only prctl and getppid, which are async-signal-safe;
+        // it allocates nothing and takes no lock.
+        unsafe {
+            command.pre_exec(move || {
+                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+                // The parent may have died before the line above took effect.
+                if libc::getppid() != parent {
+                    return Err(io::Error::from_raw_os_error(libc::ESRCH));
+                }
+                Ok(())
+            });
+        }
+        let child = spawn_on_keeper(command).with_context(|| format!("failed to start {name}"))?;
+        Ok(Self { name: name.to_owned(), pid: child.id(), child: Mutex::new(child), log: log.to_owned() })
+    }
+
+    /// The name given at the start.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Everything written so far to standard output and standard error.
+    pub fn log(&self) -> String {
+        fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    /// The last lines of the log, for error messages.
+    pub fn log_tail(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(15)..].join("\n")
+    }
+
+    /// The exit status, once the process has ended.
+    pub fn try_wait(&self) -> Result<Option<ExitStatus>> {
+        Ok(self.child().try_wait()?)
+    }
+
+    /// Asks the process to end (SIGTERM); does nothing when it already has.
+    pub fn terminate(&self) -> Result<()> {
+        let mut child = self.child();
+        if child.try_wait()?.is_some() {
+            return Ok(());
+        }
+        // SAFETY: the child was not reaped, and cannot be while the lock is held: the id is still its own.
+        if unsafe { libc::kill(self.pid.cast_signed(), libc::SIGTERM) } != 0 {
+            return Err(io::Error::last_os_error()).with_context(|| format!("failed to signal {}", self.name));
+        }
+        Ok(())
+    }
+
+    /// Kills the process (SIGKILL); does nothing when it has ended.
+    pub fn kill(&self) -> Result<()> {
+        Ok(self.child().kill()?)
+    }
+
+    /// Kills the process and waits until it is gone.
+    pub fn end(&self) {
+        let mut child = self.child();
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+
+    /// Resident memory in KiB; zero once the process has ended.
+    pub fn rss_kib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let value = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        value.and_then(|value| value.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+    }
+
+    /// Processor time used so far, user and system; zero once the process was reaped.
+    pub fn cpu_seconds(&self) -> f64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        // The second field is the command's name in brackets and may hold blanks: utime and stime, the fields 14 and
+        // 15, are counted from its end.
+        let after_name = stat.rsplit(')').next().unwrap_or_default();
+        let ticks = after_name.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok());
+        // SAFETY: sysconf reads a constant of the system and has no preconditions.
+        let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+        ticks.sum::<f64>() / f64::from(i32::try_from(ticks_per_second).unwrap_or(100))
+    }
+
+    fn child(&self) -> MutexGuard<'_, Child> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Spawns on the one thread that lives as long as the process: the kernel sends the parent-death signal when the thread
+/// that forked ends, and each test has a thread of its own.
+fn spawn_on_keeper(command: Command) -> io::Result<Child> {
+    type Job = (Command, mpsc::Sender<io::Result<Child>>);
+    static KEEPER: OnceLock<mpsc::Sender<Job>> = OnceLock::new();
+    let keeper = KEEPER.get_or_init(|| {
+        let (jobs, queue) = mpsc::channel::<Job>();
+        std::thread::spawn(move || {
+            for (mut command, answer) in queue {
+                let _ = answer.send(command.spawn());
+            }
+        });
+        jobs
+    });
+    let (answer, result) = mpsc::channel();
+    keeper.send((command, answer)).map_err(io::Error::other)?;
+    result.recv().map_err(io::Error::other)?
+}
+
+/// Runs `handler` when the process exits in an orderly way. Statics are never dropped, so what they hold needs it.
+pub fn at_exit(handler: extern "C" fn()) -> Result<()> {
+    // SAFETY: atexit only stores the pointer, and a function lives for ever.
+    anyhow::ensure!(unsafe { libc::atexit(handler) } == 0, "failed to register an exit handler");
+    Ok(())
+}
+
+/// A temporary folder of this run. The first call removes those of runs that were killed.
+pub fn temp_dir() -> Result<TempDir> {
+    static SWEEP: Once = Once::new();
+    SWEEP.call_once(sweep);
+    tempfile::Builder::new()
+        .prefix(&format!("{FOLDER_PREFIX}{}-", std::process::id()))
+        .tempdir()
+        .context("failed to create a temporary folder")
+}
+
+/// Removes the folders of dead processes. What cannot be removed is another user's: it is left alone.
+fn sweep() {
+    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let owner =
+            name.to_str().and_then(|name| name.strip_prefix(FOLDER_PREFIX)?.split('-').next()?.parse::<u32>().ok());
+        if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
