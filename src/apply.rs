@@ -25,6 +25,9 @@ pub const PART_OF_LABEL: &str = "applyset.kubernetes.io/part-of";
 /// The ConfigMap that will list what was applied; its identity is that of the set.
 const INVENTORY: &str = "ccm-operator-inventory";
 
+/// How often a take-over is tried that others' writes cross.
+const FOLD_TRIES: usize = 3;
+
 /// How long one request may take before it counts as failed.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -56,6 +59,11 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Whether somebody else was faster.
+    fn is_conflict(&self) -> bool {
+        matches!(self, Self::Api(kube::Error::Api(status)) if status.code == 409)
+    }
+
     /// Whether the same request can never succeed: the object has to change first, or the operator's rights.
     pub fn is_terminal(&self) -> bool {
         let Self::Api(kube::Error::Api(status)) = self else { return false };
@@ -139,14 +147,32 @@ impl<F: Fn() -> bool> Writer<'_, F> {
         Ok(applied)
     }
 
+    /// Two writes. The first is guarded by the resource version; a status that is written at the same time is no reason
+    /// to give up, so that it looks again.
     async fn fold_then_apply(&self, live: &Value) -> Result<Value, Error> {
+        let mut fresh = None;
+        for _ in 0..FOLD_TRIES {
+            let live = fresh.as_ref().unwrap_or(live);
+            match self.fold(live).await {
+                Err(error) if error.source.is_conflict() => {
+                    fresh = Some(to_value(&self.request("read", self.api.get(self.desired.name())).await?));
+                }
+                folded => {
+                    folded?;
+                    break;
+                }
+            }
+        }
+        self.server_side_apply().await
+    }
+
+    async fn fold(&self, live: &Value) -> Result<(), Error> {
         let patch = Patch::Merge(json!({"metadata": {
             "resourceVersion": live["metadata"]["resourceVersion"],
             "managedFields": ownership::fold(live),
         }}));
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
-        self.write("take over", self.api.patch(self.desired.name(), &params, &patch)).await?;
-        self.server_side_apply().await
+        self.write("take over", self.api.patch(self.desired.name(), &params, &patch)).await.map(drop)
     }
 
     async fn server_side_apply(&self) -> Result<Value, Error> {

@@ -21,6 +21,9 @@ pub const TRANSIENT_ERROR_PATIENCE: Duration = Duration::from_secs(150);
 /// A condition that old versions wrote and that nobody reads any more.
 const OBSOLETE_CONDITION: &str = "CloudControllerOwner";
 
+/// The one operand whose version is reported.
+const OPERAND: &str = "operator";
+
 const AS_EXPECTED: &str = "AsExpected";
 const SYNCING: &str = "SyncingResources";
 const SYNCING_FAILED: &str = "SyncingFailed";
@@ -119,11 +122,15 @@ impl Status {
         Self::deserialize(&cluster_operator["status"]).unwrap_or_default()
     }
 
+    /// Whether a version has been reached.
+    pub fn is_at(&self, version: &str) -> bool {
+        self.versions.iter().any(|reached| reached.name == OPERAND && reached.version == version)
+    }
+
     /// The operator's own part of the next status.
     #[must_use]
     pub fn next(&self, outcome: &Outcome, context: &Context) -> Self {
-        let version = OperandVersion { name: "operator".into(), version: context.version.to_owned() };
-        let moves = !self.versions.contains(&version);
+        let version = OperandVersion { name: OPERAND.into(), version: context.version.to_owned() };
         let available = format!("Cluster Cloud Controller Manager Operator is available at {}", context.version);
         let towards = || format!("Progressing towards operator: {}", context.version);
         let (available, progressing, degraded, upgradeable) = match outcome {
@@ -131,10 +138,10 @@ impl Status {
             Outcome::Nothing { why } => (Some(format!("{available}; nothing is applied: {why}")), None, None, true),
             Outcome::Progressing { rollouts } => {
                 let waits = rollouts.iter().map(Key::to_string).collect::<Vec<_>>().join(", ");
-                let progressing = if moves {
-                    (SYNCING, towards())
-                } else {
+                let progressing = if self.is_at(context.version) {
                     (AS_EXPECTED, format!("Waiting for the rollout of {waits}"))
+                } else {
+                    (SYNCING, towards())
                 };
                 (None, Some(progressing), None, true)
             }

@@ -43,6 +43,10 @@ const IMAGES_PERIOD: Duration = Duration::from_millis(500);
 /// How long without a trigger before everything is looked at again. It costs no request.
 const RESYNC_PERIOD: Duration = Duration::from_secs(600);
 
+/// How long a rollout may take before it is said that there is one, when the version stays: a controller that catches up
+/// with a changed annotation is no rollout.
+const ROLLOUT_GRACE: Duration = Duration::from_secs(1);
+
 /// The pause after the first failure and the longest one; each is twice the one before.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
 
@@ -77,6 +81,8 @@ pub struct Operator {
     connections: Connections,
     applying: Backoff,
     reporting: Backoff,
+    /// Since when workloads are being rolled out.
+    rolling_since: Option<Instant>,
     logged: Option<Outcome>,
 }
 
@@ -126,6 +132,7 @@ impl Operator {
             connections,
             applying: Backoff::default(),
             reporting: Backoff::default(),
+            rolling_since: None,
             logged: None,
         }
     }
@@ -159,7 +166,8 @@ impl Operator {
         };
         self.connections.health.set(waiting);
         let resync = Instant::now() + RESYNC_PERIOD;
-        [self.applying.due(), self.reporting.due()].into_iter().flatten().fold(resync, Instant::min)
+        let graced = self.rolling_since.map(|since| since + ROLLOUT_GRACE).filter(|due| *due > Instant::now());
+        [self.applying.due(), self.reporting.due(), graced].into_iter().flatten().fold(resync, Instant::min)
     }
 
     async fn pass(&mut self) -> Pass {
@@ -282,14 +290,18 @@ impl Operator {
         if let Some(error) = self.reporting.waits() {
             return Err(error.to_owned());
         }
-        self.log(&outcome);
         let live = self.observer.cluster_operator();
         let before = live.map(Status::of).unwrap_or_default();
+        if self.is_short_rollout(&outcome, &before) {
+            return Ok(());
+        }
+        self.log(&outcome);
+        let live = self.observer.cluster_operator();
         let now = Timestamp::now().round(Unit::Second).unwrap_or_default().to_string();
         let objects = self.plan.as_ref().map_or(&[][..], |plan| plan.objects());
-        let Settings { own_namespace, namespace, release_version, .. } = &self.settings;
+        let Settings { own_namespace, namespace, .. } = &self.settings;
         let context = Context {
-            version: release_version.as_deref().unwrap_or("unknown"),
+            version: self.version(),
             related_objects: match self.plan {
                 // What a process before this one has applied is still there.
                 None if !before.related_objects.is_empty() => before.related_objects.clone(),
@@ -314,6 +326,20 @@ impl Operator {
                 Err(error)
             }
         }
+    }
+
+    /// Whether workloads have only just begun to roll out, with nothing new to be announced.
+    fn is_short_rollout(&mut self, outcome: &Outcome, before: &Status) -> bool {
+        if !matches!(outcome, Outcome::Progressing { .. }) {
+            self.rolling_since = None;
+            return false;
+        }
+        let since = *self.rolling_since.get_or_insert_with(Instant::now);
+        before.is_at(self.version()) && since.elapsed() < ROLLOUT_GRACE
+    }
+
+    fn version(&self) -> &str {
+        self.settings.release_version.as_deref().unwrap_or("unknown")
     }
 
     fn log(&mut self, outcome: &Outcome) {

@@ -1,1 +1,182 @@
+use serde_json::{Value, json};
 
+use super::*;
+use crate::facts::{DEFAULT_NAMESPACE, images::Images};
+
+const DESCRIPTOR: &str = "\
+name: demo
+platform: {type: Demo}
+images:
+  cloud-controller-manager: {key: demo, tag: demo}
+  init: {key: init, tag: init}
+arguments:
+  cloud-controller-manager:
+    --cluster-name: infrastructureName
+    --feature-gates: {fact: featureGates, optional: true}
+    --node-labels: {value: a=b, featureGate: SomeGate}
+environment:
+  cloud-controller-manager: {SECRET_NAMESPACE: namespace}
+";
+
+const MANIFESTS: &str = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: demo, namespace: openshift-cloud-controller-manager}
+spec:
+  replicas: 2
+  template:
+    spec:
+      initContainers:
+      - {name: init, image: built-in}
+      containers:
+      - name: cloud-controller-manager
+        image: built-in
+        args: [--leader-elect-resource-namespace=openshift-cloud-controller-manager]
+        env: [{name: SECRET_NAMESPACE, value: replaced}]
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: demo, namespace: openshift-cloud-controller-manager}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: demo, namespace: kube-system}
+subjects:
+- {kind: ServiceAccount, name: a, namespace: openshift-cloud-controller-manager}
+- {kind: ServiceAccount, name: b, namespace: kube-system}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: demo}
+spec: {expression: request.userInfo.username == 'system:serviceaccount:openshift-cloud-controller-manager:x'}
+";
+
+fn catalog() -> Catalog {
+    Catalog::new([
+        ("assets/demo/provider.yaml", DESCRIPTOR.as_bytes()),
+        ("assets/demo/manifests.yaml", MANIFESTS.as_bytes()),
+    ])
+    .unwrap()
+}
+
+fn sources(namespace: &str, status: Value) -> Sources {
+    let images = Images::parse(r#"{"demo": "registry/demo", "init": "registry/init"}"#, "images.json");
+    let mut sources = Sources::new(namespace, images);
+    let mut all = json!({"platformStatus": {"type": "Demo"}, "infrastructureName": "lab"});
+    all.as_object_mut().unwrap().extend(status.as_object().unwrap().clone());
+    sources.infrastructure = serde_json::from_value(json!({ "status": all })).unwrap();
+    sources
+}
+
+fn plan(sources: &Sources) -> Vec<Object> {
+    Plan::new(&catalog(), sources, Phase::Cluster).unwrap().objects().to_vec()
+}
+
+fn pod(objects: &[Object]) -> &Value {
+    objects.iter().find_map(Object::pod_spec).unwrap()
+}
+
+#[test]
+fn images_arguments_and_variables_enter_by_container_name() {
+    let objects = plan(&sources(DEFAULT_NAMESPACE, json!({})));
+    let pod = pod(&objects);
+    assert_eq!(pod["initContainers"][0], json!({"name": "init", "image": "registry/init"}));
+    let container = &pod["containers"][0];
+    assert_eq!(container["image"], "registry/demo");
+    assert_eq!(
+        container["args"],
+        json!(["--leader-elect-resource-namespace=openshift-cloud-controller-manager", "--cluster-name=lab"]),
+        "what has no value or no gate is left out"
+    );
+    assert_eq!(container["env"], json!([{"name": "SECRET_NAMESPACE", "value": DEFAULT_NAMESPACE}]));
+}
+
+#[test]
+fn objects_are_in_the_order_of_applying() {
+    let objects = plan(&sources(DEFAULT_NAMESPACE, json!({})));
+    let kinds: Vec<_> = objects.iter().map(|object| object.kind().kind).collect();
+    assert_eq!(kinds, ["RoleBinding", "ValidatingAdmissionPolicy", "Deployment", "PodDisruptionBudget"]);
+}
+
+#[test]
+fn another_namespace_is_followed_wherever_the_default_one_stands() {
+    let objects = plan(&sources("other", json!({})));
+    let text = serde_json::to_string(&objects).unwrap();
+    assert!(!text.contains(DEFAULT_NAMESPACE), "{text}");
+    assert!(text.contains("system:serviceaccount:other:x"), "{text}");
+    assert!(text.contains("--leader-elect-resource-namespace=other"), "{text}");
+    let binding = &objects[0];
+    assert_eq!(binding.namespace(), "kube-system", "what was written for another namespace stays there");
+    assert_eq!(binding.value()["subjects"][1]["namespace"], "kube-system");
+}
+
+#[test]
+fn the_endpoint_and_the_proxy_enter_every_container_but_no_init_container() {
+    let mut sources = sources(DEFAULT_NAMESPACE, json!({"apiServerInternalURI": "https://[fd00::1]:6443"}));
+    sources.proxy = serde_json::from_value(json!({"status": {"httpProxy": "http://p", "noProxy": "x"}})).unwrap();
+    let objects = plan(&sources);
+    let pod = pod(&objects);
+    let variable = |name: &str| {
+        let variables = pod["containers"][0]["env"].as_array().unwrap();
+        variables.iter().find(|variable| variable["name"] == name).map(|variable| variable["value"].clone())
+    };
+    assert_eq!(variable("KUBERNETES_SERVICE_HOST"), Some(json!("fd00::1")));
+    assert_eq!(variable("KUBERNETES_SERVICE_PORT"), Some(json!("6443")));
+    assert_eq!(variable("HTTP_PROXY"), Some(json!("http://p")));
+    assert_eq!(variable("NO_PROXY"), Some(json!("x")));
+    assert_eq!(variable("HTTPS_PROXY"), None);
+    assert_eq!(pod["initContainers"][0].get("env"), None);
+}
+
+#[test]
+fn a_single_node_gets_one_replica_and_no_budget() {
+    let objects = plan(&sources(DEFAULT_NAMESPACE, json!({"controlPlaneTopology": "SingleReplica"})));
+    assert!(objects.iter().all(|object| object.kind().kind != "PodDisruptionBudget"));
+    let deployment = objects.iter().find(|object| object.kind().kind == "Deployment").unwrap();
+    assert_eq!(deployment.value()["spec"]["replicas"], 1);
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let error = |sources: &Sources| crate::chain(&Plan::new(&catalog(), sources, Phase::Cluster).unwrap_err());
+    assert_eq!(
+        error(&sources(DEFAULT_NAMESPACE, json!({"infrastructureName": ""}))),
+        "Deployment openshift-cloud-controller-manager/demo: argument --cluster-name of container \
+         cloud-controller-manager needs the fact infrastructureName, which this cluster does not have"
+    );
+    let mut without = sources(DEFAULT_NAMESPACE, json!({}));
+    without.images = Images::parse("{}", "images.json");
+    assert_eq!(
+        error(&without),
+        "failed to set an image of Deployment openshift-cloud-controller-manager/demo: images in images.json have no \
+         key \"demo\": add it with the image of container cloud-controller-manager"
+    );
+}
+
+#[test]
+fn a_gate_turns_its_argument_on() {
+    let mut sources = sources(DEFAULT_NAMESPACE, json!({}));
+    sources.release_version = Some("1".into());
+    let gates = json!({"status": {"featureGates": [{"version": "1", "enabled": [{"name": "SomeGate"}]}]}});
+    sources.feature_gate = serde_json::from_value(gates).unwrap();
+    let objects = plan(&sources);
+    let arguments = pod(&objects)["containers"][0]["args"].to_string();
+    assert!(arguments.contains("--node-labels=a=b"), "{arguments}");
+    assert!(!arguments.contains("--feature-gates"), "no gate of a cloud-controller-manager: {arguments}");
+}
+
+#[test]
+fn each_plan_is_new() {
+    let (catalog, sources) = (catalog(), sources(DEFAULT_NAMESPACE, json!({})));
+    let first = Plan::new(&catalog, &sources, Phase::Cluster).unwrap();
+    if let Plan::Objects { mut objects, .. } = first.clone() {
+        objects[0].set_label("changed", "x");
+    }
+    assert_eq!(Plan::new(&catalog, &sources, Phase::Cluster).unwrap(), first);
+}
+
+#[test]
+fn a_cluster_without_infrastructure_needs_nothing() {
+    let sources = Sources::new(DEFAULT_NAMESPACE, Ok(Images::default()));
+    assert!(matches!(Plan::new(&catalog(), &sources, Phase::Cluster).unwrap(), Plan::Nothing { .. }));
+}

@@ -4,5 +4,13 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod bad_input;
+mod contract;
+mod drift;
+mod lab;
+mod leader;
+mod manifests;
 mod operator;
+mod purity;
 mod render;
+mod take_over;

@@ -1,67 +1,177 @@
-//! `ccm-operator operator` on a real control plane.
+//! The operator's main job: from nothing to converged, and what that costs.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use kube::{
-    Api, Client,
-    api::{ApiResource, DynamicObject, GroupVersionKind},
-};
 use serde_json::{Value, json};
 
-use crate::support::{
-    audit::{self, Mark, Request},
-    control_plane::{self, ControlPlane},
-    eventually, kubelet, objects,
-    objects::Workloads,
-    openshift::{self, Cluster},
-    operator::Operator,
+use crate::{
+    lab::{IMAGE, LIMIT, Lab, VERSION, aws_manifests, conditions, describe, message},
+    support::{
+        eventually,
+        openshift::{self, Cluster, Topology},
+    },
 };
 
-const OWN_NAMESPACE: &str = "openshift-cloud-controller-manager-operator";
-const NAMESPACE: &str = "openshift-cloud-controller-manager";
-const SERVICE_ACCOUNT: &str = "cluster-cloud-controller-manager";
-const USER: &str = "system:serviceaccount:openshift-cloud-controller-manager-operator:cluster-cloud-controller-manager";
-const VERSION: &str = "4.99.0-lab";
-const LIMIT: Duration = Duration::from_secs(20);
+/// The most requests that the way from start to converged may take.
+const REQUESTS: usize = 30;
 
-fn binary() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_ccm-operator"))
-}
+#[tokio::test]
+async fn converges_with_one_write_for_each_object() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let mark = lab.mark().await?;
+    let operator = lab.start()?;
+    let cluster_operator = lab.converged(&operator).await?;
 
-fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    assert_eq!(cluster_operator["status"]["versions"], json!([{"name": "operator", "version": VERSION}]));
+    let text = format!("Cluster Cloud Controller Manager Operator is available at {VERSION}");
+    assert_eq!(message(&cluster_operator, "Available"), text);
+    let related = cluster_operator["status"]["relatedObjects"].as_array().unwrap();
+    assert_eq!(related.len(), 3 + aws_manifests().len());
+
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let requests = lab.requests(mark)?;
+    let all: Vec<_> = requests.iter().map(describe).collect();
+    assert!(requests.len() <= REQUESTS, "{} requests: {all:#?}", requests.len());
+    assert!(requests.iter().all(|request| request.code != 403), "{requests:#?}");
+    let writes = lab.writes(mark)?;
+    let status = writes.iter().filter(|write| write.contains("clusteroperators/status")).count();
+    assert!(status <= 2, "{writes:#?}");
+    assert_eq!(writes.len() - status, aws_manifests().len(), "{writes:#?}");
+
+    let deployment = lab.live("Deployment").await?.unwrap();
+    assert_eq!(deployment["spec"]["template"]["spec"]["containers"][0]["image"], IMAGE);
+    assert_eq!(deployment["spec"]["replicas"], 2);
+    Ok(())
 }
 
 #[tokio::test]
-async fn smoke() -> Result<()> {
-    let plane = control_plane::shared().await?;
-    let _guard = control_plane::exclusive().await;
-    let client = plane.client()?;
-    openshift::install_crds(&client).await?;
-    openshift::reset(&client).await?;
-    openshift::seed(&client, &Cluster::default()).await?;
-    objects::install_manifests(&client, &repository().join("manifests"), Workloads::Skip).await?;
-    let kubeconfig = plane.service_account_kubeconfig(OWN_NAMESPACE, SERVICE_ACCOUNT).await?;
-    tokio::spawn(kubelet::finish_workloads(client.clone()));
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    let dir = tempfile::tempdir()?;
-    let images = dir.path().join("images.json");
-    std::fs::write(&images, r#"{"cloudControllerManagerAWS": "registry.example/ocp/aws-ccm:lab"}"#)?;
-    let audit = plane.audit();
-    let mark = audit.mark()?;
-    let op = Operator::start(binary(), &kubeconfig, &["operator", "--images-json", images.to_str().unwrap(), "--health-addr", "127.0.0.1:0", "-v=4"], &[("RELEASE_VERSION", VERSION)])?;
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    println!("{}", op.log());
-    for r in audit::by_user(audit.since(mark)?, USER) {
-        println!("{} {:?} {} {} {} {} {} {}", r.at, r.code, r.verb, r.group, r.resource, r.subresource, r.namespace, r.name);
-    }
-    println!("rss {} cpu {}", op.rss_kib(), op.cpu_seconds());
-    let ar = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("config.openshift.io", "v1", "ClusterOperator"), "clusteroperators");
-    let co: DynamicObject = Api::all_with(client.clone(), &ar).get("cloud-controller-manager").await?;
-    println!("{}", serde_json::to_string_pretty(&co.data["status"])?);
+async fn a_second_run_writes_nothing_and_idle_is_idle() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let first = lab.start()?;
+    lab.converged(&first).await?;
+    first.terminate()?;
+    assert!(first.wait(LIMIT).await?.success(), "{}", first.log());
+
+    let mark = lab.mark().await?;
+    let second = lab.start()?;
+    eventually("the second run's lease", LIMIT, async || {
+        ensure!(second.log().contains("everything is applied and runs"), "{}", second.log());
+        Ok(Some(()))
+    })
+    .await?;
+    let idle = lab.mark().await?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(lab.writes(mark)?, Vec::<String>::new());
+    let requests: Vec<_> = lab.requests(idle)?.iter().map(describe).collect();
+    assert_eq!(requests, Vec::<String>::new(), "idle: watches and the lease only");
     Ok(())
+}
+
+#[tokio::test]
+async fn progress_is_said_until_the_rollout_is_done() -> Result<()> {
+    let mut lab = Lab::without_workloads(&Cluster::default()).await?;
+    let operator = lab.start()?;
+    let progressing = lab.conditions(&operator, &["Progressing=True", "Available=False", "Degraded=False"]).await?;
+    assert_eq!(message(&progressing, "Progressing"), format!("Progressing towards operator: {VERSION}"));
+    let versions = progressing["status"]["versions"].as_array().map_or(&[][..], Vec::as_slice);
+    assert!(versions.iter().all(|version| version["version"] != VERSION), "announced before it is reached");
+    lab.finish_workloads();
+    let done = lab.converged(&operator).await?;
+    assert_eq!(done["status"]["versions"][0]["version"], VERSION);
+    Ok(())
+}
+
+#[tokio::test]
+async fn inputs_are_followed_while_running() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+
+    lab.write_images(r#"{"cloudControllerManagerAWS": "registry.example/new"}"#)?;
+    let proxied = Cluster {
+        proxy_status: json!({"httpsProxy": "http://proxy.example:3128", "noProxy": ".cluster.local"}),
+        api_server_spec: json!({"tlsAdherence": "StrictAllComponents", "tlsSecurityProfile": {"type": "Modern", "modern": {}}}),
+        enabled_gates: vec!["CloudControllerManagerWebhook".into(), "SomethingElse".into()],
+        ..Cluster::default()
+    };
+    openshift::seed(&lab.client, &proxied).await?;
+    eventually("the new image, proxy, TLS profile and gates", LIMIT, async || {
+        let deployment = lab.live("Deployment").await?.unwrap_or_default();
+        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+        let arguments = container["args"].as_array().map_or(&[][..], Vec::as_slice);
+        let has = |text: &str| arguments.iter().any(|argument| argument == text);
+        ensure!(container["image"] == "registry.example/new", "{container}");
+        ensure!(variable(container, "HTTPS_PROXY") == Some("http://proxy.example:3128"), "{container}");
+        ensure!(variable(container, "NO_PROXY") == Some(".cluster.local"), "{container}");
+        ensure!(variable(container, "HTTP_PROXY").is_none(), "{container}");
+        ensure!(has("--tls-min-version=VersionTLS13"), "{container}");
+        ensure!(!arguments.iter().any(|argument| argument.to_string().contains("--tls-cipher-suites")), "{container}");
+        ensure!(has("--feature-gates=CloudControllerManagerWebhook=true"), "{container}");
+        Ok(Some(()))
+    })
+    .await?;
+    lab.converged(&operator).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_single_node_gets_one_replica_and_no_budget() -> Result<()> {
+    let lab = Lab::new(&Cluster { topology: Topology::SingleReplica, ..Cluster::default() }).await?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    assert_eq!(lab.live("Deployment").await?.unwrap()["spec"]["replicas"], 1);
+    assert_eq!(lab.live("PodDisruptionBudget").await?, None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn platforms_without_a_provider_are_available_and_say_why() -> Result<()> {
+    for (platform, why) in [
+        (json!({"type": "None"}), "platform None has no cloud and needs no cloud-controller-manager"),
+        (json!({"type": "External", "external": {}}), "platform External brings its cloud-controller-manager itself"),
+    ] {
+        let lab = Lab::new(&Cluster::on(platform)).await?;
+        let operator = lab.start()?;
+        let cluster_operator = lab.converged(&operator).await?;
+        assert!(message(&cluster_operator, "Available").ends_with(why), "{cluster_operator}");
+        assert_eq!(lab.live("Deployment").await?, None);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_deleted_cluster_operator_is_made_again() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    let mark = lab.mark().await?;
+    openshift::delete_cluster_operator(&lab.client).await?;
+    let started = Instant::now();
+    let again = lab.converged(&operator).await?;
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    let annotations = &again["metadata"]["annotations"];
+    assert_eq!(annotations["exclude.release.openshift.io/internal-openshift-hosted"], "true");
+    assert_eq!(lab.writes(mark)?.len(), 2, "made, and its status written: {:?}", lab.writes(mark)?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_obsolete_condition_goes_and_others_conditions_stay() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    openshift::set_conditions(&lab.client, &["CloudControllerOwner", "CloudConfigControllerAvailable"]).await?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    eventually("the obsolete condition to go", LIMIT, async || {
+        let found = conditions(&lab.cluster_operator().await?);
+        ensure!(!found.iter().any(|condition| condition.starts_with("CloudControllerOwner")), "{found:?}");
+        ensure!(found.iter().any(|condition| condition == "CloudConfigControllerAvailable=True"), "{found:?}");
+        Ok(Some(()))
+    })
+    .await
+}
+
+fn variable<'a>(container: &'a Value, name: &str) -> Option<&'a str> {
+    let variables = container["env"].as_array()?;
+    variables.iter().find(|variable| variable["name"] == name)?["value"].as_str()
 }

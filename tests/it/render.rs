@@ -1,1 +1,282 @@
-//! `ccm-operator render` on files.
+//! `ccm-operator render` on files: what it writes, and that bad input writes nothing.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use anyhow::{Result, ensure};
+use ccm_operator::yaml;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::lab::binary;
+
+/// The input files of one cluster, and a place to write to.
+struct Files {
+    dir: TempDir,
+}
+
+impl Files {
+    fn new() -> Result<Self> {
+        let files = Self { dir: TempDir::new()? };
+        files.write("infrastructure", &infrastructure(&json!({"type": "AWS", "aws": {"region": "eu-north-1"}})))?;
+        files.write("images", &images(r#"{"cloudControllerManagerAWS": "registry.example/aws@sha256:0"}"#))?;
+        files.write("cloud-config", &cloud_config(&json!({"config": "[Global]\nZone = a\n"})))?;
+        Ok(files)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        Ok(fs::write(self.path(name), text)?)
+    }
+
+    fn destination(&self) -> PathBuf {
+        self.path("destination")
+    }
+
+    fn render(&self, more: &[&str]) -> Output {
+        let mut command = Command::new(binary());
+        command.arg("render");
+        for (flag, file) in [
+            ("--cluster-infrastructure-file", "infrastructure"),
+            ("--images-file", "images"),
+            ("--cloud-config-file", "cloud-config"),
+        ] {
+            if self.path(file).exists() || file != "cloud-config" {
+                command.arg(flag).arg(self.path(file));
+            }
+        }
+        if !more.contains(&"-o") {
+            command.arg("--dest-dir").arg(self.destination());
+        }
+        command.args(more).output().expect("the binary")
+    }
+
+    /// Renders, which must fail with one line that holds the text, and must write nothing.
+    fn refused(&self, expected: &str) {
+        let output = self.render(&[]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+        assert!(error.starts_with("ccm-operator: ") && error.contains(expected), "{expected:?} is not in {error}");
+        assert_eq!(tree(&self.destination()), Vec::<String>::new(), "{error}");
+    }
+}
+
+fn infrastructure(platform_status: &Value) -> String {
+    json!({
+        "apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "metadata": {"name": "cluster"},
+        "spec": {"cloudConfig": {"name": "cloud-provider-config", "key": "config"}, "aFieldOfTomorrow": {}},
+        "status": {"platformStatus": platform_status, "infrastructureName": "lab", "apiServerInternalURI": "https://api-int.lab:6443"},
+    })
+    .to_string()
+}
+
+fn images(json: &str) -> String {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cloud-controller-manager-images"}, "data": {"images.json": json}})
+        .to_string()
+}
+
+fn cloud_config(data: &Value) -> String {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cloud-provider-config"}, "data": data})
+        .to_string()
+}
+
+/// Every file below a folder, by its path there.
+fn tree(folder: &Path) -> Vec<String> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if path.is_dir() {
+            files.extend(tree(&path).into_iter().map(|file| format!("{name}/{file}")));
+        } else {
+            files.push(name);
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn writes_the_static_pod_and_the_cloud_config() -> Result<()> {
+    let files = Files::new()?;
+    let output = files.render(&[]);
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let written = ["bootstrap/aws-cloud-controller-manager-pod.yaml", "config/cloud.conf"];
+    assert_eq!(tree(&files.destination()), written);
+    assert_eq!(fs::read_to_string(files.destination().join(written[1]))?, "[Global]\nZone = a\n");
+    let text = fs::read_to_string(files.destination().join(written[0]))?;
+    insta::assert_snapshot!("bootstrap_pod", text);
+    let mode = fs::metadata(files.destination().join(written[0]))?.permissions().mode();
+    assert_eq!(mode & 0o777, 0o644);
+    Ok(())
+}
+
+#[test]
+fn the_cluster_phase_writes_a_folder_or_one_stream() -> Result<()> {
+    let files = Files::new()?;
+    assert!(files.render(&["--phase", "cluster"]).status.success());
+    let folder = tree(&files.destination());
+    assert!(folder.iter().all(|file| file.starts_with("manifests/")), "{folder:?}");
+    let output = files.render(&["--phase", "cluster", "-o", "-"]);
+    let stream = String::from_utf8(output.stdout)?;
+    let documents = yaml::documents(&stream)?;
+    assert_eq!(documents.len(), folder.len());
+    for (file, document) in folder.iter().zip(&documents) {
+        let text = fs::read_to_string(files.destination().join(file))?;
+        assert_eq!(yaml::from_str::<Value>(&text)?, *document, "{file}");
+    }
+    insta::assert_snapshot!("cluster_stream", stream);
+    Ok(())
+}
+
+#[test]
+fn files_of_others_are_left_alone_and_ours_replaced() -> Result<()> {
+    let files = Files::new()?;
+    fs::create_dir_all(files.destination().join("bootstrap"))?;
+    let other = files.destination().join("bootstrap/other.yaml");
+    let ours = files.destination().join("bootstrap/aws-cloud-controller-manager-pod.yaml");
+    fs::write(&other, "other")?;
+    fs::write(&ours, "old")?;
+    assert!(files.render(&[]).status.success());
+    assert_eq!(fs::read_to_string(&other)?, "other");
+    assert!(fs::read_to_string(&ours)?.contains("registry.example/aws@sha256:0"));
+    Ok(())
+}
+
+#[test]
+fn a_platform_without_a_provider_is_explained_and_no_error() -> Result<()> {
+    let files = Files::new()?;
+    files.write("infrastructure", &infrastructure(&json!({"type": "Libvirt"})))?;
+    let output = files.render(&[]);
+    let text = String::from_utf8(output.stderr)?;
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("no manifests are written: platform Libvirt"), "{text}");
+    assert_eq!(tree(&files.destination()), ["config/cloud.conf"]);
+    assert!(files.destination().join("bootstrap").is_dir(), "both folders are always made");
+    Ok(())
+}
+
+#[test]
+fn a_cluster_that_names_no_cloud_config_gets_none() -> Result<()> {
+    let files = Files::new()?;
+    let text = infrastructure(&json!({"type": "AWS"})).replace("cloud-provider-config", "");
+    files.write("infrastructure", &text)?;
+    assert!(files.render(&[]).status.success());
+    assert_eq!(tree(&files.destination()), ["bootstrap/aws-cloud-controller-manager-pod.yaml"]);
+    assert!(files.destination().join("config").is_dir());
+    Ok(())
+}
+
+#[test]
+fn a_bad_infrastructure_file_is_refused() -> Result<()> {
+    let files = Files::new()?;
+    fs::remove_file(files.path("infrastructure"))?;
+    files.refused("failed to read the infrastructure file");
+    fs::create_dir(files.path("infrastructure"))?;
+    files.refused("Is a directory");
+    fs::remove_dir(files.path("infrastructure"))?;
+    for (text, expected) in [
+        ("", "it is empty"),
+        ("a: [", "line 1"),
+        ("just words", "holds no Kubernetes manifest"),
+        (&*images("{}"), "it holds a manifest of kind ConfigMap: it must hold one of kind Infrastructure"),
+        (r#"{"kind": "Infrastructure", "status": {}}"#, "no status.platformStatus.type"),
+        (r#"{"kind": "Infrastructure"}"#, "no status.platformStatus.type"),
+        (r#"{"kind": "Infrastructure", "status": 1}"#, "not an Infrastructure"),
+        ("kind: Infrastructure\n---\nkind: Infrastructure\n", "more than one document"),
+    ] {
+        files.write("infrastructure", text)?;
+        files.refused(expected);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_bad_images_file_is_refused() -> Result<()> {
+    let files = Files::new()?;
+    fs::remove_file(files.path("images"))?;
+    files.refused("failed to read the images file");
+    let without = json!({"kind": "ConfigMap", "data": {}}).to_string();
+    for (text, expected) in [
+        (&*infrastructure(&json!({})), "it must hold one of kind ConfigMap"),
+        (&*without, "data has no key \"images.json\""),
+        (&*images("{\n \"a\": ]"), "(key images.json): not JSON: expected value at line 2 column 7"),
+        (&*images("{}"), "have no key \"cloudControllerManagerAWS\""),
+        (&*images(r#"{"cloudControllerManagerAWS": ""}"#), "key \"cloudControllerManagerAWS\" is empty"),
+        (&*images(r#"{"cloudControllerManagerAws": "x"}"#), "did you mean `cloudControllerManagerAws`?"),
+    ] {
+        files.write("images", text)?;
+        files.refused(expected);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_bad_cloud_config_file_is_refused() -> Result<()> {
+    let files = Files::new()?;
+    for (text, expected) in [
+        ("\t- x: [", "line 1"),
+        (&*cloud_config(&json!({"other": "x"})), "data has none of the keys [\"cloud.conf\", \"config\"]"),
+        (&*infrastructure(&json!({})), "it must hold one of kind ConfigMap"),
+    ] {
+        files.write("cloud-config", text)?;
+        files.refused(expected);
+    }
+    fs::remove_file(files.path("cloud-config"))?;
+    files.refused("names the cloud configuration \"cloud-provider-config\" (spec.cloudConfig.name): give its manifest");
+    Ok(())
+}
+
+#[test]
+fn a_destination_that_cannot_be_written_is_refused() -> Result<()> {
+    let files = Files::new()?;
+    files.write("destination", "a file")?;
+    let output = files.render(&[]);
+    let error = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.starts_with("ccm-operator: failed to write ") && error.lines().count() == 1, "{error}");
+    fs::remove_file(files.destination())?;
+    // A folder stands where the second file goes: the first is not written either.
+    fs::create_dir_all(files.destination().join("config/cloud.conf"))?;
+    let output = files.render(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(tree(&files.destination()), Vec::<String>::new());
+    Ok(())
+}
+
+#[test]
+fn a_full_disk_leaves_nothing() -> Result<()> {
+    let files = Files::new()?;
+    fs::create_dir(files.destination())?;
+    let destination = files.destination();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=4k", "none"]).arg(&destination).status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        println!("skipped: mounting a file system of one page needs root");
+        return Ok(());
+    }
+    let output = files.render(&[]);
+    let left = tree(&destination);
+    Command::new("umount").arg(&destination).status()?;
+    let error = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("No space left on device") && error.lines().count() == 1, "{error}");
+    assert_eq!(left, Vec::<String>::new());
+    Ok(())
+}
+
+#[test]
+fn wrong_usage_is_exit_code_two() -> Result<()> {
+    let files = Files::new()?;
+    assert_eq!(files.render(&["-o", "-"]).status.code(), Some(2), "the bootstrap phase is more than a stream");
+    assert_eq!(files.render(&["--phase", "other"]).status.code(), Some(2));
+    assert_eq!(Command::new(binary()).arg("render").output()?.status.code(), Some(2));
+    Ok(())
+}

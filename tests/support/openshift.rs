@@ -260,3 +260,18 @@ fn kube_cloud_config() -> Value {
     let metadata = json!({"name": "kube-cloud-config", "namespace": "openshift-config-managed"});
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
 }
+
+/// Deletes the operator's `ClusterOperator`.
+pub async fn delete_cluster_operator(client: &Client) -> Result<()> {
+    delete(client, &config("ClusterOperator", "cloud-controller-manager", "spec", json!({}))).await
+}
+
+/// Gives the operator's `ClusterOperator` conditions of these types, all True, as other writers do.
+pub async fn set_conditions(client: &Client, types: &[&str]) -> Result<()> {
+    let conditions: Vec<_> = types
+        .iter()
+        .map(|type_| json!({"type": type_, "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}))
+        .collect();
+    let status = json!({"conditions": conditions});
+    apply_status(client, config("ClusterOperator", "cloud-controller-manager", "status", status)).await.map(drop)
+}

@@ -1,1 +1,159 @@
+use proptest::prelude::*;
 
+use super::*;
+
+fn desired() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "a", "namespace": "n", "labels": {"ours": "x"}},
+        "spec": {"type": "ClusterIP", "ports": [{"name": "https", "port": 1}], "selector": {"a": "b"}},
+    })
+}
+
+/// The desired object as it lives after an apply, with what the server fills in.
+fn live() -> Value {
+    let mut live = desired();
+    live["metadata"]["resourceVersion"] = "7".into();
+    live["spec"]["clusterIP"] = "10.0.0.1".into();
+    live["spec"]["ports"][0]["protocol"] = "TCP".into();
+    live["status"] = json!({"x": 1});
+    live["metadata"]["managedFields"] = json!([entry(
+        FIELD_MANAGER,
+        "Apply",
+        json!({
+            "f:metadata": {"f:labels": {"f:ours": {}}},
+            "f:spec": {
+                "f:type": {},
+                "f:selector": {},
+                "f:ports": {"k:{\"port\":1,\"protocol\":\"TCP\"}": {".": {}, "f:name": {}, "f:port": {}}},
+            },
+        })
+    )]);
+    live
+}
+
+fn entry(manager: &str, operation: &str, fields: Value) -> Value {
+    json!({"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields})
+}
+
+fn add(live: &mut Value, entry: Value) {
+    live["metadata"]["managedFields"].as_array_mut().unwrap().push(entry);
+}
+
+#[test]
+fn what_was_applied_needs_nothing() {
+    assert_eq!(need(&desired(), &live()), Need::Nothing);
+}
+
+#[test]
+fn status_and_other_peoples_metadata_are_none_of_ours() {
+    let mut live = live();
+    add(&mut live, entry("somebody", "Update", json!({"f:metadata": {"f:labels": {"f:theirs": {}}}})));
+    live["metadata"]["labels"]["theirs"] = "y".into();
+    let mut status = entry("controller", "Update", json!({"f:spec": {"f:more": {}}}));
+    status["subresource"] = "status".into();
+    add(&mut live, status);
+    assert_eq!(need(&desired(), &live), Need::Nothing);
+}
+
+#[test]
+fn a_changed_value_needs_one_apply() {
+    let mut live = live();
+    live["spec"]["type"] = "NodePort".into();
+    assert_eq!(need(&desired(), &live), Need::Apply);
+}
+
+#[test]
+fn a_field_that_is_no_longer_ours_needs_one_apply() {
+    let mut live = live();
+    live["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"].as_object_mut().unwrap().remove("f:type");
+    assert_eq!(need(&desired(), &live), Need::Apply);
+}
+
+#[test]
+fn a_field_that_we_no_longer_want_needs_one_apply() {
+    let mut live = live();
+    live["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:old"] = json!({});
+    assert_eq!(need(&desired(), &live), Need::Apply);
+}
+
+#[test]
+fn wiped_managed_fields_need_one_apply() {
+    let mut live = live();
+    live["metadata"].as_object_mut().unwrap().remove("managedFields");
+    assert_eq!(need(&desired(), &live), Need::Apply);
+}
+
+#[test]
+fn a_foreign_field_beside_ours_has_to_be_taken_over() {
+    let mut live = live();
+    let port = json!({"f:spec": {"f:ports": {"k:{\"port\":2,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}}}});
+    add(&mut live, entry("somebody", "Update", port));
+    assert_eq!(need(&desired(), &live), Need::FoldThenApply);
+    // Somebody's apply is somebody's wish: it is not folded.
+    live["metadata"]["managedFields"][1]["operation"] = "Apply".into();
+    assert_eq!(need(&desired(), &live), Need::Nothing);
+}
+
+#[test]
+fn a_foreign_value_of_our_field_is_no_reason_to_fold() {
+    let mut live = live();
+    live["spec"]["type"] = "NodePort".into();
+    live["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"].as_object_mut().unwrap().remove("f:type");
+    add(&mut live, entry("somebody", "Update", json!({"f:spec": {"f:type": {}}})));
+    assert_eq!(need(&desired(), &live), Need::Apply);
+}
+
+#[test]
+fn folding_moves_roots_of_anybody_and_all_of_the_predecessor() {
+    let mut live = live();
+    let theirs = json!({"f:metadata": {"f:labels": {"f:theirs": {}}}, "f:spec": {"f:sidecar": {}}});
+    add(&mut live, entry("somebody", "Update", theirs));
+    let old = json!({"f:metadata": {"f:annotations": {"f:old": {}}}, "f:spec": {"f:type": {}}});
+    add(&mut live, entry("cluster-controller-manager-operator", "Update", old));
+    add(&mut live, entry("applier", "Apply", json!({"f:spec": {"f:kept": {}}})));
+    let folded = fold(&live);
+    let entries = folded.as_array().unwrap();
+    let managers: Vec<_> = entries.iter().map(|entry| entry["manager"].as_str().unwrap()).collect();
+    assert_eq!(managers, [FIELD_MANAGER, "somebody", "applier"]);
+    let ours = &entries[0]["fieldsV1"];
+    assert_eq!(ours["f:spec"]["f:sidecar"], json!({}));
+    assert_eq!(ours["f:metadata"], json!({"f:labels": {"f:ours": {}}, "f:annotations": {"f:old": {}}}));
+    assert_eq!(entries[1]["fieldsV1"], json!({"f:metadata": {"f:labels": {"f:theirs": {}}}}));
+    assert_eq!(entries[2]["fieldsV1"], json!({"f:spec": {"f:kept": {}}}));
+}
+
+#[test]
+fn folding_makes_our_entry_where_there_is_none() {
+    let mut live = live();
+    live["metadata"]["managedFields"] = json!([entry("somebody", "Update", json!({"f:spec": {"f:x": {}}}))]);
+    let folded = fold(&live);
+    assert_eq!(folded, json!([entry(FIELD_MANAGER, "Apply", json!({"f:spec": {"f:x": {}}}))]));
+}
+
+fn fields() -> impl Strategy<Value = Value> {
+    let leaf = Just(json!({}));
+    leaf.prop_recursive(3, 12, 3, |inner| {
+        prop::collection::btree_map("f:[a-c]|k:\\{\"name\":\"[ab]\"\\}|v:1|\\.", inner, 0..3)
+            .prop_map(|map| Value::Object(map.into_iter().collect()))
+    })
+}
+
+proptest! {
+    /// Whatever stands in managed fields, looking at it does not panic, and folding is idempotent: what was folded
+    /// needs no second folding.
+    #[test]
+    fn folding_once_is_enough(ours in fields(), theirs in fields(), predecessor in any::<bool>()) {
+        let manager = if predecessor { "cluster-controller-manager-operator" } else { "somebody" };
+        let mut live = live();
+        let roots = |fields: Value| json!({"f:spec": fields.clone(), "f:metadata": fields});
+        live["metadata"]["managedFields"] = json!([
+            entry(FIELD_MANAGER, "Apply", roots(ours)),
+            entry(manager, "Update", roots(theirs)),
+        ]);
+        let _ = need(&desired(), &live);
+        live["metadata"]["managedFields"] = fold(&live);
+        prop_assert_ne!(need(&desired(), &live), Need::FoldThenApply);
+        prop_assert_eq!(fold(&live), live["metadata"]["managedFields"].clone());
+    }
+}
