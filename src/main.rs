@@ -26,6 +26,7 @@ use ccm_operator::{
     telemetry,
 };
 use clap::{CommandFactory, Parser, error::ErrorKind};
+use futures::FutureExt;
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -126,7 +127,8 @@ async fn run_operator(args: OperatorArgs) -> anyhow::Result<()> {
 
     let mut election = None;
     let lead = lead(client, &args.leader_election, &lease_namespace, leading, topology, &mut election);
-    let mut operator = std::pin::pin!(operator.run());
+    // Fused, because it is waited for once more after it may have ended.
+    let mut operator = std::pin::pin!(operator.run().fuse());
     let ended = tokio::select! {
         () = &mut operator => Ok(()),
         lost = lead => Err(lost),

@@ -76,10 +76,9 @@ impl Observer {
             let mut any = false;
             for (id, watched) in &mut self.watches {
                 while let Poll::Ready(Some(event)) = watched.events.poll_next_unpin(context) {
-                    if let Err(error) = &event {
-                        warn!("failed to watch {}: {}", watched.target.describe(), crate::chain(error));
+                    if let Some(error) = watched.seen.take(event) {
+                        warn!("failed to watch {}: {error}", watched.target.describe());
                     }
-                    watched.seen.take(event);
                     self.documents_changed |= matches!(id, Id::Document(_));
                     any = true;
                 }

@@ -84,8 +84,8 @@ impl Seen {
         self.error.as_deref().filter(|_| !self.synced)
     }
 
-    /// Takes what the watch delivered.
-    pub fn take(&mut self, event: Result<Event<DynamicObject>, watcher::Error>) {
+    /// Takes what the watch delivered. Answers an error that is not the same as the last one.
+    pub fn take(&mut self, event: Result<Event<DynamicObject>, watcher::Error>) -> Option<String> {
         match event {
             Ok(Event::Init) => self.arriving = Some(BTreeMap::new()),
             Ok(Event::InitApply(object)) => {
@@ -106,8 +106,15 @@ impl Seen {
                     self.objects.remove(&name);
                 }
             }
-            Err(error) => self.error = Some(crate::chain(&error)),
+            Err(error) => {
+                let error = Some(crate::chain(&error));
+                if self.error != error {
+                    self.error.clone_from(&error);
+                    return error;
+                }
+            }
         }
+        None
     }
 
     /// Takes an object as it is now, unless a newer state of it is known: an answer to a write overtakes the watch.

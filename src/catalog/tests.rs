@@ -1,3 +1,5 @@
+#![allow(clippy::needless_pass_by_value, reason = "a literal reads best where it stands")]
+
 use serde_json::json;
 
 use super::*;
@@ -154,6 +156,22 @@ fn two_providers_cannot_serve_one_platform() {
         ("assets/twin/deployment.yaml", DEPLOYMENT),
     ]);
     assert_eq!(error.unwrap_err(), "assets/twin/provider.yaml: provider \"demo\" serves the same platform");
+}
+
+#[test]
+fn the_documented_descriptor_is_one() {
+    let text = include_str!("../../docs/adding-a-provider.md");
+    let block = text.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let lines: Vec<_> = block.lines().map(|line| line.strip_prefix("   ").unwrap_or(line)).collect();
+    let dedented = lines.join("\n");
+    let descriptor = Descriptor::parse(&dedented, "docs/adding-a-provider.md").unwrap();
+    assert_eq!(descriptor.name, "aws");
+    for (_, name) in crate::facts::Fact::ALL {
+        assert!(text.contains(&format!("`{name}`")), "the fact {name} is not documented");
+    }
+    for kind in crate::object::KINDS.iter().filter(|kind| kind.kind != "Pod") {
+        assert!(text.contains(kind.kind), "the kind {} is not documented", kind.kind);
+    }
 }
 
 #[test]

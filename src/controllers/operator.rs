@@ -83,6 +83,8 @@ pub struct Operator {
     reporting: Backoff,
     /// Since when workloads are being rolled out.
     rolling_since: Option<Instant>,
+    /// Since when a rollout is stuck.
+    stuck_since: Option<Instant>,
     logged: Option<Outcome>,
 }
 
@@ -133,6 +135,7 @@ impl Operator {
             applying: Backoff::default(),
             reporting: Backoff::default(),
             rolling_since: None,
+            stuck_since: None,
             logged: None,
         }
     }
@@ -166,8 +169,11 @@ impl Operator {
         };
         self.connections.health.set(waiting);
         let resync = Instant::now() + RESYNC_PERIOD;
-        let graced = self.rolling_since.map(|since| since + ROLLOUT_GRACE).filter(|due| *due > Instant::now());
-        [self.applying.due(), self.reporting.due(), graced].into_iter().flatten().fold(resync, Instant::min)
+        let later =
+            |since: Option<Instant>, period| since.map(|since| since + period).filter(|due| *due > Instant::now());
+        let rolling = later(self.rolling_since, ROLLOUT_GRACE);
+        let stuck = later(self.stuck_since, TRANSIENT_ERROR_PATIENCE);
+        [self.applying.due(), self.reporting.due(), rolling, stuck].into_iter().flatten().fold(resync, Instant::min)
     }
 
     async fn pass(&mut self) -> Pass {
@@ -218,6 +224,8 @@ impl Operator {
                 }
                 self.observer.follow(plan.objects());
                 (self.plan, self.bad_input) = (Some(Arc::new(plan)), None);
+                // What has failed may have failed because of the old input.
+                self.applying = Backoff::default();
             }
         }
     }
@@ -259,15 +267,33 @@ impl Operator {
                 return self.transient(crate::chain(error));
             }
         }
+        self.applying = Backoff::default();
+        Pass::Outcome(self.rollouts(objects))
+    }
+
+    /// How the rollouts are, once everything is applied.
+    fn rollouts(&mut self, objects: &[Object]) -> Outcome {
+        let (mut rollouts, mut stuck) = (Vec::new(), None);
         for object in objects {
-            if let Some(Rollout::Stuck { why }) = self.observer.live(object).map(rollout::of) {
-                return self.transient(format!("the rollout of {} is stuck: {why}", object.key()));
+            match self.observer.live(object).map(rollout::of) {
+                Some(Rollout::Done) => {}
+                Some(Rollout::Stuck { why }) => {
+                    stuck = Some(format!("the rollout of {} is stuck: {why}", object.key()));
+                    rollouts.push(object.key());
+                }
+                Some(Rollout::Progressing) | None => rollouts.push(object.key()),
             }
         }
-        self.applying = Backoff::default();
-        let is_done = |object: &&Object| self.observer.live(object).map(rollout::of) == Some(Rollout::Done);
-        let rollouts: Vec<_> = objects.iter().filter(|object| !is_done(object)).map(Object::key).collect();
-        Pass::Outcome(if rollouts.is_empty() { Outcome::Done } else { Outcome::Progressing { rollouts } })
+        match stuck {
+            Some(error) => {
+                let since = *self.stuck_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= TRANSIENT_ERROR_PATIENCE {
+                    return Outcome::Failed { error };
+                }
+            }
+            None => self.stuck_since = None,
+        }
+        if rollouts.is_empty() { Outcome::Done } else { Outcome::Progressing { rollouts } }
     }
 
     /// An error that may pass: it is reported once it has lasted.

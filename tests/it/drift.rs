@@ -39,7 +39,8 @@ async fn drift_of_every_kind_is_repaired() -> Result<()> {
         ("Service", json!({"spec": {"selector": {"added": "x"}}}), 1),
         ("PodDisruptionBudget", json!({"spec": {"minAvailable": 2}}), 1),
         ("ValidatingAdmissionPolicy", json!({"spec": {"failurePolicy": "Ignore"}}), 1),
-        ("ValidatingAdmissionPolicyBinding", json!({"spec": {"validationActions": ["Warn"]}}), 1),
+        // A set: what was added to it has to be taken over first.
+        ("ValidatingAdmissionPolicyBinding", json!({"spec": {"validationActions": ["Warn"]}}), 2),
     ];
     for (kind, patch, writes) in cases {
         let before = essence(&lab.live(kind).await?.unwrap());
