@@ -29,7 +29,7 @@ const INVENTORY: &str = "ccm-operator-inventory";
 const FOLD_TRIES: usize = 3;
 
 /// How long one request may take before it counts as failed.
-pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// An object that could not be applied.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +51,7 @@ pub enum Cause {
     #[error(transparent)]
     Api(#[from] kube::Error),
     /// No answer in time.
-    #[error("no answer from the API server within {} s", REQUEST_TIMEOUT.as_secs())]
+    #[error("no answer from the API server in time")]
     Timeout,
     /// The operator lost its lease, or is being stopped.
     #[error("the operator may not write any more: it is no longer the leader, or is being stopped")]
@@ -97,36 +97,47 @@ pub fn set_id(own_namespace: &str) -> String {
     format!("applyset-{}-v1", URL_SAFE_NO_PAD.encode(digest))
 }
 
-/// Brings one object to what it should be. `may_write` is asked before each write. Answers the object as it is now, or
-/// `None` when nothing had to be written.
+/// Sends one request, if there is a budget of time for it, and gives it up when that is spent.
+pub(crate) async fn send<T>(
+    budget: Option<Duration>,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Cause> {
+    let budget = budget.ok_or(Cause::NotLeading)?.min(REQUEST_TIMEOUT);
+    match tokio::time::timeout(budget, request).await {
+        Ok(answer) => answer.map_err(Cause::Api),
+        Err(_) => Err(Cause::Timeout),
+    }
+}
+
+/// Brings one object, which is not as it should be, to what it should be. `budget` is asked before each write how long it
+/// may take. Answers the object as it is then.
 pub async fn apply(
     client: &Client,
     desired: &Object,
     live: Option<&Value>,
-    may_write: impl Fn() -> bool,
-) -> Result<Option<Value>, Error> {
-    let writer = Writer { api: api(client, desired.kind(), desired.namespace()), desired, may_write };
-    match live.map(|live| (live, need(desired.value(), live))) {
-        Some((_, Need::Nothing)) => Ok(None),
-        Some((live, Need::FoldThenApply)) => writer.fold_then_apply(live).await.map(Some),
-        Some((_, Need::Apply)) => writer.apply_whole().await.map(Some),
-        None => writer.apply_unseen().await.map(Some),
+    budget: impl Fn() -> Option<Duration>,
+) -> Result<Value, Error> {
+    let writer = Writer { api: api(client, desired.kind(), desired.namespace()), desired, budget };
+    match live {
+        Some(live) if need(desired.value(), live) == Need::FoldThenApply => writer.fold_then_apply(live).await,
+        Some(_) => writer.apply_whole().await,
+        None => writer.apply_unseen().await,
     }
 }
 
 struct Writer<'a, F> {
     api: Api<DynamicObject>,
     desired: &'a Object,
-    may_write: F,
+    budget: F,
 }
 
-impl<F: Fn() -> bool> Writer<'_, F> {
+impl<F: Fn() -> Option<Duration>> Writer<'_, F> {
     /// An object that is not there, or one that does not carry our label yet.
     async fn apply_unseen(&self) -> Result<Value, Error> {
         match self.apply_whole().await {
             Err(error) if error.source.is_terminal() => {
                 // A field that somebody else owns can make the whole object invalid: fold it, if it is there at all.
-                let live = self.request("read", self.api.get_opt(self.desired.name())).await;
+                let live = self.read(self.api.get_opt(self.desired.name())).await;
                 match live.ok().flatten().map(|live| to_value(&live)) {
                     Some(live) if need(self.desired.value(), &live) == Need::FoldThenApply => {
                         self.fold_then_apply(&live).await
@@ -155,7 +166,7 @@ impl<F: Fn() -> bool> Writer<'_, F> {
             let live = fresh.as_ref().unwrap_or(live);
             match self.fold(live).await {
                 Err(error) if error.source.is_conflict() => {
-                    fresh = Some(to_value(&self.request("read", self.api.get(self.desired.name())).await?));
+                    fresh = Some(to_value(&self.read(self.api.get(self.desired.name())).await?));
                 }
                 folded => {
                     folded?;
@@ -182,22 +193,15 @@ impl<F: Fn() -> bool> Writer<'_, F> {
     }
 
     async fn write<T>(&self, action: &'static str, request: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
-        if !(self.may_write)() {
-            return Err(Error { object: self.desired.key(), action, source: Cause::NotLeading });
-        }
-        self.request(action, request).await
+        send((self.budget)(), request).await.map_err(|source| self.error(action, source))
     }
 
-    async fn request<T>(
-        &self,
-        action: &'static str,
-        request: impl Future<Output = kube::Result<T>>,
-    ) -> Result<T, Error> {
-        let answer = match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
-            Ok(answer) => answer.map_err(Cause::Api),
-            Err(_) => Err(Cause::Timeout),
-        };
-        answer.map_err(|source| Error { object: self.desired.key(), action, source })
+    async fn read<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
+        send(Some(REQUEST_TIMEOUT), request).await.map_err(|source| self.error("read", source))
+    }
+
+    fn error(&self, action: &'static str, source: Cause) -> Error {
+        Error { object: self.desired.key(), action, source }
     }
 }
 

@@ -113,16 +113,20 @@ pub struct LeaderElectionArgs {
 }
 
 impl LeaderElectionArgs {
-    /// The timings, when any was given.
-    pub fn timings(&self) -> Option<Timings> {
+    /// The timings, when any was given; an error says what is wrong with them.
+    pub fn timings(&self) -> Result<Option<Timings>, &'static str> {
         let given =
             [self.leader_elect_lease_duration, self.leader_elect_renew_deadline, self.leader_elect_retry_period];
+        if given.iter().all(Option::is_none) {
+            return Ok(None);
+        }
         let default = Timings::HIGHLY_AVAILABLE;
-        given.iter().any(Option::is_some).then(|| Timings {
+        let timings = Timings {
             lease_duration: given[0].unwrap_or(default.lease_duration),
             renew_deadline: given[1].unwrap_or(default.renew_deadline),
             retry_period: given[2].unwrap_or(default.retry_period),
-        })
+        };
+        timings.problem().map_or(Ok(Some(timings)), Err)
     }
 }
 
@@ -201,10 +205,11 @@ mod tests {
         )
         .unwrap();
         assert!(args.leader_election.leader_elect);
-        assert_eq!(args.leader_election.timings(), Some(Timings::HIGHLY_AVAILABLE));
+        assert_eq!(args.leader_election.timings(), Ok(Some(Timings::HIGHLY_AVAILABLE)));
         assert!(!operator("--leader-elect=false").unwrap().leader_election.leader_elect);
         assert!(operator("--leader-elect").unwrap().leader_election.leader_elect);
-        assert_eq!(operator("").unwrap().leader_election.timings(), None);
+        assert_eq!(operator("").unwrap().leader_election.timings(), Ok(None));
+        assert!(operator("--leader-elect-lease-duration=60s").unwrap().leader_election.timings().is_err());
     }
 
     #[test]

@@ -39,6 +39,19 @@ impl Timings {
     /// OpenShift's for a single node, whose API server is away for longer.
     pub const SINGLE_REPLICA: Self = Self::seconds(270, 240, 60);
 
+    /// What is wrong with them, if anything: the rules of client-go.
+    pub fn problem(&self) -> Option<&'static str> {
+        if self.lease_duration < Duration::from_secs(1) {
+            Some("the lease duration must be at least 1s: leases count in seconds")
+        } else if self.lease_duration <= self.renew_deadline {
+            Some("the lease duration must be longer than the renew deadline, or two would lead at once")
+        } else if self.renew_deadline <= self.retry_period * 6 / 5 {
+            Some("the renew deadline must be longer than 1.2 times the retry period")
+        } else {
+            None
+        }
+    }
+
     const fn seconds(lease_duration: u64, renew_deadline: u64, retry_period: u64) -> Self {
         Self {
             lease_duration: Duration::from_secs(lease_duration),
@@ -48,8 +61,32 @@ impl Timings {
     }
 }
 
-/// Until when this process leads; `None` when it does not.
-pub type Leadership = Option<Instant>;
+/// Whether this process leads.
+#[derive(Clone, Debug)]
+pub enum Leadership {
+    /// It does, until then at least.
+    Leading(Instant),
+    /// It does not. With the reason when that is not another holder.
+    Waiting(Option<String>),
+}
+
+impl Leadership {
+    /// For how long it will still lead, `None` when it does not.
+    pub fn remaining(&self, now: Instant) -> Option<Duration> {
+        match self {
+            Self::Leading(until) => until.checked_duration_since(now).filter(|remaining| !remaining.is_zero()),
+            Self::Waiting(_) => None,
+        }
+    }
+
+    /// What keeps it from leading, when that is not another holder.
+    pub fn trouble(&self) -> Option<&str> {
+        match self {
+            Self::Waiting(Some(trouble)) => Some(trouble),
+            Self::Leading(_) | Self::Waiting(None) => None,
+        }
+    }
+}
 
 /// Why the process leads no longer.
 #[derive(Debug, thiserror::Error)]
@@ -80,9 +117,14 @@ pub struct Election {
     identity: String,
     timings: Timings,
     leading: watch::Sender<Leadership>,
-    /// The record as last seen or written, and when that was.
+    /// The record as last seen or written, and when it was first seen to be so.
     observed: Option<(Lease, Instant)>,
+    /// Whether the record has changed since it was observed.
+    raced: bool,
 }
+
+/// How long after an error the lease is asked for again, at most.
+const RETRY_AFTER_ERROR: Duration = Duration::from_secs(2);
 
 /// What one try came to.
 enum Try {
@@ -111,6 +153,7 @@ impl Election {
             timings,
             leading,
             observed: None,
+            raced: false,
         }
     }
 
@@ -119,22 +162,30 @@ impl Election {
         let mut holder = String::new();
         let mut renewed = loop {
             let started = Instant::now();
-            match self.try_once().await {
+            let pause = match self.try_once().await {
                 Ok(Try::Held) => break started,
                 // Read it again at once: the next try knows more.
                 Ok(Try::Raced) => continue,
-                Ok(Try::HeldBy(other)) if other != holder => {
-                    info!(lease = self.full_name(), holder = other, "waiting for the lease");
-                    holder = other;
+                Ok(Try::HeldBy(other)) => {
+                    if other != holder {
+                        info!(lease = self.full_name(), holder = other, "waiting for the lease");
+                        holder = other;
+                    }
+                    self.waits(None);
+                    self.timings.retry_period
                 }
-                Ok(Try::HeldBy(_)) => {}
-                Err(error) => warn!(lease = self.full_name(), "failed to acquire the lease: {}", crate::chain(&error)),
-            }
+                Err(error) => {
+                    let trouble = format!("failed to acquire the lease {}: {}", self.full_name(), crate::chain(&error));
+                    warn!("{trouble}");
+                    self.waits(Some(trouble));
+                    self.timings.retry_period.min(RETRY_AFTER_ERROR)
+                }
+            };
             // As client-go does, so that waiting processes do not move in step.
-            tokio::time::sleep(jittered(self.timings.retry_period)).await;
+            tokio::time::sleep(jittered(pause)).await;
         };
         info!(lease = self.full_name(), identity = self.identity, "acquired the lease");
-        self.leading.send_replace(Some(renewed + self.timings.renew_deadline));
+        self.leading.send_replace(Leadership::Leading(renewed + self.timings.renew_deadline));
         loop {
             tokio::time::sleep(self.timings.retry_period).await;
             let error = loop {
@@ -142,7 +193,7 @@ impl Election {
                 match self.try_once().await {
                     Ok(Try::Held) => {
                         renewed = started;
-                        self.leading.send_replace(Some(renewed + self.timings.renew_deadline));
+                        self.leading.send_replace(Leadership::Leading(renewed + self.timings.renew_deadline));
                         break None;
                     }
                     Ok(Try::HeldBy(holder)) => break Some(Error::Taken { name: self.full_name(), holder }),
@@ -155,33 +206,43 @@ impl Election {
                     let deadline = self.timings.renew_deadline;
                     break Some(Error::NotRenewed { name: self.full_name(), deadline });
                 }
-                tokio::time::sleep(self.timings.retry_period.min(Duration::from_secs(2))).await;
+                tokio::time::sleep(self.timings.retry_period.min(RETRY_AFTER_ERROR)).await;
             };
             if let Some(error) = error {
-                self.leading.send_replace(None);
+                self.waits(None);
                 return error;
             }
         }
     }
 
     /// Gives the lease back, if it is held, so that the next holder need not wait.
-    pub async fn release(mut self) {
-        if self.leading.send_replace(None).is_none() {
+    pub async fn release(self) {
+        if !matches!(self.leading.send_replace(Leadership::Waiting(None)), Leadership::Leading(_)) {
             return;
         }
-        let Some((mut lease, _)) = self.observed.take() else { return };
+        match tokio::time::timeout(Duration::from_secs(5), self.give_back()).await {
+            Ok(Ok(())) => info!(lease = self.full_name(), "released the lease"),
+            Ok(Err(error)) => warn!(lease = self.full_name(), "failed to release the lease: {}", crate::chain(&error)),
+            Err(_) => warn!(lease = self.full_name(), "failed to release the lease: no answer within 5 s"),
+        }
+    }
+
+    async fn give_back(&self) -> Result<(), kube::Error> {
+        // Read anew: a renewal may have been cut off after it was written.
+        let mut lease = self.api.get(&self.name).await?;
+        if !self.is_ours(&lease) {
+            return Ok(());
+        }
         let spec = lease.spec.get_or_insert_default();
         spec.holder_identity = Some(String::new());
         spec.lease_duration_seconds = Some(1);
         let now = MicroTime(Timestamp::now());
         (spec.renew_time, spec.acquire_time) = (Some(now.clone()), Some(now));
-        match tokio::time::timeout(Duration::from_secs(5), self.api.replace(&self.name, &PostParams::default(), &lease))
-            .await
-        {
-            Ok(Ok(_)) => info!(lease = self.full_name(), "released the lease"),
-            Ok(Err(error)) => warn!(lease = self.full_name(), "failed to release the lease: {}", crate::chain(&error)),
-            Err(_) => warn!(lease = self.full_name(), "failed to release the lease: no answer within 5 s"),
-        }
+        self.api.replace(&self.name, &PostParams::default(), &lease).await.map(drop)
+    }
+
+    fn waits(&self, trouble: Option<String>) {
+        self.leading.send_replace(Leadership::Waiting(trouble));
     }
 
     async fn try_once(&mut self) -> Result<Try, kube::Error> {
@@ -193,23 +254,25 @@ impl Election {
     }
 
     async fn acquire_or_renew(&mut self) -> Result<Try, kube::Error> {
-        // The holder knows the record: it renews without reading it again.
-        let current = match self.observed.take() {
-            Some((lease, at)) if self.is_ours(&lease) => Some((lease, at)),
+        // The holder knows the record: it renews without reading it again, unless somebody was faster.
+        let current = match &self.observed {
+            Some((lease, at)) if self.is_ours(lease) && !self.raced => Some((lease.clone(), *at)),
             before => match self.api.get_opt(&self.name).await? {
                 None => None,
                 // Judged by when the record was seen to change, not by the time that stands in it.
                 Some(lease) => match before {
-                    Some((known, at)) if known.spec == lease.spec => Some((lease, at)),
+                    Some((known, at)) if known.spec == lease.spec => Some((lease, *at)),
                     _ => Some((lease, Instant::now())),
                 },
             },
         };
+        self.raced = false;
+        self.observed.clone_from(&current);
         let Some((lease, seen)) = current else {
             let lease = self.record(None);
             return match self.api.create(&PostParams::default(), &lease).await {
                 // A 404 here is the namespace's, and stays an error.
-                Err(kube::Error::Api(status)) if status.code == 409 => Ok(Try::Raced),
+                Err(kube::Error::Api(status)) if status.code == 409 => Ok(self.raced()),
                 written => Ok(self.held(written?)),
             };
         };
@@ -217,14 +280,18 @@ impl Election {
         let duration = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or_default();
         let expired = seen.elapsed() > Duration::from_secs(u64::try_from(duration).unwrap_or_default());
         if !(holder.is_empty() || self.is_ours(&lease) || expired) {
-            self.observed = Some((lease, seen));
             return Ok(Try::HeldBy(holder));
         }
         let lease = self.record(Some(lease));
         match self.api.replace(&self.name, &PostParams::default(), &lease).await {
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Try::Raced),
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(self.raced()),
             written => Ok(self.held(written?)),
         }
+    }
+
+    fn raced(&mut self) -> Try {
+        self.raced = true;
+        Try::Raced
     }
 
     fn held(&mut self, lease: Lease) -> Try {
@@ -290,14 +357,16 @@ fn pod_uid_of_mounts() -> Option<String> {
     pod_uid(&fs::read_to_string("/proc/self/mountinfo").ok()?)
 }
 
-/// Kubelets mount a Pod's volumes from <root>/pods/<uid>/.
+/// The kubelet mounts every container's /etc/hosts and termination log from <root>/pods/<uid>/. Other mounts may be those
+/// of other Pods.
 fn pod_uid(mountinfo: &str) -> Option<String> {
     let is_uid = |part: &str| part.len() == 36 && part.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     mountinfo
-        .split_whitespace()
-        .filter_map(|field| field.split_once("/pods/")?.1.split('/').next())
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>())
+        .filter(|fields| matches!(fields.get(4), Some(&("/etc/hosts" | "/dev/termination-log"))))
+        .filter_map(|fields| fields[3].split_once("/pods/")?.1.split('/').next().map(ToOwned::to_owned))
         .find(|part| is_uid(part))
-        .map(ToOwned::to_owned)
 }
 
 #[cfg(test)]
@@ -310,7 +379,18 @@ mod tests {
         let line =
             format!("1011 990 8:1 /var/lib/kubelet/pods/{uid}/etc-hosts /etc/hosts rw,relatime - ext4 /dev/sda1 rw\n");
         assert_eq!(pod_uid(&format!("36 35 98:0 / / rw - ext3 /dev/root rw\n{line}")), Some(uid.to_owned()));
-        assert_eq!(pod_uid("36 35 98:0 /mnt/pods/some /x rw\n"), None);
+        assert_eq!(pod_uid("36 35 98:0 /mnt/pods/some /etc/hosts rw\n"), None);
+        let foreign = format!("36 35 98:0 / /var/lib/kubelet/pods/{uid}/volumes/x rw\n");
+        assert_eq!(pod_uid(&foreign), None, "a node's mount namespace shows the mounts of every Pod");
+    }
+
+    #[test]
+    fn timings_under_which_two_could_lead_are_refused() {
+        assert_eq!(Timings::HIGHLY_AVAILABLE.problem(), None);
+        assert_eq!(Timings::SINGLE_REPLICA.problem(), None);
+        for (lease, renew, retry) in [(60, 107, 26), (107, 107, 26), (137, 30, 26), (0, 0, 0)] {
+            assert!(Timings::seconds(lease, renew, retry).problem().is_some(), "{lease} {renew} {retry}");
+        }
     }
 
     #[test]

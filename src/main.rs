@@ -9,13 +9,14 @@ use std::{
     io::{self, Write},
     path::Path,
     process::ExitCode,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context;
 use ccm_operator::{
     apply::REQUEST_TIMEOUT,
     chain,
-    cli::{Cli, Command, LeaderElectionArgs, OperatorArgs, RenderArgs, RenderPhase},
+    cli::{Cli, Command, OperatorArgs, RenderArgs, RenderPhase},
     controllers::operator::{Connections, Operator, Settings},
     embedded,
     facts::{DEFAULT_NAMESPACE, files::Files, tls::TlsFlags},
@@ -50,17 +51,25 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // A closed standard error is no reason to fail in another way.
-            let _ = writeln!(io::stderr(), "ccm-operator: {}", chain(error.as_ref()));
+            say(&format!("ccm-operator: {}", chain(error.as_ref())));
             ExitCode::FAILURE
         }
     }
 }
 
+/// Ends with exit code 2.
+fn wrong_usage(message: &str) -> ! {
+    Cli::command().error(ErrorKind::ValueValidation, message).exit()
+}
+
+/// Says something to the person who runs a command. What was done is done also if nobody listens.
+fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
 fn render(args: &RenderArgs) -> anyhow::Result<()> {
     if args.output.is_some() && args.phase != RenderPhase::Cluster {
-        let message = "--output needs --phase cluster: the bootstrap phase writes more than manifests";
-        Cli::command().error(ErrorKind::ArgumentConflict, message).exit();
+        wrong_usage("--output needs --phase cluster: the bootstrap phase writes more than manifests");
     }
     let files = Files {
         infrastructure: args.cluster_infrastructure_file.clone(),
@@ -74,7 +83,7 @@ fn render(args: &RenderArgs) -> anyhow::Result<()> {
     };
     let plan = Plan::new(&embedded::catalog()?, &sources, phase)?;
     if let Plan::Nothing { why } = &plan {
-        writeln!(io::stderr(), "no manifests are written: {why}")?;
+        say(&format!("no manifests are written: {why}"));
     }
     let (folders, files): (&[&str], _) = match (args.phase, &sources.infrastructure) {
         (RenderPhase::Bootstrap, Some(infrastructure)) => {
@@ -86,7 +95,7 @@ fn render(args: &RenderArgs) -> anyhow::Result<()> {
     match &args.dest_dir {
         Some(destination) => {
             for path in render::write(destination, folders, &files)? {
-                writeln!(io::stderr(), "wrote {}", path.display())?;
+                say(&format!("wrote {}", path.display()));
             }
             Ok(())
         }
@@ -97,12 +106,13 @@ fn render(args: &RenderArgs) -> anyhow::Result<()> {
 }
 
 fn operator(args: OperatorArgs) -> anyhow::Result<()> {
+    let timings = args.leader_election.timings().unwrap_or_else(|problem| wrong_usage(problem));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(run_operator(args))
+    runtime.block_on(run_operator(args, timings))
 }
 
 /// Runs everything that the operator is until a signal, or until one of its parts ends: then the process ends too.
-async fn run_operator(args: OperatorArgs) -> anyhow::Result<()> {
+async fn run_operator(args: OperatorArgs, timings: Option<Timings>) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let client = client(args.kubeconfig.as_deref()).await?;
@@ -111,27 +121,37 @@ async fn run_operator(args: OperatorArgs) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("failed to listen on --health-addr {}", args.health_addr))?;
 
-    let (leading, leadership) = watch::channel::<Leadership>(None);
+    let (leading, leadership) = watch::channel(Leadership::Waiting(None));
     let (single_replica, topology) = watch::channel(None);
     let (stop, shutdown) = watch::channel(false);
     let settings = Settings {
         namespace: args.namespace,
-        own_namespace: own_namespace(&args.leader_election),
+        own_namespace: own_namespace(),
         images_json: args.images_json,
         release_version: args.release_version.filter(|version| !version.is_empty()),
         tls_flags: TlsFlags { min_version: args.tls_min_version, cipher_suites: args.tls_cipher_suites },
     };
-    let lease_namespace = settings.own_namespace.clone();
+    let lease = &args.leader_election;
+    let lease_namespace =
+        lease.leader_elect_resource_namespace.clone().unwrap_or_else(|| settings.own_namespace.clone());
     let connections = Connections { leadership, single_replica, shutdown, health: health.clone() };
     let operator = Operator::new(client.clone(), embedded::catalog()?, settings, connections);
 
     let mut election = None;
-    let lead = lead(client, &args.leader_election, &lease_namespace, leading, topology, &mut election);
+    let lead = async {
+        if !lease.leader_elect {
+            leading.send_replace(Leadership::Leading(Instant::now() + Duration::from_secs(u64::from(u32::MAX))));
+            return std::future::pending().await;
+        }
+        let timings = timings_of(timings, topology).await;
+        let name = &lease.leader_elect_resource_name;
+        election.insert(Election::new(client, &lease_namespace, name, timings, leading.clone())).run().await
+    };
     // Fused, because it is waited for once more after it may have ended.
     let mut operator = std::pin::pin!(operator.run().fuse());
     let ended = tokio::select! {
         () = &mut operator => Ok(()),
-        lost = lead => Err(lost),
+        lost = lead => Err(lost.into()),
         served = server::serve(listener, health) => served.context("failed to serve the health endpoint"),
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
@@ -148,49 +168,42 @@ async fn run_operator(args: OperatorArgs) -> anyhow::Result<()> {
     ended
 }
 
-/// Leads, or waits to; ends only when the lease is lost.
-async fn lead(
-    client: Client,
-    args: &LeaderElectionArgs,
-    namespace: &str,
-    leading: watch::Sender<Leadership>,
-    mut topology: watch::Receiver<Option<bool>>,
-    election: &mut Option<Election>,
-) -> anyhow::Error {
-    if !args.leader_elect {
-        let always = std::time::Instant::now() + std::time::Duration::from_secs(u64::from(u32::MAX));
-        leading.send_replace(Some(always));
-        leading.closed().await;
-        return std::future::pending().await;
+/// The timings that were given, else those for the cluster's topology, once that is known.
+async fn timings_of(given: Option<Timings>, mut topology: watch::Receiver<Option<bool>>) -> Timings {
+    if let Some(given) = given {
+        return given;
     }
-    let timings = match args.timings() {
-        Some(timings) => timings,
-        None => match topology.wait_for(Option::is_some).await.map(|single| *single) {
-            Ok(Some(true)) => Timings::SINGLE_REPLICA,
-            _ => Timings::HIGHLY_AVAILABLE,
-        },
-    };
-    let election =
-        election.insert(Election::new(client, namespace, &args.leader_elect_resource_name, timings, leading));
-    election.run().await.into()
+    match topology.wait_for(Option::is_some).await.map(|is_single| *is_single) {
+        Ok(Some(true)) => Timings::SINGLE_REPLICA,
+        _ => Timings::HIGHLY_AVAILABLE,
+    }
 }
 
 async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    let config = match kubeconfig {
+    let mut says_proxy = false;
+    let mut config = match kubeconfig {
         Some(path) => {
             let read =
                 Kubeconfig::read_from(path).with_context(|| format!("failed to read kubeconfig {}", path.display()))?;
+            says_proxy =
+                read.clusters.iter().filter_map(|named| named.cluster.as_ref()).any(|it| it.proxy_url.is_some());
             Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
                 .await
                 .with_context(|| format!("failed to use kubeconfig {}", path.display()))?
         }
         None => Config::infer().await.context("failed to find a kubeconfig or the credentials of a Pod")?,
     };
+    // Errors are ours to wait for, with one policy, and to tell: kube's own retries would hide them for minutes.
+    config.default_retry = false;
+    // The proxy of the environment is for what is outside of the cluster; kube takes it without asking NO_PROXY.
+    if !says_proxy {
+        config.proxy_url = None;
+    }
     Client::try_from(config).context("failed to set up the Kubernetes client")
 }
 
-/// The namespace of the lease, which is the Pod's own.
-fn own_namespace(args: &LeaderElectionArgs) -> String {
-    let of_pod = || fs::read_to_string("/var/run/secrets/kubernetes.io/serviceaccount/namespace").ok();
-    args.leader_elect_resource_namespace.clone().or_else(of_pod).unwrap_or_else(|| OPERATOR_NAMESPACE.to_owned())
+/// The namespace of the Pod.
+fn own_namespace() -> String {
+    fs::read_to_string("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+        .unwrap_or_else(|_| OPERATOR_NAMESPACE.to_owned())
 }

@@ -3,7 +3,12 @@
 //! Everything is seen through watches of exactly what is needed, nothing is asked for twice, and foreign objects cost
 //! nothing. It decides nothing.
 
-use std::{collections::BTreeMap, future::poll_fn, task::Poll};
+use std::{
+    collections::BTreeMap,
+    future::poll_fn,
+    task::Poll,
+    time::{Duration, Instant},
+};
 
 use futures::{StreamExt, stream::BoxStream};
 use kube::{
@@ -54,13 +59,13 @@ impl Observer {
     pub fn new(client: Client, set_id: String, with_cluster_version: bool) -> Self {
         let mut observer = Self { client, set_id, watches: BTreeMap::new(), documents_changed: true };
         let documents = [
-            ("Infrastructure", "infrastructures", "cluster", true),
-            ("Proxy", "proxies", "cluster", true),
-            ("FeatureGate", "featuregates", "cluster", true),
-            ("APIServer", "apiservers", "cluster", true),
-            ("ClusterVersion", "clusterversions", "version", with_cluster_version),
+            ("Infrastructure", "infrastructures", "cluster"),
+            ("Proxy", "proxies", "cluster"),
+            ("FeatureGate", "featuregates", "cluster"),
+            ("APIServer", "apiservers", "cluster"),
         ];
-        for (kind, plural, name, _) in documents.into_iter().filter(|(.., wanted)| *wanted) {
+        let cluster_version = with_cluster_version.then_some(("ClusterVersion", "clusterversions", "version"));
+        for (kind, plural, name) in documents.into_iter().chain(cluster_version) {
             let kind = GroupVersionKind::gvk("config.openshift.io", "v1", kind);
             let resource = ApiResource::from_gvk_with_plural(&kind, plural);
             observer.start(Id::Document(plural), resource, None, Selector::Name(name.to_owned()));
@@ -76,10 +81,11 @@ impl Observer {
             let mut any = false;
             for (id, watched) in &mut self.watches {
                 while let Poll::Ready(Some(event)) = watched.events.poll_next_unpin(context) {
+                    let changes = matches!(event, Ok(Event::Apply(_) | Event::Delete(_) | Event::InitDone));
+                    self.documents_changed |= changes && matches!(id, Id::Document(_));
                     if let Some(error) = watched.seen.take(event) {
                         warn!("failed to watch {}: {error}", watched.target.describe());
                     }
-                    self.documents_changed |= matches!(id, Id::Document(_));
                     any = true;
                 }
             }
@@ -88,16 +94,24 @@ impl Observer {
         .await;
     }
 
-    /// What has not been seen yet, with the reason where there is one: first of the documents, then of the rest.
+    /// What has not been seen yet, with the reason where there is one.
     pub fn pending(&self) -> Vec<String> {
         let pending = self.watches.values().filter(|watched| !watched.seen.is_synced());
         pending.map(describe_pending).collect()
     }
 
-    /// The errors among what has not been seen yet.
-    pub fn errors(&self) -> Vec<String> {
-        let failed = self.watches.values().filter(|watched| watched.seen.error().is_some());
-        failed.map(describe_pending).collect()
+    /// What has kept a watch from working for this long.
+    pub fn lasting_trouble(&self, period: Duration) -> Option<String> {
+        let lasting =
+            |watched: &&Watched| watched.seen.trouble().is_some_and(|trouble| trouble.since.elapsed() >= period);
+        let texts: Vec<_> = self.watches.values().filter(lasting).map(describe_pending).collect();
+        (!texts.is_empty()).then(|| format!("failed to watch {}", texts.join("; ")))
+    }
+
+    /// When the first trouble that there is will have lasted for this long.
+    pub fn trouble_lasts_at(&self, period: Duration) -> Option<Instant> {
+        let troubles = self.watches.values().filter_map(|watched| watched.seen.trouble());
+        troubles.map(|trouble| trouble.since + period).filter(|at| *at > Instant::now()).min()
     }
 
     /// Whether every document has been seen, and the ClusterOperator.
@@ -111,17 +125,18 @@ impl Observer {
     }
 
     /// Puts what was seen of the documents into the sources. Answers whether anything may have changed since the last
-    /// call.
-    pub fn update(&mut self, sources: &mut Sources) -> bool {
-        let changed = std::mem::take(&mut self.documents_changed);
-        if changed {
-            sources.infrastructure = self.document("infrastructures");
-            sources.proxy = self.document("proxies");
-            sources.feature_gate = self.document("featuregates");
-            sources.api_server = self.document("apiservers");
-            sources.cluster_version = self.document("clusterversions");
+    /// call; an error is that of a document that cannot be read.
+    pub fn update(&mut self, sources: &mut Sources) -> Result<bool, String> {
+        if !self.documents_changed {
+            return Ok(false);
         }
-        changed
+        sources.infrastructure = self.document("infrastructures")?;
+        sources.proxy = self.document("proxies")?;
+        sources.feature_gate = self.document("featuregates")?;
+        sources.api_server = self.document("apiservers")?;
+        sources.cluster_version = self.document("clusterversions")?;
+        self.documents_changed = false;
+        Ok(true)
     }
 
     /// Watches our objects of these kinds and namespaces, and of no other.
@@ -171,9 +186,10 @@ impl Observer {
         self.watches.get(&Id::Planned(object.kind().plural, object.namespace().to_owned()))
     }
 
-    fn document<T: DeserializeOwned>(&self, plural: &'static str) -> Option<T> {
-        let object = self.watches.get(&Id::Document(plural))?.seen.objects().next()?;
-        T::deserialize(object).inspect_err(|error| warn!("failed to read {plural}.config.openshift.io: {error}")).ok()
+    fn document<T: DeserializeOwned>(&self, plural: &'static str) -> Result<Option<T>, String> {
+        let object = self.watches.get(&Id::Document(plural)).and_then(|watched| watched.seen.objects().next());
+        let read = object.map(T::deserialize).transpose();
+        read.map_err(|error| format!("failed to read {plural}.config.openshift.io: {error}"))
     }
 
     fn start(&mut self, id: Id, resource: ApiResource, namespace: Option<String>, selector: Selector) {
@@ -185,8 +201,8 @@ impl Observer {
 
 fn describe_pending(watched: &Watched) -> String {
     let target = watched.target.describe();
-    match watched.seen.error() {
-        Some(error) => format!("{target}: {error}"),
+    match watched.seen.trouble() {
+        Some(trouble) => format!("{target}: {}", trouble.error),
         None => target,
     }
 }

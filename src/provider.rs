@@ -188,20 +188,16 @@ impl Provider {
     ) -> Result<Self, Error> {
         let provider = Self { descriptor, manifests, bootstrap_manifests };
         let error = |line, problem| Err(Error { file: file.to_owned(), line, problem });
-        let containers: Vec<&str> = provider
-            .manifests
-            .iter()
-            .chain(&provider.bootstrap_manifests)
-            .filter_map(Object::pod_spec)
-            .flat_map(object::containers)
-            .map(object::container_name)
-            .collect();
+        let containers: Vec<&str> =
+            container_names(&provider.manifests).chain(container_names(&provider.bootstrap_manifests)).collect();
+        let of_cluster: Vec<&str> = container_names(&provider.manifests).collect();
         let Descriptor { images, arguments, environment, .. } = &provider.descriptor;
-        let named = images.iter().map(|(name, source)| (name, source.referenced.line()));
-        let named = named.chain(arguments.iter().map(|(name, source)| (name, source.referenced.line())));
-        let mut named = named.chain(environment.iter().map(|(name, source)| (name, source.referenced.line())));
-        if let Some((name, line)) = named.find(|(name, _)| !containers.contains(&name.as_str())) {
-            let hint = did_you_mean(name, containers.iter().copied());
+        let images_named = images.iter().map(|(name, source)| (name, source.referenced.line(), &containers));
+        let arguments_named = arguments.iter().map(|(name, source)| (name, source.referenced.line(), &of_cluster));
+        let variables_named = environment.iter().map(|(name, source)| (name, source.referenced.line(), &of_cluster));
+        let mut named = images_named.chain(arguments_named).chain(variables_named);
+        if let Some((name, line, known)) = named.find(|(name, _, known)| !known.contains(&name.as_str())) {
+            let hint = did_you_mean(name, known.iter().copied());
             return error(Some(line), format!("no manifest has a container {name:?}{hint}"));
         }
         if let Some(name) = containers.iter().find(|name| !images.contains_key(**name)) {
@@ -234,4 +230,8 @@ impl Provider {
     pub fn name(&self) -> &str {
         &self.descriptor.name
     }
+}
+
+fn container_names(manifests: &[Object]) -> impl Iterator<Item = &str> {
+    manifests.iter().filter_map(Object::pod_spec).flat_map(object::containers).map(object::container_name)
 }

@@ -3,7 +3,10 @@
 //! One request for each watch: the server streams what is there and then what changes. A server that does not know how
 //! is asked the old way, list then watch. Owns no opinion of what is seen.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use futures::{
     StreamExt,
@@ -18,6 +21,10 @@ use kube::{
     },
 };
 use serde_json::Value;
+
+/// A watch that works again need not say so: after this long without an error it does. Longer than the longest pause
+/// between two tries of kube's watcher, which is 30 s and some jitter.
+const LONGEST_SILENCE: Duration = Duration::from_secs(90);
 
 /// What to watch.
 #[derive(Clone, Debug)]
@@ -59,8 +66,17 @@ pub struct Seen {
     /// The objects of a (re)start that is not complete yet.
     arriving: Option<BTreeMap<String, Value>>,
     synced: bool,
-    /// Why nothing has been seen yet.
-    error: Option<String>,
+    trouble: Option<Trouble>,
+}
+
+/// A watch that fails again and again.
+#[derive(Clone, Debug)]
+pub struct Trouble {
+    /// The last error, with its causes.
+    pub error: String,
+    /// When the first one came.
+    pub since: Instant,
+    last: Instant,
 }
 
 impl Seen {
@@ -79,9 +95,9 @@ impl Seen {
         self.synced
     }
 
-    /// Why nothing has been seen yet, when there is a reason.
-    pub fn error(&self) -> Option<&str> {
-        self.error.as_deref().filter(|_| !self.synced)
+    /// What keeps the watch from working now.
+    pub fn trouble(&self) -> Option<&Trouble> {
+        self.trouble.as_ref().filter(|trouble| trouble.last.elapsed() < LONGEST_SILENCE)
     }
 
     /// Takes what the watch delivered. Answers an error that is not the same as the last one.
@@ -94,24 +110,26 @@ impl Seen {
             }
             Ok(Event::InitDone) => {
                 self.objects = self.arriving.take().unwrap_or_default();
-                (self.synced, self.error) = (true, None);
+                (self.synced, self.trouble) = (true, None);
             }
             Ok(Event::Apply(object)) => {
                 let (name, value) = named(&object);
                 self.put(&name, value);
+                self.trouble = None;
             }
             Ok(Event::Delete(object)) => {
+                self.trouble = None;
                 let (name, value) = named(&object);
                 if self.objects.get(&name).is_none_or(|known| !is_newer(known, &value)) {
                     self.objects.remove(&name);
                 }
             }
             Err(error) => {
-                let error = Some(crate::chain(&error));
-                if self.error != error {
-                    self.error.clone_from(&error);
-                    return error;
-                }
+                let (error, now) = (crate::chain(&error), Instant::now());
+                let before = self.trouble().cloned();
+                let since = before.as_ref().map_or(now, |trouble| trouble.since);
+                self.trouble = Some(Trouble { error: error.clone(), since, last: now });
+                return before.is_none_or(|before| before.error != error).then_some(error);
             }
         }
         None

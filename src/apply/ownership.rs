@@ -74,6 +74,12 @@ pub fn fold(live: &Value) -> Value {
     Value::Array(others)
 }
 
+/// Who has last changed an object, other than we and other than by its status.
+pub fn last_foreign_manager(live: &Value) -> Option<&str> {
+    let others = managed_fields(live).iter().filter(|entry| !is_ours(entry) && has_no_subresource(entry));
+    others.max_by_key(|entry| entry["time"].as_str())?["manager"].as_str()
+}
+
 fn managed_fields(object: &Value) -> &[Value] {
     object["metadata"]["managedFields"].as_array().map_or(&[], Vec::as_slice)
 }

@@ -5,7 +5,6 @@
 //! has lasted.
 
 use std::{
-    fs,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
@@ -17,14 +16,14 @@ use kube::Client;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
+use super::{
+    backoff::{Backoff, Brake},
+    images_file::ImagesFile,
+};
 use crate::{
-    apply,
+    apply::{self, ownership},
     catalog::Catalog,
-    facts::{
-        Sources,
-        images::{self, Images},
-        tls::TlsFlags,
-    },
+    facts::{Sources, images::Images, tls::TlsFlags},
     lease::Leadership,
     object::Object,
     observe::Observer,
@@ -43,12 +42,12 @@ const IMAGES_PERIOD: Duration = Duration::from_millis(500);
 /// How long without a trigger before everything is looked at again. It costs no request.
 const RESYNC_PERIOD: Duration = Duration::from_secs(600);
 
+/// The shortest time between two passes that nothing but the clock has asked for.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+
 /// How long a rollout may take before it is said that there is one, when the version stays: a controller that catches up
 /// with a changed annotation is no rollout.
 const ROLLOUT_GRACE: Duration = Duration::from_secs(1);
-
-/// The pause after the first failure and the longest one; each is twice the one before.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
 
 /// What the operator is told when it is started.
 #[derive(Clone, Debug)]
@@ -81,20 +80,23 @@ pub struct Operator {
     connections: Connections,
     applying: Backoff,
     reporting: Backoff,
+    brake: Brake,
+    /// When an object may be repaired again that somebody keeps changing.
+    brake_until: Option<Instant>,
     /// Since when workloads are being rolled out.
     rolling_since: Option<Instant>,
     /// Since when a rollout is stuck.
     stuck_since: Option<Instant>,
+    /// What the last pass came to that came to anything.
+    last: Option<Outcome>,
     logged: Option<Outcome>,
 }
 
 /// What a pass came to.
 enum Pass {
-    /// Nothing can be said yet: this is waited for.
+    /// Nothing can be said or done yet: this is waited for. Empty for a standby, whose work it is to wait.
     Waiting(Vec<String>),
-    /// Somebody else leads.
-    Standby,
-    /// An error lasted not long enough yet to be reported, or the next try is not due.
+    /// An error that has not lasted long enough to be reported, or whose next try is not due.
     Retrying(String),
     /// This is to be reported.
     Outcome(Outcome),
@@ -134,8 +136,11 @@ impl Operator {
             connections,
             applying: Backoff::default(),
             reporting: Backoff::default(),
+            brake: Brake::default(),
+            brake_until: None,
             rolling_since: None,
             stuck_since: None,
+            last: None,
             logged: None,
         }
     }
@@ -161,19 +166,30 @@ impl Operator {
 
     /// One pass with its report. Answers when the next one is due, if nothing happens before.
     async fn pass_and_report(&mut self) -> Instant {
-        let waiting = match self.pass().await {
-            Pass::Waiting(waiting) => waiting,
-            Pass::Standby => Vec::new(),
-            Pass::Retrying(error) => vec![error],
-            Pass::Outcome(outcome) => self.report(outcome).await.err().into_iter().collect(),
+        let started = Instant::now();
+        let (mut waiting, outcome) = match self.pass().await {
+            Pass::Waiting(waiting) => (waiting, None),
+            // What was said stays said, also when the ClusterOperator was deleted meanwhile.
+            Pass::Retrying(error) => (vec![error], self.last.clone()),
+            Pass::Outcome(outcome) => (Vec::new(), Some(outcome)),
         };
+        if let Some(outcome) = outcome {
+            waiting.extend(self.report(&outcome).await.err());
+            self.last = Some(outcome);
+        }
         self.connections.health.set(waiting);
-        let resync = Instant::now() + RESYNC_PERIOD;
-        let later =
-            |since: Option<Instant>, period| since.map(|since| since + period).filter(|due| *due > Instant::now());
-        let rolling = later(self.rolling_since, ROLLOUT_GRACE);
-        let stuck = later(self.stuck_since, TRANSIENT_ERROR_PATIENCE);
-        [self.applying.due(), self.reporting.due(), rolling, stuck].into_iter().flatten().fold(resync, Instant::min)
+        let due = [
+            self.applying.due(),
+            self.reporting.due(),
+            self.brake_until,
+            self.rolling_since.map(|since| since + ROLLOUT_GRACE),
+            self.stuck_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
+            self.observer.trouble_lasts_at(TRANSIENT_ERROR_PATIENCE),
+        ];
+        // What was due when the pass began has had its turn.
+        let due = due.into_iter().flatten().filter(|due| *due > started);
+        let now = Instant::now();
+        due.fold(now + RESYNC_PERIOD, Instant::min).max(now + SHORTEST_PAUSE)
     }
 
     async fn pass(&mut self) -> Pass {
@@ -181,32 +197,35 @@ impl Operator {
             self.replan();
         }
         let pending = self.observer.pending();
-        if !pending.is_empty() {
-            return match self.observer.errors() {
-                errors if errors.is_empty() => Pass::Waiting(pending),
-                errors => self.transient(format!("failed to watch {}", errors.join("; "))),
-            };
+        if let Some(trouble) = self.connections.leadership.borrow().trouble() {
+            return Pass::Waiting(vec![trouble.to_owned()]);
         }
-        if !self.connections.may_write() {
-            return Pass::Standby;
+        if pending.is_empty() && self.connections.write_budget().is_none() {
+            return Pass::Waiting(Vec::new());
         }
-        let pass = match self.plan.clone() {
-            None => Pass::Outcome(Outcome::Done),
-            Some(plan) => match &*plan {
+        // A watch that fails for long is said, and does not keep the rest from being done.
+        let trouble = self.observer.lasting_trouble(TRANSIENT_ERROR_PATIENCE);
+        let trouble = trouble.filter(|_| self.connections.write_budget().is_some());
+        let pass = match (pending.is_empty(), self.plan.clone()) {
+            (false, _) => Pass::Waiting(pending),
+            (true, None) => Pass::Outcome(Outcome::Done),
+            (true, Some(plan)) => match &*plan {
                 Plan::Nothing { why } => Pass::Outcome(Outcome::Nothing { why: why.clone() }),
                 Plan::Objects { objects, .. } => self.act(objects).await,
             },
         };
-        match (&self.bad_input, pass) {
-            (Some(error), Pass::Outcome(_)) => Pass::Outcome(Outcome::Failed { error: error.clone() }),
-            (_, pass) => pass,
+        let has_lasted = trouble.is_some();
+        match (self.bad_input.clone().or(trouble), pass) {
+            (_, Pass::Waiting(waiting)) if !has_lasted => Pass::Waiting(waiting),
+            (Some(error), _) => Pass::Outcome(Outcome::Failed { error }),
+            (None, pass) => pass,
         }
     }
 
     /// Plans again when an input has changed, and watches what is planned.
     fn replan(&mut self) {
-        let documents_changed = self.observer.update(&mut self.sources);
-        if !documents_changed && !self.images.has_changed() {
+        let documents = self.observer.update(&mut self.sources);
+        if documents == Ok(false) && !self.images.has_changed() {
             return;
         }
         if let Some(images) = self.images.take() {
@@ -214,42 +233,50 @@ impl Operator {
         }
         let single_replica = self.sources.is_single_replica();
         self.connections.single_replica.send_if_modified(|known| known.replace(single_replica) != Some(single_replica));
-        match Plan::new(&self.catalog, &self.sources, Phase::Cluster) {
-            Err(error) => self.bad_input = Some(crate::chain(&error)),
+        let plan = documents.and_then(|_| {
+            Plan::new(&self.catalog, &self.sources, Phase::Cluster).map_err(|error| crate::chain(&error))
+        });
+        match plan {
+            Err(error) => self.bad_input = Some(error),
             Ok(mut plan) => {
                 if let Plan::Objects { objects, .. } = &mut plan {
                     for object in objects {
                         object.set_label(apply::PART_OF_LABEL, &self.set_id);
                     }
                 }
-                self.observer.follow(plan.objects());
-                (self.plan, self.bad_input) = (Some(Arc::new(plan)), None);
-                // What has failed may have failed because of the old input.
-                self.applying = Backoff::default();
+                self.bad_input = None;
+                if self.plan.as_deref() != Some(&plan) {
+                    self.observer.follow(plan.objects());
+                    self.plan = Some(Arc::new(plan));
+                    // What has failed may have failed because of the old plan.
+                    self.applying = Backoff::default();
+                }
             }
         }
     }
 
     /// Applies what is not as planned, wave after wave, and looks how the rollouts are.
     async fn act(&mut self, objects: &[Object]) -> Pass {
-        if let Some(error) = self.applying.waits() {
+        if let Some(error) = self.applying.waits(Instant::now()) {
             return Pass::Retrying(error.to_owned());
         }
+        self.brake_until = None;
         for wave in objects.chunk_by(|first, second| first.kind().wave == second.kind().wave) {
+            let due: Vec<_> = wave.iter().filter(|object| self.is_due(object)).collect();
             let (client, observer, connections) = (&self.client, &self.observer, &self.connections);
-            let answers: Vec<_> = stream::iter(wave)
+            let answers: Vec<_> = stream::iter(due)
                 .map(|object| async move {
-                    let may_write = || connections.may_write();
-                    (object, apply::apply(client, object, observer.live(object), may_write).await)
+                    let budget = || connections.write_budget();
+                    (object, apply::apply(client, object, observer.live(object), budget).await)
                 })
-                .buffer_unordered(CONCURRENCY)
+                // In order, so that of two errors it is always the same that is told.
+                .buffered(CONCURRENCY)
                 .collect()
                 .await;
             let mut errors = Vec::new();
             for (object, answer) in answers {
                 match answer {
-                    Ok(None) => {}
-                    Ok(Some(live)) => {
+                    Ok(live) => {
                         info!("applied {}", object.key());
                         self.observer.put(object, live);
                     }
@@ -257,18 +284,36 @@ impl Operator {
                 }
             }
             // Siblings of a failed object were applied; what comes after the wave has to wait.
-            if let Some(error) = errors.iter().find(|error| error.source.is_terminal()) {
-                let text = crate::chain(error);
-                // Tried again all the same: the operator's rights may change, or the object.
-                self.applying.failed(&text);
-                return Pass::Outcome(Outcome::Failed { error: text });
+            let Some(error) = errors.iter().find(|error| error.source.is_terminal()).or(errors.first()) else {
+                continue;
+            };
+            let text = crate::chain(error);
+            let is_terminal = error.source.is_terminal();
+            let now = Instant::now();
+            // Also what is refused for good is tried again: the operator's rights may change, or the object.
+            if self.applying.failed(&text, now) && !is_terminal {
+                warn!("{text}; trying again");
             }
-            if let Some(error) = errors.first() {
-                return self.transient(crate::chain(error));
-            }
+            let is_reported = is_terminal || self.applying.has_lasted(TRANSIENT_ERROR_PATIENCE, now);
+            return if is_reported { Pass::Outcome(Outcome::Failed { error: text }) } else { Pass::Retrying(text) };
         }
         self.applying = Backoff::default();
         Pass::Outcome(self.rollouts(objects))
+    }
+
+    /// Whether an object is not as planned, and may be written now.
+    fn is_due(&mut self, object: &Object) -> bool {
+        let live = self.observer.live(object);
+        if live.is_some_and(|live| ownership::need(object.value(), live) == ownership::Need::Nothing) {
+            return false;
+        }
+        let Err(free) = self.brake.repair(object.key(), Instant::now()) else { return true };
+        let who = live.and_then(ownership::last_foreign_manager).unwrap_or("somebody");
+        if self.brake_until.is_none() {
+            warn!("{who} keeps changing {}: it is repaired twice a second at most", object.key());
+        }
+        self.brake_until = Some(self.brake_until.map_or(free, |until| until.min(free)));
+        false
     }
 
     /// How the rollouts are, once everything is applied.
@@ -296,32 +341,20 @@ impl Operator {
         if rollouts.is_empty() { Outcome::Done } else { Outcome::Progressing { rollouts } }
     }
 
-    /// An error that may pass: it is reported once it has lasted.
-    fn transient(&mut self, error: String) -> Pass {
-        if self.applying.failed(&error) {
-            warn!("{error}; trying again");
-        }
-        if self.applying.has_lasted() && self.connections.may_write() {
-            Pass::Outcome(Outcome::Failed { error })
-        } else {
-            Pass::Retrying(error)
-        }
-    }
-
     /// Says what came of a pass, if it is not said yet.
-    async fn report(&mut self, outcome: Outcome) -> Result<(), String> {
+    async fn report(&mut self, outcome: &Outcome) -> Result<(), String> {
         if !self.observer.knows_cluster_operator() {
             return Ok(());
         }
-        if let Some(error) = self.reporting.waits() {
+        if let Some(error) = self.reporting.waits(Instant::now()) {
             return Err(error.to_owned());
         }
         let live = self.observer.cluster_operator();
         let before = live.map(Status::of).unwrap_or_default();
-        if self.is_short_rollout(&outcome, &before) {
+        if self.is_short_rollout(outcome, &before) {
             return Ok(());
         }
-        self.log(&outcome);
+        self.log(outcome);
         let live = self.observer.cluster_operator();
         let now = Timestamp::now().round(Unit::Second).unwrap_or_default().to_string();
         let objects = self.plan.as_ref().map_or(&[][..], |plan| plan.objects());
@@ -335,9 +368,10 @@ impl Operator {
             },
             now: &now,
         };
-        let next = before.next(&outcome, &context);
+        let next = before.next(outcome, &context);
         let is_well = matches!(outcome, Outcome::Done | Outcome::Nothing { .. });
-        match status::write::write(&self.client, live, &next, is_well).await {
+        let budget = || self.connections.write_budget();
+        match status::write::write(&self.client, live, &next, is_well, budget).await {
             Ok(written) => {
                 self.reporting = Backoff::default();
                 if let Some(written) = written {
@@ -347,8 +381,9 @@ impl Operator {
             }
             Err(error) => {
                 let error = crate::chain(&error);
-                warn!("{error}; trying again");
-                self.reporting.failed(&error);
+                if self.reporting.failed(&error, Instant::now()) {
+                    warn!("{error}; trying again");
+                }
                 Err(error)
             }
         }
@@ -386,97 +421,12 @@ impl Operator {
     }
 }
 
-/// The images file, read again and again.
-struct ImagesFile {
-    path: PathBuf,
-    text: Result<String, String>,
-    changed: bool,
-}
-
-impl ImagesFile {
-    fn new(path: PathBuf) -> Self {
-        Self { path, text: Ok(String::new()), changed: true }
-    }
-
-    /// Reads the file; answers whether it has changed since it was last read.
-    fn read(&mut self) -> bool {
-        let text = fs::read_to_string(&self.path).map_err(|error| error.to_string());
-        let changed = text != self.text;
-        self.text = text;
-        self.changed |= changed;
-        changed
-    }
-
-    fn has_changed(&self) -> bool {
-        self.changed
-    }
-
-    /// The images, if they have changed since they were last taken.
-    fn take(&mut self) -> Option<Result<Images, images::Error>> {
-        let from = self.path.display().to_string();
-        std::mem::take(&mut self.changed).then(|| match &self.text {
-            Ok(text) => Images::parse(text, &from),
-            Err(why) => Err(images::Error::Unreadable { from, why: why.clone() }),
-        })
-    }
-}
-
 impl Connections {
-    fn may_write(&self) -> bool {
-        !*self.shutdown.borrow() && self.leadership.borrow().is_some_and(|until| Instant::now() < until)
-    }
-}
-
-/// When to try again what has failed, and for how long it has been failing.
-#[derive(Default)]
-struct Backoff {
-    failing: Option<Failing>,
-}
-
-struct Failing {
-    since: Instant,
-    pause: Duration,
-    not_before: Instant,
-    error: String,
-}
-
-impl Backoff {
-    /// Notes a failure; answers whether it is a new one.
-    fn failed(&mut self, error: &str) -> bool {
-        let now = Instant::now();
-        let known = self.failing.take();
-        let is_new = known.as_ref().is_none_or(|known| known.error != error);
-        let (since, pause, not_before) = match known {
-            None => (now, BACKOFF.0, now + BACKOFF.0),
-            // Said again before the next try was due: no second failure.
-            Some(known) if now < known.not_before => (known.since, known.pause, known.not_before),
-            Some(known) => {
-                let pause = (known.pause * 2).min(BACKOFF.1);
-                (known.since, pause, now + pause)
-            }
-        };
-        self.failing = Some(Failing { since, pause, not_before, error: error.to_owned() });
-        is_new
-    }
-
-    /// The last error, while the next try is not due.
-    fn waits(&self) -> Option<&str> {
-        self.failing
-            .as_ref()
-            .filter(|failing| Instant::now() < failing.not_before)
-            .map(|failing| failing.error.as_str())
-    }
-
-    fn has_lasted(&self) -> bool {
-        self.failing.as_ref().is_some_and(|failing| failing.since.elapsed() >= TRANSIENT_ERROR_PATIENCE)
-    }
-
-    /// When the next try is due, or the error has lasted.
-    fn due(&self) -> Option<Instant> {
-        let failing = self.failing.as_ref()?;
-        let lasted = failing.since + TRANSIENT_ERROR_PATIENCE;
-        let now = Instant::now();
-        let next = failing.not_before.max(now);
-        Some(if lasted > now { next.min(lasted) } else { next })
+    /// How long a write may take, `None` when there may be none: it has to end while this process still leads.
+    fn write_budget(&self) -> Option<Duration> {
+        if *self.shutdown.borrow() {
+            return None;
+        }
+        self.leadership.borrow().remaining(Instant::now())
     }
 }

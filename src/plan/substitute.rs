@@ -69,15 +69,13 @@ fn namespace(object: &mut Object, namespace: &str) {
             *place = namespace.into();
         }
     }
-    let replacements = [
-        (format!("system:serviceaccount:{DEFAULT_NAMESPACE}:"), format!("system:serviceaccount:{namespace}:")),
-        (format!("{LEASE_NAMESPACE_FLAG}{DEFAULT_NAMESPACE}"), format!("{LEASE_NAMESPACE_FLAG}{namespace}")),
-    ];
+    let (user, to) =
+        (format!("system:serviceaccount:{DEFAULT_NAMESPACE}:"), format!("system:serviceaccount:{namespace}:"));
     each_text(value, &mut |text| {
-        for (from, to) in &replacements {
-            if text.contains(from.as_str()) {
-                *text = text.replace(from.as_str(), to);
-            }
+        if text.strip_prefix(LEASE_NAMESPACE_FLAG) == Some(DEFAULT_NAMESPACE) {
+            *text = format!("{LEASE_NAMESPACE_FLAG}{namespace}");
+        } else if text.contains(&user) {
+            *text = text.replace(&user, &to);
         }
     });
 }
@@ -152,7 +150,7 @@ fn proxy(object: &mut Object, facts: &Facts) {
 
 fn replicas(object: &mut Object, facts: &Facts) {
     let single = facts.single_replica && object.kind().kind == "Deployment";
-    if let Some(spec) = object.value_mut()["spec"].as_object_mut().filter(|_| single) {
+    if single && let Some(spec) = object.value_mut().get_mut("spec").and_then(Value::as_object_mut) {
         spec.insert("replicas".into(), 1.into());
     }
 }

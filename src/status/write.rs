@@ -3,6 +3,8 @@
 //! One field manager, one apply of the operator's own conditions; conditions of other writers are merged by their type
 //! and never touched. Writes only when something is to be said that is not said yet.
 
+use std::time::Duration;
+
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, Patch, PatchParams},
@@ -10,7 +12,10 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{CLUSTER_OPERATOR, Status, without_obsolete_condition};
-use crate::{apply::ownership::FIELD_MANAGER, yaml};
+use crate::{
+    apply::{self, ownership::FIELD_MANAGER},
+    yaml,
+};
 
 /// The ClusterOperator as the cluster's version operator installs it.
 const MANIFEST: &str =
@@ -24,7 +29,7 @@ pub enum Error {
     Manifest(#[from] yaml::Error),
     /// The API server did not take it.
     #[error("failed to write the status of ClusterOperator {CLUSTER_OPERATOR}")]
-    Api(#[from] kube::Error),
+    Api(#[from] apply::Cause),
 }
 
 /// The ClusterOperator's resource.
@@ -33,9 +38,15 @@ pub fn resource() -> ApiResource {
     ApiResource::from_gvk_with_plural(&kind, "clusteroperators")
 }
 
-/// Makes the live ClusterOperator say what it is to say; `None` is one that does not exist. Answers what it is now, or
-/// `None` when nothing had to be written.
-pub async fn write(client: &Client, live: Option<&Value>, own: &Status, done: bool) -> Result<Option<Value>, Error> {
+/// Makes the live ClusterOperator say what it is to say; `None` is one that does not exist. `budget` is asked before each
+/// write how long it may take. Answers what it is now, or `None` when nothing had to be written.
+pub async fn write(
+    client: &Client,
+    live: Option<&Value>,
+    own: &Status,
+    is_well: bool,
+    budget: impl Fn() -> Option<Duration>,
+) -> Result<Option<Value>, Error> {
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource());
     let params = PatchParams::apply(FIELD_MANAGER).force();
     if live.is_none() {
@@ -43,7 +54,7 @@ pub async fn write(client: &Client, live: Option<&Value>, own: &Status, done: bo
         if let Some(members) = manifest.as_object_mut() {
             members.remove("status");
         }
-        api.patch(CLUSTER_OPERATOR, &params, &Patch::Apply(manifest)).await?;
+        apply::send(budget(), api.patch(CLUSTER_OPERATOR, &params, &Patch::Apply(manifest))).await?;
     }
     let mut written = None;
     if !live.is_some_and(|live| Status::of(live).says(own)) {
@@ -53,10 +64,15 @@ pub async fn write(client: &Client, live: Option<&Value>, own: &Status, done: bo
             "metadata": {"name": CLUSTER_OPERATOR},
             "status": own,
         });
-        written = Some(api.patch_status(CLUSTER_OPERATOR, &params, &Patch::Apply(body)).await?);
+        let patch = Patch::Apply(body);
+        written = Some(apply::send(budget(), api.patch_status(CLUSTER_OPERATOR, &params, &patch)).await?);
     }
-    if done && let Some(patch) = written.as_ref().map(to_value).as_ref().or(live).and_then(without_obsolete_condition) {
-        written = Some(api.patch_status(CLUSTER_OPERATOR, &PatchParams::default(), &Patch::Merge(patch)).await?);
+    if is_well
+        && let Some(patch) = written.as_ref().map(to_value).as_ref().or(live).and_then(without_obsolete_condition)
+    {
+        let params = PatchParams::default();
+        let patch = Patch::Merge(patch);
+        written = Some(apply::send(budget(), api.patch_status(CLUSTER_OPERATOR, &params, &patch)).await?);
     }
     Ok(written.as_ref().map(to_value))
 }

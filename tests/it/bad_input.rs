@@ -6,12 +6,15 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
+use k8s_openapi::api::rbac::v1::Role;
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
 use crate::{
-    lab::{IMAGE, LIMIT, Lab, binary, message},
+    lab::{IMAGE, LIMIT, Lab, NAMESPACE, SERVICE_ACCOUNT, binary, describe, message, repository},
     support::{
-        eventually,
+        eventually, objects,
+        objects::Workloads,
         openshift::{self, Cluster},
         operator::Operator,
     },
@@ -39,7 +42,10 @@ async fn a_bad_images_file_is_said_once_and_waits_for_another() -> Result<()> {
         assert!(text.contains(expected), "{text}");
         assert!(text.contains("images.json") && !text.contains('\n'), "{text}");
         // The hot loop of upstream writes a hundred times in this second.
+        let (settled, cpu) = (lab.mark().await?, operator.cpu_seconds());
         tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(lab.requests(settled)?.iter().map(describe).collect::<Vec<_>>(), Vec::<String>::new());
+        assert!(operator.cpu_seconds() - cpu < 0.1, "it waits, and does not look again and again");
         let writes = lab.writes(mark)?;
         assert!(writes.len() <= 1, "{writes:#?}");
 
@@ -62,6 +68,31 @@ async fn a_bad_input_does_not_stop_repair() -> Result<()> {
     lab.conditions(&operator, &["Degraded=True", "Available=True"]).await?;
     lab.delete("Deployment").await?;
     eventually("the Deployment", LIMIT, async || Ok(lab.live("Deployment").await?.map(drop))).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_operator_without_its_rights_says_so_and_does_not_hammer() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let roles: Api<Role> = Api::namespaced(lab.client.clone(), NAMESPACE);
+    let reads = json!({"rules": [
+        {"apiGroups": ["apps", "", "policy"], "resources": ["deployments", "services", "poddisruptionbudgets"],
+         "verbs": ["list", "watch"]},
+    ]});
+    roles.patch(SERVICE_ACCOUNT, &PatchParams::default(), &Patch::Merge(reads)).await?;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let operator = lab.start()?;
+    let cluster_operator = lab.conditions(&operator, &["Degraded=True"]).await?;
+    let text = message(&cluster_operator, "Degraded");
+    assert!(text.starts_with("failed to apply Service ") && text.contains("is forbidden"), "{text}");
+    let (settled, cpu) = (lab.mark().await?, operator.cpu_seconds());
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let requests = lab.requests(settled)?;
+    assert!(requests.len() <= 40, "at most ten a second: {}", requests.len());
+    assert!(operator.cpu_seconds() - cpu < 0.4, "{}", operator.cpu_seconds() - cpu);
+    // With its rights back it goes on by itself.
+    objects::install_manifests(&lab.client, &repository().join("manifests"), Workloads::Skip).await?;
+    lab.converged(&operator).await?;
     Ok(())
 }
 

@@ -16,7 +16,8 @@ use crate::lab::repository;
 
 type Meaning = BTreeMap<String, Value>;
 
-fn plan() -> Result<Plan> {
+/// What the operator applies to a cluster on AWS.
+pub(crate) fn plan_of_aws() -> Result<Plan> {
     let images = Images::parse(r#"{"cloudControllerManagerAWS": "registry.example/ocp/aws-ccm:lab"}"#, "images.json");
     let mut sources = Sources::new(DEFAULT_NAMESPACE, images);
     sources.infrastructure = Some(serde_json::from_value(json!({"status": {
@@ -162,7 +163,7 @@ fn the_plan_means_what_the_contract_says_but_for_the_wanted_differences() -> Res
             None => assert!(deployment.remove(key).is_some(), "{key} is no difference any more"),
         }
     }
-    let plan = plan()?;
+    let plan = plan_of_aws()?;
     let mut ours: BTreeMap<String, Meaning> = BTreeMap::new();
     for object in plan.objects() {
         let namespace = if object.namespace().is_empty() { "-" } else { object.namespace() };

@@ -217,7 +217,9 @@ pub(crate) fn aws_manifest(kind: &str) -> Object {
 /// A client that acts as a kubeconfig says.
 async fn client_of(kubeconfig: &Path) -> Result<Client> {
     let config = Kubeconfig::read_from(kubeconfig)?;
-    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
+    let mut config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
+    // The machine's proxy does not lead to the loopback.
+    config.proxy_url = None;
     Ok(Client::try_from(config)?)
 }
 

@@ -253,6 +253,23 @@ fn a_destination_that_cannot_be_written_is_refused() -> Result<()> {
 }
 
 #[test]
+fn a_write_that_fails_leaves_nothing() -> Result<()> {
+    let files = Files::new()?;
+    // A file may have no byte: the first write fails, whoever runs the test.
+    let script = "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).arg(binary()).arg("render").arg("--dest-dir").arg(files.destination());
+    command.arg("--cluster-infrastructure-file").arg(files.path("infrastructure"));
+    command.arg("--images-file").arg(files.path("images")).arg("--cloud-config-file").arg(files.path("cloud-config"));
+    let output = command.output()?;
+    let error = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("File too large") && error.lines().count() == 1, "{error}");
+    assert!(!files.destination().exists(), "not even the folders stay");
+    Ok(())
+}
+
+#[test]
 fn a_full_disk_leaves_nothing() -> Result<()> {
     let files = Files::new()?;
     fs::create_dir(files.destination())?;

@@ -94,9 +94,13 @@ async fn create_as_predecessor(lab: &Lab, kind: &str) -> Result<()> {
     }
     let api = apply::api(&lab.client, object.kind(), object.namespace());
     let params = PostParams { field_manager: Some(PREDECESSOR.into()), ..PostParams::default() };
-    let created: DynamicObject = api.create(&params, &serde_json::from_value(value)?).await?;
-    let mut updated = created;
-    updated.metadata.annotations.get_or_insert_default().insert("updated".into(), "by-the-go-operator".into());
-    api.replace(object.name(), &params, &updated).await?;
+    api.create(&params, &serde_json::from_value(value)?).await?;
+    // The stand-in for the workloads' controllers writes at the same time.
+    eventually("the update", LIMIT, async || {
+        let mut updated: DynamicObject = api.get(object.name()).await?;
+        updated.metadata.annotations.get_or_insert_default().insert("updated".into(), "by-the-go-operator".into());
+        Ok(Some(api.replace(object.name(), &params, &updated).await?))
+    })
+    .await?;
     Ok(())
 }
