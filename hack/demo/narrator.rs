@@ -1,6 +1,7 @@
 //! What the demo says, and how it looks: chapters, steps with their time, tables. Colour only on a terminal.
 
 use std::{
+    cell::Cell,
     fmt::Display,
     io::{self, IsTerminal, Write},
     time::{Duration, Instant},
@@ -22,22 +23,31 @@ const GREEN: &str = "32";
 
 /// Speaks to the person before the screen.
 pub struct Narrator {
+    out: io::Stdout,
     is_terminal: bool,
     has_colour: bool,
+    /// Whether the cursor stands behind a step that has not ended.
+    is_mid_line: Cell<bool>,
 }
 
 impl Narrator {
     /// On standard output.
     pub fn new() -> Self {
-        let is_terminal = io::stdout().is_terminal();
+        let out = io::stdout();
+        let is_terminal = out.is_terminal();
         // https://no-color.org: present and not empty.
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self { is_terminal, has_colour: is_terminal && !no_colour }
+        Self { out, is_terminal, has_colour: is_terminal && !no_colour, is_mid_line: Cell::new(false) }
     }
 
-    /// A headline, and what the chapter is about.
+    /// A headline.
+    pub fn headline(&self, headline: &str) -> io::Result<()> {
+        self.line(format_args!("\n{}", self.paint(BOLD, headline)))
+    }
+
+    /// A headline, and what comes under it.
     pub fn chapter(&self, headline: &str, text: &str) -> io::Result<()> {
-        self.line(format_args!("\n{}", self.paint(BOLD, headline)))?;
+        self.headline(headline)?;
         self.say(text)?;
         self.line("")
     }
@@ -50,7 +60,7 @@ impl Narrator {
 
     /// A line as it stands.
     pub fn line(&self, line: impl Display) -> io::Result<()> {
-        writeln!(io::stdout(), "{line}")
+        writeln!(self.out.lock(), "{line}")
     }
 
     /// Does something that takes its time, and shows how long it has taken so far.
@@ -64,26 +74,26 @@ impl Narrator {
                 done = &mut work => break done,
                 _ = tick.tick() => if self.is_terminal {
                     let line = step_line("…", what, started.elapsed());
-                    write!(io::stdout(), "\r{}", self.paint(DIM, &line))?;
-                    io::stdout().flush()?;
+                    write!(self.out.lock(), "\r{}", self.paint(DIM, &line))?;
+                    self.out.lock().flush()?;
+                    self.is_mid_line.set(true);
                 },
             }
         };
         let (mark, colour) = if done.is_ok() { ("✓", GREEN) } else { ("✗", BOLD) };
         let line = step_line(mark, what, started.elapsed()).replacen(mark, &self.paint(colour, mark), 1);
-        self.line(format_args!("{}{line}", if self.is_terminal { "\r" } else { "" }))?;
+        self.line(format_args!("{}{line}", if self.is_mid_line.take() { "\r" } else { "" }))?;
         done
     }
 
     /// Something that happened a while after something else.
     pub fn event(&self, after: Duration, what: &str) -> io::Result<()> {
-        let after = format!("{:>9}", milliseconds(after));
+        let after = format!("{:>8}", duration(after));
         self.line(format_args!("{INDENT}{}  {what}", self.paint(BOLD, &after)))
     }
 
-    /// A table, with an empty line before and after it.
+    /// A table and an empty line.
     pub fn table(&self, table: &Table) -> io::Result<()> {
-        self.line("")?;
         for (number, line) in table.lines().iter().enumerate() {
             let line = match number {
                 0 => self.paint(BOLD, line),
@@ -100,6 +110,15 @@ impl Narrator {
     }
 }
 
+impl Drop for Narrator {
+    fn drop(&mut self) {
+        // Interrupted: what is said next, and not by the narrator, begins a line of its own.
+        if self.is_mid_line.get() {
+            let _ = self.line("");
+        }
+    }
+}
+
 /// `   ✓ the control plane serves                              4.1 s`
 fn step_line(mark: &str, what: &str, elapsed: Duration) -> String {
     let time = format!("{:.1} s", elapsed.as_secs_f64());
@@ -107,7 +126,8 @@ fn step_line(mark: &str, what: &str, elapsed: Duration) -> String {
     format!("{INDENT}{mark} {what:<gap$}{time}")
 }
 
-/// `12.3 ms`
-pub fn milliseconds(duration: Duration) -> String {
-    format!("{:.1} ms", duration.as_secs_f64() * 1000.0)
+/// `12.3 ms` or `1.23 s`
+pub fn duration(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64();
+    if seconds < 1.0 { format!("{:.1} ms", seconds * 1000.0) } else { format!("{seconds:.2} s") }
 }

@@ -89,13 +89,17 @@ async fn the_type_of_an_aws_load_balancer_cannot_be_changed() -> Result<()> {
         let patch = Patch::Merge(json!({"metadata": {"annotations": value}}));
         services.patch(name, &PatchParams::default(), &patch).await
     };
-    // The policy reaches admission a moment after it is applied.
-    eventually("the refusal of a change", LIMIT, async || match patch("with", json!({TYPE: "external"})).await {
-        Err(kube::Error::Api(status)) if status.is_invalid() => {
-            ensure!(status.message.contains("the type of a load balancer is fixed"), "{}", status.message);
-            Ok(Some(()))
+    // The policy reaches admission a moment after it is applied; until then each try is another change.
+    let mut tries = 0;
+    eventually("the refusal of a change", LIMIT, async || {
+        tries += 1;
+        match patch("with", json!({TYPE: format!("type-{tries}")})).await {
+            Err(kube::Error::Api(status)) if status.is_invalid() => {
+                ensure!(status.message.contains("the type of a load balancer is fixed"), "{}", status.message);
+                Ok(Some(()))
+            }
+            other => anyhow::bail!("{other:?}"),
         }
-        other => anyhow::bail!("{other:?}"),
     })
     .await?;
     assert!(patch("with", json!({TYPE: null})).await.is_err(), "removed");

@@ -14,9 +14,9 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
-use k8s_openapi::{
-    api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
-    jiff::Timestamp,
+use k8s_openapi::api::{
+    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+    core::v1::ServiceAccount,
 };
 use kube::{
     Client, ResourceExt,
@@ -25,13 +25,14 @@ use kube::{
 use serde_json::Value;
 use tokio::{
     signal::unix::{SignalKind, signal},
+    task::JoinSet,
     time::timeout_at,
 };
 
 use crate::support::{
     audit::{self, Mark, Request},
     control_plane::ControlPlane,
-    eventually,
+    eventually, kubelet,
     objects::{self, Workloads},
     openshift::{self, Cluster},
     operator::Operator,
@@ -49,11 +50,12 @@ const CLUSTER_OPERATOR: &str = "cloud-controller-manager";
 const IMAGES_MANIFEST: &str = "0000_26_cloud-controller-manager-operator_01_images.configmap.yaml";
 
 /// A control plane with the operator's cluster on it.
-#[derive(Debug)]
 pub struct Lab {
     plane: ControlPlane,
     client: Client,
     binary: PathBuf,
+    /// Ended with the cluster.
+    stand_ins: JoinSet<()>,
 }
 
 impl Lab {
@@ -62,7 +64,7 @@ impl Lab {
         let (binary, client) = (binary()?, plane.client()?);
         openshift::install_crds(&client).await?;
         openshift::seed(&client, &Cluster::default()).await?;
-        let lab = Self { plane, client, binary };
+        let lab = Self { plane, client, binary, stand_ins: JoinSet::new() };
         lab.write_images(&images()?)?;
         let infrastructure = config_api(&lab.client, "Infrastructure").get("cluster").await?;
         fs::write(lab.infrastructure_file(), serde_json::to_string(&infrastructure)?)?;
@@ -95,6 +97,15 @@ impl Lab {
         .await
     }
 
+    /// Lets a part of the cluster work until the cluster ends.
+    pub fn stand_in(&mut self, work: impl Future<Output = Result<()>> + Send + 'static) {
+        self.stand_ins.spawn(async {
+            if let Err(error) = work.await {
+                let _ = writeln!(io::stderr(), "a stand-in of the cluster has ended: {}", in_one_line(&error));
+            }
+        });
+    }
+
     /// The control plane.
     pub fn plane(&self) -> &ControlPlane {
         &self.plane
@@ -103,11 +114,6 @@ impl Lab {
     /// The administrator's client.
     pub fn client(&self) -> &Client {
         &self.client
-    }
-
-    /// The binary that is shown.
-    pub fn binary(&self) -> &Path {
-        &self.binary
     }
 
     /// The operator's credentials: its `ServiceAccount`'s, through this port of the API server or of a proxy.
@@ -182,6 +188,24 @@ impl Lab {
     }
 }
 
+/// Adds the three control-plane nodes of a highly available cluster.
+pub async fn add_masters(client: &Client) -> Result<()> {
+    for name in ["master-0", "master-1", "master-2"] {
+        kubelet::add_master(client, name).await?;
+    }
+    Ok(())
+}
+
+/// Waits until kube-controller-manager does its work, which begins two seconds after its start.
+pub async fn controllers_work(client: &Client) -> Result<()> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
+    eventually("kube-controller-manager works", Duration::from_secs(60), async || {
+        Ok(accounts.get_opt("default").await?)
+    })
+    .await
+    .map(drop)
+}
+
 /// What happens to one object from some state on.
 pub struct Watch {
     events: BoxStream<'static, kube::Result<WatchEvent<DynamicObject>>>,
@@ -240,14 +264,17 @@ pub fn is_well(cluster_operator: &DynamicObject) -> bool {
         .all(|(type_, status)| condition(cluster_operator, type_).is_some_and(|[found, ..]| found == *status))
 }
 
+/// Processor time that a single-threaded process has used. The scheduler counts finer than the clock ticks of
+/// [`Operator::cpu_seconds`], where the kernel lets it be read.
+pub fn cpu_seconds(operator: &Operator) -> f64 {
+    let scheduled = fs::read_to_string(format!("/proc/{}/schedstat", operator.pid())).unwrap_or_default();
+    let nanoseconds = scheduled.split_whitespace().next().and_then(|field| field.parse().ok());
+    nanoseconds.map_or_else(|| operator.cpu_seconds(), |time| Duration::from_nanos(time).as_secs_f64())
+}
+
 /// Whether a request counts as a write: events and leases do not, and neither does one that was refused.
 pub fn counts_as_write(request: &Request) -> bool {
     request.is_write() && !request.is_lease() && !request.is_event() && request.code < 400
-}
-
-/// The time between a moment of this process and one that the API server noted.
-pub fn seconds_between(start: Timestamp, end: Timestamp) -> f64 {
-    end.duration_since(start).as_secs_f64()
 }
 
 /// The API of a kind in a namespace.
@@ -273,10 +300,8 @@ pub fn images() -> Result<String> {
 
 /// The release binary; `CCM_OPERATOR` names another one.
 pub fn binary() -> Result<PathBuf> {
-    let binary = std::env::var_os("CCM_OPERATOR").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("target/release/ccm-operator"),
-        PathBuf::from,
-    );
+    let binary = std::env::var_os("CCM_OPERATOR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target/release/ccm-operator"), PathBuf::from);
     ensure!(
         binary.is_file(),
         "there is no {}: build it with `cargo build --release`, or name another binary in CCM_OPERATOR",
@@ -299,10 +324,23 @@ pub fn run(name: &str, program: impl Future<Output = Result<()>>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // A closed standard error is no reason to fail in another way.
-            let _ = writeln!(io::stderr(), "{name}: {error:#}");
+            let _ = writeln!(io::stderr(), "{name}: {}", in_one_line(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// An error with its causes. Of an answer of the API server the message alone: kube shows the whole Status, twice.
+fn in_one_line(error: &anyhow::Error) -> String {
+    let mut causes = Vec::new();
+    for cause in error.chain() {
+        if let Some(kube::Error::Api(status)) = cause.downcast_ref() {
+            causes.push(status.message.clone());
+            break;
+        }
+        causes.push(cause.to_string());
+    }
+    causes.join(": ")
 }
 
 /// Goes on with `work` until it ends or somebody asks this process to stop, which is an error.

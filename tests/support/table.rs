@@ -1,4 +1,5 @@
 //! Tables and paragraphs for a terminal: aligned columns, long cells wrapped. Nothing here knows colours.
+#![allow(dead_code, reason = "two programs include this by #[path], and each of them uses a part")]
 #![allow(unreachable_pub, reason = "the targets that include this are programs: nothing in them can be reached")]
 
 use std::fmt;
