@@ -23,10 +23,10 @@ check:
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
 
 demo: build testplane
-	cargo run --release --locked --quiet --example demo
+	cargo run --locked --quiet --example demo
 
 bench: build testplane
-	cargo bench --locked --bench bench
+	cargo run --locked --quiet --example bench
 
 generate:
 	UPDATE_GENERATED=1 INSTA_UPDATE=always cargo test --locked

@@ -112,8 +112,8 @@ async fn converge(narrator: &Narrator, lab: &Lab) -> Result<Operator> {
     let (clock, started) = (Timestamp::now(), Instant::now());
     let operator = lab.start(&kubeconfig, POD_UID)?;
     let available = reports.until("the operator reports that all is well", LIMIT, cluster::is_well);
-    let waited = narrator.step("available, rolled out, not degraded", available).await;
-    let (reported, _) = waited.with_context(|| format!("the operator's last words: {}", last_words(&operator)))?;
+    let available = cluster::while_it_runs(&operator, available);
+    let (reported, _) = narrator.step("available, rolled out, not degraded", available).await?;
     let requests = lab.requests(mark)?;
 
     narrator.line("")?;
@@ -244,7 +244,7 @@ async fn stop(narrator: &Narrator, lab: Lab, operator: Operator) -> Result<()> {
     let ended = async {
         operator.terminate()?;
         let status = operator.wait(LIMIT).await?;
-        ensure!(status.success(), "the operator ended with {status}; its last words: {}", last_words(&operator));
+        ensure!(status.success(), "the operator has ended with {status}:\n{}", operator.log());
         Ok(())
     };
     narrator.step("the operator has ended", ended).await?;
@@ -273,8 +273,4 @@ fn writes_in_words(writes: &[Request]) -> String {
         1 => "one write".to_owned(),
         number => format!("{number} writes"),
     }
-}
-
-fn last_words(operator: &Operator) -> String {
-    operator.log().lines().next_back().unwrap_or("none").to_owned()
 }

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use k8s_openapi::api::{
     authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
@@ -262,6 +262,21 @@ pub fn is_well(cluster_operator: &DynamicObject) -> bool {
     [("Available", "True"), ("Progressing", "False"), ("Degraded", "False")]
         .iter()
         .all(|(type_, status)| condition(cluster_operator, type_).is_some_and(|[found, ..]| found == *status))
+}
+
+/// Goes on with `work`, which waits for something of the operator, as long as the operator runs. An error comes with the
+/// operator's last words.
+pub async fn while_it_runs<T>(operator: &Operator, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let done = tokio::select! {
+        biased;
+        done = work => done,
+        ended = operator.wait(Duration::MAX) => ended.and_then(|status| bail!("the operator has ended with {status}")),
+    };
+    done.map_err(|error| {
+        let log = operator.log();
+        let words = log.lines().next_back().unwrap_or("none");
+        anyhow!("{}; the operator's last words: {words}", in_one_line(&error))
+    })
 }
 
 /// Processor time that a single-threaded process has used. The scheduler counts finer than the clock ticks of

@@ -1,0 +1,353 @@
+//! From what was measured to what is printed: tables for people, JSON for programs.
+
+use std::{
+    collections::BTreeSet,
+    fmt::{self, Write},
+    fs,
+    time::Duration,
+};
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::{
+    cluster,
+    drift::Repair,
+    measure::{Convergence, Idle, Measured},
+    support::audit::Request,
+    table::{Column, Table},
+};
+
+/// What was measured.
+pub struct Results {
+    pub binary_bytes: u64,
+    pub render: Vec<Duration>,
+    pub direct: Measured,
+    pub delayed: Measured,
+    pub direct_rollouts: Vec<Duration>,
+    pub delayed_rollouts: Vec<Duration>,
+}
+
+/// What is printed.
+#[derive(Serialize)]
+pub struct Report {
+    machine: Machine,
+    notes: Vec<String>,
+    figures: Vec<Figure>,
+    drift: Vec<DriftFigures>,
+}
+
+/// Where it was measured.
+#[derive(Serialize)]
+pub struct Machine {
+    cores: usize,
+    cpu: String,
+    load_average: String,
+}
+
+#[derive(Serialize)]
+struct Figure {
+    name: String,
+    unit: Unit,
+    direct: Summary,
+    /// Absent where no API call is involved.
+    delayed: Option<Summary>,
+    /// The Go operator's, in words.
+    upstream: &'static str,
+}
+
+#[derive(Serialize)]
+struct DriftFigures {
+    drift: String,
+    direct: Repairs,
+    delayed: Repairs,
+}
+
+#[derive(Serialize)]
+struct Repairs {
+    milliseconds: Summary,
+    object_writes: Summary,
+    status_writes: Summary,
+}
+
+/// Several measurements of one thing.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Summary {
+    median: f64,
+    min: f64,
+    max: f64,
+    samples: usize,
+}
+
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Unit {
+    Seconds,
+    Milliseconds,
+    Count,
+    Mebibytes,
+    Megabytes,
+}
+
+impl Machine {
+    /// The machine that this runs on.
+    pub fn this() -> Self {
+        let cpu_info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = cpu_info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        Self {
+            cores: std::thread::available_parallelism().map_or(1, Into::into),
+            cpu: model.map_or("unknown CPU", |(_, model)| model).trim().to_owned(),
+            load_average: load.split_whitespace().take(3).collect::<Vec<_>>().join(" "),
+        }
+    }
+}
+
+impl Report {
+    /// Puts the results into words.
+    pub fn new(machine: Machine, results: &Results) -> Self {
+        let idle_seconds = results.direct.idle.seconds;
+        let notes = [
+            "direct, +20 ms: medians, with the range in brackets where it is not a point; 20 ms are added to every API \
+             call of the operator and to each round trip of its TLS handshakes.",
+            "upstream: figures given for the Go operator on the same kind of machine and control plane, AWS, highly \
+             available; not measured in this run.",
+            "converged: Available, not Progressing, not Degraded, and so for 3 s; timed from the start of the process to \
+             the moment when a watch of the benchmark, not delayed, shows that status. Requests, processor time and \
+             memory are taken at the end of the 3 s.",
+            "rollouts are finished at once by a stand-in, where not said otherwise. Writes of leases and events, and \
+             refused ones, do not count as writes.",
+        ];
+        let mut notes: Vec<String> = notes.map(ToOwned::to_owned).into();
+        notes.push(format!("idle: observed for {idle_seconds} s, given per minute."));
+        let drift = results.direct.repairs.iter().zip(&results.delayed.repairs);
+        let drift = drift
+            .map(|((drift, direct), (_, delayed))| DriftFigures {
+                drift: drift.to_string(),
+                direct: Repairs::of(direct),
+                delayed: Repairs::of(delayed),
+            })
+            .collect();
+        Self { machine, notes, figures: figures(results), drift }
+    }
+
+    /// For programs.
+    pub fn to_json(&self) -> Result<String> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+}
+
+fn figures(results: &Results) -> Vec<Figure> {
+    let both = |name: &str, unit: Unit, upstream: &'static str, summary: &dyn Fn(&Measured) -> Summary| Figure {
+        name: name.to_owned(),
+        unit,
+        direct: summary(&results.direct),
+        delayed: Some(summary(&results.delayed)),
+        upstream,
+    };
+    let cold = |value: fn(&Convergence) -> f64| move |measured: &Measured| Summary::of(measured.cold.iter().map(value));
+    let requests = |is_counted: &dyn Fn(&Request) -> bool, measured: &Measured| {
+        Summary::of(measured.cold.iter().map(|run| count(&run.requests, is_counted)))
+    };
+    let repairs = |measured: &Measured, value: fn(&Repair) -> f64| {
+        Summary::of(measured.repairs.iter().flat_map(|(_, repairs)| repairs).map(value))
+    };
+
+    let mut figures = vec![
+        both("start to converged, cold", Unit::Seconds, "1.30 s", &cold(|run| run.time.as_secs_f64())),
+        Figure {
+            name: "start to converged, real rollout".to_owned(),
+            unit: Unit::Seconds,
+            direct: Summary::of(results.direct_rollouts.iter().map(Duration::as_secs_f64)),
+            delayed: Some(Summary::of(results.delayed_rollouts.iter().map(Duration::as_secs_f64))),
+            upstream: "",
+        },
+        both("requests until converged", Unit::Count, "76", &|measured| requests(&|_| true, measured)),
+    ];
+    for verb in verbs(&results.direct) {
+        let name = format!("requests until converged, {verb}");
+        figures.push(both(&name, Unit::Count, "", &|measured| requests(&|request| request.verb == verb, measured)));
+    }
+    figures.extend([
+        both("writes until converged", Unit::Count, "36", &|measured| requests(&cluster::counts_as_write, measured)),
+        both("processor time until converged", Unit::Seconds, "0.33 s", &cold(|run| run.cpu_seconds)),
+        both(
+            "resident memory, converged",
+            Unit::Mebibytes,
+            "122 MiB, 2 processes",
+            &cold(|run| mebibytes(run.rss_kib)),
+        ),
+        both("drift repaired, all kinds", Unit::Milliseconds, "13 to 50 ms", &|measured| {
+            repairs(measured, |repair| milliseconds(repair.time))
+        }),
+        both("writes per repair, all kinds", Unit::Count, "5 to 17", &|measured| {
+            repairs(measured, |repair| number(repair.object_writes + repair.status_writes))
+        }),
+        both("images file changed to applied", Unit::Milliseconds, "next event or 10 min", &|measured| {
+            Summary::of(measured.image_changes.iter().copied().map(milliseconds))
+        }),
+        both("SIGKILL to next repair", Unit::Seconds, "156 s", &|measured| {
+            Summary::of(measured.recoveries.iter().map(Duration::as_secs_f64))
+        }),
+        both("idle requests per minute", Unit::Count, "", &|Measured { idle, .. }| {
+            Summary::of([per_minute(number(idle.requests.len()), idle)])
+        }),
+        both("idle requests, lease left out", Unit::Count, "", &|Measured { idle, .. }| {
+            Summary::of([per_minute(count(&idle.requests, |request| !request.is_lease()), idle)])
+        }),
+        both("idle processor time per minute", Unit::Seconds, "", &|Measured { idle, .. }| {
+            Summary::of([per_minute(idle.cpu_seconds, idle)])
+        }),
+        both("second run, requests", Unit::Count, "", &|measured| Summary::of([number(measured.second_run.len())])),
+        both("second run, writes", Unit::Count, "", &|measured| {
+            Summary::of([count(&measured.second_run, cluster::counts_as_write)])
+        }),
+        Figure {
+            name: "render, as a process".to_owned(),
+            unit: Unit::Milliseconds,
+            direct: Summary::of(results.render.iter().copied().map(milliseconds)),
+            delayed: None,
+            upstream: "",
+        },
+        Figure {
+            name: "stripped binary".to_owned(),
+            unit: Unit::Megabytes,
+            direct: Summary::of([megabytes(results.binary_bytes)]),
+            delayed: None,
+            upstream: "116 MB, 2 binaries",
+        },
+    ]);
+    figures
+}
+
+fn verbs(measured: &Measured) -> BTreeSet<&str> {
+    measured.cold.iter().flat_map(|run| &run.requests).map(|request| request.verb.as_str()).collect()
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Machine { cores, cpu, load_average } = &self.machine;
+        writeln!(formatter, "{cores} cores, {cpu}, load average at the start {load_average}\n")?;
+        let mut table = Table::new([
+            Column::new("FIGURE"),
+            Column::right("DIRECT"),
+            Column::right("+20 MS"),
+            Column::right("UPSTREAM (GIVEN)"),
+        ]);
+        for Figure { name, unit, direct, delayed, upstream } in &self.figures {
+            let delayed = delayed.map(|summary| summary.show(*unit)).unwrap_or_default();
+            table.row([name.clone(), direct.show(*unit), delayed, (*upstream).to_owned()]);
+        }
+        writeln!(formatter, "{table}")?;
+
+        let mut table = Table::new([
+            Column::new("DRIFT"),
+            Column::right("REPAIRED"),
+            Column::right("WRITES"),
+            Column::right("STATUS"),
+            Column::right("REPAIRED, +20 MS"),
+            Column::right("WRITES"),
+            Column::right("STATUS"),
+        ]);
+        for DriftFigures { drift, direct, delayed } in &self.drift {
+            let [time, writes, status] = direct.show();
+            let [late, late_writes, late_status] = delayed.show();
+            table.row([drift.clone(), time, writes, status, late, late_writes, late_status]);
+        }
+        writeln!(formatter, "{table}")?;
+        for note in &self.notes {
+            for (number, line) in crate::table::wrap(note, 98).iter().enumerate() {
+                writeln!(formatter, "{}{line}", if number == 0 { "" } else { "  " })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Repairs {
+    fn of(repairs: &[Repair]) -> Self {
+        let summary = |value: fn(&Repair) -> f64| Summary::of(repairs.iter().map(value));
+        Self {
+            milliseconds: summary(|repair| milliseconds(repair.time)),
+            object_writes: summary(|repair| number(repair.object_writes)),
+            status_writes: summary(|repair| number(repair.status_writes)),
+        }
+    }
+
+    fn show(&self) -> [String; 3] {
+        [
+            self.milliseconds.show(Unit::Milliseconds),
+            self.object_writes.show(Unit::Count),
+            self.status_writes.show(Unit::Count),
+        ]
+    }
+}
+
+impl Summary {
+    fn of(samples: impl IntoIterator<Item = f64>) -> Self {
+        let mut samples: Vec<f64> = samples.into_iter().collect();
+        samples.sort_by(f64::total_cmp);
+        let at = |index: usize| samples.get(index).copied().unwrap_or(f64::NAN);
+        let last = samples.len().saturating_sub(1);
+        Self {
+            median: f64::midpoint(at(last / 2), at(last.div_ceil(2))),
+            min: at(0),
+            max: at(last),
+            samples: samples.len(),
+        }
+    }
+
+    /// `0.184 s (0.170–0.201)`
+    fn show(&self, unit: Unit) -> String {
+        let [median, min, max] = [self.median, self.min, self.max].map(|value| unit.digits(value));
+        let mut text = format!("{median}{}", unit.suffix());
+        if min != max {
+            let _ = write!(text, " ({min}–{max})");
+        }
+        text
+    }
+}
+
+impl Unit {
+    fn digits(self, value: f64) -> String {
+        match self {
+            Self::Seconds => format!("{value:.3}"),
+            Self::Count if value.fract() == 0.0 => format!("{value:.0}"),
+            Self::Milliseconds | Self::Mebibytes | Self::Megabytes | Self::Count => format!("{value:.1}"),
+        }
+    }
+
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Seconds => " s",
+            Self::Milliseconds => " ms",
+            Self::Count => "",
+            Self::Mebibytes => " MiB",
+            Self::Megabytes => " MB",
+        }
+    }
+}
+
+fn count(requests: &[Request], is_counted: impl Fn(&Request) -> bool) -> f64 {
+    number(requests.iter().filter(|request| is_counted(request)).count())
+}
+
+fn per_minute(value: f64, idle: &Idle) -> f64 {
+    value * 60.0 / f64::from(idle.seconds)
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}
+
+fn number(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+fn mebibytes(kib: u64) -> f64 {
+    f64::from(u32::try_from(kib).unwrap_or(u32::MAX)) / 1024.0
+}
+
+fn megabytes(bytes: u64) -> f64 {
+    f64::from(u32::try_from(bytes).unwrap_or(u32::MAX)) / 1e6
+}
