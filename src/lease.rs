@@ -357,7 +357,7 @@ fn pod_uid_of_mounts() -> Option<String> {
     pod_uid(&fs::read_to_string("/proc/self/mountinfo").ok()?)
 }
 
-/// The kubelet mounts every container's /etc/hosts and termination log from <root>/pods/<uid>/. Other mounts may be those
+/// The kubelet mounts every container's /etc/hosts and termination log from `<root>/pods/<uid>/`. Other mounts may be those
 /// of other Pods.
 fn pod_uid(mountinfo: &str) -> Option<String> {
     let is_uid = |part: &str| part.len() == 36 && part.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
