@@ -48,7 +48,7 @@ pub struct Error {
 #[derive(Debug, thiserror::Error)]
 pub enum Cause {
     /// The API server's answer, or none at all.
-    #[error(transparent)]
+    #[error("{}", crate::words(.0))]
     Api(#[from] kube::Error),
     /// No answer in time.
     #[error("no answer from the API server in time")]
@@ -70,10 +70,16 @@ impl Cause {
         match status.code {
             401 | 404 | 408 | 409 | 429 => false,
             400..500 => true,
-            // This is how the API server answers an object that does not fit its schema.
-            500 => status.reason.is_empty() && status.message.contains("failed to create typed patch object"),
-            _ => false,
+            _ => self.is_invalid(),
         }
+    }
+
+    /// Whether the object was refused for what it holds.
+    fn is_invalid(&self) -> bool {
+        let Self::Api(kube::Error::Api(status)) = self else { return false };
+        // The second is how the API server answers an object that does not fit its schema.
+        let misfit = status.reason.is_empty() && status.message.contains("failed to create typed patch object");
+        status.code == 422 || (status.code == 500 && misfit)
     }
 }
 
@@ -135,7 +141,7 @@ impl<F: Fn() -> Option<Duration>> Writer<'_, F> {
     /// An object that is not there, or one that does not carry our label yet.
     async fn apply_unseen(&self) -> Result<Value, Error> {
         match self.apply_whole().await {
-            Err(error) if error.source.is_terminal() => {
+            Err(error) if error.source.is_invalid() => {
                 // A field that somebody else owns can make the whole object invalid: fold it, if it is there at all.
                 let live = self.read(self.api.get_opt(self.desired.name())).await;
                 match live.ok().flatten().map(|live| to_value(&live)) {

@@ -8,6 +8,7 @@
 pub mod apply;
 pub mod catalog;
 pub mod cli;
+pub mod client;
 pub mod controllers;
 pub mod embedded;
 pub mod facts;
@@ -25,21 +26,28 @@ pub mod telemetry;
 pub mod watch;
 pub mod yaml;
 
-/// An error with its causes in one line, each said once. The API server's own words stand for its answers.
+/// An error with its causes in one line, each said once.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);
     while let Some(error) = next {
-        let answer = match error.downcast_ref::<kube::Error>() {
-            Some(kube::Error::Api(status)) => Some(status),
-            _ => None,
-        };
-        let words = answer.map_or_else(|| error.to_string(), |status| status.message.clone());
+        let words = error.downcast_ref().map_or_else(|| error.to_string(), words);
         // Some libraries repeat the cause in the message.
         if !text.contains(&words) {
             text = if text.is_empty() { words } else { format!("{text}: {words}") };
         }
-        next = if answer.is_some() { None } else { error.source() };
+        next = error.source();
+        if let Some(kube::Error::Api(_)) = error.downcast_ref() {
+            break;
+        }
     }
     text.replace('\n', " ")
+}
+
+/// What an error of the client says: the API server's own words stand for its answers.
+fn words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    }
 }

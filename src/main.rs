@@ -7,7 +7,6 @@
 use std::{
     fs,
     io::{self, Write},
-    path::Path,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -17,6 +16,7 @@ use ccm_operator::{
     apply::REQUEST_TIMEOUT,
     chain,
     cli::{Cli, Command, OperatorArgs, RenderArgs, RenderPhase},
+    client,
     controllers::operator::{Connections, Operator, Settings},
     embedded,
     facts::{DEFAULT_NAMESPACE, files::Files, tls::TlsFlags},
@@ -28,10 +28,6 @@ use ccm_operator::{
 };
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use futures::FutureExt;
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
@@ -115,7 +111,7 @@ fn operator(args: OperatorArgs) -> anyhow::Result<()> {
 async fn run_operator(args: OperatorArgs, timings: Option<Timings>) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let client = client(args.kubeconfig.as_deref()).await?;
+    let client = client::connect(args.kubeconfig.as_deref()).await?;
     let health = Health::starting();
     let listener = server::bind(&args.health_addr)
         .await
@@ -177,29 +173,6 @@ async fn timings_of(given: Option<Timings>, mut topology: watch::Receiver<Option
         Ok(Some(true)) => Timings::SINGLE_REPLICA,
         _ => Timings::HIGHLY_AVAILABLE,
     }
-}
-
-async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    let mut says_proxy = false;
-    let mut config = match kubeconfig {
-        Some(path) => {
-            let read =
-                Kubeconfig::read_from(path).with_context(|| format!("failed to read kubeconfig {}", path.display()))?;
-            says_proxy =
-                read.clusters.iter().filter_map(|named| named.cluster.as_ref()).any(|it| it.proxy_url.is_some());
-            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
-                .await
-                .with_context(|| format!("failed to use kubeconfig {}", path.display()))?
-        }
-        None => Config::infer().await.context("failed to find a kubeconfig or the credentials of a Pod")?,
-    };
-    // Errors are ours to wait for, with one policy, and to tell: kube's own retries would hide them for minutes.
-    config.default_retry = false;
-    // The proxy of the environment is for what is outside of the cluster; kube takes it without asking NO_PROXY.
-    if !says_proxy {
-        config.proxy_url = None;
-    }
-    Client::try_from(config).context("failed to set up the Kubernetes client")
 }
 
 /// The namespace of the Pod.

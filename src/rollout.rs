@@ -22,6 +22,8 @@ pub enum Rollout {
 /// How far a live object is; anything that rolls nothing out is done.
 pub fn of(object: &Value) -> Rollout {
     match object["kind"].as_str() {
+        // It goes as soon as whoever holds it lets go, and is made again.
+        _ if object["metadata"]["deletionTimestamp"].is_string() => Rollout::Progressing,
         Some("Deployment") => deployment(object),
         Some("DaemonSet") => daemon_set(object),
         _ => Rollout::Done,
@@ -103,6 +105,12 @@ mod tests {
         assert_eq!(daemon_set(1, 3, 3), Rollout::Progressing);
         assert_eq!(daemon_set(2, 3, 2), Rollout::Progressing);
         assert_eq!(daemon_set(2, 0, 0), Rollout::Progressing);
+    }
+
+    #[test]
+    fn what_is_being_deleted_is_not_done() {
+        let object = json!({"kind": "Service", "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+        assert_eq!(of(&object), Rollout::Progressing);
     }
 
     #[test]

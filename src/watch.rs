@@ -17,14 +17,17 @@ use kube::{
     api::{ApiResource, DynamicObject},
     runtime::{
         WatchStreamExt,
-        watcher::{self, Event},
+        utils::Backoff,
+        watcher::{self, DefaultBackoff, Event},
     },
 };
 use serde_json::Value;
 
-/// A watch that works again need not say so: after this long without an error it does. Longer than the longest pause
-/// between two tries of kube's watcher, which is 30 s and some jitter.
-const LONGEST_SILENCE: Duration = Duration::from_secs(90);
+/// The longest pause between two tries: nothing is repaired while the watches are blind, and there are few of them.
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+
+/// A watch that works again need not say so: after this long without an error it does. Longer than a pause and a try.
+const LONGEST_SILENCE: Duration = Duration::from_secs(30);
 
 /// What to watch.
 #[derive(Clone, Debug)]
@@ -153,7 +156,7 @@ pub fn events(client: Client, target: &Target) -> BoxStream<'static, Result<Even
         Selector::Name(name) => watcher::Config::default().fields(&format!("metadata.name={name}")),
         Selector::Label(label) => watcher::Config::default().labels(label),
     };
-    let start = |api: &Api<_>, config| watcher::watcher(api.clone(), config).default_backoff().boxed();
+    let start = |api: &Api<_>, config| watcher::watcher(api.clone(), config).backoff(Capped::default()).boxed();
     let streaming = start(&api, config.clone().streaming_lists());
     stream::unfold((streaming, Some((api, config))), move |(mut events, mut fallback)| async move {
         let mut event = events.next().await?;
@@ -166,6 +169,24 @@ pub fn events(client: Client, target: &Target) -> BoxStream<'static, Result<Even
         Some((event, (events, fallback)))
     })
     .boxed()
+}
+
+/// kube's pauses between two tries, none of them longer than [`LONGEST_PAUSE`].
+#[derive(Default)]
+struct Capped(DefaultBackoff);
+
+impl Iterator for Capped {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        self.0.next().map(|pause| pause.min(LONGEST_PAUSE))
+    }
+}
+
+impl Backoff for Capped {
+    fn reset(&mut self) {
+        self.0.reset();
+    }
 }
 
 /// Servers before Kubernetes 1.34, unless set so, answer `sendInitialEvents` with "forbidden" as an invalid field.

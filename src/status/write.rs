@@ -10,6 +10,7 @@ use kube::{
     api::{ApiResource, DynamicObject, Patch, PatchParams},
 };
 use serde_json::{Value, json};
+use tracing::info;
 
 use super::{CLUSTER_OPERATOR, Status, without_obsolete_condition};
 use crate::{
@@ -55,6 +56,7 @@ pub async fn write(
             members.remove("status");
         }
         apply::send(budget(), api.patch(CLUSTER_OPERATOR, &params, &Patch::Apply(manifest))).await?;
+        info!("made ClusterOperator {CLUSTER_OPERATOR}");
     }
     let mut written = None;
     if !live.is_some_and(|live| Status::of(live).says(own)) {

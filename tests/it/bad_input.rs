@@ -85,6 +85,7 @@ async fn an_operator_without_its_rights_says_so_and_does_not_hammer() -> Result<
     let cluster_operator = lab.conditions(&operator, &["Degraded=True"]).await?;
     let text = message(&cluster_operator, "Degraded");
     assert!(text.starts_with("failed to apply Service ") && text.contains("is forbidden"), "{text}");
+    assert!(!text.contains("Status {"), "{text}");
     let (settled, cpu) = (lab.mark().await?, operator.cpu_seconds());
     tokio::time::sleep(Duration::from_secs(4)).await;
     let requests = lab.requests(settled)?;
@@ -137,9 +138,9 @@ async fn a_wrong_kubeconfig_is_an_error_at_once() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let kubeconfig = dir.path().join("kubeconfig");
     for (content, expected) in [
-        (None, "failed to read kubeconfig"),
-        (Some("not: [yaml"), "failed to read kubeconfig"),
-        (Some("apiVersion: v1\nkind: Config\ncurrent-context: none\n"), "failed to use kubeconfig"),
+        (None, "failed to read the kubeconfig"),
+        (Some("not: [yaml"), "failed to read the kubeconfig"),
+        (Some("apiVersion: v1\nkind: Config\ncurrent-context: none\n"), "failed to use the kubeconfig"),
     ] {
         match content {
             None => {}

@@ -7,9 +7,10 @@ use anyhow::Result;
 use crate::lab::repository;
 
 /// The modules of `src/` that may do IO; every other one is pure. ARCHITECTURE.md says the same.
-const IO: [&str; 16] = [
+const IO: [&str; 17] = [
     "apply.rs",
     "cli.rs",
+    "client.rs",
     "controllers.rs",
     "controllers/backoff.rs",
     "controllers/images_file.rs",
@@ -38,7 +39,7 @@ const FORBIDDEN: [&str; 12] = [
     "process::",
     "Instant",
     "SystemTime",
-    "Timestamp",
+    "Timestamp::",
     "File::",
 ];
 

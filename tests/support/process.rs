@@ -33,6 +33,8 @@ impl Process {
     pub fn spawn(name: &str, mut command: Command, log: &Path) -> Result<Self> {
         let file = File::create(log).with_context(|| format!("failed to create {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        // Ctrl-C on a terminal is for the one who starts it, who then ends it in the right order.
+        command.process_group(0);
         let parent = std::process::id().cast_signed();
         // SAFETY: the closure runs between fork and exec and calls only prctl and getppid, which are async-signal-safe;
         // it allocates nothing and takes no lock.
