@@ -53,6 +53,11 @@ pub struct OperatorArgs {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
+    /// A file that says where the API server is, in the variables KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT. It
+    /// comes before the Pod's own, which name an address that answers only once there is a pod network.
+    #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
+    pub api_server_env_file: Option<PathBuf>,
+
     /// The lowest TLS version that the cloud-controller-manager serves, instead of the cluster's profile.
     #[arg(long, value_name = "VERSION", value_parser = ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"])]
     pub tls_min_version: Option<String>,

@@ -19,7 +19,7 @@ use ccm_operator::{
     cli::{Cli, Command, OperatorArgs, RenderArgs, RenderPhase},
     controllers::operator::{Connections, Operator, Settings},
     embedded,
-    facts::{DEFAULT_NAMESPACE, files::Files, tls::TlsFlags},
+    facts::{DEFAULT_NAMESPACE, api_server_of_env_file, files::Files, tls::TlsFlags},
     lease::{Election, Leadership, Timings},
     plan::{Phase, Plan},
     render,
@@ -36,7 +36,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
 };
-use tracing::info;
+use tracing::{info, warn};
 
 /// Where the operator runs when it is not in a Pod.
 const OPERATOR_NAMESPACE: &str = "openshift-cloud-controller-manager-operator";
@@ -115,7 +115,7 @@ fn operator(args: OperatorArgs) -> anyhow::Result<()> {
 async fn run_operator(args: OperatorArgs, timings: Option<Timings>) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let client = client(args.kubeconfig.as_deref()).await?;
+    let client = client(args.kubeconfig.as_deref(), args.api_server_env_file.as_deref()).await?;
     let health = Health::starting();
     let listener = server::bind(&args.health_addr)
         .await
@@ -179,7 +179,7 @@ async fn timings_of(given: Option<Timings>, mut topology: watch::Receiver<Option
     }
 }
 
-async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+async fn client(kubeconfig: Option<&Path>, api_server_env_file: Option<&Path>) -> anyhow::Result<Client> {
     let mut says_proxy = false;
     let mut config = match kubeconfig {
         Some(path) => {
@@ -193,6 +193,13 @@ async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
         }
         None => Config::infer().await.context("failed to find a kubeconfig or the credentials of a Pod")?,
     };
+    if let Some(path) = api_server_env_file {
+        let text = fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))?;
+        match api_server_of_env_file(&text) {
+            Some(url) => config.cluster_url = url.parse().with_context(|| format!("failed to use {url:?}"))?,
+            None => warn!("{} does not say where the API server is: the Pod's environment does", path.display()),
+        }
+    }
     // Errors are ours to wait for, with one policy, and to tell: kube's own retries would hide them for minutes.
     config.default_retry = false;
     // The proxy of the environment is for what is outside of the cluster; kube takes it without asking NO_PROXY.
