@@ -27,6 +27,7 @@ pub struct Cli {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one, and it is moved once")]
 pub enum Command {
     /// Keep this cluster's cloud-controller-manager installed and report to its ClusterOperator.
     Operator(OperatorArgs),
@@ -53,8 +54,8 @@ pub struct OperatorArgs {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// A file that says where the API server is, in the variables KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT. It
-    /// comes before the Pod's own, which name an address that answers only once there is a pod network.
+    /// A file that says where the API server is, as /etc/kubernetes/apiserver-url.env does on nodes of OpenShift. It comes
+    /// before the Pod's environment, whose address answers only once there is a pod network.
     #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
     pub api_server_env_file: Option<PathBuf>,
 

@@ -195,9 +195,10 @@ async fn client(kubeconfig: Option<&Path>, api_server_env_file: Option<&Path>) -
     };
     if let Some(path) = api_server_env_file {
         let text = fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))?;
-        match api_server_of_env_file(&text) {
-            Some(url) => config.cluster_url = url.parse().with_context(|| format!("failed to use {url:?}"))?,
-            None => warn!("{} does not say where the API server is: the Pod's environment does", path.display()),
+        if let Some(url) = api_server_of_env_file(&text) {
+            config.cluster_url = url.parse().with_context(|| format!("failed to use {url:?}"))?;
+        } else {
+            warn!("{} does not say where the API server is: the Pod's environment does", path.display());
         }
     }
     // Errors are ours to wait for, with one policy, and to tell: kube's own retries would hide them for minutes.

@@ -192,7 +192,8 @@ fn plan(platform: &Platform) -> Result<Plan> {
     Ok(Plan::new(&embedded::catalog()?, &sources(platform)?, Phase::Cluster)?)
 }
 
-fn sources(platform: &Platform) -> Result<Sources> {
+/// The images file of a cluster that has all of them.
+pub(crate) fn images() -> String {
     let keys = [
         ("cloudControllerManagerAWS", "aws-ccm"),
         ("cloudControllerManagerAzure", "azure-ccm"),
@@ -207,7 +208,16 @@ fn sources(platform: &Platform) -> Result<Sources> {
     ];
     let images: BTreeMap<_, _> =
         keys.into_iter().map(|(key, image)| (key, format!("registry.example/ocp/{image}:lab"))).collect();
-    let images = Images::parse(&serde_json::to_string(&images)?, "images.json");
+    json!(images).to_string()
+}
+
+/// Every platform's name and `platformStatus`.
+pub(crate) fn statuses() -> impl Iterator<Item = (&'static str, Value)> {
+    PLATFORMS.iter().map(|platform| (platform.name, (platform.status)()))
+}
+
+fn sources(platform: &Platform) -> Result<Sources> {
+    let images = Images::parse(&images(), "images.json");
     let mut sources = Sources::new(DEFAULT_NAMESPACE, images);
     sources.infrastructure = Some(serde_json::from_value(json!({"status": {
         "platformStatus": (platform.status)(),
@@ -259,7 +269,9 @@ fn meaning(object: &Object) -> Meaning {
         leaves("/spec", &value["spec"], &mut say);
         leaves("/roleRef", &value["roleRef"], &mut say);
         leaves("/subjects", &value["subjects"], &mut say);
-        items(&value["rules"]).iter().for_each(|rule| rule_meaning(rule, &mut say));
+        for rule in items(&value["rules"]) {
+            rule_meaning(rule, &mut say);
+        }
     }
     meaning
 }

@@ -11,6 +11,8 @@ mod lab;
 mod leader;
 mod manifests;
 mod operator;
+mod payload;
+mod platforms;
 mod purity;
 mod render;
 mod take_over;
