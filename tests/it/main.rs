@@ -13,6 +13,7 @@ mod manifests;
 mod operator;
 mod payload;
 mod platforms;
+mod policies;
 mod purity;
 mod render;
 mod take_over;
