@@ -27,6 +27,7 @@ pub struct Cli {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one, and it is moved once")]
 pub enum Command {
     /// Keep this cluster's cloud-controller-manager installed and report to its ClusterOperator.
     Operator(OperatorArgs),
@@ -52,6 +53,11 @@ pub struct OperatorArgs {
     /// The kubeconfig to use, instead of the Pod's own credentials.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+
+    /// A file that says where the API server is, as /etc/kubernetes/apiserver-url.env does on nodes of OpenShift. It comes
+    /// before the Pod's environment, whose address answers only once there is a pod network.
+    #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
+    pub api_server_env_file: Option<PathBuf>,
 
     /// The lowest TLS version that the cloud-controller-manager serves, instead of the cluster's profile.
     #[arg(long, value_name = "VERSION", value_parser = ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"])]

@@ -4,7 +4,7 @@
 //! instead of waiting for the answer to the last packet (40 ms each time a connection is new), and a connection whose other
 //! end has gone is noticed within a minute instead of at the end of a watch.
 
-use std::{path::Path, time::Duration};
+use std::{fs, io, path::Path, time::Duration};
 
 use hyper_util::{
     client::legacy::{Client as HttpClient, connect::HttpConnector},
@@ -16,6 +16,8 @@ use kube::{
     config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use tower::{BoxError, ServiceBuilder};
+
+use crate::facts::api_server_of_env_file;
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -45,6 +47,17 @@ pub enum Error {
     /// No kubeconfig was given, and there are no credentials of a Pod.
     #[error("failed to find a kubeconfig or the credentials of a Pod")]
     Infer(#[from] InferConfigError),
+    /// The file that says where the API server is cannot be read.
+    #[error("failed to read {path}, which says where the API server is")]
+    EnvFile {
+        /// Its path.
+        path: String,
+        /// The cause.
+        source: io::Error,
+    },
+    /// It does not say where the API server is.
+    #[error("{0} sets no usable KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT")]
+    NoAddress(String),
     /// A proxy is asked for.
     #[error("the kubeconfig {0} asks for a proxy (proxy-url), which is not supported")]
     Proxy(String),
@@ -53,12 +66,19 @@ pub enum Error {
     SetUp(#[source] kube::Error),
 }
 
-/// A client for the cluster that a kubeconfig names, or for that of the Pod. Asks the API server for nothing.
-pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, Error> {
-    let config = match kubeconfig {
+/// A client for the cluster that a kubeconfig names, or for that of the Pod; `env_file` says where its API server is. Asks
+/// the API server for nothing.
+pub async fn connect(kubeconfig: Option<&Path>, env_file: Option<&Path>) -> Result<Client, Error> {
+    let mut config = match kubeconfig {
         Some(path) => from_kubeconfig(path).await?,
         None => Config::infer().await?,
     };
+    if let Some(path) = env_file {
+        let name = || path.display().to_string();
+        let text = fs::read_to_string(path).map_err(|source| Error::EnvFile { path: name(), source })?;
+        let url = api_server_of_env_file(&text).and_then(|url| url.parse().ok());
+        config.cluster_url = url.ok_or_else(|| Error::NoAddress(name()))?;
+    }
     client(&config).map_err(Error::SetUp)
 }
 

@@ -230,6 +230,18 @@ impl Sources {
     }
 }
 
+/// The URL of the API server in a file of `KUBERNETES_SERVICE_HOST='…'` and `KUBERNETES_SERVICE_PORT='…'`, as OpenShift puts
+/// it on every node; `None` when it does not say.
+pub fn api_server_of_env_file(text: &str) -> Option<String> {
+    let value = |name: &str| {
+        let value = text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='))?;
+        Some(value.trim().trim_matches(['\'', '"'])).filter(|value| !value.is_empty())
+    };
+    let host = value("KUBERNETES_SERVICE_HOST")?;
+    let port: u16 = value("KUBERNETES_SERVICE_PORT").map_or(Ok(443), str::parse).ok()?;
+    Some(if host.contains(':') { format!("https://[{host}]:{port}") } else { format!("https://{host}:{port}") })
+}
+
 /// Host (IPv6 without its brackets) and port (443 when none is given) of an HTTPS URL.
 fn host_and_port(url: &str) -> Option<(String, u16)> {
     let rest = url.strip_prefix("https://")?;
@@ -272,6 +284,21 @@ mod tests {
             ("https://host:port", None),
         ] {
             assert_eq!(host_and_port(url), expected.map(|(host, port)| (host.to_owned(), port)), "{url}");
+        }
+    }
+
+    #[test]
+    fn the_file_of_a_node_says_where_the_api_server_is() {
+        let file = |host: &str, port: &str| format!("KUBERNETES_SERVICE_HOST={host}\nKUBERNETES_SERVICE_PORT={port}\n");
+        for (text, expected) in [
+            (file("'api-int.example.com'", "'6443'"), Some("https://api-int.example.com:6443")),
+            (file("api-int.example.com", ""), Some("https://api-int.example.com:443")),
+            (file("\"fd00::1\"", "6443"), Some("https://[fd00::1]:6443")),
+            (file("'api-int.example.com'", "'port'"), None),
+            (file("''", "'6443'"), None),
+            (String::new(), None),
+        ] {
+            assert_eq!(api_server_of_env_file(&text).as_deref(), expected, "{text}");
         }
     }
 

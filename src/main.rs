@@ -111,7 +111,7 @@ fn operator(args: OperatorArgs) -> anyhow::Result<()> {
 async fn run_operator(args: OperatorArgs, timings: Option<Timings>) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let client = client::connect(args.kubeconfig.as_deref()).await?;
+    let client = client::connect(args.kubeconfig.as_deref(), args.api_server_env_file.as_deref()).await?;
     let health = Health::starting();
     let listener = server::bind(&args.health_addr)
         .await

@@ -1,9 +1,12 @@
-//! What the plan makes for AWS, compared by meaning with what the Go operator's objects mean in a cluster
-//! (`tests/contract/AWS.json`). Every difference is one that is wanted, and stands here with its reason.
+//! What the plan makes for each platform, compared by meaning with what the Go operator's objects mean in a cluster
+//! (`tests/contract/<platform>.json`). Every difference is one that is wanted, and stands here with its reason.
 
-use std::{collections::BTreeMap, fs};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use ccm_operator::{
     embedded,
     facts::{DEFAULT_NAMESPACE, Sources, images::Images},
@@ -16,17 +19,213 @@ use crate::lab::repository;
 
 type Meaning = BTreeMap<String, Value>;
 
-/// What the operator applies to a cluster on AWS.
-pub(crate) fn plan_of_aws() -> Result<Plan> {
-    let images = Images::parse(r#"{"cloudControllerManagerAWS": "registry.example/ocp/aws-ccm:lab"}"#, "images.json");
+/// A platform: the name of its contract's file, its `platformStatus`, and the wanted differences that it alone has.
+struct Platform {
+    name: &'static str,
+    status: fn() -> Value,
+    wanted: fn() -> Vec<Difference>,
+}
+
+const PLATFORMS: [Platform; 9] = [
+    Platform { name: "AWS", status: || json!({"type": "AWS"}), wanted: Vec::new },
+    Platform {
+        name: "Azure",
+        status: || json!({"type": "Azure", "azure": {"cloudName": "AzurePublicCloud"}}),
+        wanted: || {
+            let mut all = of_azure();
+            all.push(Difference::changed(
+                NODE_MANAGER,
+                "initContainers[azure-inject-credentials] mount:/etc/cloud-config",
+                json!("configMap cloud-conf [('cloud.conf', 'cloud.conf')]"),
+                "the configuration that is synced, not the one that is left over on the node's disk",
+            ));
+            all
+        },
+    },
+    Platform {
+        name: "AzureStackHub",
+        status: || json!({"type": "Azure", "azure": {"cloudName": "AzureStackCloud"}}),
+        wanted: || {
+            let mut all = of_azure();
+            all.push(Difference::gone(NODE_MANAGER, "containers[cloud-node-manager] mount:/etc/kubernetes", NO_SHELL));
+            all
+        },
+    },
+    Platform { name: "GCP", status: || json!({"type": "GCP"}), wanted: || vec![loopback()] },
+    Platform { name: "IBMCloud", status: || json!({"type": "IBMCloud"}), wanted: || vec![loopback()] },
+    Platform { name: "PowerVS", status: || json!({"type": "PowerVS"}), wanted: Vec::new },
+    Platform { name: "OpenStack", status: || json!({"type": "OpenStack"}), wanted: || vec![loopback(), no_gates()] },
+    Platform {
+        name: "VSphere",
+        status: || json!({"type": "VSphere"}),
+        wanted: || {
+            vec![
+                loopback(),
+                no_gates(),
+                Difference::gone(
+                    DEPLOYMENT,
+                    "containers[cloud-controller-manager] env:ADDITIONAL_NODE_LABELS",
+                    "from here a shell made --node-labels; without the feature gate it is empty, and the argument left out",
+                ),
+            ]
+        },
+    },
+    Platform { name: "Nutanix", status: || json!({"type": "Nutanix"}), wanted: Vec::new },
+];
+
+const DEPLOYMENT: &str = "Deployment/";
+const NODE_MANAGER: &str = "DaemonSet/";
+const NO_SHELL: &str = "no shell and no host path: the API server's endpoint is a fact";
+
+/// One wanted difference between the contract and our objects.
+struct Difference {
+    /// How the names of the objects begin that it is in; every one must have it.
+    objects: &'static str,
+    key: String,
+    /// What it is with us; `None`: it is not there.
+    ours: Option<Value>,
+    why: &'static str,
+}
+
+impl Difference {
+    fn changed(objects: &'static str, key: &str, ours: Value, why: &'static str) -> Self {
+        Self { objects, key: key.to_owned(), ours: Some(ours), why }
+    }
+
+    fn gone(objects: &'static str, key: &str, why: &'static str) -> Self {
+        Self { objects, key: key.to_owned(), ours: None, why }
+    }
+}
+
+/// The differences of every platform.
+fn everywhere() -> Vec<Difference> {
+    let probed = "probed and scraped on the secure port";
+    let tolerated = "control planes are tainted under both names; Cluster API taints as well";
+    let ccm = |key: &str| format!("containers[cloud-controller-manager] {key}");
+    let mut all = vec![
+        // On IBM's clouds nothing is said of it, which is the same port.
+        Difference::changed(DEPLOYMENT, &ccm("arg:--secure-port"), json!("10258"), probed),
+        Difference::changed(
+            DEPLOYMENT,
+            &ccm("arg:--webhook-secure-port"),
+            json!("0"),
+            "else it binds 10260 for nothing",
+        ),
+        Difference::gone(DEPLOYMENT, &ccm("mount:/etc/kubernetes"), NO_SHELL),
+        Difference::changed(
+            DEPLOYMENT,
+            "toleration:node-role.kubernetes.io/control-plane/Exists/NoSchedule/None",
+            json!(true),
+            tolerated,
+        ),
+        Difference::changed(
+            DEPLOYMENT,
+            "toleration:node.cluster.x-k8s.io/uninitialized/Exists/NoSchedule/None",
+            json!(true),
+            tolerated,
+        ),
+        Difference::changed(DEPLOYMENT, &ccm("startupProbe"), json!("/healthz"), probed),
+        Difference::changed(DEPLOYMENT, &ccm("livenessProbe"), json!("/healthz"), probed),
+    ];
+    all.extend(confined(DEPLOYMENT, "containers[cloud-controller-manager]"));
+    all.extend(endpoint(DEPLOYMENT, "containers[cloud-controller-manager]"));
+    all.push(seccomp(DEPLOYMENT));
+    all
+}
+
+/// The differences of both kinds of Azure.
+fn of_azure() -> Vec<Difference> {
+    let one_user = "the merged configuration is readable for every container, whatever its mode";
+    let mut all = vec![loopback(), seccomp(NODE_MANAGER)];
+    all.extend(confined(NODE_MANAGER, "containers[cloud-node-manager]"));
+    all.extend(endpoint(NODE_MANAGER, "containers[cloud-node-manager]"));
+    for objects in [DEPLOYMENT, NODE_MANAGER] {
+        all.extend(confined(objects, "initContainers[azure-inject-credentials]"));
+        for (field, value) in [("runAsNonRoot", json!(true)), ("runAsUser", json!(65532)), ("runAsGroup", json!(65532))]
+        {
+            all.push(Difference::changed(objects, &format!("pod:/securityContext/{field}"), value, one_user));
+        }
+    }
+    all
+}
+
+fn confined(objects: &'static str, container: &str) -> [Difference; 4] {
+    let why = "confined: no privilege, no capability, a read-only root with an emptyDir at /tmp";
+    [
+        Difference::changed(objects, &format!("{container} mount:/tmp"), json!("emptyDir  []"), why),
+        Difference::changed(objects, &format!("{container} readOnlyRootFilesystem"), json!(true), why),
+        Difference::changed(objects, &format!("{container} allowPrivilegeEscalation"), json!(false), why),
+        Difference::changed(objects, &format!("{container} capabilities/drop/0"), json!("ALL"), why),
+    ]
+}
+
+fn seccomp(objects: &'static str) -> Difference {
+    let field = "pod:/securityContext/seccompProfile/type";
+    Difference::changed(objects, field, json!("RuntimeDefault"), "confined: the runtime's own filter of system calls")
+}
+
+fn endpoint(objects: &'static str, container: &str) -> [Difference; 2] {
+    let variable = |name: &str, value: &str| {
+        Difference::changed(objects, &format!("{container} env:{name}"), json!(value), NO_SHELL)
+    };
+    [variable("KUBERNETES_SERVICE_HOST", "api-int.lab.example.com"), variable("KUBERNETES_SERVICE_PORT", "6443")]
+}
+
+/// Where the Go operator binds the CCM to an address on which nobody can probe or scrape it.
+fn loopback() -> Difference {
+    let argument = "containers[cloud-controller-manager] arg:--bind-address";
+    Difference::gone(DEPLOYMENT, argument, "probed and scraped on the secure port, on every address")
+}
+
+/// Where the Go operator passes an empty list of feature gates.
+fn no_gates() -> Difference {
+    let argument = "containers[cloud-controller-manager] arg:--feature-gates";
+    Difference::gone(DEPLOYMENT, argument, "no gate that a cloud-controller-manager knows, no argument")
+}
+
+/// What the operator applies to a cluster of each platform, by the platform's name.
+pub(crate) fn plans() -> Result<Vec<(&'static str, Plan)>> {
+    PLATFORMS.iter().map(|platform| Ok((platform.name, plan(platform)?))).collect()
+}
+
+fn plan(platform: &Platform) -> Result<Plan> {
+    Ok(Plan::new(&embedded::catalog()?, &sources(platform)?, Phase::Cluster)?)
+}
+
+/// The images file of a cluster that has all of them.
+pub(crate) fn images() -> String {
+    let keys = [
+        ("cloudControllerManagerAWS", "aws-ccm"),
+        ("cloudControllerManagerAzure", "azure-ccm"),
+        ("cloudNodeManagerAzure", "azure-cnm"),
+        ("cloudControllerManagerOperator", "cccmo"),
+        ("cloudControllerManagerGCP", "gcp-ccm"),
+        ("cloudControllerManagerIBM", "ibm-ccm"),
+        ("cloudControllerManagerPowerVS", "powervs-ccm"),
+        ("cloudControllerManagerOpenStack", "openstack-ccm"),
+        ("cloudControllerManagerVSphere", "vsphere-ccm"),
+        ("cloudControllerManagerNutanix", "nutanix-ccm"),
+    ];
+    let images: BTreeMap<_, _> =
+        keys.into_iter().map(|(key, image)| (key, format!("registry.example/ocp/{image}:lab"))).collect();
+    json!(images).to_string()
+}
+
+/// Every platform's name and `platformStatus`.
+pub(crate) fn statuses() -> impl Iterator<Item = (&'static str, Value)> {
+    PLATFORMS.iter().map(|platform| (platform.name, (platform.status)()))
+}
+
+fn sources(platform: &Platform) -> Result<Sources> {
+    let images = Images::parse(&images(), "images.json");
     let mut sources = Sources::new(DEFAULT_NAMESPACE, images);
     sources.infrastructure = Some(serde_json::from_value(json!({"status": {
-        "platformStatus": {"type": "AWS"},
+        "platformStatus": (platform.status)(),
         "infrastructureName": "lab-x7k2p",
         "controlPlaneTopology": "HighlyAvailable",
         "apiServerInternalURI": "https://api-int.lab.example.com:6443",
     }}))?);
-    Ok(Plan::new(&embedded::catalog()?, &sources, Phase::Cluster)?)
+    Ok(sources)
 }
 
 /// An object in the words of the contract.
@@ -34,8 +233,10 @@ fn meaning(object: &Object) -> Meaning {
     let value = object.value();
     let mut meaning = Meaning::new();
     let mut say = |key: String, value: Value| drop(meaning.insert(key, value));
-    for (name, label) in members(&value["metadata"]["labels"]) {
-        say(format!("label:{name}"), label.clone());
+    for (prefix, of) in [("label", "labels"), ("annotation", "annotations")] {
+        for (name, text) in members(&value["metadata"][of]) {
+            say(format!("{prefix}:{name}"), text.clone());
+        }
     }
     if let Some(pod) = object.pod_spec() {
         let template = &value["spec"]["template"]["metadata"];
@@ -56,44 +257,96 @@ fn meaning(object: &Object) -> Meaning {
                 toleration["tolerationSeconds"].as_i64().map_or("None".to_owned(), |seconds| seconds.to_string());
             say(format!("toleration:{}/{}/{}/{seconds}", text("key"), text("operator"), text("effect")), json!(true));
         }
-        for field in ["replicas", "selector", "strategy"] {
+        for field in ["replicas", "selector", "strategy", "updateStrategy"] {
             leaves(&format!("spec:/{field}"), &value["spec"][field], &mut say);
         }
-        for container in items(&pod["containers"]) {
-            container_meaning(container, pod, &mut say);
+        for list in ["initContainers", "containers"] {
+            for container in items(&pod[list]) {
+                container_meaning(list, container, pod, &mut say);
+            }
         }
     } else {
         leaves("/spec", &value["spec"], &mut say);
+        leaves("/roleRef", &value["roleRef"], &mut say);
+        leaves("/subjects", &value["subjects"], &mut say);
+        for rule in items(&value["rules"]) {
+            rule_meaning(rule, &mut say);
+        }
     }
     meaning
 }
 
-fn container_meaning(container: &Value, pod: &Value, say: &mut impl FnMut(String, Value)) {
-    let prefix = format!("containers[{}]", container["name"].as_str().unwrap());
+fn rule_meaning(rule: &Value, say: &mut impl FnMut(String, Value)) {
+    let texts = |field: &str| items(&rule[field]).iter().map(|item| item.as_str().unwrap().to_owned());
+    let names = texts("resourceNames").collect::<Vec<_>>().join(",");
+    for group in texts("apiGroups") {
+        for resource in texts("resources") {
+            for verb in texts("verbs") {
+                say(format!("rule:{group}/{resource}[{names}] {verb}"), json!(true));
+            }
+        }
+    }
+}
+
+fn container_meaning(list: &str, container: &Value, pod: &Value, say: &mut impl FnMut(String, Value)) {
+    let prefix = format!("{list}[{}]", container["name"].as_str().unwrap());
     say(format!("{prefix} image"), container["image"].clone());
     say(format!("{prefix} exe"), container["command"][0].clone());
     for argument in items(&container["args"]) {
-        let (name, value) = argument.as_str().unwrap().split_once('=').unwrap();
+        // A flag without a value is a Boolean that is set.
+        let argument = argument.as_str().unwrap();
+        let (name, value) = argument.split_once('=').unwrap_or((argument, "true"));
         say(format!("{prefix} arg:--{}", name.trim_start_matches('-')), json!(value));
     }
     for variable in items(&container["env"]) {
-        say(format!("{prefix} env:{}", variable["name"].as_str().unwrap()), variable["value"].clone());
+        let field = variable["valueFrom"]["fieldRef"]["fieldPath"].as_str();
+        let value = match field {
+            Some(path) => json!(format!("{{'fieldRef': {{'apiVersion': 'v1', 'fieldPath': '{path}'}}}}")),
+            None => variable["value"].clone(),
+        };
+        say(format!("{prefix} env:{}", variable["name"].as_str().unwrap()), value);
     }
     for mount in items(&container["volumeMounts"]) {
         let volume = items(&pod["volumes"]).iter().find(|volume| volume["name"] == mount["name"]).unwrap();
-        let keys: Vec<_> = items(&volume["configMap"]["items"])
-            .iter()
-            .map(|item| format!("('{}', '{}')", item["key"].as_str().unwrap(), item["path"].as_str().unwrap()))
-            .collect();
-        let source = match volume["configMap"]["name"].as_str() {
-            Some(name) => format!("configMap {name} [{}]", keys.join(", ")),
-            None => format!("emptyDir {}", volume["emptyDir"]),
-        };
-        say(format!("{prefix} mount:{}", mount["mountPath"].as_str().unwrap()), json!(source));
+        say(format!("{prefix} mount:{}", mount["mountPath"].as_str().unwrap()), json!(source(volume)));
     }
     for (resource, quantity) in members(&container["resources"]["requests"]) {
         say(format!("{prefix} requests/{resource}"), quantity.clone());
     }
+    for (resource, quantity) in members(&container["resources"]["limits"]) {
+        say(format!("{prefix} limits/{resource}"), quantity.clone());
+    }
+    for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+        let path = &container[probe]["httpGet"]["path"];
+        if !path.is_null() {
+            say(format!("{prefix} {probe}"), path.clone());
+        }
+    }
+    leaves(&prefix, &container["securityContext"], &mut |path, value| say(path.replacen("]/", "] ", 1), value));
+}
+
+/// Where a volume's files come from, and which of them, as `kind name [files]`.
+fn source(volume: &Value) -> String {
+    let files = |source: &Value| {
+        let keys = items(&source["items"])
+            .iter()
+            .map(|item| format!("('{}', '{}')", item["key"].as_str().unwrap(), item["path"].as_str().unwrap()));
+        keys.collect::<Vec<_>>().join(", ")
+    };
+    if let Some(name) = volume["configMap"]["name"].as_str() {
+        return format!("configMap {name} [{}]", files(&volume["configMap"]));
+    }
+    if let Some(name) = volume["secret"]["secretName"].as_str() {
+        return format!("secret {name} [{}]", files(&volume["secret"]));
+    }
+    if let [source] = items(&volume["projected"]["sources"]) {
+        let token = &source["serviceAccountToken"];
+        let fields: Vec<_> = members(token).map(|(name, value)| format!("'{name}': {value}")).collect();
+        let text = format!("{{'serviceAccountToken': {{{}}}}}", fields.join(", ")).replace('"', "'");
+        return format!("projected  [\"{text}\"]");
+    }
+    assert!(volume["emptyDir"].is_object(), "a source that the contract has no word for: {volume}");
+    "emptyDir  []".to_owned()
 }
 
 fn leaves(path: &str, value: &Value, say: &mut impl FnMut(String, Value)) {
@@ -117,75 +370,91 @@ fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The wanted differences: the key, what it is with us (`None`: it is not there), and why.
-fn wanted() -> Vec<(&'static str, Option<Value>, &'static str)> {
-    let own = |key, value, why| (key, Some(value), why);
-    let gone = |key, why| (key, None, why);
-    let probe = "probed and scraped on the secure port";
-    let confined = "confined: no privilege escalation, a read-only root with an emptyDir at /tmp";
-    let shell = "no shell and no host path: the API server's endpoint is a fact";
-    let tolerated = "control planes are tainted under both names; Cluster API taints as well";
-    vec![
-        own("containers[cloud-controller-manager] arg:--secure-port", json!("10258"), probe),
-        own(
-            "containers[cloud-controller-manager] arg:--webhook-secure-port",
-            json!("0"),
-            "else it binds 10260 for nothing",
-        ),
-        gone("containers[cloud-controller-manager] mount:/etc/kubernetes", shell),
-        own(
-            "containers[cloud-controller-manager] env:KUBERNETES_SERVICE_HOST",
-            json!("api-int.lab.example.com"),
-            shell,
-        ),
-        own("containers[cloud-controller-manager] env:KUBERNETES_SERVICE_PORT", json!("6443"), shell),
-        own("containers[cloud-controller-manager] mount:/tmp", json!("emptyDir {}"), confined),
-        own("pod:/securityContext/seccompProfile/type", json!("RuntimeDefault"), confined),
-        own("toleration:node-role.kubernetes.io/control-plane/Exists/NoSchedule/None", json!(true), tolerated),
-        own("toleration:node.cluster.x-k8s.io/uninitialized/Exists/NoSchedule/None", json!(true), tolerated),
-    ]
-}
-
-#[test]
-fn the_plan_means_what_the_contract_says_but_for_the_wanted_differences() -> Result<()> {
-    let text = fs::read_to_string(repository().join("tests/contract/AWS.json"))?;
+/// What a platform's contract says, changed by the wanted differences.
+fn expected(platform: &Platform) -> Result<BTreeMap<String, Meaning>> {
+    let path = format!("tests/contract/{}.json", platform.name);
+    let text = fs::read_to_string(repository().join(&path)).context(path)?;
     let mut contract: BTreeMap<String, Meaning> = serde_json::from_str(&text)?;
     // The ClusterOperator is not planned; what it says is tested where the operator runs.
     contract.retain(|object, _| !object.starts_with("ClusterOperator/"));
-    for (key, value, _) in wanted() {
-        let deployment =
-            contract.get_mut("Deployment/openshift-cloud-controller-manager/aws-cloud-controller-manager").unwrap();
-        match value {
-            Some(value) => {
-                let before = deployment.insert(key.to_owned(), value.clone());
-                assert_ne!(before, Some(value), "{key} is no difference any more");
-            }
-            None => assert!(deployment.remove(key).is_some(), "{key} is no difference any more"),
+    for Difference { objects, key, ours, why } in everywhere().into_iter().chain((platform.wanted)()) {
+        let name = platform.name;
+        let mut meanings = contract.iter_mut().filter(|(object, _)| object.starts_with(objects)).peekable();
+        assert!(meanings.peek().is_some(), "{name} has no {objects}");
+        for (object, meaning) in meanings {
+            let before = match &ours {
+                Some(value) => meaning.insert(key.clone(), value.clone()),
+                None => meaning.remove(&key),
+            };
+            assert_ne!(before, ours, "{name}: {object}: {key} is no difference any more ({why})");
         }
     }
-    let plan = plan_of_aws()?;
-    let mut ours: BTreeMap<String, Meaning> = BTreeMap::new();
-    for object in plan.objects() {
-        let namespace = if object.namespace().is_empty() { "-" } else { object.namespace() };
-        ours.insert(format!("{}/{namespace}/{}", object.kind().kind, object.name()), meaning(object));
-    }
-    assert_eq!(ours.keys().collect::<Vec<_>>(), contract.keys().collect::<Vec<_>>());
-    for (object, expected) in &contract {
-        let found = &ours[object];
-        for (key, value) in expected {
+    Ok(contract)
+}
+
+#[test]
+fn every_plan_means_what_the_contract_says_but_for_the_wanted_differences() -> Result<()> {
+    for platform in &PLATFORMS {
+        let name = platform.name;
+        let contract = expected(platform)?;
+        let plan = plan(platform)?;
+        let mut ours: BTreeMap<String, Meaning> = BTreeMap::new();
+        for object in plan.objects() {
+            let namespace = if object.namespace().is_empty() { "-" } else { object.namespace() };
+            ours.insert(format!("{}/{namespace}/{}", object.kind().kind, object.name()), meaning(object));
+        }
+        assert_eq!(ours.keys().collect::<Vec<_>>(), contract.keys().collect::<Vec<_>>(), "{name}");
+        for (object, expected) in &contract {
+            let found = &ours[object];
             // The contract was read from a live cluster: what the server fills in need not stand in the manifest.
-            let filled_in = ["internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy", "sessionAffinity"];
-            if filled_in.iter().any(|field| key.contains(field)) {
-                continue;
+            let filled_in =
+                ["internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy", "sessionAffinity", "rollingUpdate/maxSurge"];
+            for (key, value) in expected {
+                if !filled_in.iter().any(|field| key.contains(field)) {
+                    assert_eq!(found.get(key), Some(value), "{name}: {object}: {key}");
+                }
             }
-            assert_eq!(found.get(key), Some(value), "{object}: {key}");
+            // What the contract leaves out: what a policy computes and how it words its answer.
+            let wording = ["/expression", "/message", "/messageExpression"];
+            let more: Vec<_> = found
+                .keys()
+                .filter(|key| !expected.contains_key(*key))
+                .filter(|key| !wording.iter().any(|field| key.ends_with(field)))
+                .filter(|key| !key.starts_with("/spec/matchConditions/") && !key.starts_with("/spec/variables/"))
+                .collect();
+            assert_eq!(more, Vec::<&String>::new(), "{name}: {object} says more than the contract");
         }
-        let wording = ["/expression", "/message"];
-        let more: Vec<_> = found
-            .keys()
-            .filter(|key| !expected.contains_key(*key) && !wording.iter().any(|field| key.ends_with(field)))
-            .collect();
-        assert_eq!(more, Vec::<&String>::new(), "{object} says more than the contract");
     }
+    Ok(())
+}
+
+#[test]
+fn every_contract_and_every_provider_is_compared() -> Result<()> {
+    let files = fs::read_dir(repository().join("tests/contract"))?;
+    let files: BTreeSet<_> = files.map(|file| Ok(file?.file_name())).collect::<Result<_>>()?;
+    let names: BTreeSet<_> = PLATFORMS.iter().map(|platform| format!("{}.json", platform.name).into()).collect();
+    assert_eq!(files, names);
+    let mut compared = BTreeSet::new();
+    for platform in &PLATFORMS {
+        if let Plan::Objects { provider, .. } = plan(platform)? {
+            compared.insert(provider);
+        }
+    }
+    let catalog = embedded::catalog()?;
+    assert_eq!(compared, catalog.providers().map(|provider| provider.name().to_owned()).collect());
+    Ok(())
+}
+
+#[test]
+fn vsphere_labels_nodes_only_where_other_platforms_may_be_mixed_in() -> Result<()> {
+    let vsphere = PLATFORMS.iter().find(|platform| platform.name == "VSphere").context("vSphere")?;
+    let mut sources = sources(vsphere)?;
+    sources.release_version = Some("4.99.0-lab".into());
+    let gates = json!([{"version": "4.99.0-lab", "enabled": [{"name": "VSphereMixedNodeEnv"}]}]);
+    sources.feature_gate = Some(serde_json::from_value(json!({"status": {"featureGates": gates}}))?);
+    let plan = Plan::new(&embedded::catalog()?, &sources, Phase::Cluster)?;
+    let deployment = plan.objects().iter().find(|object| object.kind().kind == "Deployment").context("Deployment")?;
+    let labels = meaning(deployment).remove("containers[cloud-controller-manager] arg:--node-labels");
+    assert_eq!(labels, Some(json!("node.openshift.io/platform-type=vsphere")));
     Ok(())
 }

@@ -65,10 +65,7 @@ impl Lab {
         openshift::reset(&client).await?;
         openshift::seed(&client, cluster).await?;
         objects::install_manifests(&client, &repository().join("manifests"), Workloads::Skip).await?;
-        for object in aws_manifests() {
-            let api = apply::api(&client, object.kind(), object.namespace());
-            ignore_absent(api.delete(object.name(), &DeleteParams::default()).await)?;
-        }
+        delete_all(&client).await?;
         ignore_absent(leases(&client).delete(LEASE, &DeleteParams::default()).await)?;
         let kubeconfig = plane.service_account_kubeconfig(OWN_NAMESPACE, SERVICE_ACCOUNT).await?;
         let lab = Self { plane, client, dir: TempDir::new()?, kubeconfig, workloads: None, _exclusive: exclusive };
@@ -176,6 +173,11 @@ impl Lab {
         Ok(serde_json::to_value(api.patch(object.name(), &params, &Patch::Merge(patch)).await?)?)
     }
 
+    /// Deletes whatever any provider brings.
+    pub(crate) async fn delete_all(&self) -> Result<()> {
+        delete_all(&self.client).await
+    }
+
     /// Deletes a live object of AWS.
     pub(crate) async fn delete(&self, kind: &str) -> Result<()> {
         let object = aws_manifest(kind);
@@ -247,6 +249,16 @@ pub(crate) fn describe(request: &Request) -> String {
     let Request { verb, resource, subresource, name, .. } = request;
     let slash = if subresource.is_empty() { "" } else { "/" };
     format!("{verb} {resource}{slash}{subresource} {name}")
+}
+
+/// Deletes whatever any provider brings.
+async fn delete_all(client: &Client) -> Result<()> {
+    let catalog = embedded::catalog()?;
+    for object in catalog.providers().flat_map(|provider| &provider.manifests) {
+        let api = apply::api(client, object.kind(), object.namespace());
+        ignore_absent(api.delete(object.name(), &DeleteParams::default()).await)?;
+    }
+    Ok(())
 }
 
 fn ignore_absent<T>(result: kube::Result<T>) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Every manifest against the real API server: accepted strictly, unchanged by a second apply, and doing what it says.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use ccm_operator::{
     apply::{
         self,
@@ -17,7 +17,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    contract::plan_of_aws,
+    contract::plans,
     lab::{LIMIT, Lab, repository},
     support::{
         control_plane, eventually, objects,
@@ -56,16 +56,20 @@ async fn every_embedded_manifest_is_accepted_as_it_stands() -> Result<()> {
 async fn what_is_planned_is_accepted_strictly_and_a_second_apply_changes_nothing() -> Result<()> {
     // Nothing else writes: not even a status.
     let lab = Lab::without_workloads(&Cluster::default()).await?;
-    let plan = plan_of_aws()?;
-    assert!(plan.objects().len() >= 5);
-    for object in plan.objects() {
-        let api = apply::api(&lab.client, object.kind(), object.namespace());
-        let params = PatchParams::apply(FIELD_MANAGER).force().validation_strict();
-        let first = api.patch(object.name(), &params, &Patch::Apply(object.value())).await?;
-        let second = api.patch(object.name(), &params, &Patch::Apply(object.value())).await?;
-        assert_eq!(first.metadata.resource_version, second.metadata.resource_version, "{}", object.key());
-        let live = serde_json::to_value(&second)?;
-        assert_eq!(need(object.value(), &live), Need::Nothing, "the operator would apply {} again", object.key());
+    for (platform, plan) in plans()? {
+        assert!(plan.objects().len() >= 3, "{platform}");
+        for object in plan.objects() {
+            let api = apply::api(&lab.client, object.kind(), object.namespace());
+            let params = PatchParams::apply(FIELD_MANAGER).force().validation_strict();
+            let first = api.patch(object.name(), &params, &Patch::Apply(object.value())).await;
+            let first = first.with_context(|| format!("{platform}: {}", object.key()))?;
+            let second = api.patch(object.name(), &params, &Patch::Apply(object.value())).await?;
+            assert_eq!(first.metadata.resource_version, second.metadata.resource_version, "{}", object.key());
+            let live = serde_json::to_value(&second)?;
+            let again = need(object.value(), &live);
+            assert_eq!(again, Need::Nothing, "{platform}: the operator would apply {} again", object.key());
+        }
+        lab.delete_all().await?;
     }
     Ok(())
 }

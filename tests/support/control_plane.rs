@@ -18,6 +18,7 @@ use anyhow::{Context, Error, Result, anyhow, bail};
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
     core::v1::{Namespace, ServiceAccount},
+    scheduling::v1::PriorityClass,
 };
 use kube::{
     Client, Config,
@@ -97,8 +98,10 @@ impl ControlPlane {
         plane
             .until("kube-apiserver is ready", async || {
                 client.request_text(http::Request::get(READY).body(Vec::new())?).await?;
-                // Made in the background, and manifests refer to it.
+                // Made in the background, and manifests refer to them.
                 Api::<Namespace>::all(client.clone()).get("kube-system").await?;
+                Api::<PriorityClass>::all(client.clone()).get("system-node-critical").await?;
+                Api::<PriorityClass>::all(client.clone()).get("system-cluster-critical").await?;
                 Ok(())
             })
             .await?;

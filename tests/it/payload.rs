@@ -1,0 +1,211 @@
+//! The install payload fits the providers: `manifests/` grants the operator what applying each of their objects takes and
+//! no more, and has the images that their descriptors name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result};
+use ccm_operator::{
+    apply,
+    cli::{Cli, Command},
+    embedded,
+    object::Object,
+    yaml,
+};
+use clap::Parser;
+use kube::api::{Patch, PatchParams};
+use serde_json::Value;
+
+use crate::{
+    lab::{OWN_NAMESPACE, SERVICE_ACCOUNT, repository},
+    support::{control_plane, objects, objects::Workloads, openshift},
+};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// What somebody may do in one namespace, or where the namespace is empty, everywhere.
+#[derive(Default)]
+struct Rights(BTreeMap<String, Vec<Value>>);
+
+/// The manifests whose file has this in its name.
+fn manifests(file: &str) -> Result<Vec<Value>> {
+    objects::read_yaml(&repository().join(format!("manifests/0000_26_cloud-controller-manager-operator_{file}.yaml")))
+}
+
+fn items(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+impl Rights {
+    /// What the operator's `ServiceAccount` is granted.
+    fn of_the_operator() -> Result<Self> {
+        let mut rights = Self::default();
+        let all = manifests("02_rbac_operator")?;
+        for binding in all.iter().filter(|object| text(&object["kind"]).ends_with("Binding")) {
+            let subject = &binding["subjects"][0];
+            assert_eq!((text(&subject["name"]), text(&subject["namespace"])), (SERVICE_ACCOUNT, OWN_NAMESPACE));
+            let namespace = text(&binding["metadata"]["namespace"]).to_owned();
+            let role = all.iter().find(|object| {
+                object["kind"] == binding["roleRef"]["kind"]
+                    && object["metadata"]["name"] == binding["roleRef"]["name"]
+                    && text(&object["metadata"]["namespace"]) == namespace
+            });
+            let Some(role) = role else {
+                // The cluster's own, for the security context constraint.
+                assert_eq!(binding["roleRef"]["name"], "system:openshift:scc:hostaccess");
+                continue;
+            };
+            rights.0.entry(namespace).or_default().extend(items(&role["rules"]).iter().cloned());
+        }
+        Ok(rights)
+    }
+
+    /// Whether a request is allowed; without a name, one for all objects.
+    fn allow(&self, namespace: &str, group: &str, resource: &str, name: Option<&str>, verb: &str) -> bool {
+        let holds = |list: &Value, item: &str| items(list).iter().any(|one| one == item);
+        ["", namespace].into_iter().filter_map(|place| self.0.get(place)).flatten().any(|rule| {
+            holds(&rule["apiGroups"], group)
+                && holds(&rule["resources"], resource)
+                && holds(&rule["verbs"], verb)
+                && (rule["resourceNames"].is_null() || name.is_some_and(|name| holds(&rule["resourceNames"], name)))
+        })
+    }
+}
+
+fn objects_of_providers() -> Result<Vec<Object>> {
+    Ok(embedded::catalog()?.providers().flat_map(|provider| provider.manifests.clone()).collect())
+}
+
+#[test]
+fn the_operator_may_apply_and_watch_what_every_provider_brings() -> Result<()> {
+    let rights = Rights::of_the_operator()?;
+    for object in objects_of_providers()? {
+        let (kind, namespace) = (object.kind(), object.namespace());
+        for verb in ["get", "create", "patch"] {
+            let allowed = rights.allow(namespace, kind.group, kind.plural, Some(object.name()), verb);
+            assert!(allowed, "{verb} {} is not granted by name in 02_rbac_operator", object.key());
+        }
+        for verb in ["list", "watch"] {
+            let allowed = rights.allow(namespace, kind.group, kind.plural, None, verb);
+            assert!(allowed, "{verb} {} in {namespace:?} is not granted in 02_rbac_operator", kind.plural);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_operator_holds_what_it_grants() -> Result<()> {
+    let rights = Rights::of_the_operator()?;
+    let all = objects_of_providers()?;
+    for object in all.iter().filter(|object| object.kind().group == RBAC) {
+        for rule in items(&object.value()["rules"]) {
+            let names = match items(&rule["resourceNames"]) {
+                [] => vec![None],
+                names => names.iter().map(|name| Some(text(name))).collect(),
+            };
+            let [group] = items(&rule["apiGroups"]) else { panic!("{}: one group a rule", object.key()) };
+            for resource in items(&rule["resources"]) {
+                for verb in items(&rule["verbs"]) {
+                    for name in &names {
+                        let group = text(group);
+                        let held = rights.allow(object.namespace(), group, text(resource), *name, text(verb));
+                        assert!(held, "{} grants {verb} {resource} {name:?}, which the operator lacks", object.key());
+                    }
+                }
+            }
+        }
+        let role = &object.value()["roleRef"];
+        if !role.is_null() {
+            let plural = if role["kind"] == "Role" { "roles" } else { "clusterroles" };
+            let bound = rights.allow(object.namespace(), RBAC, plural, Some(text(&role["name"])), "bind");
+            assert!(bound, "{} binds {role}, which the operator may not bind", object.key());
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_operators_rights_name_no_object_that_no_provider_brings_and_no_wildcard() -> Result<()> {
+    let all = objects_of_providers()?;
+    let known: BTreeSet<_> =
+        all.iter().map(|object| (object.namespace(), object.kind().plural, object.name())).collect();
+    let rights = Rights::of_the_operator()?;
+    for (namespace, rule) in
+        rights.0.iter().flat_map(|(namespace, rules)| rules.iter().map(move |rule| (namespace, rule)))
+    {
+        let listed = ["apiGroups", "resources", "verbs"].into_iter().flat_map(|field| items(&rule[field]));
+        assert!(listed.into_iter().all(|item| item != "*"), "{rule}");
+        if !items(&rule["verbs"]).starts_with(&["get".into(), "create".into(), "patch".into()]) {
+            continue;
+        }
+        for resource in items(&rule["resources"]) {
+            for name in items(&rule["resourceNames"]) {
+                let named = (namespace.as_str(), text(resource), text(name));
+                assert!(known.contains(&named), "02_rbac_operator names {named:?}, which no provider brings");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_image_is_in_the_images_and_in_the_image_references() -> Result<()> {
+    let manifests = manifests("01_images.configmap")?;
+    let json = manifests.first().context("a ConfigMap")?["data"]["images.json"].as_str().context("images.json")?;
+    let images: BTreeMap<String, String> = serde_json::from_str(json)?;
+    let references = std::fs::read_to_string(repository().join("manifests/image-references"))?;
+    let references: Value = yaml::from_str(&references)?;
+    let mut tags = BTreeMap::new();
+    for tag in items(&references["spec"]["tags"]) {
+        let twin = tags.insert(text(&tag["name"]).to_owned(), text(&tag["from"]["name"]).to_owned());
+        assert_eq!(twin, None, "{tag}");
+    }
+    let catalog = embedded::catalog()?;
+    let mut used = BTreeSet::from(["cluster-cloud-controller-manager-operator".to_owned()]);
+    for provider in catalog.providers() {
+        for (container, source) in &provider.descriptor.images {
+            let (key, tag) = (&source.value.key, &source.value.tag);
+            let reference = tags.get(tag).with_context(|| format!("image-references has no tag {tag}"))?;
+            let image = images.get(key).with_context(|| format!("the images have no key {key}"))?;
+            assert_eq!(image, reference, "{}: {container}", provider.name());
+            used.insert(tag.clone());
+        }
+        for (container, image) in containers(&provider.manifests).chain(containers(&provider.bootstrap_manifests)) {
+            let tag = &provider.descriptor.images[container].value.tag;
+            assert_eq!(image, format!("quay.io/openshift/origin-{tag}"), "{}: {container}", provider.name());
+        }
+    }
+    assert_eq!(used, tags.keys().cloned().collect(), "a tag that nobody uses");
+    assert_eq!(images.values().collect::<BTreeSet<_>>(), tags.values().collect(), "keys and tags");
+    Ok(())
+}
+
+/// The containers of these objects with their images.
+fn containers(objects: &[Object]) -> impl Iterator<Item = (&str, &str)> {
+    let pods = objects.iter().filter_map(Object::pod_spec);
+    pods.flat_map(ccm_operator::object::containers)
+        .map(|container| (text(&container["name"]), text(&container["image"])))
+}
+
+#[tokio::test]
+async fn the_operators_own_deployment_is_accepted_and_its_command_line_understood() -> Result<()> {
+    let deployment = manifests("50_deployment")?.into_iter().next().context("a Deployment")?;
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let words = items(&container["command"]).iter().chain(items(&container["args"])).map(text);
+    let cli = Cli::try_parse_from(words)?;
+    assert!(matches!(cli.command, Command::Operator(_)));
+
+    let plane = control_plane::shared().await?;
+    let _exclusive = control_plane::exclusive().await;
+    let client = plane.client()?;
+    openshift::install_crds(&client).await?;
+    objects::install_manifests(&client, &repository().join("manifests"), Workloads::Skip).await?;
+    let deployment = Object::new(deployment)?;
+    let params = PatchParams::apply("test").validation_strict().dry_run();
+    let api = apply::api(&client, deployment.kind(), deployment.namespace());
+    api.patch(deployment.name(), &params, &Patch::Apply(deployment.value())).await?;
+    Ok(())
+}
