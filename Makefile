@@ -2,7 +2,7 @@
 # make check    format, lints and docs
 # make demo     the operator at work on a real control plane; KEEP=1 leaves it running
 # make bench    figures: time, requests, memory, each also with 20 ms of latency
-# make generate what is generated from the sources (docs/provider.schema.json, snapshots)
+# make generate what is generated: image-references and the images ConfigMap, docs/provider.schema.json, snapshots
 .DEFAULT_GOAL := build
 .PHONY: build test check demo bench generate testplane
 
@@ -29,4 +29,8 @@ bench: build testplane
 	cargo run --locked --quiet --example bench
 
 generate:
+	cargo run --locked --quiet -- image-references >target/image-references
+	mv target/image-references image-references
+	cargo run --locked --quiet -- image-references --config-map >target/images.configmap.yaml
+	mv target/images.configmap.yaml manifests/0000_26_cloud-controller-manager-operator_01_images.configmap.yaml
 	UPDATE_GENERATED=1 INSTA_UPDATE=always cargo test --locked

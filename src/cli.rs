@@ -31,8 +31,10 @@ pub struct Cli {
 pub enum Command {
     /// Keep this cluster's cloud-controller-manager installed and report to its ClusterOperator.
     Operator(OperatorArgs),
-    /// Write the manifests of the bootstrap VM, or those of the cluster, to files.
+    /// Write the manifests of the bootstrap VM, of the cluster, or of the installation to files.
     Render(RenderArgs),
+    /// Print what release tooling finds the images by, made of the providers' descriptors.
+    ImageReferences(ImageReferencesArgs),
 }
 
 /// Flags of `operator`.
@@ -143,23 +145,27 @@ pub struct RenderArgs {
     #[arg(long, value_name = "DIR", required_unless_present = "output")]
     pub dest_dir: Option<PathBuf>,
 
-    /// An Infrastructure manifest with its status.
+    /// An Infrastructure manifest with its status; needed but for --phase install.
     #[arg(long, value_name = "FILE")]
-    pub cluster_infrastructure_file: PathBuf,
+    pub cluster_infrastructure_file: Option<PathBuf>,
 
-    /// The ConfigMap manifest cloud-controller-manager-images.
+    /// The ConfigMap manifest cloud-controller-manager-images; needed but for --phase install.
     #[arg(long, value_name = "FILE")]
-    pub images_file: PathBuf,
+    pub images_file: Option<PathBuf>,
 
     /// The ConfigMap manifest of the cloud's configuration; needed when the Infrastructure names one.
     #[arg(long, value_name = "FILE")]
     pub cloud_config_file: Option<PathBuf>,
 
-    /// Which manifests: DIR/bootstrap and DIR/config, or those of the cluster in DIR/manifests.
+    /// Which manifests: DIR/bootstrap and DIR/config, or DIR/manifests with those of the cluster or of the installation.
     #[arg(long, value_enum, default_value_t)]
     pub phase: RenderPhase,
 
-    /// `-` prints the manifests as one YAML stream; only with --phase cluster.
+    /// The namespace to manage, for --phase cluster and install.
+    #[arg(long, default_value = DEFAULT_NAMESPACE)]
+    pub namespace: String,
+
+    /// `-` prints the manifests as one YAML stream; not with --phase bootstrap.
     #[arg(short, long, value_name = "-", value_parser = ["-"], conflicts_with = "dest_dir")]
     pub output: Option<String>,
 }
@@ -172,6 +178,16 @@ pub enum RenderPhase {
     Bootstrap,
     /// What the operator applies to the cluster.
     Cluster,
+    /// What the cluster's version operator installs: the operator itself, with its RBAC.
+    Install,
+}
+
+/// Flags of `image-references`.
+#[derive(Args, Debug)]
+pub struct ImageReferencesArgs {
+    /// Print the images ConfigMap instead, with an image for each key.
+    #[arg(long)]
+    pub config_map: bool,
 }
 
 /// A duration in Go's spelling, such as `137s` or `1m30s`.
@@ -193,7 +209,7 @@ mod tests {
         let cli = Cli::try_parse_from(["ccm-operator", "operator"].into_iter().chain(arguments.split_whitespace()))?;
         match cli.command {
             Command::Operator(operator) => Ok(operator),
-            Command::Render(_) => unreachable!(),
+            _ => unreachable!(),
         }
     }
 

@@ -1,4 +1,5 @@
-//! The providers that come with the program: `assets/` and `bootstrap/`, embedded (pure).
+//! What comes with the program, embedded (pure): the providers (`assets/`, `bootstrap/`) and the install payload
+//! (`manifests/`).
 //!
 //! The one place that knows about embedding; everything else takes paths and bytes.
 
@@ -8,12 +9,21 @@ use crate::{catalog::Catalog, provider};
 
 static ASSETS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/assets");
 static BOOTSTRAP: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/bootstrap");
+static MANIFESTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/manifests");
 
 /// Every embedded file as (path from the repository's root, bytes).
 pub fn files() -> Vec<(String, &'static [u8])> {
     let mut files = Vec::new();
     collect("assets", &ASSETS, &mut files);
     collect("bootstrap", &BOOTSTRAP, &mut files);
+    files
+}
+
+/// Every file of the install payload as (name, bytes), in the order of installing.
+pub fn manifests() -> Vec<(String, &'static [u8])> {
+    let files = MANIFESTS.files().map(|file| (file.path().display().to_string(), file.contents()));
+    let mut files: Vec<_> = files.collect();
+    files.sort();
     files
 }
 

@@ -16,6 +16,7 @@ pub mod lease;
 pub mod object;
 pub mod observe;
 pub mod openshift;
+pub mod payload;
 pub mod plan;
 pub mod provider;
 pub mod render;

@@ -7,6 +7,7 @@
 use std::{
     fs,
     io::{self, Write},
+    path::PathBuf,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -15,12 +16,13 @@ use anyhow::Context;
 use ccm_operator::{
     apply::REQUEST_TIMEOUT,
     chain,
-    cli::{Cli, Command, OperatorArgs, RenderArgs, RenderPhase},
+    cli::{Cli, Command, ImageReferencesArgs, OperatorArgs, RenderArgs, RenderPhase},
     client,
     controllers::operator::{Connections, Operator, Settings},
     embedded,
-    facts::{DEFAULT_NAMESPACE, files::Files, tls::TlsFlags},
+    facts::{files::Files, tls::TlsFlags},
     lease::{Election, Leadership, Timings},
+    payload,
     plan::{Phase, Plan},
     render,
     server::{self, Health},
@@ -34,6 +36,9 @@ use tokio::{
 };
 use tracing::info;
 
+/// The file of the install payload that is no manifest of the cluster's.
+const IMAGE_REFERENCES: &str = "image-references";
+
 /// Where the operator runs when it is not in a Pod.
 const OPERATOR_NAMESPACE: &str = "openshift-cloud-controller-manager-operator";
 
@@ -42,7 +47,9 @@ fn main() -> ExitCode {
     telemetry::init(cli.log_format, cli.v);
     let done = match cli.command {
         Command::Operator(args) => operator(args),
+        Command::Render(args) if args.phase == RenderPhase::Install => render_install(&args),
         Command::Render(args) => render(&args),
+        Command::ImageReferences(args) => image_references(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -64,41 +71,81 @@ fn say(text: &str) {
 }
 
 fn render(args: &RenderArgs) -> anyhow::Result<()> {
-    if args.output.is_some() && args.phase != RenderPhase::Cluster {
-        wrong_usage("--output needs --phase cluster: the bootstrap phase writes more than manifests");
+    if args.output.is_some() && args.phase == RenderPhase::Bootstrap {
+        wrong_usage("--output needs --phase cluster or install: the bootstrap phase writes more than manifests");
     }
+    let (Some(infrastructure), Some(images)) = (&args.cluster_infrastructure_file, &args.images_file) else {
+        wrong_usage("give --cluster-infrastructure-file and --images-file")
+    };
     let files = Files {
-        infrastructure: args.cluster_infrastructure_file.clone(),
-        images: args.images_file.clone(),
+        infrastructure: infrastructure.clone(),
+        images: images.clone(),
         cloud_config: args.cloud_config_file.clone(),
     };
-    let sources = files.sources(DEFAULT_NAMESPACE)?;
-    let phase = match args.phase {
-        RenderPhase::Bootstrap => Phase::Bootstrap,
-        RenderPhase::Cluster => Phase::Cluster,
-    };
+    let sources = files.sources(&args.namespace)?;
+    let phase = if args.phase == RenderPhase::Cluster { Phase::Cluster } else { Phase::Bootstrap };
     let plan = Plan::new(&embedded::catalog()?, &sources, phase)?;
     if let Plan::Nothing { why } = &plan {
         say(&format!("no manifests are written: {why}"));
     }
-    let (folders, files): (&[&str], _) = match (args.phase, &sources.infrastructure) {
-        (RenderPhase::Bootstrap, Some(infrastructure)) => {
-            let config = files.cloud_config(infrastructure)?;
-            (&["bootstrap", "config"], render::bootstrap_files(plan.objects(), config)?)
-        }
-        _ => (&["manifests"], render::cluster_files(plan.objects())?),
+    if let (Phase::Bootstrap, Some(infrastructure)) = (phase, &sources.infrastructure) {
+        let config = files.cloud_config(infrastructure)?;
+        let files = render::bootstrap_files(plan.objects(), config)?;
+        return deliver(args, &["bootstrap", "config"], &files, String::new);
+    }
+    let stream = render::stream(plan.objects())?;
+    deliver(args, &["manifests"], &render::cluster_files(plan.objects())?, || stream)
+}
+
+fn render_install(args: &RenderArgs) -> anyhow::Result<()> {
+    let mut files = Vec::new();
+    for (name, bytes) in embedded::manifests() {
+        let text = std::str::from_utf8(bytes).with_context(|| format!("failed to read the embedded {name}"))?;
+        // The image stream is for release tooling, and knows no namespace.
+        let text =
+            if name == IMAGE_REFERENCES { text.to_owned() } else { payload::for_namespace(text, &args.namespace)? };
+        files.push((PathBuf::from("manifests").join(name), text));
+    }
+    let stream = || {
+        let manifests = files.iter().filter(|(name, _)| !name.ends_with(IMAGE_REFERENCES));
+        let documents =
+            manifests.map(|(_, text)| if text.starts_with("---") { text.clone() } else { format!("---\n{text}") });
+        documents.collect::<String>()
     };
+    deliver(args, &["manifests"], &files, stream)
+}
+
+/// Writes files below the destination, or the stream to standard output.
+fn deliver(
+    args: &RenderArgs,
+    folders: &[&str],
+    files: &[(PathBuf, String)],
+    stream: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
     match &args.dest_dir {
         Some(destination) => {
-            for path in render::write(destination, folders, &files)? {
+            for path in render::write(destination, folders, files)? {
                 say(&format!("wrote {}", path.display()));
             }
             Ok(())
         }
-        None => io::stdout()
-            .write_all(render::stream(plan.objects())?.as_bytes())
-            .context("failed to write to standard output"),
+        None => print(&stream()),
     }
+}
+
+fn image_references(args: &ImageReferencesArgs) -> anyhow::Result<()> {
+    let catalog = embedded::catalog()?;
+    if !args.config_map {
+        return print(&payload::image_references(&catalog));
+    }
+    let manifests = embedded::manifests();
+    let mut texts = manifests.iter().filter_map(|(_, bytes)| std::str::from_utf8(bytes).ok());
+    let config_map = texts.find_map(|text| payload::images_config_map(text, &catalog));
+    print(&config_map.context("failed to find the images ConfigMap among the embedded manifests")?)
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    io::stdout().write_all(text.as_bytes()).context("failed to write to standard output")
 }
 
 fn operator(args: OperatorArgs) -> anyhow::Result<()> {

@@ -13,6 +13,7 @@ use crate::{
 };
 
 pub use substitute::Error as SubstituteError;
+pub(crate) use substitute::each_text;
 
 /// What should be.
 #[derive(Clone, Debug, PartialEq)]

@@ -80,7 +80,8 @@ fn namespace(object: &mut Object, namespace: &str) {
     });
 }
 
-fn each_text(value: &mut Value, change: &mut impl FnMut(&mut String)) {
+/// Shows every string of a value, to change it; names of members are none.
+pub(crate) fn each_text(value: &mut Value, change: &mut impl FnMut(&mut String)) {
     match value {
         Value::String(text) => change(text),
         Value::Array(items) => items.iter_mut().for_each(|item| each_text(item, change)),

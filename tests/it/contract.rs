@@ -185,11 +185,16 @@ fn no_gates() -> Difference {
 
 /// What the operator applies to a cluster of each platform, by the platform's name.
 pub(crate) fn plans() -> Result<Vec<(&'static str, Plan)>> {
-    PLATFORMS.iter().map(|platform| Ok((platform.name, plan(platform)?))).collect()
+    plans_for(DEFAULT_NAMESPACE)
 }
 
-fn plan(platform: &Platform) -> Result<Plan> {
-    Ok(Plan::new(&embedded::catalog()?, &sources(platform)?, Phase::Cluster)?)
+/// The same in another namespace.
+pub(crate) fn plans_for(namespace: &str) -> Result<Vec<(&'static str, Plan)>> {
+    PLATFORMS.iter().map(|platform| Ok((platform.name, plan(platform, namespace)?))).collect()
+}
+
+fn plan(platform: &Platform, namespace: &str) -> Result<Plan> {
+    Ok(Plan::new(&embedded::catalog()?, &sources(platform, namespace)?, Phase::Cluster)?)
 }
 
 /// The images file of a cluster that has all of them.
@@ -216,9 +221,9 @@ pub(crate) fn statuses() -> impl Iterator<Item = (&'static str, Value)> {
     PLATFORMS.iter().map(|platform| (platform.name, (platform.status)()))
 }
 
-fn sources(platform: &Platform) -> Result<Sources> {
+fn sources(platform: &Platform, namespace: &str) -> Result<Sources> {
     let images = Images::parse(&images(), "images.json");
-    let mut sources = Sources::new(DEFAULT_NAMESPACE, images);
+    let mut sources = Sources::new(namespace, images);
     sources.infrastructure = Some(serde_json::from_value(json!({"status": {
         "platformStatus": (platform.status)(),
         "infrastructureName": "lab-x7k2p",
@@ -397,7 +402,7 @@ fn every_plan_means_what_the_contract_says_but_for_the_wanted_differences() -> R
     for platform in &PLATFORMS {
         let name = platform.name;
         let contract = expected(platform)?;
-        let plan = plan(platform)?;
+        let plan = plan(platform, DEFAULT_NAMESPACE)?;
         let mut ours: BTreeMap<String, Meaning> = BTreeMap::new();
         for object in plan.objects() {
             let namespace = if object.namespace().is_empty() { "-" } else { object.namespace() };
@@ -436,7 +441,7 @@ fn every_contract_and_every_provider_is_compared() -> Result<()> {
     assert_eq!(files, names);
     let mut compared = BTreeSet::new();
     for platform in &PLATFORMS {
-        if let Plan::Objects { provider, .. } = plan(platform)? {
+        if let Plan::Objects { provider, .. } = plan(platform, DEFAULT_NAMESPACE)? {
             compared.insert(provider);
         }
     }
@@ -448,7 +453,7 @@ fn every_contract_and_every_provider_is_compared() -> Result<()> {
 #[test]
 fn vsphere_labels_nodes_only_where_other_platforms_may_be_mixed_in() -> Result<()> {
     let vsphere = PLATFORMS.iter().find(|platform| platform.name == "VSphere").context("vSphere")?;
-    let mut sources = sources(vsphere)?;
+    let mut sources = sources(vsphere, DEFAULT_NAMESPACE)?;
     sources.release_version = Some("4.99.0-lab".into());
     let gates = json!([{"version": "4.99.0-lab", "enabled": [{"name": "VSphereMixedNodeEnv"}]}]);
     sources.feature_gate = Some(serde_json::from_value(json!({"status": {"featureGates": gates}}))?);

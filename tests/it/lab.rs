@@ -58,13 +58,18 @@ impl Lab {
 
     /// The same, but nothing is rolled out until [`Self::finish_workloads`].
     pub(crate) async fn without_workloads(cluster: &Cluster) -> Result<Self> {
+        Self::with_payload(cluster, &repository().join("manifests")).await
+    }
+
+    /// The same, installed from another folder than `manifests/`.
+    pub(crate) async fn with_payload(cluster: &Cluster, manifests: &Path) -> Result<Self> {
         let plane = control_plane::shared().await?;
         let exclusive = control_plane::exclusive().await;
         let client = plane.client()?;
         openshift::install_crds(&client).await?;
         openshift::reset(&client).await?;
         openshift::seed(&client, cluster).await?;
-        objects::install_manifests(&client, &repository().join("manifests"), Workloads::Skip).await?;
+        objects::install_manifests(&client, manifests, Workloads::Skip).await?;
         delete_all(&client).await?;
         ignore_absent(leases(&client).delete(LEASE, &DeleteParams::default()).await)?;
         let kubeconfig = plane.service_account_kubeconfig(OWN_NAMESPACE, SERVICE_ACCOUNT).await?;
@@ -73,8 +78,8 @@ impl Lab {
         // RBAC reaches the authorizer a moment after it is written; a cluster's operator starts long after.
         let own = client_of(&lab.kubeconfig).await?;
         eventually("the operator's RBAC", LIMIT, async || {
-            let deployments = apply::api(&own, aws_manifest("Deployment").kind(), NAMESPACE);
-            deployments.list(&ListParams::default()).await?;
+            let policies = apply::api(&own, aws_manifest("ValidatingAdmissionPolicy").kind(), "");
+            policies.list(&ListParams::default()).await?;
             Ok(Some(()))
         })
         .await?;

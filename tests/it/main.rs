@@ -10,6 +10,7 @@ mod drift;
 mod lab;
 mod leader;
 mod manifests;
+mod namespace;
 mod operator;
 mod payload;
 mod platforms;

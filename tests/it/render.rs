@@ -12,7 +12,7 @@ use ccm_operator::yaml;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::lab::binary;
+use crate::lab::{binary, repository};
 
 /// The input files of one cluster, and a place to write to.
 struct Files {
@@ -286,6 +286,29 @@ fn a_full_disk_leaves_nothing() -> Result<()> {
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("No space left on device") && error.lines().count() == 1, "{error}");
     assert_eq!(left, Vec::<String>::new());
+    Ok(())
+}
+
+#[test]
+fn the_install_phase_writes_the_payload_as_it_stands() -> Result<()> {
+    let dir = TempDir::new()?;
+    let render = |more: &[&str]| Command::new(binary()).args(["render", "--phase", "install"]).args(more).output();
+    assert!(render(&["--dest-dir", dir.path().to_str().unwrap()])?.status.success());
+    let files = tree(dir.path());
+    assert!(files.len() > 10, "{files:?}");
+    for file in &files {
+        assert_eq!(fs::read(dir.path().join(file))?, fs::read(repository().join(file))?, "{file}");
+    }
+    let stream = String::from_utf8(render(&["-o", "-"])?.stdout)?;
+    let kinds: Vec<_> = yaml::documents(&stream)?.iter().map(|document| document["kind"].clone()).collect();
+    assert!(kinds.contains(&json!("Deployment")) && !kinds.contains(&json!("ImageStream")), "{kinds:?}");
+    Ok(())
+}
+
+#[test]
+fn image_references_are_printed_as_they_stand() -> Result<()> {
+    let output = Command::new(binary()).arg("image-references").output()?;
+    assert_eq!(output.stdout, fs::read(repository().join("image-references"))?);
     Ok(())
 }
 
