@@ -2,9 +2,10 @@
 # make check    format, lints and docs
 # make demo     the operator at work on a real control plane; KEEP=1 leaves it running
 # make bench    figures: time, requests, memory, each also with 20 ms of latency
+# make rbac     which rights of the operator no test needed
 # make generate what is generated: image-references and the images ConfigMap, docs/provider.schema.json, snapshots
 .DEFAULT_GOAL := build
-.PHONY: build test check demo bench generate testplane
+.PHONY: build test check demo bench rbac generate testplane
 
 build:
 	cargo build --release --locked
@@ -27,6 +28,10 @@ demo: build testplane
 
 bench: build testplane
 	cargo run --locked --quiet --example bench
+
+rbac: testplane
+	CCM_OPERATOR_AUDIT_LOG=$(CURDIR)/target/audit.log cargo test --locked --test it
+	cargo run --locked --quiet --example rbac -- target/audit.log
 
 generate:
 	cargo run --locked --quiet -- image-references >target/image-references

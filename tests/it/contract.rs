@@ -12,6 +12,7 @@ use ccm_operator::{
     facts::{DEFAULT_NAMESPACE, Sources, images::Images},
     object::Object,
     plan::{Phase, Plan},
+    render,
 };
 use serde_json::{Value, json};
 
@@ -461,5 +462,23 @@ fn vsphere_labels_nodes_only_where_other_platforms_may_be_mixed_in() -> Result<(
     let deployment = plan.objects().iter().find(|object| object.kind().kind == "Deployment").context("Deployment")?;
     let labels = meaning(deployment).remove("containers[cloud-controller-manager] arg:--node-labels");
     assert_eq!(labels, Some(json!("node.openshift.io/platform-type=vsphere")));
+    Ok(())
+}
+
+#[test]
+fn every_plan_is_as_it_was() -> Result<()> {
+    for (name, plan) in plans()? {
+        insta::assert_snapshot!(format!("plan_{name}"), render::stream(plan.objects())?);
+    }
+    Ok(())
+}
+
+#[test]
+fn every_bootstrap_pod_is_as_it_was() -> Result<()> {
+    let catalog = embedded::catalog()?;
+    for platform in &PLATFORMS {
+        let plan = Plan::new(&catalog, &sources(platform, DEFAULT_NAMESPACE)?, Phase::Bootstrap)?;
+        insta::assert_snapshot!(format!("bootstrap_{}", platform.name), render::stream(plan.objects())?);
+    }
     Ok(())
 }

@@ -306,6 +306,16 @@ fn the_install_phase_writes_the_payload_as_it_stands() -> Result<()> {
 }
 
 #[test]
+fn two_processes_plan_the_same_bytes() -> Result<()> {
+    let files = Files::new()?;
+    let first = files.render(&["--phase", "cluster", "-o", "-"]);
+    let second = files.render(&["--phase", "cluster", "-o", "-"]);
+    assert!(first.status.success() && !first.stdout.is_empty());
+    assert_eq!(first.stdout, second.stdout);
+    Ok(())
+}
+
+#[test]
 fn image_references_are_printed_as_they_stand() -> Result<()> {
     let output = Command::new(binary()).arg("image-references").output()?;
     assert_eq!(output.stdout, fs::read(repository().join("image-references"))?);

@@ -62,6 +62,11 @@ impl AuditLog {
         }
     }
 
+    /// Every request, each once.
+    pub fn all(&self) -> Result<Vec<Request>> {
+        self.since(Mark(0))
+    }
+
     /// The requests logged after `mark`, each once. A line that is still being written is left for the next read.
     pub fn since(&self, mark: Mark) -> Result<Vec<Request>> {
         let mut text = Vec::new();

@@ -327,6 +327,9 @@ pub async fn shared() -> Result<&'static ControlPlane> {
     extern "C" fn remove() {
         if let Some(Ok(plane)) = SHARED.get() {
             plane.stop();
+            if let Some(kept) = std::env::var_os(KEEP_AUDIT_LOG) {
+                let _ = fs::copy(plane.dir().join("audit.log"), kept);
+            }
             let _ = fs::remove_dir_all(plane.dir());
         }
     }
@@ -337,6 +340,9 @@ pub async fn shared() -> Result<&'static ControlPlane> {
     let plane = SHARED.get_or_init(async || start().await.map_err(|error| format!("{error:#}"))).await;
     plane.as_ref().map_err(|error| anyhow!("{error}"))
 }
+
+/// The variable that names the file to which the shared control plane's audit log goes in the end.
+const KEEP_AUDIT_LOG: &str = "CCM_OPERATOR_AUDIT_LOG";
 
 /// Held by a test that needs the cluster's singletons for itself, such as `Infrastructure/cluster`.
 pub async fn exclusive() -> MutexGuard<'static, ()> {
