@@ -17,4 +17,5 @@ mod platforms;
 mod policies;
 mod purity;
 mod render;
+mod roll_back;
 mod take_over;

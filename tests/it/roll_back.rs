@@ -1,0 +1,50 @@
+//! Going back to the Go operator: what it writes, it can write over ours.
+
+use anyhow::{Context, Result};
+use ccm_operator::apply;
+use kube::api::{DynamicObject, PostParams};
+use serde_json::json;
+
+use crate::{
+    contract::{images, plans, statuses},
+    lab::{LIMIT, Lab},
+    support::openshift::Cluster,
+};
+
+/// The field manager that the Go operator's requests have.
+const PREDECESSOR: &str = "cluster-controller-manager-operator";
+
+#[tokio::test]
+async fn a_plain_update_of_every_object_is_taken_after_ours() -> Result<()> {
+    let plans = plans()?;
+    for name in ["AWS", "Azure"] {
+        let (_, status) = statuses().find(|(other, _)| *other == name).context("a status")?;
+        let lab = Lab::new(&Cluster::on(status)).await?;
+        lab.write_images(&images())?;
+        let operator = lab.start()?;
+        lab.converged(&operator).await?;
+        operator.terminate()?;
+        operator.wait(LIMIT).await?;
+        let (_, plan) = plans.iter().find(|(other, _)| *other == name).context("a plan")?;
+        for object in plan.objects() {
+            let api = apply::api(&lab.client, object.kind(), object.namespace());
+            let live = api.get(object.name()).await?;
+            assert_eq!(live.metadata.finalizers, None, "{}", object.key());
+            assert_eq!(live.metadata.owner_references, None, "{}", object.key());
+            // What the Go operator writes: its own specification whole, over whatever is there.
+            let mut value = object.value().clone();
+            value["metadata"]["resourceVersion"] = json!(live.metadata.resource_version);
+            value["metadata"]["annotations"]["operator.openshift.io/spec-hash"] = json!("0123");
+            if object.kind().kind == "Deployment" {
+                value["spec"]["template"]["spec"]["containers"][0]["command"] = json!(["/bin/bash", "-c", "exec x"]);
+            }
+            let written: DynamicObject = serde_json::from_value(value)?;
+            let params = PostParams { field_manager: Some(PREDECESSOR.into()), ..PostParams::default() };
+            let updated =
+                api.replace(object.name(), &params, &written).await.with_context(|| object.key().to_string())?;
+            assert_eq!(updated.metadata.annotations.unwrap_or_default()["operator.openshift.io/spec-hash"], "0123");
+        }
+        lab.delete_all().await?;
+    }
+    Ok(())
+}
