@@ -18,4 +18,5 @@ mod policies;
 mod purity;
 mod render;
 mod roll_back;
+mod rollout;
 mod take_over;

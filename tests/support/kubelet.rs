@@ -30,7 +30,8 @@ pub const HOLD: &str = "testplane/hold";
 
 /// A Ready node with room for everything.
 pub async fn add_node(client: &Client, name: &str, labels: &[(&str, &str)]) -> Result<()> {
-    let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}});
+    let own = json!({"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"});
+    let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": own}});
     for (key, value) in labels {
         node["metadata"]["labels"][key] = json!(value);
     }
