@@ -6,7 +6,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use k8s_openapi::jiff::SignedDuration;
 
-use crate::{facts::DEFAULT_NAMESPACE, lease::Timings, telemetry::LogFormat};
+use crate::{facts::DEFAULT_NAMESPACE, lease::Timings, plan::Phase, telemetry::LogFormat};
 
 /// Installs a cluster's cloud-controller-manager, keeps it installed, and renders it for the bootstrap VM.
 #[derive(Debug, Parser)]
@@ -33,6 +33,53 @@ pub enum Command {
     Operator(OperatorArgs),
     /// Write the manifests of the bootstrap VM, or those of the cluster, to files.
     Render(RenderArgs),
+    /// What the providers are: list them, show what is applied for one.
+    #[command(subcommand)]
+    Provider(ProviderCommand),
+}
+
+/// The commands about providers.
+#[derive(Debug, Subcommand)]
+pub enum ProviderCommand {
+    /// List the providers that come with this program.
+    List(ListArgs),
+    /// Show what is applied for a provider, and where each value comes from.
+    Show(ShowArgs),
+}
+
+/// Flags of `provider list`.
+#[derive(Args, Debug)]
+pub struct ListArgs {
+    /// How the answer is written.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: OutputFormat,
+}
+
+/// Flags of `provider show`.
+#[derive(Args, Debug)]
+pub struct ShowArgs {
+    /// The provider, by its name in `provider list`.
+    pub name: String,
+
+    /// Where the objects are for.
+    #[arg(long, value_enum, default_value = "cluster")]
+    pub phase: RenderPhase,
+
+    /// How the answer is written.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: OutputFormat,
+}
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// For people, at most 100 columns wide.
+    #[default]
+    Table,
+    /// One JSON document.
+    Json,
+    /// One YAML document.
+    Yaml,
 }
 
 /// Flags of `operator`.
@@ -164,6 +211,15 @@ pub struct RenderArgs {
     pub output: Option<String>,
 }
 
+impl From<RenderPhase> for Phase {
+    fn from(phase: RenderPhase) -> Self {
+        match phase {
+            RenderPhase::Bootstrap => Self::Bootstrap,
+            RenderPhase::Cluster => Self::Cluster,
+        }
+    }
+}
+
 /// Which manifests `render` writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum RenderPhase {
@@ -193,7 +249,7 @@ mod tests {
         let cli = Cli::try_parse_from(["ccm-operator", "operator"].into_iter().chain(arguments.split_whitespace()))?;
         match cli.command {
             Command::Operator(operator) => Ok(operator),
-            Command::Render(_) => unreachable!(),
+            Command::Render(_) | Command::Provider(_) => unreachable!(),
         }
     }
 

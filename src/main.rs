@@ -15,13 +15,15 @@ use anyhow::Context;
 use ccm_operator::{
     apply::REQUEST_TIMEOUT,
     chain,
-    cli::{Cli, Command, OperatorArgs, RenderArgs, RenderPhase},
+    cli::{Cli, Command, ListArgs, OperatorArgs, OutputFormat, ProviderCommand, RenderArgs, RenderPhase, ShowArgs},
     client,
     controllers::operator::{Connections, Operator, Settings},
     embedded,
     facts::{DEFAULT_NAMESPACE, files::Files, tls::TlsFlags},
+    inspect,
     lease::{Election, Leadership, Timings},
-    plan::{Phase, Plan},
+    output,
+    plan::Plan,
     render,
     server::{self, Health},
     telemetry,
@@ -43,6 +45,8 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Operator(args) => operator(args),
         Command::Render(args) => render(&args),
+        Command::Provider(ProviderCommand::List(args)) => list(&args),
+        Command::Provider(ProviderCommand::Show(args)) => show(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -63,6 +67,33 @@ fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
+/// Prints what was asked for.
+fn print(text: &str) -> anyhow::Result<()> {
+    io::stdout().write_all(text.as_bytes()).context("failed to write to standard output")
+}
+
+fn list(args: &ListArgs) -> anyhow::Result<()> {
+    let summaries: Vec<_> =
+        embedded::bundles().iter().map(|bundle| inspect::summary(bundle, embedded::VERSION)).collect();
+    print(&match args.output {
+        OutputFormat::Table => inspect::list_table(&summaries),
+        OutputFormat::Json => output::json(&summaries)?,
+        OutputFormat::Yaml => output::yaml(&summaries)?,
+    })
+}
+
+fn show(args: &ShowArgs) -> anyhow::Result<()> {
+    let bundles = embedded::bundles();
+    let bundle = bundles.iter().find(|bundle| bundle.name == args.name);
+    let bundle = bundle.unwrap_or_else(|| wrong_usage(&inspect::unknown(&args.name, &bundles)));
+    let details = inspect::details(bundle, embedded::VERSION, args.phase.into());
+    print(&match args.output {
+        OutputFormat::Table => inspect::details_table(&details),
+        OutputFormat::Json => output::json(&details)?,
+        OutputFormat::Yaml => output::yaml(&details)?,
+    })
+}
+
 fn render(args: &RenderArgs) -> anyhow::Result<()> {
     if args.output.is_some() && args.phase != RenderPhase::Cluster {
         wrong_usage("--output needs --phase cluster: the bootstrap phase writes more than manifests");
@@ -73,11 +104,7 @@ fn render(args: &RenderArgs) -> anyhow::Result<()> {
         cloud_config: args.cloud_config_file.clone(),
     };
     let sources = files.sources(DEFAULT_NAMESPACE)?;
-    let phase = match args.phase {
-        RenderPhase::Bootstrap => Phase::Bootstrap,
-        RenderPhase::Cluster => Phase::Cluster,
-    };
-    let plan = Plan::new(&embedded::catalog()?, &sources, phase)?;
+    let plan = Plan::new(&embedded::catalog()?, &sources, args.phase.into())?;
     if let Plan::Nothing { why } = &plan {
         say(&format!("no manifests are written: {why}"));
     }
@@ -95,9 +122,7 @@ fn render(args: &RenderArgs) -> anyhow::Result<()> {
             }
             Ok(())
         }
-        None => io::stdout()
-            .write_all(render::stream(plan.objects())?.as_bytes())
-            .context("failed to write to standard output"),
+        None => print(&render::stream(plan.objects())?),
     }
 }
 

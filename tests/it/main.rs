@@ -14,6 +14,7 @@ mod operator;
 mod payload;
 mod platforms;
 mod policies;
+mod provider;
 mod purity;
 mod render;
 mod take_over;
