@@ -3,6 +3,8 @@
 //! [`crate::catalog`] answers a provider or the first error. Here every file that can be read is there, whatever is
 //! wrong with the others, so that all that is wrong can be said at once.
 
+pub mod folder;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;

@@ -45,6 +45,8 @@ pub enum ProviderCommand {
     List(ListArgs),
     /// Show what is applied for a provider, and where each value comes from.
     Show(ShowArgs),
+    /// Check providers against the rules that a cloud-controller-manager's manifests must keep. Exit code 1 when one is broken.
+    Verify(VerifyArgs),
 }
 
 /// Flags of `provider list`.
@@ -68,6 +70,31 @@ pub struct ShowArgs {
     /// How the answer is written.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: OutputFormat,
+}
+
+/// Flags of `provider verify`.
+#[derive(Args, Debug)]
+pub struct VerifyArgs {
+    /// A provider by its name in `provider list`, or a folder with assets/<cloud>/, bootstrap/<cloud>/ and, where it has them,
+    /// the manifests/ of the operator; `./NAME` is always a folder [default: every provider of `provider list`].
+    #[arg(value_name = "NAME|FOLDER")]
+    pub target: Option<String>,
+
+    /// How the findings are written.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: VerifyFormat,
+}
+
+/// How findings are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum VerifyFormat {
+    /// For people, at most 100 columns wide.
+    #[default]
+    Table,
+    /// One JSON document.
+    Json,
+    /// `JUnit`'s XML, a case for each rule.
+    Junit,
 }
 
 /// How an answer is written.

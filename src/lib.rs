@@ -26,6 +26,7 @@ pub mod rollout;
 pub mod server;
 pub mod status;
 pub mod telemetry;
+pub mod verify;
 pub mod watch;
 pub mod yaml;
 

@@ -7,6 +7,7 @@
 use std::{
     fs,
     io::{self, Write},
+    path::Path,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -14,8 +15,12 @@ use std::{
 use anyhow::Context;
 use ccm_operator::{
     apply::REQUEST_TIMEOUT,
+    bundle::folder,
     chain,
-    cli::{Cli, Command, ListArgs, OperatorArgs, OutputFormat, ProviderCommand, RenderArgs, RenderPhase, ShowArgs},
+    cli::{
+        Cli, Command, ListArgs, OperatorArgs, OutputFormat, ProviderCommand, RenderArgs, RenderPhase, ShowArgs,
+        VerifyArgs, VerifyFormat,
+    },
     client,
     controllers::operator::{Connections, Operator, Settings},
     embedded,
@@ -26,7 +31,7 @@ use ccm_operator::{
     plan::Plan,
     render,
     server::{self, Health},
-    telemetry,
+    telemetry, verify,
 };
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use futures::FutureExt;
@@ -45,11 +50,17 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Operator(args) => operator(args),
         Command::Render(args) => render(&args),
+        Command::Provider(ProviderCommand::Verify(args)) => return ended(verify(&args)),
         Command::Provider(ProviderCommand::List(args)) => list(&args),
         Command::Provider(ProviderCommand::Show(args)) => show(&args),
     };
+    ended(done.map(|()| ExitCode::SUCCESS))
+}
+
+/// The exit code, after saying what went wrong.
+fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             say(&format!("ccm-operator: {}", chain(error.as_ref())));
             ExitCode::FAILURE
@@ -92,6 +103,30 @@ fn show(args: &ShowArgs) -> anyhow::Result<()> {
         OutputFormat::Json => output::json(&details)?,
         OutputFormat::Yaml => output::yaml(&details)?,
     })
+}
+
+fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
+    let mut bundles = embedded::bundles();
+    let mut payload = Some(embedded::payload());
+    if let Some(target) = &args.target {
+        if bundles.iter().any(|bundle| bundle.name == *target) {
+            bundles.retain(|bundle| bundle.name == *target);
+        } else if Path::new(target).is_dir() {
+            (bundles, payload) = match folder::read(Path::new(target)) {
+                Err(error @ folder::Error::NoProviders(_)) => wrong_usage(&error.to_string()),
+                read => read?,
+            };
+        } else {
+            wrong_usage(&format!("{}; nor is it a folder", inspect::unknown(target, &bundles)));
+        }
+    }
+    let report = verify::verify(&bundles, payload.as_ref());
+    print(&match args.output {
+        VerifyFormat::Table => report.table(),
+        VerifyFormat::Json => output::json(&report)?,
+        VerifyFormat::Junit => output::junit(&report.suites()),
+    })?;
+    Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn render(args: &RenderArgs) -> anyhow::Result<()> {
