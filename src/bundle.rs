@@ -62,7 +62,20 @@ pub fn bundles<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<
         let name = path.split('/').nth(1).unwrap_or_default();
         folders.entry(name).or_default().insert(path.to_owned(), bytes.to_owned());
     }
-    folders.into_iter().map(|(name, files)| Bundle::read(name, files)).collect()
+    let mut bundles: Vec<_> = folders.into_iter().map(|(name, files)| Bundle::read(name, files)).collect();
+    if bundles.iter().all(|bundle| bundle.defect.is_none()) {
+        mark_twins(&mut bundles);
+    }
+    bundles
+}
+
+/// Providers that are sound each may still serve the same platform.
+fn mark_twins(bundles: &mut [Bundle]) {
+    let files = bundles.iter().flat_map(|bundle| &bundle.files);
+    let Err(error) = Catalog::new(files.map(|(path, bytes)| (path.as_str(), bytes.as_slice()))) else { return };
+    if let Some(bundle) = bundles.iter_mut().find(|bundle| bundle.files.contains_key(&error.file)) {
+        bundle.defect = Some(error);
+    }
 }
 
 impl Bundle {
@@ -173,6 +186,17 @@ mod tests {
         assert_eq!(bundles.iter().map(|bundle| bundle.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(bundles[0].manifests.len(), 1);
         assert!(bundles.iter().all(|bundle| bundle.defect.is_some() && bundle.descriptor.is_none()));
+    }
+
+    #[test]
+    fn one_of_two_providers_of_a_platform_is_refused() {
+        let files = ["a", "b"].map(|name| {
+            (format!("assets/{name}/provider.yaml"), format!("name: {name}\nplatform: {{type: Demo}}\nimages: {{}}\n"))
+        });
+        let bundles = bundles(files.iter().map(|(path, text)| (path.as_str(), text.as_bytes())));
+        let defects: Vec<_> = bundles.iter().map(|bundle| bundle.defect.as_ref().map(ToString::to_string)).collect();
+        assert_eq!(defects[0], None);
+        assert!(defects[1].as_ref().is_some_and(|text| text.contains("serves the same platform")), "{defects:?}");
     }
 
     #[test]

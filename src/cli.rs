@@ -75,7 +75,7 @@ pub struct ShowArgs {
 /// Flags of `provider verify`.
 #[derive(Args, Debug)]
 pub struct VerifyArgs {
-    /// A provider by its name in `provider list`, or a folder with assets/<cloud>/, bootstrap/<cloud>/ and, where it has them,
+    /// A provider by its name in `provider list`, or a folder with assets/CLOUD/, bootstrap/CLOUD/ and, where it has them,
     /// the manifests/ of the operator; `./NAME` is always a folder [default: every provider of `provider list`].
     #[arg(value_name = "NAME|FOLDER")]
     pub target: Option<String>,
@@ -93,7 +93,7 @@ pub enum VerifyFormat {
     Table,
     /// One JSON document.
     Json,
-    /// `JUnit`'s XML, a case for each rule.
+    /// JUnit's XML, a case for each rule.
     Junit,
 }
 

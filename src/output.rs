@@ -1,4 +1,4 @@
-//! How answers are printed: tables for people, JSON, YAML and `JUnit`'s XML for programs (pure).
+//! How answers are printed: tables for people, JSON, YAML and JUnit's XML for programs (pure).
 //!
 //! It knows nothing of what is printed. Whoever calls it writes the text.
 
@@ -34,7 +34,8 @@ pub fn yaml(answer: &impl Serialize) -> Result<String, Error> {
     Ok(yaml::to_string(answer)?)
 }
 
-/// A table of at most 100 columns. What does not fit is wrapped in the last column, and nothing is cut off.
+/// A table of at most 100 columns, but for a word that is longer than its column. What does not fit is wrapped in the last
+/// column, and nothing is cut off.
 pub fn table<const N: usize>(titles: [&str; N], rows: &[[String; N]]) -> String {
     let titles = titles.map(str::to_owned);
     let all = || std::iter::once(&titles).chain(rows);
@@ -78,7 +79,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A suite of tests as `JUnit`'s XML knows them.
+/// A suite of tests as JUnit's XML knows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suite {
     /// Its name.
@@ -96,7 +97,7 @@ pub struct Failure {
     pub text: String,
 }
 
-/// Test suites as `JUnit`'s XML. A case stands once for each of its failures: most readers show only one of a case.
+/// Test suites as JUnit's XML. A case stands once for each of its failures: most readers show only one of a case.
 pub fn junit(suites: &[Suite]) -> String {
     let mut xml = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n".to_owned();
     for suite in suites {

@@ -307,7 +307,7 @@ impl Report {
         format!("{}\n{}\n{checked}: {found}\n", table(["RULE", "WHERE", "WHAT"], &rows), reasons.concat())
     }
 
-    /// As `JUnit` knows them: a suite for each provider, a case for each rule.
+    /// As JUnit knows them: a suite for each provider, a case for each rule.
     pub fn suites(&self) -> Vec<Suite> {
         let failures = |provider: &str, rule: &str| -> Vec<Failure> {
             let found = self.findings.iter().filter(|finding| finding.provider == provider && finding.rule == rule);

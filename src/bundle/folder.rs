@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::bundle::{self, Bundle, Payload};
+use crate::{
+    bundle::{self, Bundle, Payload},
+    catalog::has_yaml_extension,
+};
 
 /// Why a folder's providers are not known.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +31,8 @@ pub fn read(folder: &Path) -> Result<(Vec<Bundle>, Option<Payload>), Error> {
     let mut files = Vec::new();
     for root in ["assets", "bootstrap"] {
         if folder.join(root).is_dir() {
-            collect(folder, root, &mut files)?;
+            // Also what does not belong there: the operator would refuse it.
+            collect(folder, root, &|_| true, &mut files)?;
         }
     }
     if !files.iter().any(|(path, _)| path.starts_with("assets/") && path.matches('/').count() > 1) {
@@ -39,12 +43,17 @@ pub fn read(folder: &Path) -> Result<(Vec<Bundle>, Option<Payload>), Error> {
         return Ok((bundles, None));
     }
     let mut files = Vec::new();
-    collect(folder, "manifests", &mut files)?;
+    collect(folder, "manifests", &has_yaml_extension, &mut files)?;
     Ok((bundles, Some(Payload::read(files.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice()))))))
 }
 
-/// Every file below a folder, as (path with slashes from the root, bytes).
-fn collect(root: &Path, below: &str, files: &mut Vec<(String, Vec<u8>)>) -> Result<(), Error> {
+/// Every file below a folder whose path is wanted, as (path with slashes from the root, bytes).
+fn collect(
+    root: &Path,
+    below: &str,
+    is_wanted: &dyn Fn(&str) -> bool,
+    files: &mut Vec<(String, Vec<u8>)>,
+) -> Result<(), Error> {
     let folder = root.join(below);
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -54,8 +63,8 @@ fn collect(root: &Path, below: &str, files: &mut Vec<(String, Vec<u8>)>) -> Resu
         let entry = entry.map_err(failed(&folder))?;
         let (path, name) = (entry.path(), format!("{below}/{}", entry.file_name().to_string_lossy()));
         if path.is_dir() {
-            collect(root, &name, files)?;
-        } else {
+            collect(root, &name, is_wanted, files)?;
+        } else if is_wanted(&name) {
             files.push((name, fs::read(&path).map_err(failed(&path))?));
         }
     }

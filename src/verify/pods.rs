@@ -122,7 +122,7 @@ pub(super) fn tolerations(bundle: &Bundle, _: Option<&Payload>) -> Vec<Violation
     let missing = |pods: Pods<'_>| {
         let tolerations = items(&pods.spec["tolerations"]);
         let kept_away = TAINTS.into_iter().filter(|taint| !tolerations.iter().any(|one| tolerates(one, *taint)));
-        let what = |(key, _)| pods.violation("/tolerations", format!("the taint {key}:NoSchedule is not tolerated"));
+        let what = |(key, _)| pods.violation("/tolerations", format!("the taint {key} is not tolerated"));
         kept_away.map(what).collect::<Vec<_>>()
     };
     of_cluster(bundle).flat_map(missing).collect()
