@@ -136,7 +136,8 @@ fn problem(path: &str, problem: String) -> Error {
     Error { file: path.to_owned(), line: None, problem }
 }
 
-fn has_yaml_extension(file: &str) -> bool {
+/// Whether a file is named as manifests are.
+pub(crate) fn has_yaml_extension(file: &str) -> bool {
     std::path::Path::new(file).extension().is_some_and(|extension| extension == "yaml")
 }
 

@@ -6,7 +6,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use k8s_openapi::jiff::SignedDuration;
 
-use crate::{facts::DEFAULT_NAMESPACE, lease::Timings, telemetry::LogFormat};
+use crate::{facts::DEFAULT_NAMESPACE, lease::Timings, plan::Phase, telemetry::LogFormat};
 
 /// Installs a cluster's cloud-controller-manager, keeps it installed, and renders it for the bootstrap VM.
 #[derive(Debug, Parser)]
@@ -35,6 +35,80 @@ pub enum Command {
     Render(RenderArgs),
     /// Print what release tooling finds the images by, made of the providers' descriptors.
     ImageReferences(ImageReferencesArgs),
+    /// What the providers are: list them, show what is applied for one.
+    #[command(subcommand)]
+    Provider(ProviderCommand),
+}
+
+/// The commands about providers.
+#[derive(Debug, Subcommand)]
+pub enum ProviderCommand {
+    /// List the providers that come with this program.
+    List(ListArgs),
+    /// Show what is applied for a provider, and where each value comes from.
+    Show(ShowArgs),
+    /// Check providers against the rules that a cloud-controller-manager's manifests must keep. Exit code 1 when one is broken.
+    Verify(VerifyArgs),
+}
+
+/// Flags of `provider list`.
+#[derive(Args, Debug)]
+pub struct ListArgs {
+    /// How the answer is written.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: OutputFormat,
+}
+
+/// Flags of `provider show`.
+#[derive(Args, Debug)]
+pub struct ShowArgs {
+    /// The provider, by its name in `provider list`.
+    pub name: String,
+
+    /// Where the objects are for.
+    #[arg(long, value_enum, default_value_t)]
+    pub phase: ShowPhase,
+
+    /// How the answer is written.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: OutputFormat,
+}
+
+/// Flags of `provider verify`.
+#[derive(Args, Debug)]
+pub struct VerifyArgs {
+    /// A provider by its name in `provider list`, or a folder with assets/CLOUD/, bootstrap/CLOUD/ and, where it has them,
+    /// the manifests/ of the operator; `./NAME` is always a folder [default: every provider of `provider list`].
+    #[arg(value_name = "NAME|FOLDER")]
+    pub target: Option<String>,
+
+    /// How the findings are written.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: VerifyFormat,
+}
+
+/// How findings are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum VerifyFormat {
+    /// For people, at most 100 columns wide.
+    #[default]
+    Table,
+    /// One JSON document.
+    Json,
+    /// JUnit's XML, a case for each rule.
+    Junit,
+}
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// For people, at most 100 columns wide.
+    #[default]
+    Table,
+    /// One JSON document.
+    Json,
+    /// One YAML document.
+    Yaml,
 }
 
 /// Flags of `operator`.
@@ -168,6 +242,25 @@ pub struct RenderArgs {
     /// `-` prints the manifests as one YAML stream; not with --phase bootstrap.
     #[arg(short, long, value_name = "-", value_parser = ["-"], conflicts_with = "dest_dir")]
     pub output: Option<String>,
+}
+
+/// Which objects `provider show` shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ShowPhase {
+    /// The static pod of the bootstrap VM.
+    Bootstrap,
+    /// What the operator applies to the cluster.
+    #[default]
+    Cluster,
+}
+
+impl From<ShowPhase> for Phase {
+    fn from(phase: ShowPhase) -> Self {
+        match phase {
+            ShowPhase::Bootstrap => Self::Bootstrap,
+            ShowPhase::Cluster => Self::Cluster,
+        }
+    }
 }
 
 /// Which manifests `render` writes.

@@ -5,7 +5,14 @@
 
 use include_dir::{Dir, include_dir};
 
-use crate::{catalog::Catalog, provider};
+use crate::{
+    bundle::{self, Bundle, Payload},
+    catalog::Catalog,
+    provider,
+};
+
+/// The version of the embedded providers: the program's.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 static ASSETS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/assets");
 static BOOTSTRAP: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/bootstrap");
@@ -31,6 +38,19 @@ pub fn manifests() -> Vec<(String, &'static [u8])> {
 pub fn catalog() -> Result<Catalog, provider::Error> {
     let files = files();
     Catalog::new(files.iter().map(|(path, bytes)| (path.as_str(), *bytes)))
+}
+
+/// The embedded providers' folders.
+pub fn bundles() -> Vec<Bundle> {
+    let files = files();
+    bundle::bundles(files.iter().map(|(path, bytes)| (path.as_str(), *bytes)))
+}
+
+/// What the install payload gives to them.
+pub fn payload() -> Payload {
+    let mut files = Vec::new();
+    collect("manifests", &MANIFESTS, &mut files);
+    Payload::read(files.iter().map(|(path, bytes)| (path.as_str(), *bytes)))
 }
 
 fn collect(root: &str, dir: &Dir<'static>, files: &mut Vec<(String, &'static [u8])>) {

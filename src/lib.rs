@@ -6,16 +6,19 @@
 #![forbid(unsafe_code)]
 
 pub mod apply;
+pub mod bundle;
 pub mod catalog;
 pub mod cli;
 pub mod client;
 pub mod controllers;
 pub mod embedded;
 pub mod facts;
+pub mod inspect;
 pub mod lease;
 pub mod object;
 pub mod observe;
 pub mod openshift;
+pub mod output;
 pub mod payload;
 pub mod plan;
 pub mod provider;
@@ -24,6 +27,7 @@ pub mod rollout;
 pub mod server;
 pub mod status;
 pub mod telemetry;
+pub mod verify;
 pub mod watch;
 pub mod yaml;
 

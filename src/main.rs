@@ -7,7 +7,7 @@
 use std::{
     fs,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -15,18 +15,23 @@ use std::{
 use anyhow::Context;
 use ccm_operator::{
     apply::REQUEST_TIMEOUT,
+    bundle::folder,
     chain,
-    cli::{Cli, Command, ImageReferencesArgs, OperatorArgs, RenderArgs, RenderPhase},
+    cli::{
+        Cli, Command, ImageReferencesArgs, ListArgs, OperatorArgs, OutputFormat, ProviderCommand, RenderArgs,
+        RenderPhase, ShowArgs, VerifyArgs, VerifyFormat,
+    },
     client,
     controllers::operator::{Connections, Operator, Settings},
     embedded,
     facts::{files::Files, tls::TlsFlags},
+    inspect,
     lease::{Election, Leadership, Timings},
-    payload,
+    output, payload,
     plan::{Phase, Plan},
     render,
     server::{self, Health},
-    telemetry,
+    telemetry, verify,
 };
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use futures::FutureExt;
@@ -50,9 +55,17 @@ fn main() -> ExitCode {
         Command::Render(args) if args.phase == RenderPhase::Install => render_install(&args),
         Command::Render(args) => render(&args),
         Command::ImageReferences(args) => image_references(&args),
+        Command::Provider(ProviderCommand::Verify(args)) => return ended(verify(&args)),
+        Command::Provider(ProviderCommand::List(args)) => list(&args),
+        Command::Provider(ProviderCommand::Show(args)) => show(&args),
     };
+    ended(done.map(|()| ExitCode::SUCCESS))
+}
+
+/// The exit code, after saying what went wrong.
+fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             say(&format!("ccm-operator: {}", chain(error.as_ref())));
             ExitCode::FAILURE
@@ -68,6 +81,57 @@ fn wrong_usage(message: &str) -> ! {
 /// Says something to the person who runs a command. What was done is done also if nobody listens.
 fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Prints what was asked for.
+fn print(text: &str) -> anyhow::Result<()> {
+    io::stdout().write_all(text.as_bytes()).context("failed to write to standard output")
+}
+
+fn list(args: &ListArgs) -> anyhow::Result<()> {
+    let summaries: Vec<_> =
+        embedded::bundles().iter().map(|bundle| inspect::summary(bundle, embedded::VERSION)).collect();
+    print(&match args.output {
+        OutputFormat::Table => inspect::list_table(&summaries),
+        OutputFormat::Json => output::json(&summaries)?,
+        OutputFormat::Yaml => output::yaml(&summaries)?,
+    })
+}
+
+fn show(args: &ShowArgs) -> anyhow::Result<()> {
+    let bundles = embedded::bundles();
+    let bundle = bundles.iter().find(|bundle| bundle.name == args.name);
+    let bundle = bundle.unwrap_or_else(|| wrong_usage(&inspect::unknown(&args.name, &bundles)));
+    let details = inspect::details(bundle, embedded::VERSION, args.phase.into());
+    print(&match args.output {
+        OutputFormat::Table => inspect::details_table(&details),
+        OutputFormat::Json => output::json(&details)?,
+        OutputFormat::Yaml => output::yaml(&details)?,
+    })
+}
+
+fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
+    let mut bundles = embedded::bundles();
+    let mut payload = Some(embedded::payload());
+    if let Some(target) = &args.target {
+        if bundles.iter().any(|bundle| bundle.name == *target) {
+            bundles.retain(|bundle| bundle.name == *target);
+        } else if Path::new(target).is_dir() {
+            (bundles, payload) = match folder::read(Path::new(target)) {
+                Err(error @ folder::Error::NoProviders(_)) => wrong_usage(&error.to_string()),
+                read => read?,
+            };
+        } else {
+            wrong_usage(&format!("{}; nor is it a folder", inspect::unknown(target, &bundles)));
+        }
+    }
+    let report = verify::verify(&bundles, payload.as_ref());
+    print(&match args.output {
+        VerifyFormat::Table => report.table(),
+        VerifyFormat::Json => output::json(&report)?,
+        VerifyFormat::Junit => output::junit(&report.suites()),
+    })?;
+    Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn render(args: &RenderArgs) -> anyhow::Result<()> {
@@ -142,10 +206,6 @@ fn image_references(args: &ImageReferencesArgs) -> anyhow::Result<()> {
     let mut texts = manifests.iter().filter_map(|(_, bytes)| std::str::from_utf8(bytes).ok());
     let config_map = texts.find_map(|text| payload::images_config_map(text, &catalog));
     print(&config_map.context("failed to find the images ConfigMap among the embedded manifests")?)
-}
-
-fn print(text: &str) -> anyhow::Result<()> {
-    io::stdout().write_all(text.as_bytes()).context("failed to write to standard output")
 }
 
 fn operator(args: OperatorArgs) -> anyhow::Result<()> {

@@ -205,7 +205,8 @@ impl Object {
         &mut self.value
     }
 
-    fn pod_spec_pointer(&self) -> Option<&'static str> {
+    /// The JSON pointer of [`Self::pod_spec`].
+    pub fn pod_spec_pointer(&self) -> Option<&'static str> {
         match self.kind.kind {
             "Deployment" | "DaemonSet" => Some("/spec/template/spec"),
             "Pod" => Some("/spec"),

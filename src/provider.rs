@@ -149,7 +149,7 @@ impl schemars::JsonSchema for ValueSource {
 }
 
 /// What is wrong with a provider's folder; starts with the file, and the line where it is known.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{file}{}: {problem}", line.map(|line| format!(":{line}")).unwrap_or_default())]
 pub struct Error {
     /// The file, relative to the catalog's root.

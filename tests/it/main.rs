@@ -15,6 +15,7 @@ mod operator;
 mod payload;
 mod platforms;
 mod policies;
+mod provider;
 mod purity;
 mod render;
 mod roll_back;

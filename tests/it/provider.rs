@@ -1,0 +1,153 @@
+//! `ccm-operator provider`: the program about its providers.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use anyhow::Result;
+use ccm_operator::yaml;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::lab::{binary, repository};
+
+fn provider(arguments: &[&str]) -> Output {
+    Command::new(binary()).arg("provider").args(arguments).output().expect("the binary")
+}
+
+/// What is printed when all is well.
+fn printed(arguments: &[&str]) -> Result<String> {
+    let output = provider(arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+#[test]
+fn every_provider_is_listed() -> Result<()> {
+    let table = printed(&["list"])?;
+    assert_eq!(table.lines().count(), 1 + 9, "{table}");
+    assert!(table.lines().all(|line| line.len() <= 100), "{table}");
+    let json: Value = serde_json::from_str(&printed(&["list", "-o", "json"])?)?;
+    assert_eq!(json, yaml::from_str::<Value>(&printed(&["list", "-o", "yaml"])?)?);
+    let aws = json.as_array().and_then(|all| all.iter().find(|one| one["name"] == "aws")).expect("aws");
+    assert_eq!(aws["platform"], "AWS");
+    assert_eq!(aws["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(aws["facets"], serde_json::json!(["manifests", "bootstrap"]));
+    assert!(aws["digest"].as_str().is_some_and(|digest| digest.starts_with("sha256:")), "{aws}");
+    Ok(())
+}
+
+#[test]
+fn a_provider_is_shown_with_the_origin_of_its_values() -> Result<()> {
+    let table = printed(&["show", "aws"])?;
+    for text in
+        ["ValidatingAdmissionPolicy", "cloudControllerManagerAWS", "fact tls.minVersion", "assets/aws/deployment.yaml"]
+    {
+        assert!(table.contains(text), "{text} is not in {table}");
+    }
+    let json: Value = serde_json::from_str(&printed(&["show", "aws", "--phase", "bootstrap", "-o", "json"])?)?;
+    assert_eq!(json["objects"][0]["file"], "bootstrap/aws/pod.yaml");
+    assert_eq!(json, yaml::from_str::<Value>(&printed(&["show", "aws", "--phase=bootstrap", "-oyaml"])?)?);
+    Ok(())
+}
+
+#[test]
+fn an_unknown_provider_is_wrong_usage() {
+    let output = provider(&["show", "asw"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("there is no provider \"asw\" (did you mean `aws`?)"), "{error}");
+}
+
+/// A copy of the sound provider of the tests, in which one text is another.
+fn changed(from: &str, to: &str) -> Result<TempDir> {
+    let folder = TempDir::new()?;
+    for path in
+        ["assets/demo/deployment.yaml", "assets/demo/provider.yaml", "assets/demo/role.yaml", "bootstrap/demo/pod.yaml"]
+    {
+        let copy = folder.path().join(path);
+        fs::create_dir_all(copy.parent().expect("a folder"))?;
+        fs::write(copy, fs::read_to_string(repository().join("tests/sound").join(path))?.replace(from, to))?;
+    }
+    Ok(folder)
+}
+
+fn path(folder: &Path) -> &str {
+    folder.to_str().expect("UTF-8")
+}
+
+#[test]
+fn the_embedded_providers_and_this_repository_break_no_rule() -> Result<()> {
+    for target in [None, Some("aws"), Some(path(repository())), Some(path(&repository().join("tests/sound")))] {
+        let arguments: Vec<_> = std::iter::once("verify").chain(target).collect();
+        let text = printed(&arguments)?;
+        assert!(text.ends_with("rules: nothing found\n"), "{text}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_broken_folder_has_a_line_for_each_finding() -> Result<()> {
+    let folder = changed("hostNetwork: true", "hostNetwork: false")?;
+    let output = provider(&["verify", path(folder.path())]);
+    assert_eq!(output.status.code(), Some(1));
+    let table = String::from_utf8(output.stdout)?;
+    assert_eq!(table.lines().filter(|line| line.starts_with("host-network  ")).count(), 2, "{table}");
+    assert!(table.lines().all(|line| line.len() <= 100), "{table}");
+
+    let output = provider(&["verify", path(folder.path()), "-o", "json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let findings = report["findings"].as_array().expect("findings");
+    assert_eq!(findings.len(), 2, "{report}");
+    for field in ["provider", "rule", "file", "line", "what", "why", "mend"] {
+        assert!(findings.iter().all(|finding| !finding[field].is_null()), "{field}: {report}");
+    }
+
+    let output = provider(&["verify", path(folder.path()), "-o", "junit"]);
+    assert_eq!(output.status.code(), Some(1));
+    let xml = String::from_utf8(output.stdout)?;
+    assert_eq!(xml.matches("<failure ").count(), 2, "{xml}");
+    assert_well_formed(&xml);
+    Ok(())
+}
+
+/// Tags are closed in the order in which they were opened, and nothing is left that XML gives a meaning.
+fn assert_well_formed(xml: &str) {
+    let mut open = Vec::new();
+    for part in xml.split('<').skip(1) {
+        let (tag, text) = part.split_once('>').expect("the end of a tag");
+        assert!(!text.contains('>'), "{part}");
+        assert_eq!(tag.matches('"').count() % 2, 0, "{part}");
+        let name = tag.split(' ').next().unwrap_or_default();
+        match name.strip_prefix('/') {
+            Some(closed) => assert_eq!(open.pop(), Some(closed), "{part}"),
+            None if tag.ends_with('/') || tag.starts_with('?') => {}
+            None => open.push(name),
+        }
+    }
+    assert_eq!(open, Vec::<&str>::new());
+}
+
+#[test]
+fn a_folder_that_cannot_be_read_is_a_finding_and_one_without_providers_wrong_usage() -> Result<()> {
+    let folder = changed("platform: {", "platform: [")?;
+    let output = provider(&["verify", path(folder.path())]);
+    assert_eq!(output.status.code(), Some(1));
+    let table = String::from_utf8(output.stdout)?;
+    assert!(table.contains("readable  assets/demo/provider.yaml:3 "), "{table}");
+
+    let empty = TempDir::new()?;
+    for (target, expected) in [
+        (path(empty.path()), "has no folder assets/<cloud>"),
+        ("asw", "there is no provider \"asw\" (did you mean `aws`?)"),
+    ] {
+        let output = provider(&["verify", target]);
+        assert_eq!(output.status.code(), Some(2), "{target}");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(error.contains(expected), "{error}");
+    }
+    Ok(())
+}
