@@ -4,17 +4,20 @@
 # make bench    figures: time, requests, memory, each also with 20 ms of latency
 # make generate what is generated from the sources (docs/provider.schema.json, snapshots)
 .DEFAULT_GOAL := build
-.PHONY: build test check demo bench generate testplane
+.PHONY: build test check demo bench generate testplane ccm
 
 build:
 	cargo build --release --locked
 
-# Built once into a cache folder outside of the checkout; building it first shows its progress.
+# Both are built once into a cache folder outside of the checkout; building them first shows the progress.
 testplane:
 	@hack/testplane/build.sh >/dev/null
 	@hack/testplane/build.sh crds >/dev/null
 
-test: testplane
+ccm:
+	@hack/ccm/build.sh >/dev/null
+
+test: testplane ccm
 	cargo test --locked
 
 check:
