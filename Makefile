@@ -5,17 +5,20 @@
 # make rbac     which rights of the operator no test needed
 # make generate what is generated: image-references and the images ConfigMap, docs/provider.schema.json, snapshots
 .DEFAULT_GOAL := build
-.PHONY: build test check demo bench rbac generate testplane
+.PHONY: build test check demo bench rbac generate testplane ccm
 
 build:
 	cargo build --release --locked
 
-# Built once into a cache folder outside of the checkout; building it first shows its progress.
+# Both are built once into a cache folder outside of the checkout; building them first shows the progress.
 testplane:
 	@hack/testplane/build.sh >/dev/null
 	@hack/testplane/build.sh crds >/dev/null
 
-test: testplane
+ccm:
+	@hack/ccm/build.sh >/dev/null
+
+test: testplane ccm
 	cargo test --locked
 
 check:
@@ -29,7 +32,7 @@ demo: build testplane
 bench: build testplane
 	cargo run --locked --quiet --example bench
 
-rbac: testplane
+rbac: testplane ccm
 	CCM_OPERATOR_AUDIT_LOG=$(CURDIR)/target/audit.log cargo test --locked --test it
 	cargo run --locked --quiet --example rbac -- target/audit.log
 

@@ -98,20 +98,14 @@ impl Difference {
     }
 }
 
-/// The differences of every platform.
-fn everywhere() -> Vec<Difference> {
+/// The differences that every platform has, but for one that Azure cannot have.
+fn everywhere(platform: &Platform) -> Vec<Difference> {
     let probed = "probed and scraped on the secure port";
     let tolerated = "control planes are tainted under both names; Cluster API taints as well";
     let ccm = |key: &str| format!("containers[cloud-controller-manager] {key}");
     let mut all = vec![
         // On IBM's clouds nothing is said of it, which is the same port.
         Difference::changed(DEPLOYMENT, &ccm("arg:--secure-port"), json!("10258"), probed),
-        Difference::changed(
-            DEPLOYMENT,
-            &ccm("arg:--webhook-secure-port"),
-            json!("0"),
-            "else it binds 10260 for nothing",
-        ),
         Difference::gone(DEPLOYMENT, &ccm("mount:/etc/kubernetes"), NO_SHELL),
         Difference::changed(
             DEPLOYMENT,
@@ -128,6 +122,11 @@ fn everywhere() -> Vec<Difference> {
         Difference::changed(DEPLOYMENT, &ccm("startupProbe"), json!("/healthz"), probed),
         Difference::changed(DEPLOYMENT, &ccm("livenessProbe"), json!("/healthz"), probed),
     ];
+    // Azure's has neither webhooks nor the flag.
+    if !platform.name.starts_with("Azure") {
+        let why = "else it binds 10260 for nothing";
+        all.push(Difference::changed(DEPLOYMENT, &ccm("arg:--webhook-secure-port"), json!("0"), why));
+    }
     all.extend(confined(DEPLOYMENT, "containers[cloud-controller-manager]"));
     all.extend(endpoint(DEPLOYMENT, "containers[cloud-controller-manager]"));
     all.push(seccomp(DEPLOYMENT));
@@ -220,6 +219,11 @@ pub(crate) fn images() -> String {
 /// Every platform's name and `platformStatus`.
 pub(crate) fn statuses() -> impl Iterator<Item = (&'static str, Value)> {
     PLATFORMS.iter().map(|platform| (platform.name, (platform.status)()))
+}
+
+/// Every platform's name and what the plans of a cluster of it are made from.
+pub(crate) fn all_sources() -> Result<Vec<(&'static str, Sources)>> {
+    PLATFORMS.iter().map(|platform| Ok((platform.name, sources(platform, DEFAULT_NAMESPACE)?))).collect()
 }
 
 fn sources(platform: &Platform, namespace: &str) -> Result<Sources> {
@@ -383,7 +387,7 @@ fn expected(platform: &Platform) -> Result<BTreeMap<String, Meaning>> {
     let mut contract: BTreeMap<String, Meaning> = serde_json::from_str(&text)?;
     // The ClusterOperator is not planned; what it says is tested where the operator runs.
     contract.retain(|object, _| !object.starts_with("ClusterOperator/"));
-    for Difference { objects, key, ours, why } in everywhere().into_iter().chain((platform.wanted)()) {
+    for Difference { objects, key, ours, why } in everywhere(platform).into_iter().chain((platform.wanted)()) {
         let name = platform.name;
         let mut meanings = contract.iter_mut().filter(|(object, _)| object.starts_with(objects)).peekable();
         assert!(meanings.peek().is_some(), "{name} has no {objects}");

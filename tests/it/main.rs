@@ -7,6 +7,7 @@ mod support;
 mod bad_input;
 mod contract;
 mod drift;
+mod flags;
 mod lab;
 mod leader;
 mod manifests;

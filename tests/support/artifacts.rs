@@ -1,6 +1,7 @@
-//! Where the fixture gets what is not written in Rust: the control plane's binaries and OpenShift's CRDs.
+//! Where the fixture gets what is not written in Rust: the control plane's binaries, OpenShift's CRDs and the clouds'
+//! own cloud-controller-managers.
 //!
-//! Both come from `hack/testplane/build.sh`, which builds them once and answers at once afterwards.
+//! They come from `hack/testplane/build.sh` and `hack/ccm/build.sh`, which build once and answer at once afterwards.
 
 use std::{
     path::{Path, PathBuf},
@@ -8,20 +9,28 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use tokio::sync::OnceCell;
 
 /// The folder of etcd, kube-apiserver, kube-controller-manager and kube-scheduler. The first call on a machine builds
 /// them, which takes minutes.
 pub async fn binaries() -> Result<PathBuf> {
-    build_sh(&[]).await
+    build_sh("hack/testplane/build.sh", &[]).await
 }
 
 /// The folder of the Go module github.com/openshift/api.
 pub async fn openshift_api() -> Result<PathBuf> {
-    build_sh(&["crds"]).await
+    build_sh("hack/testplane/build.sh", &["crds"]).await
 }
 
-async fn build_sh(arguments: &'static [&str]) -> Result<PathBuf> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("hack/testplane/build.sh");
+/// The folder of real cloud-controller-managers, and of a generic one for the clouds whose own cannot be built. Built by
+/// the first call on a machine; two tests at once wait for one build.
+pub async fn cloud_controller_managers() -> Result<&'static Path> {
+    static FOLDER: OnceCell<PathBuf> = OnceCell::const_new();
+    Ok(FOLDER.get_or_try_init(|| build_sh("hack/ccm/build.sh", &[])).await?)
+}
+
+async fn build_sh(name: &'static str, arguments: &'static [&str]) -> Result<PathBuf> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     tokio::task::spawn_blocking(move || {
         let output = Command::new(&script)
             .args(arguments)
@@ -32,7 +41,7 @@ async fn build_sh(arguments: &'static [&str]) -> Result<PathBuf> {
             .with_context(|| format!("failed to run {}", script.display()))?;
         ensure!(
             output.status.success(),
-            "the test control plane cannot be built: hack/testplane/build.sh ended with {} (its own words are above)",
+            "what the tests run cannot be built: {name} ended with {} (its own words are above)",
             output.status
         );
         Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))
