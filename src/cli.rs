@@ -85,6 +85,14 @@ pub struct VerifyArgs {
     /// How the findings are written.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: VerifyFormat,
+
+    /// Ask the API server of a cluster, too, whether it would take every object; nothing is written.
+    #[arg(long)]
+    pub cluster: bool,
+
+    /// The kubeconfig of that cluster, instead of the usual one.
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    pub kubeconfig: Option<PathBuf>,
 }
 
 /// How findings are written.

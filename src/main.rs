@@ -125,7 +125,14 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
             wrong_usage(&format!("{}; nor is it a folder", inspect::unknown(target, &bundles)));
         }
     }
-    let report = verify::verify(&bundles, payload.as_ref());
+    let mut report = verify::verify(&bundles, payload.as_ref());
+    if args.cluster {
+        let refusals = runtime()?.block_on(async {
+            let client = client::connect(args.kubeconfig.as_deref(), None).await?;
+            anyhow::Ok(verify::cluster::dry_run(&client, &bundles).await?)
+        })?;
+        report = report.with_refusals(refusals);
+    }
     print(&match args.output {
         VerifyFormat::Table => report.table(),
         VerifyFormat::Json => output::json(&report)?,
@@ -210,8 +217,12 @@ fn image_references(args: &ImageReferencesArgs) -> anyhow::Result<()> {
 
 fn operator(args: OperatorArgs) -> anyhow::Result<()> {
     let timings = args.leader_election.timings().unwrap_or_else(|problem| wrong_usage(problem));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(run_operator(args, timings))
+    runtime()?.block_on(run_operator(args, timings))
+}
+
+/// One thread is enough: what is done between two requests takes microseconds.
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 /// Runs everything that the operator is until a signal, or until one of its parts ends: then the process ends too.

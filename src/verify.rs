@@ -4,6 +4,7 @@
 //! function over a provider's folder as it was read. This file owns the table of them and what a finding is.
 
 mod bootstrap;
+pub mod cluster;
 mod containers;
 mod folder;
 mod pods;
@@ -257,6 +258,14 @@ pub static RULES: [Rule; 30] = [
     ),
 ];
 
+/// The rule of the live API server, which [`Report::with_refusals`] applies.
+static DRY_RUN: Rule = rule(
+    "cluster-dry-run",
+    "the API server of the cluster would refuse the object, and the operator would be degraded",
+    "change the manifest as the API server's words say",
+    |_, _| Vec::new(),
+);
+
 /// Checks providers. What needs the install payload is checked only when there is one.
 pub fn verify(bundles: &[Bundle], payload: Option<&Payload>) -> Report {
     let of_rule = |bundle: &Bundle, rule: &'static Rule| -> Vec<Finding> {
@@ -289,6 +298,18 @@ impl Manifest {
 }
 
 impl Report {
+    /// The same, with what a live API server refuses.
+    #[must_use]
+    pub fn with_refusals(mut self, refusals: Vec<cluster::Refusal>) -> Self {
+        let Rule { id, why, mend, .. } = DRY_RUN;
+        self.rules.push(id);
+        self.findings.extend(refusals.into_iter().map(|refusal| {
+            let cluster::Refusal { provider, file, line, what } = refusal;
+            Finding { provider, rule: id, file, line, what, why, mend }
+        }));
+        self
+    }
+
     /// For people: a line for each finding, then why each of the broken rules is one and how to mend it.
     pub fn table(&self) -> String {
         let (providers, rules) = (self.providers.len(), self.rules.len());
@@ -301,7 +322,8 @@ impl Report {
             [(*rule).to_owned(), format!("{file}:{line}"), what.clone()]
         };
         let rows: Vec<_> = self.findings.iter().map(row).collect();
-        let broken = RULES.iter().filter(|rule| self.findings.iter().any(|finding| finding.rule == rule.id));
+        let broken =
+            RULES.iter().chain([&DRY_RUN]).filter(|rule| self.findings.iter().any(|finding| finding.rule == rule.id));
         let reasons: Vec<_> = broken.map(Rule::reason).collect();
         let found = count(self.findings.len(), "finding");
         format!("{}\n{}\n{checked}: {found}\n", table(["RULE", "WHERE", "WHAT"], &rows), reasons.concat())

@@ -11,7 +11,10 @@ use ccm_operator::yaml;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::lab::{binary, repository};
+use crate::{
+    lab::{binary, repository},
+    support::{control_plane, objects, objects::Workloads, openshift},
+};
 
 fn provider(arguments: &[&str]) -> Output {
     Command::new(binary()).arg("provider").args(arguments).output().expect("the binary")
@@ -111,6 +114,51 @@ fn a_broken_folder_has_a_line_for_each_finding() -> Result<()> {
     let xml = String::from_utf8(output.stdout)?;
     assert_eq!(xml.matches("<failure ").count(), 2, "{xml}");
     assert_well_formed(&xml);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_live_api_server_is_asked_about_every_object() -> Result<()> {
+    let plane = control_plane::shared().await?;
+    let _exclusive = control_plane::exclusive().await;
+    let client = plane.client()?;
+    openshift::install_crds(&client).await?;
+    objects::install_manifests(&client, &repository().join("manifests"), Workloads::Skip).await?;
+    let mark = plane.audit().mark()?;
+    let kubeconfig = plane.kubeconfig_admin();
+    let verify = |target: &[&str]| {
+        let arguments = ["verify", "--cluster", "--kubeconfig", path(&kubeconfig)];
+        provider(&[&arguments, target].concat())
+    };
+    let output = verify(&[]);
+    let table = String::from_utf8(output.stdout)?;
+    assert_eq!(output.status.code(), Some(0), "{table}{}", String::from_utf8_lossy(&output.stderr));
+
+    let folder = changed("imagePullPolicy: IfNotPresent", "imagePullPolicy: Sometimes")?;
+    let output = verify(&[path(folder.path()), "-o", "json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let finding = &report["findings"][0];
+    assert_eq!(finding["rule"], "cluster-dry-run", "{report}");
+    let file = fs::read_to_string(folder.path().join(finding["file"].as_str().expect("a file")))?;
+    let line = file.lines().nth(usize::try_from(finding["line"].as_u64().expect("a line"))? - 1);
+    assert!(line.is_some_and(|line| line.contains("imagePullPolicy: Sometimes")), "{line:?}");
+
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    let asked: Vec<_> = plane.audit().since(mark)?.into_iter().filter(|request| request.verb == "patch").collect();
+    assert!(asked.len() > 50, "{}", asked.len());
+    Ok(())
+}
+
+#[test]
+fn an_api_server_that_cannot_be_asked_is_an_error_and_no_finding() -> Result<()> {
+    let folder = TempDir::new()?;
+    let kubeconfig = folder.path().join("kubeconfig");
+    fs::write(&kubeconfig, "apiVersion: v1\nkind: Config\ncurrent-context: none\n")?;
+    let output = provider(&["verify", "aws", "--cluster", "--kubeconfig", path(&kubeconfig)]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.starts_with("ccm-operator: failed to use the kubeconfig") && error.lines().count() == 1, "{error}");
     Ok(())
 }
 
