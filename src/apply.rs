@@ -211,7 +211,8 @@ impl<F: Fn() -> Option<Duration>> Writer<'_, F> {
     }
 }
 
-fn to_value(object: &DynamicObject) -> Value {
+/// An answer of the API server as data.
+pub(crate) fn to_value(object: &DynamicObject) -> Value {
     // Made from JSON a moment ago: it goes back into JSON.
     serde_json::to_value(object).unwrap_or_default()
 }

@@ -23,6 +23,8 @@ use kube::{
 };
 use serde_json::Value;
 
+use crate::apply;
+
 /// The longest pause between two tries: nothing is repaired while the watches are blind, and there are few of them.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
@@ -196,8 +198,7 @@ fn refuses_streaming(error: &watcher::Error) -> bool {
 
 fn named(object: &DynamicObject) -> (String, Value) {
     let name = object.metadata.name.clone().unwrap_or_default();
-    // Made from JSON a moment ago: it goes back into JSON.
-    (name, serde_json::to_value(object).unwrap_or_default())
+    (name, apply::to_value(object))
 }
 
 /// Whether the first is a later state than the second. Resource versions grow (Kubernetes says so since 1.35; all

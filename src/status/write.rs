@@ -70,16 +70,12 @@ pub async fn write(
         written = Some(apply::send(budget(), api.patch_status(CLUSTER_OPERATOR, &params, &patch)).await?);
     }
     if is_well
-        && let Some(patch) = written.as_ref().map(to_value).as_ref().or(live).and_then(without_obsolete_condition)
+        && let Some(patch) =
+            written.as_ref().map(apply::to_value).as_ref().or(live).and_then(without_obsolete_condition)
     {
         let params = PatchParams::default();
         let patch = Patch::Merge(patch);
         written = Some(apply::send(budget(), api.patch_status(CLUSTER_OPERATOR, &params, &patch)).await?);
     }
-    Ok(written.as_ref().map(to_value))
-}
-
-fn to_value(object: &DynamicObject) -> Value {
-    // Made from JSON a moment ago: it goes back into JSON.
-    serde_json::to_value(object).unwrap_or_default()
+    Ok(written.as_ref().map(apply::to_value))
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::{
     contract::{images, plans, statuses},
     lab::{LIMIT, Lab},
-    support::openshift::Cluster,
+    support::{eventually, openshift::Cluster},
 };
 
 /// The field manager that the Go operator's requests have.
@@ -28,20 +28,25 @@ async fn a_plain_update_of_every_object_is_taken_after_ours() -> Result<()> {
         let (_, plan) = plans.iter().find(|(other, _)| *other == name).context("a plan")?;
         for object in plan.objects() {
             let api = apply::api(&lab.client, object.kind(), object.namespace());
-            let live = api.get(object.name()).await?;
-            assert_eq!(live.metadata.finalizers, None, "{}", object.key());
-            assert_eq!(live.metadata.owner_references, None, "{}", object.key());
-            // What the Go operator writes: its own specification whole, over whatever is there.
-            let mut value = object.value().clone();
-            value["metadata"]["resourceVersion"] = json!(live.metadata.resource_version);
-            value["metadata"]["annotations"]["operator.openshift.io/spec-hash"] = json!("0123");
-            if object.kind().kind == "Deployment" {
-                value["spec"]["template"]["spec"]["containers"][0]["command"] = json!(["/bin/bash", "-c", "exec x"]);
-            }
-            let written: DynamicObject = serde_json::from_value(value)?;
             let params = PostParams { field_manager: Some(PREDECESSOR.into()), ..PostParams::default() };
-            let updated =
-                api.replace(object.name(), &params, &written).await.with_context(|| object.key().to_string())?;
+            // The stand-in for the workloads' controllers may write at the same time.
+            let updated = eventually("the plain update", LIMIT, async || {
+                let live = api.get(object.name()).await?;
+                assert_eq!(live.metadata.finalizers, None, "{}", object.key());
+                assert_eq!(live.metadata.owner_references, None, "{}", object.key());
+                // What the Go operator writes: its own specification whole, over whatever is there.
+                let mut value = object.value().clone();
+                value["metadata"]["resourceVersion"] = json!(live.metadata.resource_version);
+                value["metadata"]["annotations"]["operator.openshift.io/spec-hash"] = json!("0123");
+                if object.kind().kind == "Deployment" {
+                    value["spec"]["template"]["spec"]["containers"][0]["command"] =
+                        json!(["/bin/bash", "-c", "exec x"]);
+                }
+                let written: DynamicObject = serde_json::from_value(value)?;
+                Ok(Some(api.replace(object.name(), &params, &written).await?))
+            })
+            .await
+            .with_context(|| object.key().to_string())?;
             assert_eq!(updated.metadata.annotations.unwrap_or_default()["operator.openshift.io/spec-hash"], "0123");
         }
         lab.delete_all().await?;
