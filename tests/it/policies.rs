@@ -21,6 +21,11 @@ use crate::{
 /// A cluster with the policies of one platform, and nothing else of it.
 async fn lab_with_policies_of(platform: &str) -> Result<Lab> {
     let lab = Lab::without_workloads(&Cluster::default()).await?;
+    apply_policies_of(platform, &lab).await?;
+    Ok(lab)
+}
+
+async fn apply_policies_of(platform: &str, lab: &Lab) -> Result<()> {
     let plans = plans()?;
     let (_, plan) = plans.iter().find(|(name, _)| *name == platform).context("a platform")?;
     let policies = plan.objects().iter().filter(|object| object.kind().kind.starts_with("ValidatingAdmissionPolicy"));
@@ -28,7 +33,7 @@ async fn lab_with_policies_of(platform: &str) -> Result<Lab> {
         let api = apply::api(&lab.client, policy.kind(), policy.namespace());
         api.patch(policy.name(), &PatchParams::apply("test").force(), &Patch::Apply(policy.value())).await?;
     }
-    Ok(lab)
+    Ok(())
 }
 
 /// An annotation of Services, and what a policy makes of its values.
@@ -42,7 +47,7 @@ struct Annotation {
 }
 
 async fn only_good_values_are_taken(annotation: &Annotation) -> Result<()> {
-    let lab = lab_with_policies_of(annotation.platform).await?;
+    let lab = Lab::without_workloads(&Cluster::default()).await?;
     let namespace = lab.plane.namespace("policy").await?;
     let services: Api<Service> = Api::namespaced(lab.client.clone(), &namespace);
     let annotated = |value: &Value| json!({annotation.name: value});
@@ -60,9 +65,11 @@ async fn only_good_values_are_taken(annotation: &Annotation) -> Result<()> {
         other => bail!("{what}: {other:?}"),
     };
 
-    // The policy reaches admission a moment after it is applied. What gets in before is what later must not be in the way.
+    // What is there before the policy must not be in its way later. That of a test before this one leaves admission a
+    // moment after it is deleted, and this one's gets there a moment after it is applied.
     let bad = json!(annotation.bad[0]);
-    create("old", annotated(&bad)).await?;
+    eventually("a Service before the policy", LIMIT, async || create("old", annotated(&bad)).await.map(Some)).await?;
+    apply_policies_of(annotation.platform, &lab).await?;
     let mut tries = 0;
     eventually("the refusal of a Service", LIMIT, async || {
         tries += 1;
