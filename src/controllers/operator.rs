@@ -149,8 +149,8 @@ impl Operator {
     pub async fn run(mut self) {
         let mut images_tick = tokio::time::interval(IMAGES_PERIOD);
         images_tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        self.images.read();
         loop {
-            self.images.read();
             let wake = self.pass_and_report().await;
             loop {
                 tokio::select! {

@@ -33,6 +33,8 @@ pub(crate) const SERVICE_ACCOUNT: &str = "cluster-cloud-controller-manager";
 pub(crate) const VERSION: &str = "4.99.0-lab";
 /// Its lease.
 pub(crate) const LEASE: &str = "cluster-cloud-controller-manager-leader";
+/// The field manager that the Go operator's requests have.
+pub(crate) const PREDECESSOR: &str = "cluster-controller-manager-operator";
 /// The image that the cluster's images file gives for AWS.
 pub(crate) const IMAGE: &str = "registry.example/ocp/aws-ccm:lab";
 /// How long anything may take before a test gives up: long, because machines are slow at times.

@@ -7,12 +7,9 @@ use serde_json::json;
 
 use crate::{
     contract::{images, plans, statuses},
-    lab::{LIMIT, Lab},
+    lab::{LIMIT, Lab, PREDECESSOR},
     support::{eventually, openshift::Cluster},
 };
-
-/// The field manager that the Go operator's requests have.
-const PREDECESSOR: &str = "cluster-controller-manager-operator";
 
 #[tokio::test]
 async fn a_plain_update_of_every_object_is_taken_after_ours() -> Result<()> {

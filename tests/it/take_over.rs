@@ -8,12 +8,9 @@ use kube::api::{DynamicObject, PostParams};
 use serde_json::{Value, json};
 
 use crate::{
-    lab::{LIMIT, Lab, aws_manifest, aws_manifests},
+    lab::{LIMIT, Lab, PREDECESSOR, aws_manifest, aws_manifests},
     support::{eventually, openshift::Cluster},
 };
-
-/// The field manager that the Go operator's requests have.
-const PREDECESSOR: &str = "cluster-controller-manager-operator";
 
 /// What must be equal: everything but what the server counts and notes.
 fn essence(object: &Value) -> Value {
