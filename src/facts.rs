@@ -10,7 +10,7 @@ pub mod tls;
 use serde::Deserialize;
 
 use crate::openshift::{
-    ApiServer, ClusterVersion, FeatureGate, Infrastructure, InfrastructureStatus, PlatformStatus, Proxy,
+    ApiServer, ClusterVersion, FeatureGate, Infrastructure, InfrastructureStatus, Network, PlatformStatus, Proxy,
 };
 use images::Images;
 use tls::{TlsFlags, TlsSettings};
@@ -72,6 +72,8 @@ pub struct Sources {
     pub infrastructure: Option<Infrastructure>,
     /// `Proxy/cluster`.
     pub proxy: Option<Proxy>,
+    /// `Network/cluster`.
+    pub network: Option<Network>,
     /// `FeatureGate/cluster`.
     pub feature_gate: Option<FeatureGate>,
     /// `APIServer/cluster`.
@@ -182,6 +184,7 @@ impl Sources {
         Self {
             infrastructure: None,
             proxy: None,
+            network: None,
             feature_gate: None,
             api_server: None,
             cluster_version: None,
@@ -215,7 +218,8 @@ impl Sources {
         release_version.is_none_or(|version| version == VERSION_PLACEHOLDER)
     }
 
-    fn feature_gates(&self) -> Vec<String> {
+    /// Every feature gate that the cluster enables for this version.
+    pub fn feature_gates(&self) -> Vec<String> {
         let version = if Self::needs_cluster_version(self.release_version.as_deref()) {
             self.cluster_version.as_ref().and_then(ClusterVersion::current)
         } else {

@@ -10,6 +10,7 @@ pub mod bundle;
 pub mod catalog;
 pub mod cli;
 pub mod client;
+pub mod cloud_config;
 pub mod controllers;
 pub mod embedded;
 pub mod facts;

@@ -21,6 +21,81 @@ pub struct Infrastructure {
 pub struct InfrastructureSpec {
     /// The ConfigMap of namespace openshift-config that holds the cloud's configuration.
     pub cloud_config: ConfigMapFileReference,
+    /// What the administrator wants of the platform.
+    pub platform_spec: PlatformSpec,
+}
+
+/// `spec.platformSpec` of [`Infrastructure`].
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct PlatformSpec {
+    /// vSphere's own block.
+    pub vsphere: Option<VSpherePlatformSpec>,
+}
+
+/// `spec.platformSpec.vsphere` of [`Infrastructure`].
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default, rename_all = "camelCase")]
+pub struct VSpherePlatformSpec {
+    /// The vCenters that the cluster uses.
+    #[serde(rename = "vcenters")]
+    pub vcenters: Vec<VSphereVCenter>,
+    /// Where machines may be.
+    pub failure_domains: Vec<VSphereFailureDomain>,
+    /// Which networks nodes have their addresses in.
+    pub node_networking: VSphereNodeNetworking,
+}
+
+/// A vCenter of [`VSpherePlatformSpec`].
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct VSphereVCenter {
+    /// Its host name or address.
+    pub server: String,
+    /// Its TCP port; 0 means that none is given.
+    pub port: u16,
+    /// The datacenters in use.
+    pub datacenters: Vec<String>,
+}
+
+/// A failure domain of [`VSpherePlatformSpec`], as far as it is read.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct VSphereFailureDomain {
+    /// The vCenter, by the same name as in the list of vCenters.
+    pub server: String,
+    /// Where in that vCenter.
+    pub topology: VSphereTopology,
+}
+
+/// The place of a [`VSphereFailureDomain`], as far as it is read.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct VSphereTopology {
+    /// The datacenter.
+    pub datacenter: String,
+}
+
+/// `nodeNetworking` of [`VSpherePlatformSpec`].
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct VSphereNodeNetworking {
+    /// Of a node's external addresses.
+    pub external: VSphereNodeNetwork,
+    /// Of a node's internal addresses.
+    pub internal: VSphereNodeNetwork,
+}
+
+/// One side of [`VSphereNodeNetworking`].
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default, rename_all = "camelCase")]
+pub struct VSphereNodeNetwork {
+    /// The name of the network.
+    pub network: String,
+    /// Subnets that addresses are taken from.
+    pub network_subnet_cidr: Vec<String>,
+    /// Subnets that addresses are never taken from.
+    pub exclude_network_subnet_cidr: Vec<String>,
 }
 
 /// A key of a ConfigMap; an empty name means none.
@@ -57,6 +132,20 @@ pub struct PlatformStatus {
     pub type_: String,
     /// Azure's own block.
     pub azure: Option<AzurePlatformStatus>,
+    /// vSphere's own block.
+    pub vsphere: Option<VSpherePlatformStatus>,
+}
+
+/// `status.platformStatus.vsphere` of [`Infrastructure`].
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct VSpherePlatformStatus {
+    /// Addresses of the API server inside the cluster's network.
+    #[serde(rename = "apiServerInternalIPs")]
+    pub api_server_internal_ips: Vec<String>,
+    /// Addresses of the default ingress.
+    #[serde(rename = "ingressIPs")]
+    pub ingress_ips: Vec<String>,
 }
 
 /// `status.platformStatus.azure` of [`Infrastructure`].
@@ -67,12 +156,47 @@ pub struct AzurePlatformStatus {
     pub cloud_name: String,
 }
 
+/// `Network/cluster`, as far as it is read.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct Network {
+    /// What the administrator wants.
+    pub spec: NetworkSpec,
+}
+
+/// The specification of [`Network`].
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default, rename_all = "camelCase")]
+pub struct NetworkSpec {
+    /// The subnets of Services: one, or two in a dual-stack cluster, the preferred first.
+    pub service_network: Vec<String>,
+}
+
 /// `Proxy/cluster`: the proxy that the cluster really uses.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct Proxy {
+    /// What the administrator wants.
+    pub spec: ProxySpec,
     /// What is in force.
     pub status: ProxyStatus,
+}
+
+/// The specification of [`Proxy`], as far as it is read.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct ProxySpec {
+    /// The ConfigMap of namespace openshift-config with certificates to be trusted.
+    #[serde(rename = "trustedCA")]
+    pub trusted_ca: ConfigMapNameReference,
+}
+
+/// A ConfigMap; an empty name means none.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct ConfigMapNameReference {
+    /// Its name.
+    pub name: String,
 }
 
 /// The status of [`Proxy`]; an empty field is not set.

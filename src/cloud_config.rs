@@ -1,0 +1,146 @@
+//! What becomes of a cloud's configuration on its way to the cloud-controller-manager (pure).
+//!
+//! One function a cloud, `(source, context) → text or error`. What a function does not own stays as it is, byte for byte:
+//! order, comments, blank lines, repeated and unknown keys. An error is given for what the cloud-controller-manager would
+//! refuse or the contract forbids; what it would silently ignore is a warning. It reads no cluster and no file.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use crate::{facts::Sources, openshift::VSpherePlatformSpec};
+
+mod aws;
+mod azure;
+mod openstack;
+mod vsphere;
+
+/// Which function completes a cloud's configuration.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub enum Transform {
+    /// INI of the AWS cloud-controller-manager.
+    Aws,
+    /// JSON of the Azure cloud-controller-manager.
+    Azure,
+    /// The same on Azure Stack Hub.
+    AzureStack,
+    /// INI of the OpenStack cloud-controller-manager.
+    OpenStack,
+    /// YAML of the vSphere cloud-controller-manager, or its legacy INI.
+    VSphere,
+}
+
+/// What a function may know of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Context {
+    /// `Infrastructure.status.platformStatus.azure.cloudName`; empty means the public cloud.
+    pub azure_cloud_name: String,
+    /// Every feature gate that the cluster enables.
+    pub feature_gates: Vec<String>,
+    /// `Network.spec.serviceNetwork`.
+    pub service_networks: Vec<String>,
+    /// `Infrastructure.spec.platformSpec.vsphere`.
+    pub vsphere: Option<VSpherePlatformSpec>,
+    /// The addresses of the API server and then of the ingress, of `Infrastructure.status.platformStatus.vsphere`.
+    pub vips: Vec<String>,
+}
+
+/// What became of a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    /// The configuration as the cloud-controller-manager is to read it.
+    pub text: String,
+    /// What is different from the source, in the order of the rules. Empty when the text is the source's.
+    pub changes: Vec<Change>,
+    /// What the cloud-controller-manager would silently ignore, in the order of the source.
+    pub warnings: Vec<Warning>,
+}
+
+/// One difference from the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The rule, for people: why it was changed.
+    pub rule: &'static str,
+    /// The key, such as `[Global] use-clouds`, `vmType` or `nodes.internalVmNetworkName`.
+    pub key: String,
+    /// Its value before, `None` when it was not there.
+    pub before: Option<String>,
+    /// Its value now, `None` when it was dropped.
+    pub after: Option<String>,
+}
+
+/// Something in the source that has no effect. Holds no value of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The line of the source, from 1.
+    pub line: Option<usize>,
+    /// What it is and what to do.
+    pub message: String,
+}
+
+/// Why a configuration cannot be used. Always terminal. Holds no value that may be a secret.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub struct Error {
+    /// The line of the source, from 1, where it is known.
+    pub line: Option<usize>,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        described(self.line, &self.message, f)
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        described(self.line, &self.message, f)
+    }
+}
+
+fn described(line: Option<usize>, message: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match line {
+        Some(line) => write!(f, "line {line}: {message}"),
+        None => f.write_str(message),
+    }
+}
+
+impl Transform {
+    /// Completes and checks a configuration.
+    pub fn apply(self, source: &str, context: &Context) -> Result<Output, Error> {
+        match self {
+            Self::Aws => aws::transform(source, context),
+            Self::Azure => azure::transform(source, context),
+            Self::AzureStack => azure::transform_stack(source),
+            Self::OpenStack => openstack::transform(source),
+            Self::VSphere => vsphere::transform(source, context),
+        }
+    }
+}
+
+impl Context {
+    /// What was read of the cluster.
+    pub fn gather(sources: &Sources) -> Self {
+        let platform = sources.platform().ok().flatten();
+        let vsphere = platform.and_then(|platform| platform.vsphere.as_ref());
+        Self {
+            azure_cloud_name: platform
+                .and_then(|platform| platform.azure.as_ref())
+                .map_or_else(String::new, |azure| azure.cloud_name.clone()),
+            feature_gates: sources.feature_gates(),
+            service_networks: sources.network.iter().flat_map(|network| network.spec.service_network.clone()).collect(),
+            vsphere: sources.infrastructure.as_ref().and_then(|found| found.spec.platform_spec.vsphere.clone()),
+            vips: vsphere.map_or_else(Vec::new, |vsphere| {
+                vsphere.api_server_internal_ips.iter().chain(&vsphere.ingress_ips).cloned().collect()
+            }),
+        }
+    }
+
+    /// Whether the cluster enables a feature gate; one that it does not list is off.
+    pub fn has_feature_gate(&self, gate: &str) -> bool {
+        self.feature_gates.iter().any(|enabled| enabled == gate)
+    }
+}

@@ -1,0 +1,11 @@
+//! azure (pure). To be written.
+
+use super::{Context, Error, Output};
+
+pub(super) fn transform(source: &str, _context: &Context) -> Result<Output, Error> {
+    Ok(Output { text: source.to_owned(), ..Output::default() })
+}
+
+pub(super) fn transform_stack(source: &str) -> Result<Output, Error> {
+    Ok(Output { text: source.to_owned(), ..Output::default() })
+}
