@@ -31,6 +31,8 @@ pub struct Cli {
 pub enum Command {
     /// Keep this cluster's cloud-controller-manager installed and report to its ClusterOperator.
     Operator(OperatorArgs),
+    /// Sync the cloud's configuration and the trusted certificates, which `operator` does too unless told otherwise.
+    ConfigSync(ConfigSyncArgs),
     /// Write the manifests of the bootstrap VM, of the cluster, or of the installation to files.
     Render(RenderArgs),
     /// Print what release tooling finds the images by, made of the providers' descriptors.
@@ -119,16 +121,29 @@ pub enum OutputFormat {
     Yaml,
 }
 
-/// Flags of `operator`.
+/// The lease of the config-sync controllers, the same as the Go operator's.
+pub const CONFIG_SYNC_LEASE: &str = "cluster-cloud-config-sync-leader";
+
+const LEADER_ELECTION: &str = "Leader election";
+
+/// A group of controllers that run under one lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ControllerGroup {
+    /// Every one of them.
+    #[value(name = "*")]
+    All,
+    /// Applies the provider's manifests and reports the ClusterOperator's status.
+    Operator,
+    /// Syncs the cloud's configuration and the trusted certificates.
+    ConfigSync,
+}
+
+/// Flags of every command that runs controllers.
 #[derive(Args, Debug)]
-pub struct OperatorArgs {
+pub struct ControllersArgs {
     /// The namespace to manage.
     #[arg(long, default_value = DEFAULT_NAMESPACE)]
     pub namespace: String,
-
-    /// The file with the images of all providers, a JSON object of key and image reference. It is followed.
-    #[arg(long, value_name = "FILE", default_value = "/etc/cloud-controller-manager-config/images.json")]
-    pub images_json: PathBuf,
 
     /// Where /healthz and /readyz are served; without a host on all addresses.
     #[arg(long, value_name = "ADDRESS", default_value = ":9440")]
@@ -143,13 +158,9 @@ pub struct OperatorArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
     pub api_server_env_file: Option<PathBuf>,
 
-    /// The lowest TLS version that the cloud-controller-manager serves, instead of the cluster's profile.
-    #[arg(long, value_name = "VERSION", value_parser = ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"])]
-    pub tls_min_version: Option<String>,
-
-    /// The cipher suites that the cloud-controller-manager serves, by IANA's names, instead of the cluster's profile.
-    #[arg(long, value_name = "SUITES", value_delimiter = ',')]
-    pub tls_cipher_suites: Vec<String>,
+    /// The certificates that the system trusts; they become part of the bundle that the cloud-controller-manager trusts.
+    #[arg(long, value_name = "FILE", default_value = "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem")]
+    pub system_trust_bundle: PathBuf,
 
     /// The version that this operator brings.
     #[arg(env = "RELEASE_VERSION", long, hide = true)]
@@ -158,6 +169,47 @@ pub struct OperatorArgs {
     /// Leader election.
     #[command(flatten)]
     pub leader_election: LeaderElectionArgs,
+}
+
+/// Flags of `config-sync`.
+#[derive(Args, Debug)]
+pub struct ConfigSyncArgs {
+    /// What every command has that runs controllers.
+    #[command(flatten)]
+    pub common: ControllersArgs,
+
+    /// The name of the lease.
+    #[arg(long, value_name = "NAME", default_value = CONFIG_SYNC_LEASE, help_heading = LEADER_ELECTION)]
+    pub leader_elect_resource_name: String,
+}
+
+/// Flags of `operator`.
+#[derive(Args, Debug)]
+pub struct OperatorArgs {
+    /// What every command has that runs controllers.
+    #[command(flatten)]
+    pub common: ControllersArgs,
+
+    /// Which controllers run in this process, each group under its own lease.
+    #[arg(long, value_enum, value_name = "GROUPS", value_delimiter = ',', default_value = "*")]
+    pub controllers: Vec<ControllerGroup>,
+
+    /// The name of the operator's lease.
+    #[arg(long, value_name = "NAME", default_value = "cluster-cloud-controller-manager-leader",
+        help_heading = LEADER_ELECTION)]
+    pub leader_elect_resource_name: String,
+
+    /// The file with the images of all providers, a JSON object of key and image reference. It is followed.
+    #[arg(long, value_name = "FILE", default_value = "/etc/cloud-controller-manager-config/images.json")]
+    pub images_json: PathBuf,
+
+    /// The lowest TLS version that the cloud-controller-manager serves, instead of the cluster's profile.
+    #[arg(long, value_name = "VERSION", value_parser = ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"])]
+    pub tls_min_version: Option<String>,
+
+    /// The cipher suites that the cloud-controller-manager serves, by IANA's names, instead of the cluster's profile.
+    #[arg(long, value_name = "SUITES", value_delimiter = ',')]
+    pub tls_cipher_suites: Vec<String>,
 
     /// Accepted for the Go operator's command lines; metrics are not served yet.
     #[arg(long, value_name = "ADDRESS", default_value = ":9258", hide_short_help = true)]
@@ -170,16 +222,12 @@ pub struct OperatorArgs {
 
 /// Flags of leader election.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Leader election")]
+#[command(next_help_heading = LEADER_ELECTION)]
 pub struct LeaderElectionArgs {
     /// Compete for the lease, and act only while holding it.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true,
         default_missing_value = "true", action = clap::ArgAction::Set)]
     pub leader_elect: bool,
-
-    /// The name of the lease.
-    #[arg(long, value_name = "NAME", default_value = "cluster-cloud-controller-manager-leader")]
-    pub leader_elect_resource_name: String,
 
     /// The namespace of the lease [default: the Pod's own].
     #[arg(long, value_name = "NAMESPACE")]
@@ -327,12 +375,12 @@ mod tests {
              --images-json=/x/images.json --webhook-port=9443 --metrics-bind-address=:9258 --health-addr=127.0.0.1:9259 -v=2",
         )
         .unwrap();
-        assert!(args.leader_election.leader_elect);
-        assert_eq!(args.leader_election.timings(), Ok(Some(Timings::HIGHLY_AVAILABLE)));
-        assert!(!operator("--leader-elect=false").unwrap().leader_election.leader_elect);
-        assert!(operator("--leader-elect").unwrap().leader_election.leader_elect);
-        assert_eq!(operator("").unwrap().leader_election.timings(), Ok(None));
-        assert!(operator("--leader-elect-lease-duration=60s").unwrap().leader_election.timings().is_err());
+        assert!(args.common.leader_election.leader_elect);
+        assert_eq!(args.common.leader_election.timings(), Ok(Some(Timings::HIGHLY_AVAILABLE)));
+        assert!(!operator("--leader-elect=false").unwrap().common.leader_election.leader_elect);
+        assert!(operator("--leader-elect").unwrap().common.leader_election.leader_elect);
+        assert_eq!(operator("").unwrap().common.leader_election.timings(), Ok(None));
+        assert!(operator("--leader-elect-lease-duration=60s").unwrap().common.leader_election.timings().is_err());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::{facts::Sources, openshift::VSpherePlatformSpec};
 mod aws;
 mod azure;
 mod openstack;
+pub mod sync;
 mod vsphere;
 
 /// Which function completes a cloud's configuration.

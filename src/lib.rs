@@ -11,6 +11,7 @@ pub mod catalog;
 pub mod cli;
 pub mod client;
 pub mod cloud_config;
+pub mod config_hash;
 pub mod controllers;
 pub mod embedded;
 pub mod facts;
