@@ -19,6 +19,8 @@ mod vsphere;
 
 #[cfg(test)]
 mod laws;
+#[cfg(test)]
+mod samples;
 
 /// Which function completes a cloud's configuration.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]

@@ -1,8 +1,11 @@
-//! What holds of every cloud's configuration, whatever stands in it; and configurations to try it on.
+//! What holds of every cloud's configuration, whatever stands in it (tests, pure).
 
 use proptest::prelude::*;
 
-use super::{Context, Transform};
+use super::{
+    Context, Transform,
+    samples::{ini, soup},
+};
 
 /// What a transformation may change, by name and ignoring case: keys by section, and whole sections.
 struct Owned {
@@ -32,86 +35,6 @@ const OPENSTACK: Owned = Owned {
 
 fn gate() -> Context {
     Context { feature_gates: vec!["AWSServiceLBNetworkSecurityGroup".to_owned()], ..Context::default() }
-}
-
-/// A line of INI that says something or nothing, with keys of both clouds.
-fn line() -> impl Strategy<Value = String> {
-    let key = prop::sample::select(vec![
-        "Region",
-        "VPC",
-        "NodeIPFamilies",
-        "nodeipfamilies",
-        "DisableSecurityGroupIngress",
-        "ClusterServiceLoadBalancerHealthProbeMode",
-        "NLBSecurityGroupMode",
-        "nlbsecuritygroupmode",
-        "secret-name",
-        "Secret-Namespace",
-        "kubeconfig-path",
-        "use-clouds",
-        "USE-CLOUDS",
-        "cloud",
-        "clouds-file",
-        "use-octavia",
-        "max-shared-lb",
-        "manage-security-groups",
-        "lb-provider",
-        "public-network-name",
-        "made-up",
-    ]);
-    let value = prop_oneof![
-        Just(String::new()),
-        prop::sample::select(vec![
-            "true",
-            "1",
-            "ipv4",
-            "openstack-credentials",
-            "kube-system",
-            "\"\"",
-            "a=b",
-            "\"a;b # c\"",
-            "\"\\\\ \\\"\"",
-            "x \\\n  y",
-            "Shared",
-            "Managed",
-            "https://example.com/?a=b",
-            "größe",
-        ])
-        .prop_map(str::to_owned),
-        "[a-zA-Z0-9 ./:=-]{0,12}",
-    ];
-    let comment = prop::sample::select(vec!["", " ; c", " # c \"", "\t"]);
-    let equals = prop::sample::select(vec!["=", " = ", " =", "\t=\t"]);
-    let indent = prop::sample::select(vec!["", "  ", "\t"]);
-    let section = prop::sample::select(vec![
-        "[Global]",
-        "[global] ; c",
-        "[ GLOBAL ]",
-        "[LoadBalancer]",
-        "[BlockStorage]",
-        "[Networking]",
-        "[Made-Up]",
-        "[LoadBalancerClass \"a ]\"]",
-        "[Global \"x\"]",
-    ]);
-    prop_oneof![
-        8 => (indent, key.clone(), equals, value, comment)
-            .prop_map(|(indent, key, equals, value, comment)| format!("{indent}{key}{equals}{value}{comment}")),
-        1 => key.prop_map(str::to_owned),
-        2 => section.prop_map(str::to_owned),
-        2 => prop::sample::select(vec!["", " ", "; comment = [x]", "# \"", "\t; a \\"]).prop_map(str::to_owned),
-    ]
-}
-
-/// An INI text that may be one of a cloud.
-pub(super) fn ini() -> impl Strategy<Value = String> {
-    let ends = (any::<bool>(), any::<bool>(), any::<bool>());
-    (prop::collection::vec(line(), 0..14), ends).prop_map(|(lines, (header, crlf, last))| {
-        let mut text = if header { "[Global]\n".to_owned() } else { String::new() };
-        text += &lines.join("\n");
-        text += if last { "\n" } else { "" };
-        if crlf { text.replace('\n', "\r\n") } else { text }
-    })
 }
 
 /// The lines of a text that are not owned, found by an own, simple reading of it.
@@ -193,9 +116,9 @@ proptest! {
     #[test]
     fn nothing_makes_them_panic(
         bytes in any::<Vec<u8>>(),
-        punctuation in "(\\[[Aa]( \"[a\\\\]{0,3}\")?\\]?|[a-c]|[=;#\"\\\\\r\n \t\u{feff}]){0,40}",
+        soup in soup(),
     ) {
-        for source in [String::from_utf8_lossy(&bytes).into_owned(), punctuation] {
+        for source in [String::from_utf8_lossy(&bytes).into_owned(), soup] {
             for transform in [Transform::Aws, Transform::OpenStack] {
                 let _ = transform.apply(&source, &gate());
             }
