@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds real cloud-controller-managers once, for the test that starts them with the arguments of our manifests, and
-# <cloud>-config, which reads configurations as AWS's and OpenStack's do, and prints the folder that holds them: a cache folder outside the checkout, keyed by a hash of the sources.
+# <cloud>-config, which reads configurations as those of AWS and OpenStack do. Prints the folder that holds them: a cache
+# folder outside the checkout, keyed by a hash of the sources.
 # Each has the name that it has in OpenShift's image. generic-cloud-controller-manager stands for those that are no Go
 # module to be had (GCP, IBM Cloud, Power VS, Nutanix).
 # Two modules, because AWS's newest release needs another Kubernetes minor than those of the others.

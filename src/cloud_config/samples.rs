@@ -25,6 +25,10 @@ fn line() -> impl Strategy<Value = String> {
         "max-shared-lb",
         "manage-security-groups",
         "lb-provider",
+        "monitor-delay",
+        "monitor-max-retries",
+        "os-endpoint-type",
+        "ClusterServiceSharedLoadBalancerHealthProbePort",
         "public-network-name",
         "made-up",
     ]);
@@ -45,6 +49,34 @@ fn line() -> impl Strategy<Value = String> {
             "Managed",
             "https://example.com/?a=b",
             "größe",
+        ])
+        .prop_map(str::to_owned),
+        prop::sample::select(vec![
+            "-1",
+            "+5",
+            "0x1F",
+            "-0x1",
+            "0X1",
+            "+0x1",
+            "1_0",
+            "0x1_0",
+            "007",
+            "3000000000",
+            "99999999999999999999",
+            "1 2",
+            "0",
+            "60",
+            "5s",
+            "1m30s",
+            "1.5h",
+            "-2ms",
+            ".5s",
+            "5 s",
+            "on",
+            "OFF",
+            "Yes",
+            "internal",
+            "two words",
         ])
         .prop_map(str::to_owned),
         "[a-zA-Z0-9 ./:=-]{0,12}",
@@ -73,7 +105,7 @@ fn line() -> impl Strategy<Value = String> {
 }
 
 /// An INI text that may be one of a cloud.
-pub fn ini() -> impl Strategy<Value = String> {
+pub(super) fn ini() -> impl Strategy<Value = String> {
     let ends = (any::<bool>(), any::<bool>(), any::<bool>());
     (prop::collection::vec(line(), 0..14), ends).prop_map(|(lines, (header, crlf, last))| {
         let mut text = if header { "[Global]\n".to_owned() } else { String::new() };
@@ -84,6 +116,6 @@ pub fn ini() -> impl Strategy<Value = String> {
 }
 
 /// Characters that mean something in INI, in any order.
-pub fn soup() -> impl Strategy<Value = String> {
+pub(super) fn soup() -> impl Strategy<Value = String> {
     "((\\[[Aa]( \"[a\\\\]{0,3}\")?\\]?|\\[Global\\]\n|region *=?)?([a-c_]|[=;#\"\\\\\r\n \t\u{feff}nt])?){0,20}"
 }
