@@ -12,6 +12,7 @@ use crate::{facts::Sources, openshift::VSpherePlatformSpec};
 
 mod aws;
 mod azure;
+pub(crate) mod json;
 mod openstack;
 mod vsphere;
 

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod apply;
+pub mod azure_credentials;
 pub mod bundle;
 pub mod catalog;
 pub mod cli;

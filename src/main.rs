@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use std::{
-    fs,
+    env, fs,
     io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -15,11 +15,12 @@ use std::{
 use anyhow::Context;
 use ccm_operator::{
     apply::REQUEST_TIMEOUT,
+    azure_credentials,
     bundle::folder,
     chain,
     cli::{
-        Cli, Command, ImageReferencesArgs, ListArgs, OperatorArgs, OutputFormat, ProviderCommand, RenderArgs,
-        RenderPhase, ShowArgs, VerifyArgs, VerifyFormat,
+        self, AzureInjectCredentialsArgs, Cli, Command, ImageReferencesArgs, ListArgs, OperatorArgs, OutputFormat,
+        ProviderCommand, RenderArgs, RenderPhase, ShowArgs, VerifyArgs, VerifyFormat,
     },
     client,
     controllers::operator::{Connections, Operator, Settings},
@@ -48,13 +49,14 @@ const IMAGE_REFERENCES: &str = "image-references";
 const OPERATOR_NAMESPACE: &str = "openshift-cloud-controller-manager-operator";
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(cli::arguments(env::args_os().collect()));
     telemetry::init(cli.log_format, cli.v);
     let done = match cli.command {
         Command::Operator(args) => operator(args),
         Command::Render(args) if args.phase == RenderPhase::Install => render_install(&args),
         Command::Render(args) => render(&args),
         Command::ImageReferences(args) => image_references(&args),
+        Command::AzureInjectCredentials(args) => inject_azure_credentials(&args),
         Command::Provider(ProviderCommand::Verify(args)) => return ended(verify(&args)),
         Command::Provider(ProviderCommand::List(args)) => list(&args),
         Command::Provider(ProviderCommand::Show(args)) => show(&args),
@@ -213,6 +215,18 @@ fn image_references(args: &ImageReferencesArgs) -> anyhow::Result<()> {
     let mut texts = manifests.iter().filter_map(|(_, bytes)| std::str::from_utf8(bytes).ok());
     let config_map = texts.find_map(|text| payload::images_config_map(text, &catalog));
     print(&config_map.context("failed to find the images ConfigMap among the embedded manifests")?)
+}
+
+fn inject_azure_credentials(args: &AzureInjectCredentialsArgs) -> anyhow::Result<()> {
+    let config = azure_credentials::files::config(&args.cloud_config_file_path)?;
+    let credentials = azure_credentials::files::credentials(&args.creds_path)?;
+    let injected = azure_credentials::inject(&config, &credentials, args.disable_identity_extension_auth)?;
+    for note in injected.notes {
+        info!("{note}");
+    }
+    azure_credentials::files::write(&args.output_file_path, &injected.text)?;
+    info!("wrote {}", args.output_file_path.display());
+    Ok(())
 }
 
 fn operator(args: OperatorArgs) -> anyhow::Result<()> {
