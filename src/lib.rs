@@ -29,6 +29,7 @@ pub mod rollout;
 pub mod server;
 pub mod status;
 pub mod telemetry;
+pub mod trust_bundle;
 pub mod verify;
 pub mod watch;
 pub mod yaml;

@@ -113,7 +113,7 @@ fn behaves_as_the_go_program_under_its_name() -> Result<()> {
     }
     assert!(
         fs::read_to_string(pod.output())?
-            .starts_with("{\"n\": 12345678901234567890123, \"useManagedIdentityExtension\": false, ")
+            .starts_with("{\"n\": 12345678901234567890123, \"useManagedIdentityExtension\": false,")
     );
     let written = pod.written()?;
     assert_eq!(written["tenantId"], "the-tenant");
