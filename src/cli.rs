@@ -1,12 +1,29 @@
 //! The command line: what is asked for, and the settings that follow from it (pure but for the environment that clap
 //! reads). Flags are accepted in Go's spellings, so that the Go operator's command lines work.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use k8s_openapi::jiff::SignedDuration;
 
 use crate::{facts::DEFAULT_NAMESPACE, lease::Timings, plan::Phase, telemetry::LogFormat};
+
+/// The Go operator's programs, each with the command that takes its place when this program is started under that name.
+const GO_PROGRAMS: [(&str, &str); 1] = [("azure-config-credentials-injector", "azure-inject-credentials")];
+
+/// The command line as if a command had been named, where the program's own name says which.
+pub fn arguments(mut given: Vec<OsString>) -> Vec<OsString> {
+    let name = given.first().and_then(|program| Path::new(program).file_name());
+    let command = GO_PROGRAMS.iter().find(|(program, _)| name.is_some_and(|name| name == *program));
+    if let Some((_, command)) = command {
+        given.insert(1, command.into());
+    }
+    given
+}
 
 /// Installs a cluster's cloud-controller-manager, keeps it installed, and renders it for the bootstrap VM.
 #[derive(Debug, Parser)]
@@ -37,6 +54,8 @@ pub enum Command {
     Render(RenderArgs),
     /// Print what release tooling finds the images by, made of the providers' descriptors.
     ImageReferences(ImageReferencesArgs),
+    /// Write Azure's cloud configuration with the credentials in it, for the cloud-controller-manager in the same pod.
+    AzureInjectCredentials(AzureInjectCredentialsArgs),
     /// What the providers are: list them, show what is applied for one.
     #[command(subcommand)]
     Provider(ProviderCommand),
@@ -339,6 +358,40 @@ pub struct ImageReferencesArgs {
     pub config_map: bool,
 }
 
+/// Flags of `azure-inject-credentials`.
+#[derive(Args, Debug)]
+pub struct AzureInjectCredentialsArgs {
+    /// The cloud configuration to start from.
+    #[arg(long, value_name = "FILE", default_value = "/tmp/cloud-config/cloud.conf")]
+    pub cloud_config_file_path: PathBuf,
+
+    /// The file to write. Its folder must be there.
+    #[arg(long, value_name = "FILE", default_value = "/tmp/merged-cloud-config/cloud.conf")]
+    pub output_file_path: PathBuf,
+
+    /// The folder that the Secret with the credentials is mounted in.
+    #[arg(long, value_name = "DIR", default_value = "/etc/azure/credentials")]
+    pub creds_path: PathBuf,
+
+    /// Set useManagedIdentityExtension to false where the configuration has it, so that the credentials are used.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
+        default_missing_value = "true", action = clap::ArgAction::Set, value_parser = boolean)]
+    pub disable_identity_extension_auth: bool,
+
+    /// Accepted for the Go operator's command lines; the credentials say whether it is a workload identity.
+    #[arg(long, value_name = "TEXT", default_value = "false", hide_short_help = true)]
+    pub enable_azure_workload_identity: String,
+}
+
+/// A boolean in Go's spellings.
+fn boolean(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("give true or false"),
+    }
+}
+
 /// A duration in Go's spelling, such as `137s` or `1m30s`.
 fn duration(text: &str) -> Result<Duration, String> {
     let parsed: Result<SignedDuration, _> = text.parse();
@@ -381,6 +434,47 @@ mod tests {
         assert!(operator("--leader-elect").unwrap().common.leader_election.leader_elect);
         assert_eq!(operator("").unwrap().common.leader_election.timings(), Ok(None));
         assert!(operator("--leader-elect-lease-duration=60s").unwrap().common.leader_election.timings().is_err());
+    }
+
+    #[test]
+    fn the_programs_name_may_name_the_command() {
+        let of = |line: &str| arguments(line.split_whitespace().map(OsString::from).collect());
+        assert_eq!(
+            of("/azure-config-credentials-injector -v=4").join(" ".as_ref()),
+            "/azure-config-credentials-injector azure-inject-credentials -v=4"
+        );
+        for line in ["ccm-operator render", "./azure-config-credentials-injectors x", ""] {
+            assert_eq!(of(line).join(" ".as_ref()), line);
+        }
+    }
+
+    #[test]
+    fn the_injectors_flags_are_gos() {
+        let parse = |line: &str| {
+            let line = format!("azure-config-credentials-injector {line}");
+            match Cli::try_parse_from(arguments(line.split_whitespace().map(OsString::from).collect()))
+                .map(|cli| cli.command)
+            {
+                Ok(Command::AzureInjectCredentials(args)) => Some(args),
+                _ => None,
+            }
+        };
+        let args = parse("").unwrap();
+        assert_eq!(args.cloud_config_file_path, Path::new("/tmp/cloud-config/cloud.conf"));
+        assert_eq!(args.output_file_path, Path::new("/tmp/merged-cloud-config/cloud.conf"));
+        assert_eq!(args.creds_path, Path::new("/etc/azure/credentials"));
+        assert!(!args.disable_identity_extension_auth);
+        for (line, disabled) in [
+            ("--disable-identity-extension-auth --enable-azure-workload-identity=true", Some(true)),
+            ("--disable-identity-extension-auth --enable-azure-workload-identity any", Some(true)),
+            ("--disable-identity-extension-auth=T --creds-path /x --output-file-path=/y", Some(true)),
+            ("--disable-identity-extension-auth=0 -v=4", Some(false)),
+            ("--disable-identity-extension-auth=maybe", None),
+            ("--disable-identity-extension-auth false", None),
+            ("--enable-azure-workload-identity", None),
+        ] {
+            assert_eq!(parse(line).map(|args| args.disable_identity_extension_auth), disabled, "{line}");
+        }
     }
 
     #[test]

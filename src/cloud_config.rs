@@ -13,6 +13,7 @@ use crate::{facts::Sources, mask, openshift::VSpherePlatformSpec};
 mod aws;
 mod azure;
 mod ini;
+pub(crate) mod json;
 mod known;
 mod openstack;
 pub mod sync;

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod apply;
+pub mod azure_credentials;
 pub mod bundle;
 pub mod catalog;
 pub mod cli;
@@ -30,6 +31,7 @@ pub mod rollout;
 pub mod server;
 pub mod status;
 pub mod telemetry;
+pub mod trust_bundle;
 pub mod verify;
 pub mod watch;
 pub mod yaml;

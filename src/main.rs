@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use std::{
+    env,
     io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -12,11 +13,12 @@ use std::{
 
 use anyhow::Context;
 use ccm_operator::{
+    azure_credentials,
     bundle::folder,
     chain,
     cli::{
-        Cli, Command, ImageReferencesArgs, ListArgs, OutputFormat, ProviderCommand, RenderArgs, RenderPhase, ShowArgs,
-        VerifyArgs, VerifyFormat,
+        self, AzureInjectCredentialsArgs, Cli, Command, ImageReferencesArgs, ListArgs, OutputFormat, ProviderCommand,
+        RenderArgs, RenderPhase, ShowArgs, VerifyArgs, VerifyFormat,
     },
     client, embedded,
     facts::files::Files,
@@ -26,6 +28,7 @@ use ccm_operator::{
 };
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use run::Settings;
+use tracing::info;
 
 mod run;
 
@@ -33,7 +36,7 @@ mod run;
 const IMAGE_REFERENCES: &str = "image-references";
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(cli::arguments(env::args_os().collect()));
     telemetry::init(cli.log_format, cli.v);
     let done = match cli.command {
         Command::Operator(args) => run_controllers(Settings::of_operator(args)),
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Command::Render(args) if args.phase == RenderPhase::Install => render_install(&args),
         Command::Render(args) => render(&args),
         Command::ImageReferences(args) => image_references(&args),
+        Command::AzureInjectCredentials(args) => inject_azure_credentials(&args),
         Command::Provider(ProviderCommand::Verify(args)) => return ended(verify(&args)),
         Command::Provider(ProviderCommand::List(args)) => list(&args),
         Command::Provider(ProviderCommand::Show(args)) => show(&args),
@@ -199,6 +203,18 @@ fn image_references(args: &ImageReferencesArgs) -> anyhow::Result<()> {
     let mut texts = manifests.iter().filter_map(|(_, bytes)| std::str::from_utf8(bytes).ok());
     let config_map = texts.find_map(|text| payload::images_config_map(text, &catalog));
     print(&config_map.context("failed to find the images ConfigMap among the embedded manifests")?)
+}
+
+fn inject_azure_credentials(args: &AzureInjectCredentialsArgs) -> anyhow::Result<()> {
+    let config = azure_credentials::files::config(&args.cloud_config_file_path)?;
+    let credentials = azure_credentials::files::credentials(&args.creds_path)?;
+    let injected = azure_credentials::inject(&config, &credentials, args.disable_identity_extension_auth)?;
+    for note in injected.notes {
+        info!("{note}");
+    }
+    azure_credentials::files::write(&args.output_file_path, &injected.text)?;
+    info!("wrote {}", args.output_file_path.display());
+    Ok(())
 }
 
 fn run_controllers(settings: Result<Settings, &'static str>) -> anyhow::Result<()> {

@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod azure_credentials;
 mod bad_input;
 mod contract;
 mod drift;
