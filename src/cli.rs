@@ -50,6 +50,8 @@ pub enum Command {
     Operator(OperatorArgs),
     /// Sync the cloud's configuration and the trusted certificates, which `operator` does too unless told otherwise.
     ConfigSync(ConfigSyncArgs),
+    /// Show what a cluster's cloud configuration becomes, without the cluster.
+    CloudConfig(CloudConfigArgs),
     /// Write the manifests of the bootstrap VM, of the cluster, or of the installation to files.
     Render(RenderArgs),
     /// Print what release tooling finds the images by, made of the providers' descriptors.
@@ -188,6 +190,30 @@ pub struct ControllersArgs {
     /// Leader election.
     #[command(flatten)]
     pub leader_election: LeaderElectionArgs,
+}
+
+/// Flags of `cloud-config`.
+#[derive(Args, Debug)]
+pub struct CloudConfigArgs {
+    /// An Infrastructure manifest with its status.
+    #[arg(long, value_name = "FILE")]
+    pub cluster_infrastructure_file: PathBuf,
+
+    /// The ConfigMap manifest of the configuration [default: the cluster has none].
+    #[arg(long, value_name = "FILE")]
+    pub cloud_config_file: Option<PathBuf>,
+
+    /// A Network manifest; what follows from the networks of Services is left out without it.
+    #[arg(long, value_name = "FILE")]
+    pub network_file: Option<PathBuf>,
+
+    /// Feature gates that the cluster enables, as `Name=true`.
+    #[arg(long, value_name = "GATES", value_delimiter = ',', value_parser = feature_gate)]
+    pub feature_gates: Vec<(String, bool)>,
+
+    /// Show what changed and which rule changed it, instead of the result; values that look like secrets are masked.
+    #[arg(long)]
+    pub diff: bool,
 }
 
 /// Flags of `config-sync`.
@@ -390,6 +416,12 @@ fn boolean(text: &str) -> Result<bool, &'static str> {
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
         _ => Err("give true or false"),
     }
+}
+
+/// A feature gate in Go's spelling, such as `Name=true`.
+fn feature_gate(text: &str) -> Result<(String, bool), String> {
+    let (name, value) = text.split_once('=').ok_or("give it as Name=true or Name=false")?;
+    Ok((name.to_owned(), boolean(value)?))
 }
 
 /// A duration in Go's spelling, such as `137s` or `1m30s`.

@@ -16,6 +16,7 @@ mod ini;
 pub(crate) mod json;
 mod known;
 mod openstack;
+pub mod preview;
 pub mod sync;
 mod vsphere;
 

@@ -17,11 +17,16 @@ use ccm_operator::{
     bundle::folder,
     chain,
     cli::{
-        self, AzureInjectCredentialsArgs, Cli, Command, ImageReferencesArgs, ListArgs, OutputFormat, ProviderCommand,
-        RenderArgs, RenderPhase, ShowArgs, VerifyArgs, VerifyFormat,
+        self, AzureInjectCredentialsArgs, Cli, CloudConfigArgs, Command, ImageReferencesArgs, ListArgs, OutputFormat,
+        ProviderCommand, RenderArgs, RenderPhase, ShowArgs, VerifyArgs, VerifyFormat,
     },
-    client, embedded,
-    facts::files::Files,
+    client,
+    cloud_config::preview::Preview,
+    embedded,
+    facts::{
+        DEFAULT_NAMESPACE,
+        files::{CloudConfigFiles, CloudConfigSources, Files},
+    },
     inspect, output, payload,
     plan::{Phase, Plan},
     render, telemetry, verify,
@@ -41,6 +46,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Operator(args) => run_controllers(Settings::of_operator(args)),
         Command::ConfigSync(args) => run_controllers(Settings::of_config_sync(args)),
+        Command::CloudConfig(args) => cloud_config(args),
         Command::Render(args) if args.phase == RenderPhase::Install => render_install(&args),
         Command::Render(args) => render(&args),
         Command::ImageReferences(args) => image_references(&args),
@@ -129,6 +135,21 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
         VerifyFormat::Junit => output::junit(&report.suites()),
     })?;
     Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn cloud_config(args: CloudConfigArgs) -> anyhow::Result<()> {
+    let files = CloudConfigFiles {
+        infrastructure: args.cluster_infrastructure_file,
+        cloud_config: args.cloud_config_file,
+        network: args.network_file,
+    };
+    let CloudConfigSources { sources, config_map } = files.read(DEFAULT_NAMESPACE)?;
+    let gates = args.feature_gates.into_iter().filter(|(_, is_enabled)| *is_enabled).map(|(name, _)| name).collect();
+    let preview = Preview::new(&embedded::catalog()?, &sources, config_map.as_ref(), gates)?;
+    for warning in &preview.synced.warnings {
+        say(&format!("warning: {warning}"));
+    }
+    print(&if args.diff { preview.diff() } else { preview.synced.text().to_owned() })
 }
 
 fn render(args: &RenderArgs) -> anyhow::Result<()> {
