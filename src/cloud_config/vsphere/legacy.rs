@@ -1,0 +1,148 @@
+//! The legacy INI of vSphere, turned into YAML (pure).
+//!
+//! Each key keeps its value under the name that the YAML has for it: `insecure-flag` is `insecureFlag`. Comments and
+//! order are not kept; what neither format knows is left out with a warning.
+
+use serde_json::{Map, Value};
+
+use super::{
+    super::{Change, Error, Warning},
+    known::{Kind, SECTIONS, Section},
+};
+use crate::yaml::did_you_mean;
+
+mod ini;
+
+use ini::Entry;
+
+/// Sections of the in-tree provider, for which there is no YAML.
+const DROPPED: &[&str] = &["Workspace", "Network", "Disk"];
+
+/// What an INI became.
+#[derive(Debug, Default)]
+pub(super) struct Converted {
+    /// The document.
+    pub(super) document: Map<String, Value>,
+    /// The sections that were dropped.
+    pub(super) changes: Vec<Change>,
+    /// What has no effect in it.
+    pub(super) warnings: Vec<Warning>,
+}
+
+/// Whether a text that is no YAML mapping is meant as INI: that begins with a section.
+pub(super) fn is_ini(text: &str) -> bool {
+    let mut lines = text.lines().map(|line| line.trim_start_matches('\u{feff}').trim());
+    lines.find(|line| !line.is_empty() && !line.starts_with(['#', ';'])).is_some_and(|line| line.starts_with('['))
+}
+
+/// Turns an INI into a document.
+pub(super) fn convert(text: &str) -> Result<Converted, Error> {
+    let mut converted = Converted::default();
+    for entry in ini::entries(text)? {
+        converted.add(&entry)?;
+    }
+    Ok(converted)
+}
+
+impl Converted {
+    fn add(&mut self, entry: &Entry) -> Result<(), Error> {
+        let named = |name: &str| name.eq_ignore_ascii_case(&entry.section);
+        if let Some(name) = DROPPED.iter().find(|name| named(name)) {
+            if let Some(key) = &entry.key {
+                self.changes.push(Change {
+                    rule: "there is no YAML for this section of the in-tree provider",
+                    key: format!("[{name}] {key}"),
+                    before: Some(entry.value.clone().unwrap_or_default()),
+                    after: None,
+                });
+            }
+            return Ok(());
+        }
+        let Some(section) = SECTIONS.iter().find(|section| named(section.legacy)) else {
+            if entry.key.is_none() {
+                let hint = did_you_mean(&entry.section, SECTIONS.iter().map(|section| section.legacy));
+                self.warn(entry, format!("`[{}]` is not known and has no effect{hint}", entry.section));
+            }
+            return Ok(());
+        };
+        let Some(members) = self.members(section, entry)? else { return Ok(()) };
+        let Some(key) = &entry.key else { return Ok(()) };
+        let dashed: Vec<(String, &str, Kind)> =
+            section.keys.iter().map(|(key, kind)| (dashes(key), *key, *kind)).collect();
+        let Some((_, name, kind)) = dashed.iter().find(|(dashed, ..)| dashed.eq_ignore_ascii_case(key)) else {
+            let hint = did_you_mean(key, dashed.iter().map(|(dashed, ..)| dashed.as_str()));
+            self.warn(entry, format!("`{key}` of `[{}]` is not known and has no effect{hint}", entry.section));
+            return Ok(());
+        };
+        match value(*kind, entry.value.as_deref()) {
+            Ok(Some(value)) => {
+                members.insert((*name).to_owned(), value);
+            }
+            Ok(None) => {}
+            Err(wanted) => {
+                let message = format!("`{key}` of `[{}]` has to be {wanted}", entry.section);
+                return Err(Error { line: Some(entry.line), message });
+            }
+        }
+        Ok(())
+    }
+
+    /// The mapping that a section's keys go to; its heading alone makes it.
+    fn members(&mut self, section: &Section, entry: &Entry) -> Result<Option<&mut Map<String, Value>>, Error> {
+        let mut members = object(&mut self.document, section.name);
+        if section.named {
+            let Some(name) = &entry.subsection else {
+                let message = format!("`[{0}]` needs a name: `[{0} \"name\"]`", section.legacy);
+                return Err(Error { line: Some(entry.line), message });
+            };
+            members = members.and_then(|members| object(members, name));
+            if let (Some(members), "vcenter") = (members.as_deref_mut(), section.name) {
+                // In YAML it has to be said.
+                members.entry("server").or_insert_with(|| Value::from(name.as_str()));
+            }
+        }
+        Ok(members)
+    }
+
+    fn warn(&mut self, entry: &Entry, message: String) {
+        self.warnings.push(Warning { line: Some(entry.line), message });
+    }
+}
+
+fn object<'a>(map: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Map<String, Value>> {
+    map.entry(key).or_insert_with(|| Value::Object(Map::new())).as_object_mut()
+}
+
+/// `internalVmNetworkName` as the INI writes it, `internal-vm-network-name`.
+fn dashes(key: &str) -> String {
+    let mut dashed = String::new();
+    for letter in key.chars() {
+        if letter.is_ascii_uppercase() {
+            dashed.push('-');
+        }
+        dashed.push(letter.to_ascii_lowercase());
+    }
+    dashed
+}
+
+/// A value as YAML has it; blank is unset. The error says what it has to be.
+fn value(kind: Kind, written: Option<&str>) -> Result<Option<Value>, &'static str> {
+    let Some(text) = written else {
+        // A key alone is true, of whatever it is that can be.
+        return Ok((kind == Kind::Flag).then_some(Value::Bool(true)));
+    };
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(match kind {
+        Kind::Text => Value::from(text),
+        Kind::Number => Value::from(text.parse::<u64>().map_err(|_| "a whole number")?),
+        Kind::Flag => Value::from(match text.to_ascii_lowercase().as_str() {
+            "true" | "yes" | "on" | "1" => true,
+            "false" | "no" | "off" | "0" => false,
+            _ => return Err("`true` or `false`"),
+        }),
+        Kind::List => text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(Value::from).collect(),
+        Kind::Map => serde_json::from_str::<Map<String, Value>>(text).map_err(|_| "a JSON object of strings")?.into(),
+    }))
+}
