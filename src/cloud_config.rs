@@ -15,6 +15,8 @@ mod azure;
 mod openstack;
 mod vsphere;
 
+pub use vsphere::MINIMAL as MINIMAL_VSPHERE;
+
 /// Which function completes a cloud's configuration.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]

@@ -2,9 +2,10 @@
 //!
 //! The Infrastructure owns `vcenter`, `nodes`, `global.ipFamily` and, with more than one failure domain, the `zone` and
 //! `region` of `labels`. They are set in the text where they mean something else than they should; every other byte
-//! stays. The result is read back: where an anchor, a merge key or a rare layout made the edit mean something else, the
-//! document is written anew, which loses its comments. No crate for editing YAML is used: the places come from the
-//! parser that also reads the document, so that the two cannot disagree.
+//! stays. The result is read back: where an anchor, a merge key or a rare layout made the edit mean something else, it
+//! is an error. To write such a document anew would lose its comments and change what bare words like `y` and `010` say
+//! where the cloud-controller-manager reads a string. No crate for editing YAML is used: yamlpatch brings a parser in C,
+//! and yaml-edit one more of its own; here the places come from the parser that also reads the document.
 
 use std::net::IpAddr;
 
@@ -238,31 +239,21 @@ fn write(before: &Value, wanted: &Value, output: &mut Output) -> Result<(), Erro
         let (before, wanted) = (at(before, path), at(wanted, path));
         if before != wanted {
             text = text.and_then(|text| edit::set(&text, path, &wanted));
-            let path = path.iter().map(|key| (*key).to_owned()).collect();
             differences(rule, path, &said(&before), &said(&wanted), &mut output.changes);
         }
     }
     let is_right = |text: &String| read(text).is_ok_and(|(document, _)| document == *wanted);
-    output.text = match text.filter(is_right) {
-        Some(text) => text,
-        None => {
-            output.changes.push(Change {
-                rule: "the layout does not allow an edit in place: the document is written anew, without comments",
-                key: "format".to_owned(),
-                before: None,
-                after: None,
-            });
-            yaml::to_string(wanted).ok().filter(is_right).ok_or_else(|| Error {
-                line: None,
-                message: "the layout does not allow an edit: write one key a line, without anchors and tags".to_owned(),
-            })?
-        }
-    };
+    output.text = text.filter(is_right).ok_or_else(|| Error {
+        line: None,
+        message: "`global`, `vcenter`, `nodes` and `labels` cannot be completed in this layout: write one key a line, \
+                  without `?`, tags, and anchors that are used elsewhere"
+            .to_owned(),
+    })?;
     Ok(())
 }
 
 /// One change for each value that differs.
-fn differences(rule: &'static str, path: Vec<String>, before: &Value, after: &Value, changes: &mut Vec<Change>) {
+fn differences(rule: &'static str, path: &[&str], before: &Value, after: &Value, changes: &mut Vec<Change>) {
     if before == after {
         return;
     }
@@ -270,7 +261,7 @@ fn differences(rule: &'static str, path: Vec<String>, before: &Value, after: &Va
     if old.is_none() && new.is_none() {
         let show = |value: &Value| match value {
             Value::Null => None,
-            _ if !known::is_public(&path[0], path.last().map_or("", String::as_str)) => Some("(not shown)".to_owned()),
+            _ if !known::is_public(path[0], path[path.len() - 1]) => Some("(not shown)".to_owned()),
             Value::String(text) => Some(text.clone()),
             Value::Array(items) => {
                 let items = items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned));
@@ -285,7 +276,7 @@ fn differences(rule: &'static str, path: Vec<String>, before: &Value, after: &Va
     keys.sort();
     keys.dedup();
     for key in keys {
-        let path = path.iter().chain([key]).cloned().collect();
-        differences(rule, path, &before[key.as_str()], &after[key.as_str()], changes);
+        let path: Vec<&str> = path.iter().copied().chain([key.as_str()]).collect();
+        differences(rule, &path, &before[key.as_str()], &after[key.as_str()], changes);
     }
 }

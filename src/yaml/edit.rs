@@ -32,9 +32,7 @@ fn place(text: &str, node: &Node, path: &[&str], value: &Value) -> Option<(Range
         (Shape::Other, _) => None,
         (Shape::Block(_), Some(member)) => replace_block(text, member, &value),
         (Shape::Block(members), None) => insert_block(text, members, key, &value),
-        (Shape::Flow(_), Some(member)) => {
-            Some((member.span(), format!("{}: {value}", &text[member.key_span.clone()])))
-        }
+        (Shape::Flow(_), Some(member)) => Some((member.span(), format!("{}: {value}", &text[member.key_span.clone()]))),
         (Shape::Flow(members), None) => {
             let entry = format!("{}: {value}", Value::from(*key));
             Some(match members.last() {
@@ -74,8 +72,8 @@ fn insert_block(text: &str, members: &[Member], key: &str, value: &Value) -> Opt
 
 /// What stands before a key on its line; `None` when that is more than spaces.
 fn indent<'a>(text: &'a str, member: &Member) -> Option<&'a str> {
-    let start = text[..member.key_span.start].rfind('\n').map_or(0, |at| at + 1);
-    let indent = &text[start..member.key_span.start];
+    let before = &text[..member.key_span.start];
+    let indent = before.rsplit_once('\n').map_or(before, |(_, line)| line).trim_start_matches('\u{feff}');
     indent.bytes().all(|byte| byte == b' ').then_some(indent)
 }
 
@@ -90,7 +88,7 @@ fn end_of_line(text: &str, at: usize) -> usize {
 /// A member on lines of its own, broken as the document's are.
 fn render(text: &str, indent: &str, key: &str, value: &Value) -> Option<String> {
     let rendered = super::to_string(&json!({ key: value })).ok()?;
-    Some(rendered.lines().map(|line| format!("{indent}{line}{}", line_break(text))).collect())
+    Some(rendered.lines().flat_map(|line| [indent, line, line_break(text)]).collect())
 }
 
 fn line_break(text: &str) -> &'static str {

@@ -36,7 +36,7 @@ pub(super) struct Section {
     /// Whether it is a mapping of names to such sections.
     pub(super) named: bool,
     /// Whether a wrong type in it ends the cloud-controller-manager.
-    required: bool,
+    pub(super) required: bool,
     /// What may stand in it.
     pub(super) keys: &'static [(&'static str, Kind)],
 }
@@ -205,7 +205,7 @@ fn mismatch(kind: Kind, value: &Value) -> Option<&'static str> {
     let (right, wanted) = match kind {
         Kind::Text => (is_scalar(value), "a string"),
         Kind::Number => (value.is_u64(), "a whole number without quotes"),
-        Kind::Flag => (value.is_boolean() || matches!(value.as_str(), Some("y" | "Y" | "n" | "N")), "`true` or `false`"),
+        Kind::Flag => (value.is_boolean(), "`true` or `false` without quotes"),
         Kind::List => (value.as_array().is_some_and(|items| items.iter().all(is_scalar)), "a list of strings"),
         Kind::Map => (value.as_object().is_some_and(|items| items.values().all(is_scalar)), "a mapping to strings"),
     };
@@ -282,10 +282,8 @@ pub(super) fn ignored(root: &Node) -> Vec<Warning> {
 
 fn warning(member: &Member, path: &str, hint: &str) -> Option<Warning> {
     // A merge key is none of the document's own.
-    (member.key != "<<").then(|| Warning {
-        line: Some(member.line),
-        message: format!("`{path}` is not known and has no effect{hint}"),
-    })
+    (member.key != "<<")
+        .then(|| Warning { line: Some(member.line), message: format!("`{path}` is not known and has no effect{hint}") })
 }
 
 /// A key that differs in its dashes and capitals alone is surely meant; otherwise the nearest one is offered.

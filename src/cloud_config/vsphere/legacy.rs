@@ -65,7 +65,10 @@ impl Converted {
             }
             return Ok(());
         };
-        let Some(members) = self.members(section, entry)? else { return Ok(()) };
+        if section.named && entry.subsection.is_none() {
+            return self.refuse(section, entry, format!("`[{0}]` needs a name: `[{0} \"name\"]`", section.legacy));
+        }
+        let Some(members) = self.members(section, entry.subsection.as_deref()) else { return Ok(()) };
         let Some(key) = &entry.key else { return Ok(()) };
         let dashed: Vec<(String, &str, Kind)> =
             section.keys.iter().map(|(key, kind)| (dashes(key), *key, *kind)).collect();
@@ -80,28 +83,32 @@ impl Converted {
             }
             Ok(None) => {}
             Err(wanted) => {
-                let message = format!("`{key}` of `[{}]` has to be {wanted}", entry.section);
-                return Err(Error { line: Some(entry.line), message });
+                return self.refuse(section, entry, format!("`{key}` of `[{}]` has to be {wanted}", section.legacy));
             }
         }
         Ok(())
     }
 
     /// The mapping that a section's keys go to; its heading alone makes it.
-    fn members(&mut self, section: &Section, entry: &Entry) -> Result<Option<&mut Map<String, Value>>, Error> {
-        let mut members = object(&mut self.document, section.name);
-        if section.named {
-            let Some(name) = &entry.subsection else {
-                let message = format!("`[{0}]` needs a name: `[{0} \"name\"]`", section.legacy);
-                return Err(Error { line: Some(entry.line), message });
-            };
-            members = members.and_then(|members| object(members, name));
-            if let (Some(members), "vcenter") = (members.as_deref_mut(), section.name) {
+    fn members(&mut self, section: &Section, name: Option<&str>) -> Option<&mut Map<String, Value>> {
+        let mut members = object(&mut self.document, section.name)?;
+        if let Some(name) = name.filter(|_| section.named) {
+            members = object(members, name)?;
+            if section.name == "vcenter" {
                 // In YAML it has to be said.
-                members.entry("server").or_insert_with(|| Value::from(name.as_str()));
+                members.entry("server").or_insert_with(|| name.into());
             }
         }
-        Ok(members)
+        Some(members)
+    }
+
+    /// An error where the cloud-controller-manager has one; it leaves other sections out.
+    fn refuse(&mut self, section: &Section, entry: &Entry, message: String) -> Result<(), Error> {
+        if section.required {
+            return Err(Error { line: Some(entry.line), message });
+        }
+        self.warn(entry, message);
+        Ok(())
     }
 
     fn warn(&mut self, entry: &Entry, message: String) {

@@ -72,9 +72,8 @@ pub(super) fn entries(text: &str) -> Result<Vec<Entry>, Error> {
 
 fn identifier(text: &str) -> Option<(&str, &str)> {
     let is_inside = |letter: char| letter.is_alphanumeric() || letter == '-';
-    text.starts_with(char::is_alphabetic).then(|| {
-        text.split_at(text.find(|letter: char| !is_inside(letter)).unwrap_or(text.len()))
-    })
+    text.starts_with(char::is_alphabetic)
+        .then(|| text.split_at(text.find(|letter: char| !is_inside(letter)).unwrap_or(text.len())))
 }
 
 /// A name up to its closing quote, and what comes behind.
