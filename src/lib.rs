@@ -16,6 +16,7 @@ pub mod embedded;
 pub mod facts;
 pub mod inspect;
 pub mod lease;
+pub mod mask;
 pub mod object;
 pub mod observe;
 pub mod openshift;

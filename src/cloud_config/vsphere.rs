@@ -90,8 +90,10 @@ fn read(text: &str) -> Result<(Value, Outline), Error> {
 
 fn failed(error: &yaml::Error) -> Error {
     let message = error.to_string();
-    // The line is said beside it.
-    let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
+    // The line is said beside it, and the library's advice is for programmers.
+    let message = [" at line ", ", set ", "; use "]
+        .iter()
+        .fold(message.as_str(), |message, end| message.rsplit_once(end).map_or(message, |(message, _)| message));
     Error { line: error.line().and_then(|line| usize::try_from(line).ok()), message: message.to_owned() }
 }
 

@@ -8,6 +8,7 @@ mod bad_input;
 mod contract;
 mod drift;
 mod flags;
+mod gcfg;
 mod lab;
 mod leader;
 mod manifests;

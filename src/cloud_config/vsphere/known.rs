@@ -204,7 +204,7 @@ fn mismatch(kind: Kind, value: &Value) -> Option<&'static str> {
     let is_scalar = |value: &Value| !value.is_array() && !value.is_object();
     let (right, wanted) = match kind {
         Kind::Text => (is_scalar(value), "a string"),
-        Kind::Number => (value.is_u64(), "a whole number without quotes"),
+        Kind::Number => (value.as_f64().is_some_and(|number| number >= 0.0), "a whole number without quotes"),
         Kind::Flag => (value.is_boolean(), "`true` or `false` without quotes"),
         Kind::List => (value.as_array().is_some_and(|items| items.iter().all(is_scalar)), "a list of strings"),
         Kind::Map => (value.as_object().is_some_and(|items| items.values().all(is_scalar)), "a mapping to strings"),

@@ -6,14 +6,13 @@
 use serde_json::{Map, Value};
 
 use super::{
-    super::{Change, Error, Warning},
+    super::{
+        Change, Error, Warning,
+        ini::{Document, Header, Placed},
+    },
     known::{Kind, SECTIONS, Section},
 };
 use crate::yaml::did_you_mean;
-
-mod ini;
-
-use ini::Entry;
 
 /// Sections of the in-tree provider, for which there is no YAML.
 const DROPPED: &[&str] = &["Workspace", "Network", "Disk"];
@@ -37,82 +36,94 @@ pub(super) fn is_ini(text: &str) -> bool {
 
 /// Turns an INI into a document.
 pub(super) fn convert(text: &str) -> Result<Converted, Error> {
+    let ini = Document::parse(text)?;
     let mut converted = Converted::default();
-    for entry in ini::entries(text)? {
-        converted.add(&entry)?;
+    for (line, header) in ini.headers() {
+        converted.add_section(line, header)?;
+    }
+    for placed in ini.entries() {
+        converted.add_key(placed)?;
     }
     Ok(converted)
 }
 
+fn known(header: &Header) -> Option<&'static Section> {
+    SECTIONS.iter().find(|section| section.legacy.eq_ignore_ascii_case(&header.name))
+}
+
 impl Converted {
-    fn add(&mut self, entry: &Entry) -> Result<(), Error> {
-        let named = |name: &str| name.eq_ignore_ascii_case(&entry.section);
-        if let Some(name) = DROPPED.iter().find(|name| named(name)) {
-            if let Some(key) = &entry.key {
-                self.changes.push(Change {
-                    rule: "there is no YAML for this section of the in-tree provider",
-                    key: format!("[{name}] {key}"),
-                    before: Some(entry.value.clone().unwrap_or_default()),
-                    after: None,
-                });
-            }
+    /// A heading alone makes a vCenter.
+    fn add_section(&mut self, line: usize, header: &Header) -> Result<(), Error> {
+        if DROPPED.iter().any(|name| name.eq_ignore_ascii_case(&header.name)) {
             return Ok(());
         }
-        let Some(section) = SECTIONS.iter().find(|section| named(section.legacy)) else {
-            if entry.key.is_none() {
-                let hint = did_you_mean(&entry.section, SECTIONS.iter().map(|section| section.legacy));
-                self.warn(entry, format!("`[{}]` is not known and has no effect{hint}", entry.section));
-            }
+        let Some(section) = known(header) else {
+            let hint = did_you_mean(&header.name, SECTIONS.iter().map(|section| section.legacy));
+            self.warn(line, format!("`[{}]` is not known and has no effect{hint}", header.name));
             return Ok(());
         };
-        if section.named && entry.subsection.is_none() {
-            return self.refuse(section, entry, format!("`[{0}]` needs a name: `[{0} \"name\"]`", section.legacy));
+        if section.named && header.sub.is_empty() {
+            return self.refuse(section, line, format!("`[{0}]` needs a name: `[{0} \"name\"]`", section.legacy));
         }
-        let Some(members) = self.members(section, entry.subsection.as_deref()) else { return Ok(()) };
-        let Some(key) = &entry.key else { return Ok(()) };
+        self.members(section, header);
+        Ok(())
+    }
+
+    fn add_key(&mut self, Placed { header, line, entry }: Placed<'_>) -> Result<(), Error> {
+        let key = &entry.key;
+        if let Some(name) = DROPPED.iter().find(|name| name.eq_ignore_ascii_case(&header.name)) {
+            self.changes.push(Change {
+                rule: "there is no YAML for this section of the in-tree provider",
+                key: format!("[{name}] {key}"),
+                before: Some(entry.value.clone().unwrap_or_default()),
+                after: None,
+            });
+            return Ok(());
+        }
+        let Some(section) = known(header).filter(|section| !section.named || !header.sub.is_empty()) else {
+            return Ok(());
+        };
         let dashed: Vec<(String, &str, Kind)> =
             section.keys.iter().map(|(key, kind)| (dashes(key), *key, *kind)).collect();
         let Some((_, name, kind)) = dashed.iter().find(|(dashed, ..)| dashed.eq_ignore_ascii_case(key)) else {
             let hint = did_you_mean(key, dashed.iter().map(|(dashed, ..)| dashed.as_str()));
-            self.warn(entry, format!("`{key}` of `[{}]` is not known and has no effect{hint}", entry.section));
+            self.warn(line, format!("`{key}` of `[{}]` is not known and has no effect{hint}", section.legacy));
             return Ok(());
         };
-        match value(*kind, entry.value.as_deref()) {
+        match value(name, *kind, entry.value.as_deref()) {
             Ok(Some(value)) => {
-                members.insert((*name).to_owned(), value);
+                self.members(section, header).and_then(|members| members.insert((*name).to_owned(), value));
+                Ok(())
             }
-            Ok(None) => {}
-            Err(wanted) => {
-                return self.refuse(section, entry, format!("`{key}` of `[{}]` has to be {wanted}", section.legacy));
-            }
+            Ok(None) => Ok(()),
+            Err(wanted) => self.refuse(section, line, format!("`{key}` of `[{}]` has to be {wanted}", section.legacy)),
         }
-        Ok(())
     }
 
-    /// The mapping that a section's keys go to; its heading alone makes it.
-    fn members(&mut self, section: &Section, name: Option<&str>) -> Option<&mut Map<String, Value>> {
+    /// The mapping that a section's keys go to.
+    fn members(&mut self, section: &Section, header: &Header) -> Option<&mut Map<String, Value>> {
         let mut members = object(&mut self.document, section.name)?;
-        if let Some(name) = name.filter(|_| section.named) {
-            members = object(members, name)?;
+        if section.named {
+            members = object(members, &header.sub)?;
             if section.name == "vcenter" {
                 // In YAML it has to be said.
-                members.entry("server").or_insert_with(|| name.into());
+                members.entry("server").or_insert_with(|| header.sub.as_str().into());
             }
         }
         Some(members)
     }
 
     /// An error where the cloud-controller-manager has one; it leaves other sections out.
-    fn refuse(&mut self, section: &Section, entry: &Entry, message: String) -> Result<(), Error> {
+    fn refuse(&mut self, section: &Section, line: usize, message: String) -> Result<(), Error> {
         if section.required {
-            return Err(Error { line: Some(entry.line), message });
+            return Err(Error { line: Some(line), message });
         }
-        self.warn(entry, message);
+        self.warn(line, message);
         Ok(())
     }
 
-    fn warn(&mut self, entry: &Entry, message: String) {
-        self.warnings.push(Warning { line: Some(entry.line), message });
+    fn warn(&mut self, line: usize, message: String) {
+        self.warnings.push(Warning { line: Some(line), message });
     }
 }
 
@@ -133,7 +144,7 @@ fn dashes(key: &str) -> String {
 }
 
 /// A value as YAML has it; blank is unset. The error says what it has to be.
-fn value(kind: Kind, written: Option<&str>) -> Result<Option<Value>, &'static str> {
+fn value(name: &str, kind: Kind, written: Option<&str>) -> Result<Option<Value>, &'static str> {
     let Some(text) = written else {
         // A key alone is true, of whatever it is that can be.
         return Ok((kind == Kind::Flag).then_some(Value::Bool(true)));
@@ -149,7 +160,14 @@ fn value(kind: Kind, written: Option<&str>) -> Result<Option<Value>, &'static st
             "false" | "no" | "off" | "0" => false,
             _ => return Err("`true` or `false`"),
         }),
-        Kind::List => text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(Value::from).collect(),
+        Kind::List => {
+            let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
+            let is_family = |item: &&str| ["ipv4", "ipv6"].iter().any(|family| family.eq_ignore_ascii_case(item));
+            if name == "ipFamily" && !items.iter().all(is_family) {
+                return Err("`ipv4`, `ipv6` or both");
+            }
+            items.into()
+        }
         Kind::Map => serde_json::from_str::<Map<String, Value>>(text).map_err(|_| "a JSON object of strings")?.into(),
     }))
 }

@@ -308,7 +308,7 @@ fn what_the_ccm_refuses_is_an_error_with_its_line() {
         ("---\n", None, "neither"),
         (":", Some(1), ""),
         ("just text", None, "neither"),
-        ("[a, b", Some(1), "heading"),
+        ("[a, b", Some(1), "`]` is missing"),
         ("global: {}\nglobal: {}\n", Some(2), "duplicate"),
         ("global: {}\n  a: [\n", Some(2), ""),
         ("global:\n\tuser: a\n", Some(2), ""),
@@ -322,7 +322,8 @@ fn what_the_ccm_refuses_is_an_error_with_its_line() {
         ("vcenter:\n  a: {server: a}\n", Some(2), "no credentials"),
         ("[Global]\nport = x\n", Some(2), "a whole number"),
         ("[VirtualCenter]\n", Some(1), "needs a name"),
-        ("[Global]\nuser = \"x\n", Some(2), "not closed"),
+        ("[Global]\nip-family = ipv5\n", Some(2), "`ipv4`, `ipv6` or both"),
+        ("[Global]\nuser = \"x\n", Some(2), "closing quote"),
     ] {
         let error = transform(source, &Context::default()).unwrap_err();
         assert!(error.message.to_lowercase().contains(&words.to_lowercase()), "{source:?}: {error}");
