@@ -25,6 +25,8 @@ mod laws;
 #[cfg(test)]
 mod samples;
 
+pub use vsphere::MINIMAL as MINIMAL_VSPHERE;
+
 /// Which function completes a cloud's configuration.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
