@@ -288,6 +288,11 @@ pub async fn delete_cluster_operator(client: &Client) -> Result<()> {
     delete(client, &config("ClusterOperator", "cloud-controller-manager", "spec", json!({}))).await
 }
 
+/// Deletes `Proxy/cluster`.
+pub async fn delete_proxy(client: &Client) -> Result<()> {
+    delete(client, &config("Proxy", "cluster", "spec", json!({}))).await
+}
+
 /// Gives the operator's `ClusterOperator` conditions of these types, all True, as other writers do.
 pub async fn set_conditions(client: &Client, types: &[&str]) -> Result<()> {
     let conditions: Vec<_> = types
