@@ -121,9 +121,8 @@ impl Kind {
     /// What a key takes, when gcfg would refuse a value; `None` as a value is a key without `=`.
     fn refuses(&self, value: Option<&str>) -> Option<&'static str> {
         let fits = match (self, value) {
-            (Self::List, _) | (Self::Flag, None) => true,
+            (Self::List, _) | (Self::Flag, None) | (Self::Text | Self::OneOf(_), Some(_)) => true,
             (_, None) => false,
-            (Self::Text | Self::OneOf(_), Some(_)) => true,
             (Self::Word, Some(value)) => value.split_whitespace().count() == 1,
             (Self::Flag, Some(value)) => {
                 let known = ["true", "yes", "on", "1", "false", "no", "off", "0"];
