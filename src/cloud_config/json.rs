@@ -68,8 +68,7 @@ impl<'a> Document<'a> {
 
     /// The line of a member's value, from 1.
     pub(crate) fn line(&self, member: &Member<'_>) -> usize {
-        let before = self.text.as_bytes().get(..self.range(member).start).unwrap_or_default();
-        1 + before.iter().filter(|byte| **byte == b'\n').count()
+        self.text.get(..self.range(member).start).unwrap_or_default().split('\n').count()
     }
 
     /// The text with what was set.
