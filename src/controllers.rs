@@ -10,7 +10,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use crate::server::Health;
+use crate::{metrics::Metrics, server::Health};
 use authority::Authority;
 use cloud_config::CloudConfig;
 use cluster::Cluster;
@@ -60,12 +60,14 @@ pub struct Controllers {
     authorities: [Option<Authority>; 2],
     shutdown: watch::Receiver<bool>,
     health: Health,
+    metrics: Metrics,
 }
 
 impl Controllers {
-    /// No controllers yet. `shutdown` becomes true when they are to stop; `health` is told what is waited for.
-    pub fn new(cluster: Cluster, shutdown: watch::Receiver<bool>, health: Health) -> Self {
-        Self { cluster, operator: None, config_sync: None, authorities: [None, None], shutdown, health }
+    /// No controllers yet. `shutdown` becomes true when they are to stop; `health` is told what is waited for, and
+    /// `metrics` what is done.
+    pub fn new(cluster: Cluster, shutdown: watch::Receiver<bool>, health: Health, metrics: Metrics) -> Self {
+        Self { cluster, operator: None, config_sync: None, authorities: [None, None], shutdown, health, metrics }
     }
 
     /// With the operator; `set_id` marks its objects, `images_json` is the images file.
@@ -80,7 +82,8 @@ impl Controllers {
     #[must_use]
     pub fn with_config_sync(mut self, authority: Authority, system_bundle: PathBuf) -> Self {
         self.authorities[1] = Some(authority.clone());
-        self.config_sync = Some((CloudConfig::new(authority.clone()), TrustedCa::new(authority, system_bundle)));
+        let trusted_ca = TrustedCa::new(authority.clone(), system_bundle, self.metrics.clone());
+        self.config_sync = Some((CloudConfig::new(authority), trusted_ca));
         self
     }
 

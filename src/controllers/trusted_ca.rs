@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     config_hash::Reference,
+    metrics::Metrics,
     object::Object,
     status,
     trust_bundle::{self, Certificate},
@@ -52,11 +53,12 @@ pub(super) struct TrustedCa {
     given: Vec<Certificate>,
     /// What was last said of them.
     logged: Vec<String>,
+    metrics: Metrics,
 }
 
 impl TrustedCa {
     /// One that has seen nothing yet; `system_bundle` is the file of certificates that the system trusts.
-    pub(super) fn new(authority: Authority, system_bundle: PathBuf) -> Self {
+    pub(super) fn new(authority: Authority, system_bundle: PathBuf, metrics: Metrics) -> Self {
         Self {
             syncer: Syncer::new(&status::TRUSTED_CA, authority),
             system_bundle,
@@ -66,6 +68,7 @@ impl TrustedCa {
             revision: None,
             given: Vec::new(),
             logged: Vec::new(),
+            metrics,
         }
     }
 
@@ -138,6 +141,10 @@ impl TrustedCa {
             },
             "data": {KEY: bundle},
         }));
+        let first = |certificates: &[Certificate]| certificates.iter().map(|certificate| certificate.not_after).min();
+        self.metrics.certificates_end("system", first(system));
+        self.metrics.certificates_end("proxy", user.as_deref().and_then(first));
+        self.metrics.certificates_end("cloud-config", cloud.as_deref().and_then(first));
         self.given = user.into_iter().chain(cloud).flatten().collect();
         said.extend(self.expiring());
         self.log(said);
