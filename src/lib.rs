@@ -13,6 +13,7 @@ pub mod client;
 pub mod cloud_config;
 pub mod controllers;
 pub mod embedded;
+pub mod events;
 pub mod facts;
 pub mod inspect;
 pub mod lease;

@@ -4,7 +4,7 @@
 //! nothing. It decides nothing.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     future::poll_fn,
     task::Poll,
     time::{Duration, Instant},
@@ -21,9 +21,12 @@ use serde_json::Value;
 use tracing::warn;
 
 use crate::{
-    apply,
+    apply::{
+        self,
+        inventory::{self, Place, Scope},
+    },
     facts::Sources,
-    object::{Kind, Object},
+    object::Object,
     status::{self, CLUSTER_OPERATOR},
     watch::{self, Seen, Selector, Target},
 };
@@ -35,8 +38,10 @@ enum Id {
     Document(&'static str),
     /// The ClusterOperator.
     ClusterOperator,
+    /// The inventory.
+    Inventory,
     /// Our objects of a kind in a namespace.
-    Planned(&'static str, String),
+    Ours(Place),
 }
 
 struct Watched {
@@ -50,14 +55,23 @@ pub struct Observer {
     client: Client,
     set_id: String,
     watches: BTreeMap<Id, Watched>,
+    /// Where nothing is planned any more: what is there is to be pruned.
+    leftovers: BTreeSet<Place>,
     /// Whether a document has changed since the sources were last taken.
     documents_changed: bool,
 }
 
 impl Observer {
-    /// Watches the documents that facts are taken from, and the ClusterOperator. `set_id` marks our objects.
-    pub fn new(client: Client, set_id: String, with_cluster_version: bool) -> Self {
-        let mut observer = Self { client, set_id, watches: BTreeMap::new(), documents_changed: true };
+    /// Watches the documents that facts are taken from, the ClusterOperator, and the inventory in the operator's own
+    /// namespace.
+    pub fn new(client: Client, own_namespace: &str, with_cluster_version: bool) -> Self {
+        let mut observer = Self {
+            client,
+            set_id: apply::set_id(own_namespace),
+            watches: BTreeMap::new(),
+            leftovers: BTreeSet::new(),
+            documents_changed: true,
+        };
         let documents = [
             ("Infrastructure", "infrastructures", "cluster"),
             ("Proxy", "proxies", "cluster"),
@@ -72,6 +86,8 @@ impl Observer {
         }
         let selector = Selector::Name(CLUSTER_OPERATOR.to_owned());
         observer.start(Id::ClusterOperator, status::write::resource(), None, selector);
+        let selector = Selector::Name(inventory::NAME.to_owned());
+        observer.start(Id::Inventory, apply::inventory_resource(), Some(own_namespace.to_owned()), selector);
         observer
     }
 
@@ -94,10 +110,11 @@ impl Observer {
         .await;
     }
 
-    /// What has not been seen yet, with the reason where there is one.
+    /// What has not been seen yet and has to be before anything is applied, with the reason where there is one.
     pub fn pending(&self) -> Vec<String> {
-        let pending = self.watches.values().filter(|watched| !watched.seen.is_synced());
-        pending.map(describe_pending).collect()
+        let is_needed = |id: &Id| !matches!(id, Id::Ours(place) if self.leftovers.contains(place));
+        let pending = self.watches.iter().filter(|(id, watched)| is_needed(id) && !watched.seen.is_synced());
+        pending.map(|(_, watched)| describe_pending(watched)).collect()
     }
 
     /// What has kept a watch from working for this long.
@@ -116,7 +133,7 @@ impl Observer {
 
     /// Whether every document has been seen, and the ClusterOperator.
     pub fn knows_documents(&self) -> bool {
-        self.watches.iter().all(|(id, watched)| matches!(id, Id::Planned(..)) || watched.seen.is_synced())
+        self.watches.iter().all(|(id, watched)| matches!(id, Id::Ours(_) | Id::Inventory) || watched.seen.is_synced())
     }
 
     /// Whether the ClusterOperator has been seen, or seen to be absent.
@@ -139,21 +156,47 @@ impl Observer {
         Ok(true)
     }
 
-    /// Watches our objects of these kinds and namespaces, and of no other.
-    pub fn follow(&mut self, objects: &[Object]) {
-        let id = |object: &Object| Id::Planned(object.kind().plural, object.namespace().to_owned());
-        let wanted: BTreeMap<Id, &'static Kind> = objects.iter().map(|object| (id(object), object.kind())).collect();
-        self.watches.retain(|id, _| !matches!(id, Id::Planned(..)) || wanted.contains_key(id));
-        for (id, kind) in wanted {
+    /// Watches our objects where they are planned, and where the inventory says that some may be left.
+    pub fn follow(&mut self, planned: &Scope, inventory: &Scope) {
+        let wanted = planned.union(inventory);
+        self.leftovers = inventory.places().filter(|place| !planned.contains(place)).cloned().collect();
+        self.watches.retain(|id, _| !matches!(id, Id::Ours(place) if !wanted.contains(place)));
+        for place in wanted.places() {
+            let id = Id::Ours(place.clone());
             if self.watches.contains_key(&id) {
                 continue;
             }
-            let namespace = match &id {
-                Id::Planned(_, namespace) if kind.namespaced => Some(namespace.clone()),
-                _ => None,
-            };
+            let namespace = place.kind.namespaced.then(|| place.namespace.clone());
             let selector = Selector::Label(format!("{}={}", apply::PART_OF_LABEL, self.set_id));
-            self.start(id, apply::resource(kind), namespace, selector);
+            self.start(id, apply::resource(place.kind), namespace, selector);
+        }
+    }
+
+    /// The places that were seen whole, each with our objects in it.
+    pub fn ours(&self) -> impl Iterator<Item = (&Place, impl Iterator<Item = &Value>)> {
+        self.watches.iter().filter_map(|(id, watched)| match id {
+            Id::Ours(place) if watched.seen.is_synced() => Some((place, watched.seen.objects())),
+            _ => None,
+        })
+    }
+
+    /// Whether a place that something may be left in is about to be seen.
+    pub fn awaits_leftovers(&self) -> bool {
+        self.watches.iter().any(|(id, watched)| {
+            let is_leftover = matches!(id, Id::Ours(place) if self.leftovers.contains(place));
+            is_leftover && !watched.seen.is_synced() && watched.seen.trouble().is_none()
+        })
+    }
+
+    /// The live inventory.
+    pub fn inventory(&self) -> Option<&Value> {
+        self.watches.get(&Id::Inventory)?.seen.get(inventory::NAME)
+    }
+
+    /// Takes the answer to a write of the inventory.
+    pub fn put_inventory(&mut self, live: Value) {
+        if let Some(watched) = self.watches.get_mut(&Id::Inventory) {
+            watched.seen.put(inventory::NAME, live);
         }
     }
 
@@ -164,9 +207,20 @@ impl Observer {
 
     /// Takes the answer to a write.
     pub fn put(&mut self, object: &Object, live: Value) {
-        let id = Id::Planned(object.kind().plural, object.namespace().to_owned());
-        if let Some(watched) = self.watches.get_mut(&id) {
-            watched.seen.put(object.name(), live);
+        self.put_ours(&Place::of(object), object.name(), live);
+    }
+
+    /// Takes the answer to a write of an object that is not planned.
+    pub fn put_ours(&mut self, place: &Place, name: &str, live: Value) {
+        if let Some(watched) = self.watches.get_mut(&Id::Ours(place.clone())) {
+            watched.seen.put(name, live);
+        }
+    }
+
+    /// Takes the answer that an object is gone.
+    pub fn forget(&mut self, place: &Place, name: &str) {
+        if let Some(watched) = self.watches.get_mut(&Id::Ours(place.clone())) {
+            watched.seen.forget(name);
         }
     }
 
@@ -183,7 +237,7 @@ impl Observer {
     }
 
     fn planned(&self, object: &Object) -> Option<&Watched> {
-        self.watches.get(&Id::Planned(object.kind().plural, object.namespace().to_owned()))
+        self.watches.get(&Id::Ours(Place::of(object)))
     }
 
     fn document<T: DeserializeOwned>(&self, plural: &'static str) -> Result<Option<T>, String> {

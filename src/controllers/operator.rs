@@ -10,19 +10,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{StreamExt, stream};
 use k8s_openapi::jiff::{Timestamp, Unit};
 use kube::Client;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use super::{
-    backoff::{Backoff, Brake},
+    applying::{Applying, Stopped},
+    backoff::Backoff,
     images_file::ImagesFile,
 };
 use crate::{
-    apply::{self, ownership},
+    apply,
     catalog::Catalog,
+    events::Events,
     facts::{Sources, images::Images, tls::TlsFlags},
     lease::Leadership,
     object::Object,
@@ -32,9 +33,6 @@ use crate::{
     server::Health,
     status::{self, Context, Outcome, Status, TRANSIENT_ERROR_PATIENCE},
 };
-
-/// How many objects of a wave are applied at once; over HTTP/1.1 each needs a connection of its own.
-const CONCURRENCY: usize = 4;
 
 /// How often the images file is read again: kubelets swap it without a sign that every file system gives.
 const IMAGES_PERIOD: Duration = Duration::from_millis(500);
@@ -78,11 +76,8 @@ pub struct Operator {
     /// What is wrong with the input.
     bad_input: Option<String>,
     connections: Connections,
-    applying: Backoff,
+    applying: Applying,
     reporting: Backoff,
-    brake: Brake,
-    /// When an object may be repaired again that somebody keeps changing.
-    brake_until: Option<Instant>,
     /// Since when workloads are being rolled out.
     rolling_since: Option<Instant>,
     /// Since when a rollout is stuck.
@@ -125,7 +120,8 @@ impl Operator {
         let images = ImagesFile::new(settings.images_json.clone());
         Self {
             images,
-            observer: Observer::new(client.clone(), set_id.clone(), with_cluster_version),
+            observer: Observer::new(client.clone(), &settings.own_namespace, with_cluster_version),
+            applying: Applying::new(client.clone(), &settings.own_namespace, Events::start(client.clone())),
             client,
             catalog,
             sources,
@@ -134,10 +130,7 @@ impl Operator {
             plan: None,
             bad_input: None,
             connections,
-            applying: Backoff::default(),
             reporting: Backoff::default(),
-            brake: Brake::default(),
-            brake_until: None,
             rolling_since: None,
             stuck_since: None,
             last: None,
@@ -178,10 +171,11 @@ impl Operator {
             self.last = Some(outcome);
         }
         self.connections.health.set(waiting);
+        let [applying, braked] = self.applying.due();
         let due = [
-            self.applying.due(),
+            applying,
+            braked,
             self.reporting.due(),
-            self.brake_until,
             self.rolling_since.map(|since| since + ROLLOUT_GRACE),
             self.stuck_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
             self.observer.trouble_lasts_at(TRANSIENT_ERROR_PATIENCE),
@@ -195,6 +189,9 @@ impl Operator {
     async fn pass(&mut self) -> Pass {
         if self.observer.knows_documents() {
             self.replan();
+        }
+        if let Some(plan) = &self.plan {
+            self.applying.follow(&mut self.observer, plan.objects());
         }
         let pending = self.observer.pending();
         if let Some(trouble) = self.connections.leadership.borrow().trouble() {
@@ -222,7 +219,7 @@ impl Operator {
         }
     }
 
-    /// Plans again when an input has changed, and watches what is planned.
+    /// Plans again when an input has changed.
     fn replan(&mut self) {
         let documents = self.observer.update(&mut self.sources);
         if documents == Ok(false) && !self.images.has_changed() {
@@ -246,74 +243,23 @@ impl Operator {
                 }
                 self.bad_input = None;
                 if self.plan.as_deref() != Some(&plan) {
-                    self.observer.follow(plan.objects());
                     self.plan = Some(Arc::new(plan));
-                    // What has failed may have failed because of the old plan.
-                    self.applying = Backoff::default();
+                    self.applying.replanned();
                 }
             }
         }
     }
 
-    /// Applies what is not as planned, wave after wave, and looks how the rollouts are.
+    /// Brings the cluster to the plan, and looks how the rollouts are.
     async fn act(&mut self, objects: &[Object]) -> Pass {
-        if let Some(error) = self.applying.waits(Instant::now()) {
-            return Pass::Retrying(error.to_owned());
+        // What a bad input means is not known: nothing is deleted for it.
+        let may_prune = self.bad_input.is_none();
+        let budget = || self.connections.write_budget();
+        match self.applying.act(&mut self.observer, objects, may_prune, budget).await {
+            Ok(()) => Pass::Outcome(self.rollouts(objects)),
+            Err(Stopped::Retrying(error)) => Pass::Retrying(error),
+            Err(Stopped::Failed(error)) => Pass::Outcome(Outcome::Failed { error }),
         }
-        self.brake_until = None;
-        for wave in objects.chunk_by(|first, second| first.kind().wave == second.kind().wave) {
-            let due: Vec<_> = wave.iter().filter(|object| self.is_due(object)).collect();
-            let (client, observer, connections) = (&self.client, &self.observer, &self.connections);
-            let answers: Vec<_> = stream::iter(due)
-                .map(|object| async move {
-                    let budget = || connections.write_budget();
-                    (object, apply::apply(client, object, observer.live(object), budget).await)
-                })
-                // In order, so that of two errors it is always the same that is told.
-                .buffered(CONCURRENCY)
-                .collect()
-                .await;
-            let mut errors = Vec::new();
-            for (object, answer) in answers {
-                match answer {
-                    Ok(live) => {
-                        info!("applied {}", object.key());
-                        self.observer.put(object, live);
-                    }
-                    Err(error) => errors.push(error),
-                }
-            }
-            // Siblings of a failed object were applied; what comes after the wave has to wait.
-            let Some(error) = errors.iter().find(|error| error.source.is_terminal()).or(errors.first()) else {
-                continue;
-            };
-            let text = crate::chain(error);
-            let is_terminal = error.source.is_terminal();
-            let now = Instant::now();
-            // Also what is refused for good is tried again: the operator's rights may change, or the object.
-            if self.applying.failed(&text, now) && !is_terminal {
-                warn!("{text}; trying again");
-            }
-            let is_reported = is_terminal || self.applying.has_lasted(TRANSIENT_ERROR_PATIENCE, now);
-            return if is_reported { Pass::Outcome(Outcome::Failed { error: text }) } else { Pass::Retrying(text) };
-        }
-        self.applying = Backoff::default();
-        Pass::Outcome(self.rollouts(objects))
-    }
-
-    /// Whether an object is not as planned, and may be written now.
-    fn is_due(&mut self, object: &Object) -> bool {
-        let live = self.observer.live(object);
-        if live.is_some_and(|live| ownership::need(object.value(), live) == ownership::Need::Nothing) {
-            return false;
-        }
-        let Err(free) = self.brake.repair(object.key(), Instant::now()) else { return true };
-        let who = live.and_then(ownership::last_foreign_manager).unwrap_or("somebody");
-        if self.brake_until.is_none() {
-            warn!("{who} keeps changing {}: it is repaired twice a second at most", object.key());
-        }
-        self.brake_until = Some(self.brake_until.map_or(free, |until| until.min(free)));
-        false
     }
 
     /// How the rollouts are, once everything is applied.
@@ -364,8 +310,9 @@ impl Operator {
             related_objects: match self.plan {
                 // What a process before this one has applied is still there.
                 None if !before.related_objects.is_empty() => before.related_objects.clone(),
-                _ => status::related_objects(own_namespace, namespace, objects),
+                _ => status::related_objects(own_namespace, namespace, objects, self.applying.kept()),
             },
+            remarks: self.applying.remarks(),
             now: &now,
         };
         let next = before.next(outcome, &context);

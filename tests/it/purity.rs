@@ -7,15 +7,17 @@ use anyhow::Result;
 use crate::lab::repository;
 
 /// The modules of `src/` that may do IO; every other one is pure. ARCHITECTURE.md says the same.
-const IO: [&str; 19] = [
+const IO: [&str; 21] = [
     "apply.rs",
     "bundle/folder.rs",
     "cli.rs",
     "client.rs",
     "controllers.rs",
+    "controllers/applying.rs",
     "controllers/backoff.rs",
     "controllers/images_file.rs",
     "controllers/operator.rs",
+    "events.rs",
     "facts/files.rs",
     "lease.rs",
     "lib.rs",
