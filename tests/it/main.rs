@@ -17,6 +17,7 @@ mod payload;
 mod platforms;
 mod policies;
 mod provider;
+mod prune;
 mod purity;
 mod render;
 mod roll_back;
