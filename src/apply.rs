@@ -215,6 +215,13 @@ pub fn inventory_resource() -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", "ConfigMap"), "configmaps")
 }
 
+/// Whether the API server says that there is no such namespace.
+pub async fn is_namespace_gone(client: &Client, name: &str) -> bool {
+    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", "Namespace"), "namespaces");
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    matches!(send(Some(REQUEST_TIMEOUT), api.get(name)).await, Err(cause) if cause.is_absent())
+}
+
 /// What a live object of a kind is known by.
 pub fn key_of(kind: &Kind, live: &Value) -> Key {
     let text = |name: &str| live["metadata"][name].as_str().unwrap_or_default().to_owned();

@@ -188,6 +188,15 @@ impl Observer {
         })
     }
 
+    /// The namespaces of places that something may be left in and that cannot be watched.
+    pub fn troubled_leftovers(&self) -> BTreeSet<String> {
+        let troubled = self.leftovers.iter().filter(|place| {
+            let watched = self.watches.get(&Id::Ours((*place).clone()));
+            place.kind.namespaced && watched.is_some_and(|watched| watched.seen.trouble().is_some())
+        });
+        troubled.map(|place| place.namespace.clone()).collect()
+    }
+
     /// The live inventory.
     pub fn inventory(&self) -> Option<&Value> {
         self.watches.get(&Id::Inventory)?.seen.get(inventory::NAME)

@@ -132,7 +132,7 @@ impl Applying {
         // Not all is applied while the brake holds something back.
         if may_prune && self.brake_until.is_none() && !objects.is_empty() && !observer.awaits_leftovers() {
             self.prune(observer, objects, &budget).await?;
-            let narrower = self.needed(observer, &planned);
+            let narrower = self.needed(observer, &planned).await;
             self.write_inventory(observer, narrower, &budget).await?;
         }
         self.backoff = Backoff::default();
@@ -264,11 +264,18 @@ impl Applying {
         observer.inventory().map(Scope::read).unwrap_or_default().union(&self.scope)
     }
 
-    /// The places of the inventory in which something is planned or left, or that were not seen.
-    fn needed(&self, observer: &Observer, planned: &Scope) -> Scope {
+    /// The places of the inventory in which something is planned or left, or that cannot be seen. Who deletes a namespace
+    /// deletes the right to look into it, too: what was in there is gone.
+    async fn needed(&self, observer: &Observer, planned: &Scope) -> Scope {
+        let mut gone = BTreeSet::new();
+        for namespace in observer.troubled_leftovers() {
+            if apply::is_namespace_gone(&self.client, &namespace).await {
+                gone.insert(namespace);
+            }
+        }
         let empty: BTreeSet<&Place> =
             observer.ours().filter_map(|(place, mut objects)| objects.next().is_none().then_some(place)).collect();
-        self.scope.only(|place| planned.contains(place) || !empty.contains(place))
+        self.scope.only(|place| planned.contains(place) || !(empty.contains(place) || gone.contains(&place.namespace)))
     }
 
     async fn write_inventory(

@@ -19,6 +19,7 @@ mod policies;
 mod provider;
 mod prune;
 mod purity;
+mod recreate;
 mod render;
 mod roll_back;
 mod rollout;

@@ -12,6 +12,7 @@ use ccm_operator::{
     object::{KINDS, Kind, Object},
     plan::Plan,
 };
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::{
     contract::{images, plans, plans_for, statuses},
-    lab::{INVENTORY, LIMIT, Lab, NAMESPACE, OWN_NAMESPACE, binary, config_maps, message},
+    lab::{INVENTORY, LIMIT, Lab, NAMESPACE, OWN_NAMESPACE, SERVICE_ACCOUNT, binary, config_maps, message, repository},
     support::{
         eventually,
         objects::{self, Workloads},
@@ -213,9 +214,19 @@ async fn a_budget_goes_with_the_second_replica_and_comes_back() -> Result<()> {
     Ok(())
 }
 
+const OTHER: &str = "moved-cloud-controller-manager";
+
+/// Installs what the operator needs to manage [`OTHER`].
+async fn install_other(lab: &Lab) -> Result<()> {
+    let payload = tempfile::tempdir()?;
+    let mut render = Command::new(binary());
+    render.args(["render", "--phase", "install", "--namespace", OTHER, "--dest-dir"]).arg(payload.path());
+    ensure!(render.output()?.status.success(), "render");
+    objects::install_manifests(&lab.client, &payload.path().join("manifests"), Workloads::Skip).await
+}
+
 #[tokio::test]
-async fn objects_move_to_another_namespace() -> Result<()> {
-    const OTHER: &str = "moved-cloud-controller-manager";
+async fn objects_move_to_another_namespace_and_back_after_that_is_deleted() -> Result<()> {
     let (_, azure) = statuses().find(|(name, _)| *name == "Azure").context("Azure")?;
     let lab = Lab::new(&Cluster::on(azure)).await?;
     lab.write_images(&images())?;
@@ -224,26 +235,46 @@ async fn objects_move_to_another_namespace() -> Result<()> {
     operator.terminate()?;
     operator.wait(LIMIT).await?;
 
-    let payload = tempfile::tempdir()?;
-    let mut render = Command::new(binary());
-    render.args(["render", "--phase", "install", "--namespace", OTHER, "--dest-dir"]).arg(payload.path());
-    ensure!(render.output()?.status.success(), "render");
-    objects::install_manifests(&lab.client, &payload.path().join("manifests"), Workloads::Skip).await?;
+    install_other(&lab).await?;
     let operator = lab.start_as("5a1ec0de-0000-4000-8000-000000000003", &["--namespace", OTHER])?;
-    let plans = plans_for(OTHER)?;
-    exactly(&lab, &operator, plan_of(&plans, "Azure"), "after").await?;
+    let moved = plans_for(OTHER)?;
+    let moved = plan_of(&moved, "Azure");
+    exactly(&lab, &operator, moved, "after").await?;
     lab.converged(&operator).await?;
-    let scope = config_maps(&lab.client).get(INVENTORY).await?.data.context("data")?["scope"].clone();
-    assert!(!scope.contains(NAMESPACE) && scope.contains(OTHER), "{scope}");
+    let scope =
+        async || anyhow::Ok(config_maps(&lab.client).get(INVENTORY).await?.data.context("data")?["scope"].clone());
+    assert!(!scope().await?.contains(NAMESPACE) && scope().await?.contains(OTHER), "{}", scope().await?);
     operator.terminate()?;
     operator.wait(LIMIT).await?;
-    for object in plan_of(&plans, "Azure").iter().rev() {
-        apply::api(&lab.client, object.kind(), object.namespace())
-            .delete(object.name(), &DeleteParams::default())
-            .await?;
+
+    // The namespace is deleted with all that is in it, the operator's rights there too.
+    for object in moved.iter().filter(|object| object.namespace() == OTHER) {
+        let api = apply::api(&lab.client, object.kind(), OTHER);
+        api.delete(object.name(), &DeleteParams::default()).await?;
     }
-    // For the tests after this one.
-    objects::install_manifests(&lab.client, &crate::lab::repository().join("manifests"), Workloads::Skip).await
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": SERVICE_ACCOUNT, "namespace": OTHER}});
+    objects::delete(&lab.client, &binding).await?;
+    let namespaces: Api<Namespace> = Api::all(lab.client.clone());
+    namespaces.delete(OTHER, &DeleteParams::default()).await?;
+    let mut last = namespaces.get(OTHER).await?;
+    last.spec = None;
+    namespaces.replace_subresource("finalize", OTHER, &PostParams::default(), &last).await?;
+    eventually("the namespace to go", LIMIT, async || {
+        ensure!(namespaces.get_opt(OTHER).await?.is_none(), "it is there");
+        Ok(Some(()))
+    })
+    .await?;
+    objects::install_manifests(&lab.client, &repository().join("manifests"), Workloads::Skip).await?;
+    let operator = lab.start()?;
+    exactly(&lab, &operator, plan_of(&plans()?, "Azure"), "back").await?;
+    eventually("the inventory to forget the namespace", LIMIT, async || {
+        ensure!(!scope().await?.contains(OTHER), "{}", scope().await?);
+        Ok(Some(()))
+    })
+    .await
+    .with_context(|| operator.log())?;
+    lab.converged(&operator).await.map(drop)
 }
 
 #[tokio::test]
