@@ -81,8 +81,8 @@ impl Events {
         if message.is_empty() {
             message = format!("{} {}", change.action.word(), change.object.kind);
         }
-        let end = message.floor_char_boundary(LONGEST_MESSAGE);
-        message.truncate(end);
+        let end = (0..=LONGEST_MESSAGE).rev().find(|end| message.is_char_boundary(*end));
+        message.truncate(end.unwrap_or_default());
         let regarding = ObjectReference {
             api_version: text(&object["apiVersion"]),
             kind: Some(change.object.kind.clone()),

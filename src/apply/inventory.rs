@@ -1,6 +1,6 @@
 //! The inventory: where our objects may be, of which kinds and in which namespaces (pure).
 //!
-//! A `ConfigMap` in the operator's own namespace, with the label and annotations of an ApplySet's parent (KEP-3659) for
+//! A `ConfigMap` in the operator's own namespace, with the label and annotations of a set's parent (KEP-3659) for
 //! other tools. Those give kinds and namespaces apart; the operator itself reads the exact pairs from the data, so that it
 //! needs no right in a place where it never put anything. And what may be deleted is decided here.
 

@@ -22,12 +22,17 @@ fn essence(object: &Value) -> Value {
             metadata.remove(field);
         }
     }
-    // Addresses that the server gives to a Service, and what its controllers note on a Deployment.
+    // Addresses that the server gives to a Service, and what is noted on workloads.
     if object["kind"] == "Service" {
         object["spec"].as_object_mut().map(|spec| (spec.remove("clusterIP"), spec.remove("clusterIPs")));
     }
     if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
-        annotations.retain(|name, _| !name.starts_with("deployment.kubernetes.io/"));
+        let is_noted =
+            |name: &str| name.starts_with("deployment.kubernetes.io/") || name.starts_with("deprecated.daemonset.");
+        annotations.retain(|name, _| !is_noted(name));
+        if annotations.is_empty() {
+            object["metadata"].as_object_mut().map(|metadata| metadata.remove("annotations"));
+        }
     }
     object
 }
