@@ -6,17 +6,20 @@
 #![forbid(unsafe_code)]
 
 pub mod apply;
+pub mod azure_credentials;
 pub mod bundle;
 pub mod catalog;
 pub mod cli;
 pub mod client;
 pub mod cloud_config;
+pub mod config_hash;
 pub mod controllers;
 pub mod embedded;
 pub mod events;
 pub mod facts;
 pub mod inspect;
 pub mod lease;
+pub mod mask;
 pub mod object;
 pub mod observe;
 pub mod openshift;
@@ -29,6 +32,7 @@ pub mod rollout;
 pub mod server;
 pub mod status;
 pub mod telemetry;
+pub mod trust_bundle;
 pub mod verify;
 pub mod watch;
 pub mod yaml;

@@ -5,56 +5,52 @@
 #![forbid(unsafe_code)]
 
 use std::{
-    fs,
+    env,
     io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
-    time::{Duration, Instant},
 };
 
 use anyhow::Context;
 use ccm_operator::{
-    apply::REQUEST_TIMEOUT,
+    azure_credentials,
     bundle::folder,
     chain,
     cli::{
-        Cli, Command, ImageReferencesArgs, ListArgs, OperatorArgs, OutputFormat, ProviderCommand, RenderArgs,
-        RenderPhase, ShowArgs, VerifyArgs, VerifyFormat,
+        self, AzureInjectCredentialsArgs, Cli, CloudConfigArgs, Command, ImageReferencesArgs, ListArgs, OutputFormat,
+        ProviderCommand, RenderArgs, RenderPhase, ShowArgs, VerifyArgs, VerifyFormat,
     },
     client,
-    controllers::operator::{Connections, Operator, Settings},
+    cloud_config::preview::Preview,
     embedded,
-    facts::{files::Files, tls::TlsFlags},
-    inspect,
-    lease::{Election, Leadership, Timings},
-    output, payload,
+    facts::{
+        DEFAULT_NAMESPACE,
+        files::{CloudConfigFiles, CloudConfigSources, Files},
+    },
+    inspect, output, payload,
     plan::{Phase, Plan},
-    render,
-    server::{self, Health},
-    telemetry, verify,
+    render, telemetry, verify,
 };
 use clap::{CommandFactory, Parser, error::ErrorKind};
-use futures::FutureExt;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::watch,
-};
+use run::Settings;
 use tracing::info;
+
+mod run;
 
 /// The file of the install payload that is no manifest of the cluster's.
 const IMAGE_REFERENCES: &str = "image-references";
 
-/// Where the operator runs when it is not in a Pod.
-const OPERATOR_NAMESPACE: &str = "openshift-cloud-controller-manager-operator";
-
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(cli::arguments(env::args_os().collect()));
     telemetry::init(cli.log_format, cli.v);
     let done = match cli.command {
-        Command::Operator(args) => operator(args),
+        Command::Operator(args) => run_controllers(Settings::of_operator(args)),
+        Command::ConfigSync(args) => run_controllers(Settings::of_config_sync(args)),
+        Command::CloudConfig(args) => cloud_config(args),
         Command::Render(args) if args.phase == RenderPhase::Install => render_install(&args),
         Command::Render(args) => render(&args),
         Command::ImageReferences(args) => image_references(&args),
+        Command::AzureInjectCredentials(args) => inject_azure_credentials(&args),
         Command::Provider(ProviderCommand::Verify(args)) => return ended(verify(&args)),
         Command::Provider(ProviderCommand::List(args)) => list(&args),
         Command::Provider(ProviderCommand::Show(args)) => show(&args),
@@ -127,7 +123,7 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     }
     let mut report = verify::verify(&bundles, payload.as_ref());
     if args.cluster {
-        let refusals = runtime()?.block_on(async {
+        let refusals = run::runtime()?.block_on(async {
             let client = client::connect(args.kubeconfig.as_deref(), None).await?;
             anyhow::Ok(verify::cluster::dry_run(&client, &bundles).await?)
         })?;
@@ -139,6 +135,21 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
         VerifyFormat::Junit => output::junit(&report.suites()),
     })?;
     Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn cloud_config(args: CloudConfigArgs) -> anyhow::Result<()> {
+    let files = CloudConfigFiles {
+        infrastructure: args.cluster_infrastructure_file,
+        cloud_config: args.cloud_config_file,
+        network: args.network_file,
+    };
+    let CloudConfigSources { sources, config_map } = files.read(DEFAULT_NAMESPACE)?;
+    let gates = args.feature_gates.into_iter().filter(|(_, is_enabled)| *is_enabled).map(|(name, _)| name).collect();
+    let preview = Preview::new(&embedded::catalog()?, &sources, config_map.as_ref(), gates)?;
+    for warning in &preview.synced.warnings {
+        say(&format!("warning: {warning}"));
+    }
+    print(&if args.diff { preview.diff() } else { preview.synced.text().to_owned() })
 }
 
 fn render(args: &RenderArgs) -> anyhow::Result<()> {
@@ -215,86 +226,18 @@ fn image_references(args: &ImageReferencesArgs) -> anyhow::Result<()> {
     print(&config_map.context("failed to find the images ConfigMap among the embedded manifests")?)
 }
 
-fn operator(args: OperatorArgs) -> anyhow::Result<()> {
-    let timings = args.leader_election.timings().unwrap_or_else(|problem| wrong_usage(problem));
-    runtime()?.block_on(run_operator(args, timings))
+fn inject_azure_credentials(args: &AzureInjectCredentialsArgs) -> anyhow::Result<()> {
+    let config = azure_credentials::files::config(&args.cloud_config_file_path)?;
+    let credentials = azure_credentials::files::credentials(&args.creds_path)?;
+    let injected = azure_credentials::inject(&config, &credentials, args.disable_identity_extension_auth)?;
+    for note in injected.notes {
+        info!("{note}");
+    }
+    azure_credentials::files::write(&args.output_file_path, &injected.text)?;
+    info!("wrote {}", args.output_file_path.display());
+    Ok(())
 }
 
-/// One thread is enough: what is done between two requests takes microseconds.
-fn runtime() -> io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
-}
-
-/// Runs everything that the operator is until a signal, or until one of its parts ends: then the process ends too.
-async fn run_operator(args: OperatorArgs, timings: Option<Timings>) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let client = client::connect(args.kubeconfig.as_deref(), args.api_server_env_file.as_deref()).await?;
-    let health = Health::starting();
-    let listener = server::bind(&args.health_addr)
-        .await
-        .with_context(|| format!("failed to listen on --health-addr {}", args.health_addr))?;
-
-    let (leading, leadership) = watch::channel(Leadership::Waiting(None));
-    let (single_replica, topology) = watch::channel(None);
-    let (stop, shutdown) = watch::channel(false);
-    let settings = Settings {
-        namespace: args.namespace,
-        own_namespace: own_namespace(),
-        images_json: args.images_json,
-        release_version: args.release_version.filter(|version| !version.is_empty()),
-        tls_flags: TlsFlags { min_version: args.tls_min_version, cipher_suites: args.tls_cipher_suites },
-    };
-    let lease = &args.leader_election;
-    let lease_namespace =
-        lease.leader_elect_resource_namespace.clone().unwrap_or_else(|| settings.own_namespace.clone());
-    let connections = Connections { leadership, single_replica, shutdown, health: health.clone() };
-    let operator = Operator::new(client.clone(), embedded::catalog()?, settings, connections);
-
-    let mut election = None;
-    let lead = async {
-        if !lease.leader_elect {
-            leading.send_replace(Leadership::Leading(Instant::now() + Duration::from_secs(u64::from(u32::MAX))));
-            return std::future::pending().await;
-        }
-        let timings = timings_of(timings, topology).await;
-        let name = &lease.leader_elect_resource_name;
-        election.insert(Election::new(client, &lease_namespace, name, timings, leading.clone())).run().await
-    };
-    // Fused, because it is waited for once more after it may have ended.
-    let mut operator = std::pin::pin!(operator.run().fuse());
-    let ended = tokio::select! {
-        () = &mut operator => Ok(()),
-        lost = lead => Err(lost.into()),
-        served = server::serve(listener, health) => served.context("failed to serve the health endpoint"),
-        _ = terminate.recv() => Ok(()),
-        _ = interrupt.recv() => Ok(()),
-    };
-    if ended.is_ok() {
-        info!("stopping");
-    }
-    // A pass that has begun to write ends before somebody else may lead.
-    stop.send_replace(true);
-    let _ = tokio::time::timeout(REQUEST_TIMEOUT, operator).await;
-    if let Some(election) = election {
-        election.release().await;
-    }
-    ended
-}
-
-/// The timings that were given, else those for the cluster's topology, once that is known.
-async fn timings_of(given: Option<Timings>, mut topology: watch::Receiver<Option<bool>>) -> Timings {
-    if let Some(given) = given {
-        return given;
-    }
-    match topology.wait_for(Option::is_some).await.map(|is_single| *is_single) {
-        Ok(Some(true)) => Timings::SINGLE_REPLICA,
-        _ => Timings::HIGHLY_AVAILABLE,
-    }
-}
-
-/// The namespace of the Pod.
-fn own_namespace() -> String {
-    fs::read_to_string("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-        .unwrap_or_else(|_| OPERATOR_NAMESPACE.to_owned())
+fn run_controllers(settings: Result<Settings, &'static str>) -> anyhow::Result<()> {
+    run::run(settings.unwrap_or_else(|problem| wrong_usage(problem)))
 }

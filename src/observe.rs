@@ -17,7 +17,7 @@ use kube::{
     runtime::watcher::{self, Event},
 };
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tracing::warn;
 
 use crate::{
@@ -25,6 +25,7 @@ use crate::{
         self,
         inventory::{self, Place, Scope},
     },
+    config_hash::{self, Digests, Referable, Reference},
     facts::Sources,
     object::Object,
     status::{self, CLUSTER_OPERATOR},
@@ -38,6 +39,8 @@ enum Id {
     Document(&'static str),
     /// The ClusterOperator.
     ClusterOperator,
+    /// A ConfigMap or Secret that is read or that pods refer to.
+    Named(Reference),
     /// The inventory.
     Inventory,
     /// Our objects of a kind in a namespace.
@@ -50,6 +53,15 @@ struct Watched {
     events: BoxStream<'static, Result<Event<DynamicObject>, watcher::Error>>,
 }
 
+/// Documents that not every process needs.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionalDocuments {
+    /// `ClusterVersion/version`.
+    pub cluster_version: bool,
+    /// `Network/cluster`.
+    pub network: bool,
+}
+
 /// Everything that is watched.
 pub struct Observer {
     client: Client,
@@ -59,18 +71,20 @@ pub struct Observer {
     leftovers: BTreeSet<Place>,
     /// Whether a document has changed since the sources were last taken.
     documents_changed: bool,
+    /// Whether a named object has changed since that was last asked.
+    named_changed: bool,
 }
 
 impl Observer {
-    /// Watches the documents that facts are taken from, the ClusterOperator, and the inventory in the operator's own
-    /// namespace.
-    pub fn new(client: Client, own_namespace: &str, with_cluster_version: bool) -> Self {
+    /// Watches the documents that facts are taken from, and the ClusterOperator. `set_id` marks our objects.
+    pub fn new(client: Client, set_id: String, optional: OptionalDocuments) -> Self {
         let mut observer = Self {
             client,
-            set_id: apply::set_id(own_namespace),
+            set_id,
             watches: BTreeMap::new(),
             leftovers: BTreeSet::new(),
             documents_changed: true,
+            named_changed: false,
         };
         let documents = [
             ("Infrastructure", "infrastructures", "cluster"),
@@ -78,17 +92,22 @@ impl Observer {
             ("FeatureGate", "featuregates", "cluster"),
             ("APIServer", "apiservers", "cluster"),
         ];
-        let cluster_version = with_cluster_version.then_some(("ClusterVersion", "clusterversions", "version"));
-        for (kind, plural, name) in documents.into_iter().chain(cluster_version) {
+        let cluster_version = optional.cluster_version.then_some(("ClusterVersion", "clusterversions", "version"));
+        let network = optional.network.then_some(("Network", "networks", "cluster"));
+        for (kind, plural, name) in documents.into_iter().chain(cluster_version).chain(network) {
             let kind = GroupVersionKind::gvk("config.openshift.io", "v1", kind);
             let resource = ApiResource::from_gvk_with_plural(&kind, plural);
             observer.start(Id::Document(plural), resource, None, Selector::Name(name.to_owned()));
         }
         let selector = Selector::Name(CLUSTER_OPERATOR.to_owned());
         observer.start(Id::ClusterOperator, status::write::resource(), None, selector);
-        let selector = Selector::Name(inventory::NAME.to_owned());
-        observer.start(Id::Inventory, apply::inventory_resource(), Some(own_namespace.to_owned()), selector);
         observer
+    }
+
+    /// Watches the inventory, too.
+    pub fn watch_inventory(&mut self, own_namespace: &str) {
+        let selector = Selector::Name(inventory::NAME.to_owned());
+        self.start(Id::Inventory, apply::inventory_resource(), Some(own_namespace.to_owned()), selector);
     }
 
     /// Waits until something was seen, and takes all that has arrived.
@@ -96,9 +115,13 @@ impl Observer {
         poll_fn(|context| {
             let mut any = false;
             for (id, watched) in &mut self.watches {
-                while let Poll::Ready(Some(event)) = watched.events.poll_next_unpin(context) {
+                while let Poll::Ready(Some(mut event)) = watched.events.poll_next_unpin(context) {
                     let changes = matches!(event, Ok(Event::Apply(_) | Event::Delete(_) | Event::InitDone));
                     self.documents_changed |= changes && matches!(id, Id::Document(_));
+                    self.named_changed |= changes && matches!(id, Id::Named(_));
+                    if matches!(id, Id::Named(Reference { kind: Referable::Secret, .. })) {
+                        event = event.map(|event| event.modify(forget_secret));
+                    }
                     if let Some(error) = watched.seen.take(event) {
                         warn!("failed to watch {}: {error}", watched.target.describe());
                     }
@@ -110,19 +133,32 @@ impl Observer {
         .await;
     }
 
-    /// What has not been seen yet and has to be before anything is applied, with the reason where there is one.
-    pub fn pending(&self) -> Vec<String> {
-        let is_needed = |id: &Id| !matches!(id, Id::Ours(place) if self.leftovers.contains(place));
-        let pending = self.watches.iter().filter(|(id, watched)| is_needed(id) && !watched.seen.is_synced());
+    /// What has not been seen yet and has to be before anything is applied, with the reason where there is one; of named
+    /// objects only these count.
+    pub fn pending(&self, named: &BTreeSet<Reference>) -> Vec<String> {
+        let is_leftover = |id: &Id| matches!(id, Id::Ours(place) if self.leftovers.contains(place));
+        let pending = self.relevant(named).filter(|(id, watched)| !watched.seen.is_synced() && !is_leftover(id));
         pending.map(|(_, watched)| describe_pending(watched)).collect()
     }
 
-    /// What has kept a watch from working for this long.
-    pub fn lasting_trouble(&self, period: Duration) -> Option<String> {
+    /// The same, of these named objects alone.
+    pub fn pending_named(&self, named: &BTreeSet<Reference>) -> Vec<String> {
+        let watched = named.iter().filter_map(|reference| self.watches.get(&Id::Named(reference.clone())));
+        watched.filter(|watched| !watched.seen.is_synced()).map(describe_pending).collect()
+    }
+
+    /// What has kept a watch from working for this long; of named objects only these count.
+    pub fn lasting_trouble(&self, period: Duration, named: &BTreeSet<Reference>) -> Option<String> {
         let lasting =
             |watched: &&Watched| watched.seen.trouble().is_some_and(|trouble| trouble.since.elapsed() >= period);
-        let texts: Vec<_> = self.watches.values().filter(lasting).map(describe_pending).collect();
+        let texts: Vec<_> =
+            self.relevant(named).map(|(_, watched)| watched).filter(lasting).map(describe_pending).collect();
         (!texts.is_empty()).then(|| format!("failed to watch {}", texts.join("; ")))
+    }
+
+    fn relevant(&self, named: &BTreeSet<Reference>) -> impl Iterator<Item = (&Id, &Watched)> {
+        let is_relevant = |id: &Id| !matches!(id, Id::Named(reference) if !named.contains(reference));
+        self.watches.iter().filter(move |(id, _)| is_relevant(id))
     }
 
     /// When the first trouble that there is will have lasted for this long.
@@ -133,7 +169,8 @@ impl Observer {
 
     /// Whether every document has been seen, and the ClusterOperator.
     pub fn knows_documents(&self) -> bool {
-        self.watches.iter().all(|(id, watched)| matches!(id, Id::Ours(_) | Id::Inventory) || watched.seen.is_synced())
+        let is_document = |id: &Id| matches!(id, Id::Document(_) | Id::ClusterOperator);
+        self.watches.iter().all(|(id, watched)| !is_document(id) || watched.seen.is_synced())
     }
 
     /// Whether the ClusterOperator has been seen, or seen to be absent.
@@ -151,9 +188,58 @@ impl Observer {
         sources.proxy = self.document("proxies")?;
         sources.feature_gate = self.document("featuregates")?;
         sources.api_server = self.document("apiservers")?;
+        sources.network = self.document("networks")?;
         sources.cluster_version = self.document("clusterversions")?;
         self.documents_changed = false;
         Ok(true)
+    }
+
+    /// Watches these ConfigMaps and Secrets, and no other. Of a Secret only a digest is kept.
+    pub fn want(&mut self, named: &BTreeSet<Reference>) {
+        self.watches.retain(|id, _| !matches!(id, Id::Named(reference) if !named.contains(reference)));
+        for reference in named {
+            let id = Id::Named(reference.clone());
+            if self.watches.contains_key(&id) {
+                continue;
+            }
+            let kind = match reference.kind {
+                Referable::ConfigMap => "ConfigMap",
+                Referable::Secret => "Secret",
+            };
+            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", kind));
+            self.start(id, resource, Some(reference.namespace.clone()), Selector::Name(reference.name.clone()));
+        }
+        self.named_changed = true;
+    }
+
+    /// A ConfigMap that is watched, as it is now.
+    pub fn named(&self, reference: &Reference) -> Option<&Value> {
+        self.watches.get(&Id::Named(reference.clone()))?.seen.get(&reference.name)
+    }
+
+    /// Takes the answer to a write of a named object.
+    pub fn put_named(&mut self, reference: &Reference, live: Value) {
+        if let Some(watched) = self.watches.get_mut(&Id::Named(reference.clone())) {
+            watched.seen.put(&reference.name, live);
+            self.named_changed = true;
+        }
+    }
+
+    /// Whether a named object may have changed since the last call.
+    pub fn take_named_changed(&mut self) -> bool {
+        std::mem::take(&mut self.named_changed)
+    }
+
+    /// The digests of those of the named objects that are there.
+    pub fn digests(&self, named: &BTreeSet<Reference>) -> Digests {
+        let digest = |reference: &Reference| {
+            let value = self.named(reference)?;
+            Some(match reference.kind {
+                Referable::ConfigMap => config_hash::digest(value),
+                Referable::Secret => value[DIGEST].as_str()?.to_owned(),
+            })
+        };
+        named.iter().filter_map(|reference| Some((reference.clone(), digest(reference)?))).collect()
     }
 
     /// Watches our objects where they are planned, and where the inventory says that some may be left.
@@ -260,6 +346,16 @@ impl Observer {
         let events = watch::events(self.client.clone(), &target);
         self.watches.insert(id, Watched { target, seen: Seen::default(), events });
     }
+}
+
+/// The member that stands for what a Secret holds.
+const DIGEST: &str = "digest";
+
+/// Replaces what a Secret holds by its digest, before anything else sees it.
+fn forget_secret(secret: &mut DynamicObject) {
+    secret.data = json!({DIGEST: config_hash::digest(&secret.data)});
+    // It may repeat the data.
+    secret.metadata.annotations = None;
 }
 
 fn describe_pending(watched: &Watched) -> String {

@@ -57,19 +57,26 @@ pub(super) struct Applying {
 }
 
 impl Applying {
-    /// One that has applied nothing yet.
-    pub(super) fn new(client: Client, own_namespace: &str, events: Events) -> Self {
+    /// One that has applied nothing yet; `set_id` marks our objects.
+    pub(super) fn new(client: Client, own_namespace: &str, set_id: String) -> Self {
         Self {
+            events: Events::start(client.clone()),
             client,
             own_namespace: own_namespace.to_owned(),
-            set_id: apply::set_id(own_namespace),
-            events,
+            set_id,
             backoff: Backoff::default(),
             brake: Brake::default(),
             brake_until: None,
             scope: Scope::default(),
             skipped: BTreeSet::new(),
             kept: BTreeMap::new(),
+        }
+    }
+
+    /// Marks planned objects as ours.
+    pub(super) fn mark(&self, objects: &mut [Object]) {
+        for object in objects {
+            object.set_label(apply::PART_OF_LABEL, &self.set_id);
         }
     }
 

@@ -4,10 +4,12 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod azure_credentials;
 mod bad_input;
 mod contract;
 mod drift;
 mod flags;
+mod gcfg;
 mod lab;
 mod leader;
 mod manifests;

@@ -59,7 +59,7 @@ async fn exactly(lab: &Lab, operator: &Operator, objects: &[Object], what: &str)
     let waited = eventually("exactly the new set", LIMIT, async || {
         let found = ours(lab).await?;
         ensure!(found == expected, "{found:#?}\ninstead of {expected:#?}");
-        let inventory = config_maps(&lab.client).get(INVENTORY).await?;
+        let inventory = config_maps(&lab.client, OWN_NAMESPACE).get(INVENTORY).await?;
         let lines = inventory.data.context("data")?["scope"].lines().count();
         // Decoys of our label keep their place.
         ensure!(lines >= places, "{lines} places of {places}");
@@ -205,7 +205,7 @@ async fn a_budget_goes_with_the_second_replica_and_comes_back() -> Result<()> {
         let lists: Vec<_> = lab.requests(mark)?.into_iter().filter(|request| request.verb == "list").collect();
         assert!(lists.is_empty(), "{lists:#?}");
     }
-    let scope = config_maps(&lab.client).get(INVENTORY).await?.data.context("data")?["scope"].clone();
+    let scope = config_maps(&lab.client, OWN_NAMESPACE).get(INVENTORY).await?.data.context("data")?["scope"].clone();
     assert!(!scope.contains("PodDisruptionBudget"), "{scope}");
     // Idle again: what was watched for the prune alone is watched no longer, and nothing is asked.
     let mark = lab.mark().await?;
@@ -241,8 +241,9 @@ async fn objects_move_to_another_namespace_and_back_after_that_is_deleted() -> R
     let moved = plan_of(&moved, "Azure");
     exactly(&lab, &operator, moved, "after").await?;
     lab.converged(&operator).await?;
-    let scope =
-        async || anyhow::Ok(config_maps(&lab.client).get(INVENTORY).await?.data.context("data")?["scope"].clone());
+    let scope = async || {
+        anyhow::Ok(config_maps(&lab.client, OWN_NAMESPACE).get(INVENTORY).await?.data.context("data")?["scope"].clone())
+    };
     assert!(!scope().await?.contains(NAMESPACE) && scope().await?.contains(OTHER), "{}", scope().await?);
     operator.terminate()?;
     operator.wait(LIMIT).await?;
@@ -317,12 +318,12 @@ async fn the_inventory_is_written_again_and_what_it_lists_is_pruned_after_a_rest
     lab.write_images(&images())?;
     let operator = lab.start()?;
     exactly(&lab, &operator, plan_of(&plans, "AWS"), "before").await?;
-    config_maps(&lab.client).delete(INVENTORY, &DeleteParams::default()).await?;
+    config_maps(&lab.client, OWN_NAMESPACE).delete(INVENTORY, &DeleteParams::default()).await?;
     exactly(&lab, &operator, plan_of(&plans, "AWS"), "deleted").await?;
     let damage = Patch::Merge(json!({"data": {"scope": "", "other": "x"}}));
-    config_maps(&lab.client).patch(INVENTORY, &PatchParams::default(), &damage).await?;
+    config_maps(&lab.client, OWN_NAMESPACE).patch(INVENTORY, &PatchParams::default(), &damage).await?;
     exactly(&lab, &operator, plan_of(&plans, "AWS"), "emptied").await?;
-    let written = config_maps(&lab.client).get(INVENTORY).await?;
+    let written = config_maps(&lab.client, OWN_NAMESPACE).get(INVENTORY).await?;
     let annotations = written.metadata.annotations.context("annotations")?;
     assert_eq!(annotations["applyset.kubernetes.io/additional-namespaces"], NAMESPACE);
     assert_eq!(
