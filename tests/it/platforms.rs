@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 
 use crate::{
     contract::{images, plans, statuses},
-    lab::{INVENTORY, Lab},
+    lab::Lab,
     support::openshift::{Cluster, Topology},
 };
 
@@ -30,8 +30,10 @@ async fn the_operator_converges_on_every_platform_with_the_rights_of_the_manifes
                 lab.requests(mark)?.into_iter().filter(|request| request.code >= 400 && !request.is_lease()).collect();
             assert!(refused.is_empty(), "{what}: {refused:#?}");
             let mut writes = lab.writes(mark)?;
-            writes.retain(|write| !write.contains("clusteroperators") && !write.ends_with(INVENTORY));
-            assert_eq!(writes.len(), count, "{what}: one write for each object: {writes:#?}");
+            writes.retain(|write| !write.contains("clusteroperators"));
+            let config_maps = writes.iter().filter(|write| write.contains("configmaps")).count();
+            assert_eq!(config_maps, 3, "{what}: the configuration, the certificates and the inventory: {writes:#?}");
+            assert_eq!(writes.len(), count + config_maps, "{what}: one write for each object: {writes:#?}");
             operator.terminate()?;
             drop(operator);
             lab.delete_all().await?;

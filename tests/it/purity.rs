@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::lab::repository;
 
 /// The modules of `src/` that may do IO; every other one is pure. ARCHITECTURE.md says the same.
-const IO: [&str; 23] = [
+const IO: [&str; 29] = [
     "apply.rs",
     "apply/error.rs",
     "azure_credentials/files.rs",
@@ -16,9 +16,14 @@ const IO: [&str; 23] = [
     "client.rs",
     "controllers.rs",
     "controllers/applying.rs",
+    "controllers/authority.rs",
     "controllers/backoff.rs",
+    "controllers/cloud_config.rs",
+    "controllers/cluster.rs",
     "controllers/images_file.rs",
     "controllers/operator.rs",
+    "controllers/syncer.rs",
+    "controllers/trusted_ca.rs",
     "events.rs",
     "facts/files.rs",
     "lease.rs",
@@ -26,6 +31,7 @@ const IO: [&str; 23] = [
     "main.rs",
     "observe.rs",
     "render.rs",
+    "run.rs",
     "server.rs",
     "status/write.rs",
     "telemetry.rs",
