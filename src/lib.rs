@@ -15,6 +15,7 @@ pub mod cloud_config;
 pub mod config_hash;
 pub mod controllers;
 pub mod embedded;
+pub mod events;
 pub mod facts;
 pub mod inspect;
 pub mod lease;
