@@ -300,6 +300,8 @@ async fn a_large_configuration_works_and_unrelated_ones_cost_nothing() -> Result
     assert!(text.starts_with(&comment));
     lab.converged(&operator).await?;
 
+    // What follows from the change has been done, and told.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     let mark = lab.mark().await?;
     let api = config_maps(&lab.client, USER);
     for index in 0..50 {
