@@ -1,12 +1,13 @@
 //! The binary `ccm-operator`: from the command line to the library, and from its errors to an exit code.
 //!
-//! Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong usage.
+//! Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong usage. `diff` and `status` answer by 0 or 1,
+//! and fail with 2.
 
 #![forbid(unsafe_code)]
 
 use std::{
     fs,
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, Instant},
@@ -14,27 +15,33 @@ use std::{
 
 use anyhow::Context;
 use ccm_operator::{
-    apply::REQUEST_TIMEOUT,
+    apply::{self, REQUEST_TIMEOUT},
     bundle::folder,
     chain,
     cli::{
-        Cli, Command, ImageReferencesArgs, ListArgs, OperatorArgs, OutputFormat, ProviderCommand, RenderArgs,
-        RenderPhase, ShowArgs, VerifyArgs, VerifyFormat,
+        Cli, ClusterArgs, Command, DiffArgs, DiffFormat, ImageReferencesArgs, ListArgs, OperatorArgs, OutputFormat,
+        ProviderCommand, RenderArgs, RenderPhase, ShowArgs, StatusArgs, VerifyArgs, VerifyFormat,
     },
     client,
-    controllers::operator::{Connections, Operator, Settings},
-    embedded,
+    cluster::{Place, Reader},
+    controllers::{
+        dry_run::DryRun,
+        operator::{Connections, Operator, Settings},
+    },
+    diff, embedded,
     facts::{files::Files, tls::TlsFlags},
     inspect,
     lease::{Election, Leadership, Timings},
     output, payload,
     plan::{Phase, Plan},
     render,
+    report::{self, Report},
     server::{self, Health},
     telemetry, verify,
 };
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use futures::FutureExt;
+use k8s_openapi::jiff::Timestamp;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
@@ -47,11 +54,19 @@ const IMAGE_REFERENCES: &str = "image-references";
 /// Where the operator runs when it is not in a Pod.
 const OPERATOR_NAMESPACE: &str = "openshift-cloud-controller-manager-operator";
 
+/// How often `status --watch` looks.
+const WATCH_PERIOD: Duration = Duration::from_secs(2);
+
+/// Empties a terminal.
+const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     telemetry::init(cli.log_format, cli.v);
     let done = match cli.command {
         Command::Operator(args) => operator(args),
+        Command::Diff(args) => return answered(diff(&args)),
+        Command::Status(args) => return answered(status(&args)),
         Command::Render(args) if args.phase == RenderPhase::Install => render_install(&args),
         Command::Render(args) => render(&args),
         Command::ImageReferences(args) => image_references(&args),
@@ -69,6 +84,18 @@ fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
         Err(error) => {
             say(&format!("ccm-operator: {}", chain(error.as_ref())));
             ExitCode::FAILURE
+        }
+    }
+}
+
+/// The exit code of a command that answers by it.
+fn answered(answer: anyhow::Result<bool>) -> ExitCode {
+    match answer {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            say(&format!("ccm-operator: {}", chain(error.as_ref())));
+            ExitCode::from(2)
         }
     }
 }
@@ -215,6 +242,74 @@ fn image_references(args: &ImageReferencesArgs) -> anyhow::Result<()> {
     print(&config_map.context("failed to find the images ConfigMap among the embedded manifests")?)
 }
 
+/// A reader of the cluster that a command looks at.
+async fn reader(args: &ClusterArgs) -> anyhow::Result<Reader> {
+    let client = client::connect(args.kubeconfig.as_deref(), None).await?;
+    Ok(Reader::new(client, Place { namespace: args.namespace.clone(), own_namespace: own_namespace() }))
+}
+
+/// Whether nothing would change.
+fn diff(args: &DiffArgs) -> anyhow::Result<bool> {
+    let changes = runtime()?.block_on(async {
+        let reader = reader(&args.cluster).await?;
+        let sources = reader.sources(args.cluster.images_json.as_deref()).await?;
+        let plan = Plan::new(&embedded::catalog()?, &sources, Phase::Cluster)?;
+        if let Plan::Nothing { why } = &plan {
+            say(&format!("nothing is to be applied: {why}"));
+        }
+        let plan = plan.labelled(&apply::set_id(&reader.place().own_namespace));
+        anyhow::Ok(diff::cluster::changes(&reader, plan.objects()).await?)
+    })?;
+    match args.output {
+        DiffFormat::Json => print(&output::json(&changes)?)?,
+        DiffFormat::Diff => {
+            let colors = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
+            print(&diff::unified(&changes, colors))?;
+            say(&diff::summary(&changes));
+        }
+    }
+    let refused = changes.iter().filter(|change| change.action == diff::Action::Refuse).count();
+    anyhow::ensure!(refused == 0, "the API server refuses {refused} of the objects");
+    Ok(!changes.iter().any(diff::Change::is_difference))
+}
+
+/// Whether the cluster's cloud-controller-manager is well.
+fn status(args: &StatusArgs) -> anyhow::Result<bool> {
+    let catalog = embedded::catalog()?;
+    runtime()?.block_on(async {
+        let reader = reader(&args.cluster).await?;
+        let clears = args.watch && args.output == OutputFormat::Table && io::stdout().is_terminal();
+        let mut shown = None;
+        loop {
+            let findings = report::read::findings(&reader, &catalog, args.cluster.images_json.as_deref()).await;
+            let report = match findings {
+                Ok(findings) => Report::new(&findings, &args.cluster.namespace),
+                // Who watches waits for the API server to come back.
+                Err(error) if args.watch && shown.is_some() => {
+                    say(&chain(&error));
+                    tokio::time::sleep(WATCH_PERIOD).await;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            // Ages grow on a terminal; elsewhere only what has changed is news.
+            if clears || shown.as_ref() != Some(&report) {
+                let text = match args.output {
+                    OutputFormat::Table => report::text::screen(&report, Timestamp::now()),
+                    OutputFormat::Json => output::json(&report)?,
+                    OutputFormat::Yaml => output::yaml(&report)?,
+                };
+                print(&if clears { format!("{CLEAR}{text}") } else { text })?;
+            }
+            if !args.watch {
+                return Ok(report.healthy);
+            }
+            shown = Some(report);
+            tokio::time::sleep(WATCH_PERIOD).await;
+        }
+    })
+}
+
 fn operator(args: OperatorArgs) -> anyhow::Result<()> {
     let timings = args.leader_election.timings().unwrap_or_else(|problem| wrong_usage(problem));
     runtime()?.block_on(run_operator(args, timings))
@@ -245,6 +340,15 @@ async fn run_operator(args: OperatorArgs, timings: Option<Timings>) -> anyhow::R
         release_version: args.release_version.filter(|version| !version.is_empty()),
         tls_flags: TlsFlags { min_version: args.tls_min_version, cipher_suites: args.tls_cipher_suites },
     };
+    if args.dry_run {
+        let dry_run = DryRun::new(client, embedded::catalog()?, settings, health.clone());
+        return tokio::select! {
+            () = dry_run.run() => Ok(()),
+            served = server::serve(listener, health) => served.context("failed to serve the health endpoint"),
+            _ = terminate.recv() => Ok(()),
+            _ = interrupt.recv() => Ok(()),
+        };
+    }
     let lease = &args.leader_election;
     let lease_namespace =
         lease.leader_elect_resource_namespace.clone().unwrap_or_else(|| settings.own_namespace.clone());

@@ -238,12 +238,8 @@ impl Operator {
         });
         match plan {
             Err(error) => self.bad_input = Some(error),
-            Ok(mut plan) => {
-                if let Plan::Objects { objects, .. } = &mut plan {
-                    for object in objects {
-                        object.set_label(apply::PART_OF_LABEL, &self.set_id);
-                    }
-                }
+            Ok(plan) => {
+                let plan = plan.labelled(&self.set_id);
                 self.bad_input = None;
                 if self.plan.as_deref() != Some(&plan) {
                     self.observer.follow(plan.objects());

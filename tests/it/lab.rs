@@ -119,6 +119,19 @@ impl Lab {
         Operator::start(binary(), &self.kubeconfig, &all, &[("RELEASE_VERSION", VERSION), ("POD_UID", pod_uid)])
     }
 
+    /// Starts the operator with another kubeconfig, a [`crate::support::faults::Faults`]'s.
+    pub(crate) fn start_through(&self, kubeconfig: &Path) -> Result<Operator> {
+        let images = format!("--images-json={}", self.images_file().display());
+        let arguments = ["operator", "--health-addr=127.0.0.1:0", &images];
+        let env = [("RELEASE_VERSION", VERSION), ("POD_UID", "5a1ec0de-0000-4000-8000-000000000001")];
+        Operator::start(binary(), kubeconfig, &arguments, &env)
+    }
+
+    /// The operator's kubeconfig.
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
     /// A point in the audit log, after everything that has been answered by now.
     pub(crate) async fn mark(&self) -> Result<Mark> {
         // The line of a request may come a moment after its answer.

@@ -6,7 +6,10 @@ mod support;
 
 mod bad_input;
 mod contract;
+mod crash;
+mod diff;
 mod drift;
+mod faults;
 mod flags;
 mod lab;
 mod leader;
@@ -21,4 +24,5 @@ mod purity;
 mod render;
 mod roll_back;
 mod rollout;
+mod status;
 mod take_over;

@@ -7,21 +7,25 @@ use anyhow::Result;
 use crate::lab::repository;
 
 /// The modules of `src/` that may do IO; every other one is pure. ARCHITECTURE.md says the same.
-const IO: [&str; 19] = [
+const IO: [&str; 23] = [
     "apply.rs",
     "bundle/folder.rs",
     "cli.rs",
     "client.rs",
+    "cluster.rs",
     "controllers.rs",
     "controllers/backoff.rs",
+    "controllers/dry_run.rs",
     "controllers/images_file.rs",
     "controllers/operator.rs",
+    "diff/cluster.rs",
     "facts/files.rs",
     "lease.rs",
     "lib.rs",
     "main.rs",
     "observe.rs",
     "render.rs",
+    "report/read.rs",
     "server.rs",
     "status/write.rs",
     "telemetry.rs",

@@ -1,0 +1,115 @@
+//! Crashes: killed at any request, the operator ends up where it would have ended without.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use ccm_operator::apply;
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+
+use crate::{
+    contract::{images, plans},
+    lab::{LEASE, LIMIT, Lab, describe, leases},
+    support::{
+        eventually,
+        faults::Faults,
+        openshift::{self, Cluster},
+    },
+};
+
+/// How the operator comes to have something to do.
+struct Scenario {
+    /// Its name in messages.
+    name: &'static str,
+    /// Makes the cluster what it is before the operator starts.
+    prepare: fn(&Lab) -> Preparation<'_>,
+}
+
+type Preparation<'a> = std::pin::Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
+
+const CONVERGENCE: Scenario = Scenario { name: "convergence", prepare: |lab| Box::pin(async { empty(lab).await }) };
+
+/// Nothing of the operator's is there.
+async fn empty(lab: &Lab) -> Result<()> {
+    lab.delete_all().await?;
+    openshift::delete_cluster_operator(&lab.client).await?;
+    match leases(&lab.client).delete(LEASE, &DeleteParams::default()).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        deleted => Ok(deleted.map(drop)?),
+    }
+}
+
+/// What must be the same after every crash: the objects and what is said of them.
+async fn state(lab: &Lab) -> Result<Vec<(String, Value)>> {
+    let mut state = Vec::new();
+    let plans = plans()?;
+    let (_, plan) = plans.iter().find(|(name, _)| *name == "Azure").context("Azure")?;
+    for object in plan.objects() {
+        let live = apply::api(&lab.client, object.kind(), object.namespace()).get_opt(object.name()).await?;
+        let mut live = serde_json::to_value(live.with_context(|| format!("{} is not there", object.key()))?)?;
+        for field in ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"] {
+            live["metadata"].as_object_mut().context("metadata")?.remove(field);
+        }
+        for field in ["clusterIP", "clusterIPs"] {
+            live["spec"].as_object_mut().map(|spec| spec.remove(field));
+        }
+        live.as_object_mut().context("an object")?.remove("status");
+        state.push((object.key().to_string(), live));
+    }
+    let cluster_operator = lab.cluster_operator().await?;
+    let conditions = cluster_operator["status"]["conditions"].as_array().context("conditions")?;
+    let said =
+        conditions.iter().map(|one| json!([one["type"], one["status"], one["reason"], one["message"]])).collect();
+    state.push(("ClusterOperator".into(), said));
+    state.push(("related objects".into(), cluster_operator["status"]["relatedObjects"].clone()));
+    Ok(state)
+}
+
+/// Kills the operator after each of its requests, as many as a run without a crash has.
+async fn survives(scenario: &Scenario) -> Result<()> {
+    let azure = json!({"type": "Azure", "azure": {"cloudName": "AzurePublicCloud"}});
+    let lab = Lab::new(&Cluster::on(azure)).await?;
+    lab.write_images(&images())?;
+    let proxy = Faults::start(lab.kubeconfig(), lab.dir.path()).await?;
+    (scenario.prepare)(&lab).await?;
+    let operator = lab.start_through(proxy.kubeconfig())?;
+    lab.converged(&operator).await?;
+    let requests = proxy.seen().len();
+    ensure!(requests > 20, "{requests} requests are no convergence");
+    let expected = state(&lab).await?;
+    operator.kill()?;
+    operator.wait(LIMIT).await?;
+
+    for number in 1..=requests {
+        let crash = || format!("{}: killed at request {number} of {requests}", scenario.name);
+        (scenario.prepare)(&lab).await?;
+        let mark = lab.mark().await?;
+        let served = proxy.end_after(number);
+        let operator = lab.start_through(proxy.kubeconfig())?;
+        // Runs differ by a request or two: a watch may tell of several writes at once. Then all is done already.
+        let _ = tokio::time::timeout(Duration::from_secs(2), served).await;
+        operator.kill()?;
+        operator.wait(LIMIT).await?;
+        proxy.forget();
+        let operator = lab.start_through(proxy.kubeconfig())?;
+        lab.converged(&operator).await.with_context(crash)?;
+        eventually("the state of a clean run", LIMIT, async || {
+            let state = state(&lab).await?;
+            let other: Vec<_> = state.iter().zip(&expected).filter(|(found, expected)| found != expected).collect();
+            ensure!(other.is_empty(), "{other:#?}");
+            Ok(Some(()))
+        })
+        .await
+        .with_context(|| format!("{}\n{}", crash(), operator.log()))?;
+        operator.kill()?;
+        operator.wait(LIMIT).await?;
+        let deleted: Vec<_> = lab.requests(mark)?.into_iter().filter(|one| one.verb.starts_with("delete")).collect();
+        ensure!(deleted.is_empty(), "{}: {:?}", crash(), deleted.iter().map(describe).collect::<Vec<_>>());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_convergence_survives_a_crash_at_any_request() -> Result<()> {
+    survives(&CONVERGENCE).await
+}
