@@ -31,6 +31,8 @@ pub enum Action {
     Create,
     /// It would be changed.
     Configure,
+    /// A field that cannot be changed is another one, so that it would be deleted and made anew.
+    Recreate,
     /// It is as planned.
     Unchanged,
     /// It is ours and no longer planned, and would be removed.
@@ -98,6 +100,12 @@ impl Change {
         Ok(Self { object, action, fields: fields.into_iter().collect(), why: None, texts })
     }
 
+    /// The same object, but it would be deleted and made anew.
+    #[must_use]
+    pub fn recreated(self) -> Self {
+        Self { action: Action::Recreate, ..self }
+    }
+
     /// An object with which nothing would be done, or can be done.
     pub fn without(object: Key, action: Action, why: Option<String>) -> Self {
         Self { object, action, fields: Vec::new(), why, texts: (String::new(), String::new()) }
@@ -105,7 +113,7 @@ impl Change {
 
     /// Whether the cluster would be another one.
     pub fn is_difference(&self) -> bool {
-        matches!(self.action, Action::Create | Action::Configure | Action::Prune)
+        matches!(self.action, Action::Create | Action::Configure | Action::Recreate | Action::Prune)
     }
 
     /// In one line, for logs.
@@ -114,6 +122,7 @@ impl Change {
         match (self.action, self.why.as_deref().unwrap_or_default()) {
             (Action::Create, _) => format!("would create {object}"),
             (Action::Configure, _) => format!("would change {object}: {}", self.fields.join(", ")),
+            (Action::Recreate, _) => format!("would delete {object} and make it anew: {}", self.fields.join(", ")),
             (Action::Unchanged, _) => format!("{object} is as planned"),
             (Action::Prune, _) => format!("would remove {object}: it is not planned any more"),
             (Action::Skip, why) => format!("would leave {object} alone: {why}"),
@@ -129,23 +138,26 @@ impl Change {
         match self.action {
             Action::Unchanged => return String::new(),
             Action::Skip | Action::Refuse => return paint("33", &format!("# {}", self.line())),
-            Action::Create | Action::Configure | Action::Prune => {}
+            Action::Create | Action::Configure | Action::Recreate | Action::Prune => {}
         }
+        let remark = match self.action {
+            Action::Recreate => paint("33", &format!("# {}", self.line())),
+            _ => String::new(),
+        };
         let (before, after) = &self.texts;
         let title = |text: &str, when| if text.is_empty() { "/dev/null".to_owned() } else { when };
         let live = title(before, format!("{} (live)", self.object));
         let planned = title(after, format!("{} (planned)", self.object));
         let text = TextDiff::from_lines(before, after);
         let text = text.unified_diff().context_radius(CONTEXT_LINES).header(&live, &planned).to_string();
-        text.lines()
-            .map(|line| match line.get(..1) {
-                _ if line.starts_with("--- ") || line.starts_with("+++ ") => paint("1", line),
-                Some("-") => paint("31", line),
-                Some("+") => paint("32", line),
-                Some("@") => paint("36", line),
-                _ => format!("{line}\n"),
-            })
-            .collect()
+        let lines = text.lines().map(|line| match line.get(..1) {
+            _ if line.starts_with("--- ") || line.starts_with("+++ ") => paint("1", line),
+            Some("-") => paint("31", line),
+            Some("+") => paint("32", line),
+            Some("@") => paint("36", line),
+            _ => format!("{line}\n"),
+        });
+        std::iter::once(remark).chain(lines).collect()
     }
 }
 
@@ -157,7 +169,7 @@ pub fn unified(changes: &[Change], colors: bool) -> String {
 /// How many objects would be what, in one line.
 pub fn summary(changes: &[Change]) -> String {
     let count = |action| changes.iter().filter(|change| change.action == action).count();
-    let optional = [(Action::Skip, "left alone"), (Action::Refuse, "refused")];
+    let optional = [(Action::Recreate, "to make anew"), (Action::Skip, "left alone"), (Action::Refuse, "refused")];
     let optional = optional.into_iter().map(|(action, word)| (count(action), word)).filter(|(count, _)| *count > 0);
     let mut text = format!(
         "{} to create, {} to change, {} to remove, {} as planned",

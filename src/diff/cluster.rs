@@ -30,6 +30,12 @@ const MUTATION: &str = "client.lifecycle.config.k8s.io/mutation";
 /// An object with this annotation set to `detach` is not removed (cli-utils).
 const DELETION: &str = "client.lifecycle.config.k8s.io/deletion";
 
+/// The fields that cannot be changed, as the API server names them.
+const IMMUTABLE: [&str; 2] = ["spec.selector", "roleRef"];
+
+/// What is added to an object's name for the one that stands in for it.
+const STAND_IN: &str = "-next";
+
 /// Why it cannot be said what would change.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -90,12 +96,41 @@ pub async fn change(client: &Client, desired: &Object, live: Option<&Value>) -> 
     };
     match answer {
         Ok(would_be) => Ok(Change::between(key, live, Some(&apply::to_value(&would_be)))?),
+        Err(source) if is_immutable(&source) => anew(client, desired, live).await,
         // Not a word about the cluster itself: the same would be answered to the operator.
         Err(source @ Cause::Api(kube::Error::Api(_))) => {
             Ok(Change::without(key, Action::Refuse, Some(crate::chain(&source))))
         }
         Err(source) => Err(Error::Try { object: key, source }),
     }
+}
+
+/// An object that has to be made anew. The API server is asked about it under a name that is free, as the operator does
+/// before it deletes anything.
+async fn anew(client: &Client, desired: &Object, live: Option<&Value>) -> Result<Change, Error> {
+    let (key, name) = (desired.key(), format!("{}{STAND_IN}", desired.name()));
+    let mut stand_in = desired.value().clone();
+    stand_in["metadata"]["name"] = name.as_str().into();
+    let api = apply::api(client, desired.kind(), desired.namespace());
+    let params = PatchParams::apply(FIELD_MANAGER).force().dry_run();
+    match apply::send(Some(REQUEST_TIMEOUT), api.patch(&name, &params, &Patch::Apply(&stand_in))).await {
+        Ok(would_be) => {
+            let mut would_be = apply::to_value(&would_be);
+            would_be["metadata"]["name"] = desired.name().into();
+            Ok(Change::between(key, live, Some(&would_be))?.recreated())
+        }
+        Err(source @ Cause::Api(kube::Error::Api(_))) => {
+            Ok(Change::without(key, Action::Refuse, Some(crate::chain(&source))))
+        }
+        Err(source) => Err(Error::Try { object: key, source }),
+    }
+}
+
+/// Whether an object was refused because it changes a field that cannot be changed.
+fn is_immutable(cause: &Cause) -> bool {
+    let Cause::Api(kube::Error::Api(status)) = cause else { return false };
+    let mut causes = status.details.iter().flat_map(|details| &details.causes);
+    status.code == 422 && causes.any(|cause| IMMUTABLE.contains(&cause.field.as_str()))
 }
 
 async fn apply_alone(client: &Client, desired: &Object) -> Result<DynamicObject, Cause> {

@@ -216,12 +216,15 @@ enum Way {
 
 /// One request; an error closes its connection.
 async fn pass(request: Request<Incoming>, client: Client, state: Arc<Mutex<State>>) -> io::Result<Response<Body>> {
-    let fault = match way(&request, &mut lock(&state)) {
+    let way = way(&request, &mut lock(&state));
+    let fault = match way {
         Way::Through => None,
         Way::Faulty(fault) => Some(fault),
         Way::Last(told) => {
             let _ = forward(request, &client).await;
-            drop(told.map(|told| told.send(())));
+            if let Some(told) = told {
+                let _ = told.send(());
+            }
             return std::future::pending().await;
         }
         Way::Nowhere => return std::future::pending().await,

@@ -64,8 +64,10 @@ fn take_away(live: &mut Value, fields: &Value, desired: Option<&Value>, others: 
 
 /// Lays what is desired over what is left. Lists whose items have owners are merged by their keys, the rest replaced.
 fn overlay(live: &mut Value, desired: &Value, fields: &Value) {
+    // Owned as one, such as a selector.
+    let is_whole = fields.as_object().is_some_and(Map::is_empty);
     match (live, desired) {
-        (Value::Object(live), Value::Object(desired)) => {
+        (Value::Object(live), Value::Object(desired)) if !is_whole => {
             for (name, value) in desired {
                 let fields = fields.get(format!("f:{name}")).unwrap_or(&Value::Null);
                 overlay(live.entry(name.clone()).or_insert(Value::Null), value, fields);
