@@ -1,12 +1,29 @@
 //! The command line: what is asked for, and the settings that follow from it (pure but for the environment that clap
 //! reads). Flags are accepted in Go's spellings, so that the Go operator's command lines work.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use k8s_openapi::jiff::SignedDuration;
 
 use crate::{facts::DEFAULT_NAMESPACE, lease::Timings, plan::Phase, telemetry::LogFormat};
+
+/// The Go operator's programs, each with the command that takes its place when this program is started under that name.
+const GO_PROGRAMS: [(&str, &str); 1] = [("azure-config-credentials-injector", "azure-inject-credentials")];
+
+/// The command line as if a command had been named, where the program's own name says which.
+pub fn arguments(mut given: Vec<OsString>) -> Vec<OsString> {
+    let name = given.first().and_then(|program| Path::new(program).file_name());
+    let command = GO_PROGRAMS.iter().find(|(program, _)| name.is_some_and(|name| name == *program));
+    if let Some((_, command)) = command {
+        given.insert(1, command.into());
+    }
+    given
+}
 
 /// Installs a cluster's cloud-controller-manager, keeps it installed, and renders it for the bootstrap VM.
 #[derive(Debug, Parser)]
@@ -39,10 +56,16 @@ pub enum Command {
     ///
     /// Exit code: 0 available and not degraded, 1 otherwise, 2 the cluster could not be asked.
     Status(StatusArgs),
+    /// Sync the cloud's configuration and the trusted certificates, which `operator` does too unless told otherwise.
+    ConfigSync(ConfigSyncArgs),
+    /// Show what a cluster's cloud configuration becomes, without the cluster.
+    CloudConfig(CloudConfigArgs),
     /// Write the manifests of the bootstrap VM, of the cluster, or of the installation to files.
     Render(RenderArgs),
     /// Print what release tooling finds the images by, made of the providers' descriptors.
     ImageReferences(ImageReferencesArgs),
+    /// Write Azure's cloud configuration with the credentials in it, for the cloud-controller-manager in the same pod.
+    AzureInjectCredentials(AzureInjectCredentialsArgs),
     /// What the providers are: list them, show what is applied for one.
     #[command(subcommand)]
     Provider(ProviderCommand),
@@ -181,24 +204,33 @@ pub enum OutputFormat {
     Yaml,
 }
 
-/// Flags of `operator`.
+/// The lease of the config-sync controllers, the same as the Go operator's.
+pub const CONFIG_SYNC_LEASE: &str = "cluster-cloud-config-sync-leader";
+
+const LEADER_ELECTION: &str = "Leader election";
+
+/// A group of controllers that run under one lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ControllerGroup {
+    /// Every one of them.
+    #[value(name = "*")]
+    All,
+    /// Applies the provider's manifests and reports the ClusterOperator's status.
+    Operator,
+    /// Syncs the cloud's configuration and the trusted certificates.
+    ConfigSync,
+}
+
+/// Flags of every command that runs controllers.
 #[derive(Args, Debug)]
-pub struct OperatorArgs {
+pub struct ControllersArgs {
     /// The namespace to manage.
     #[arg(long, default_value = DEFAULT_NAMESPACE)]
     pub namespace: String,
 
-    /// The file with the images of all providers, a JSON object of key and image reference. It is followed.
-    #[arg(long, value_name = "FILE", default_value = "/etc/cloud-controller-manager-config/images.json")]
-    pub images_json: PathBuf,
-
     /// Where /healthz and /readyz are served; without a host on all addresses.
     #[arg(long, value_name = "ADDRESS", default_value = ":9440")]
     pub health_addr: String,
-
-    /// Log what would be done, and write nothing: no object, no status, no lease.
-    #[arg(long)]
-    pub dry_run: bool,
 
     /// The kubeconfig to use, instead of the Pod's own credentials.
     #[arg(long, value_name = "FILE")]
@@ -209,13 +241,9 @@ pub struct OperatorArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
     pub api_server_env_file: Option<PathBuf>,
 
-    /// The lowest TLS version that the cloud-controller-manager serves, instead of the cluster's profile.
-    #[arg(long, value_name = "VERSION", value_parser = ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"])]
-    pub tls_min_version: Option<String>,
-
-    /// The cipher suites that the cloud-controller-manager serves, by IANA's names, instead of the cluster's profile.
-    #[arg(long, value_name = "SUITES", value_delimiter = ',')]
-    pub tls_cipher_suites: Vec<String>,
+    /// The certificates that the system trusts; they become part of the bundle that the cloud-controller-manager trusts.
+    #[arg(long, value_name = "FILE", default_value = "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem")]
+    pub system_trust_bundle: PathBuf,
 
     /// The version that this operator brings.
     #[arg(env = "RELEASE_VERSION", long, hide = true)]
@@ -224,6 +252,75 @@ pub struct OperatorArgs {
     /// Leader election.
     #[command(flatten)]
     pub leader_election: LeaderElectionArgs,
+}
+
+/// Flags of `cloud-config`.
+#[derive(Args, Debug)]
+pub struct CloudConfigArgs {
+    /// An Infrastructure manifest with its status.
+    #[arg(long, value_name = "FILE")]
+    pub cluster_infrastructure_file: PathBuf,
+
+    /// The ConfigMap manifest of the configuration [default: the cluster has none].
+    #[arg(long, value_name = "FILE")]
+    pub cloud_config_file: Option<PathBuf>,
+
+    /// A Network manifest; what follows from the networks of Services is left out without it.
+    #[arg(long, value_name = "FILE")]
+    pub network_file: Option<PathBuf>,
+
+    /// Feature gates that the cluster enables, as `Name=true`.
+    #[arg(long, value_name = "GATES", value_delimiter = ',', value_parser = feature_gate)]
+    pub feature_gates: Vec<(String, bool)>,
+
+    /// Show what changed and which rule changed it, instead of the result; values that look like secrets are masked.
+    #[arg(long)]
+    pub diff: bool,
+}
+
+/// Flags of `config-sync`.
+#[derive(Args, Debug)]
+pub struct ConfigSyncArgs {
+    /// What every command has that runs controllers.
+    #[command(flatten)]
+    pub common: ControllersArgs,
+
+    /// The name of the lease.
+    #[arg(long, value_name = "NAME", default_value = CONFIG_SYNC_LEASE, help_heading = LEADER_ELECTION)]
+    pub leader_elect_resource_name: String,
+}
+
+/// Flags of `operator`.
+#[derive(Args, Debug)]
+pub struct OperatorArgs {
+    /// Log what would be done, and write nothing: no object, no status, no lease.
+    #[arg(long, conflicts_with = "controllers")]
+    pub dry_run: bool,
+
+    /// What every command has that runs controllers.
+    #[command(flatten)]
+    pub common: ControllersArgs,
+
+    /// Which controllers run in this process, each group under its own lease.
+    #[arg(long, value_enum, value_name = "GROUPS", value_delimiter = ',', default_value = "*")]
+    pub controllers: Vec<ControllerGroup>,
+
+    /// The name of the operator's lease.
+    #[arg(long, value_name = "NAME", default_value = "cluster-cloud-controller-manager-leader",
+        help_heading = LEADER_ELECTION)]
+    pub leader_elect_resource_name: String,
+
+    /// The file with the images of all providers, a JSON object of key and image reference. It is followed.
+    #[arg(long, value_name = "FILE", default_value = "/etc/cloud-controller-manager-config/images.json")]
+    pub images_json: PathBuf,
+
+    /// The lowest TLS version that the cloud-controller-manager serves, instead of the cluster's profile.
+    #[arg(long, value_name = "VERSION", value_parser = ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"])]
+    pub tls_min_version: Option<String>,
+
+    /// The cipher suites that the cloud-controller-manager serves, by IANA's names, instead of the cluster's profile.
+    #[arg(long, value_name = "SUITES", value_delimiter = ',')]
+    pub tls_cipher_suites: Vec<String>,
 
     /// Accepted for the Go operator's command lines; metrics are not served yet.
     #[arg(long, value_name = "ADDRESS", default_value = ":9258", hide_short_help = true)]
@@ -236,16 +333,12 @@ pub struct OperatorArgs {
 
 /// Flags of leader election.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Leader election")]
+#[command(next_help_heading = LEADER_ELECTION)]
 pub struct LeaderElectionArgs {
     /// Compete for the lease, and act only while holding it.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true,
         default_missing_value = "true", action = clap::ArgAction::Set)]
     pub leader_elect: bool,
-
-    /// The name of the lease.
-    #[arg(long, value_name = "NAME", default_value = "cluster-cloud-controller-manager-leader")]
-    pub leader_elect_resource_name: String,
 
     /// The namespace of the lease [default: the Pod's own].
     #[arg(long, value_name = "NAMESPACE")]
@@ -357,6 +450,46 @@ pub struct ImageReferencesArgs {
     pub config_map: bool,
 }
 
+/// Flags of `azure-inject-credentials`.
+#[derive(Args, Debug)]
+pub struct AzureInjectCredentialsArgs {
+    /// The cloud configuration to start from.
+    #[arg(long, value_name = "FILE", default_value = "/tmp/cloud-config/cloud.conf")]
+    pub cloud_config_file_path: PathBuf,
+
+    /// The file to write. Its folder must be there.
+    #[arg(long, value_name = "FILE", default_value = "/tmp/merged-cloud-config/cloud.conf")]
+    pub output_file_path: PathBuf,
+
+    /// The folder that the Secret with the credentials is mounted in.
+    #[arg(long, value_name = "DIR", default_value = "/etc/azure/credentials")]
+    pub creds_path: PathBuf,
+
+    /// Set useManagedIdentityExtension to false where the configuration has it, so that the credentials are used.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
+        default_missing_value = "true", action = clap::ArgAction::Set, value_parser = boolean)]
+    pub disable_identity_extension_auth: bool,
+
+    /// Accepted for the Go operator's command lines; the credentials say whether it is a workload identity.
+    #[arg(long, value_name = "TEXT", default_value = "false", hide_short_help = true)]
+    pub enable_azure_workload_identity: String,
+}
+
+/// A boolean in Go's spellings.
+fn boolean(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("give true or false"),
+    }
+}
+
+/// A feature gate in Go's spelling, such as `Name=true`.
+fn feature_gate(text: &str) -> Result<(String, bool), String> {
+    let (name, value) = text.split_once('=').ok_or("give it as Name=true or Name=false")?;
+    Ok((name.to_owned(), boolean(value)?))
+}
+
 /// A duration in Go's spelling, such as `137s` or `1m30s`.
 fn duration(text: &str) -> Result<Duration, String> {
     let parsed: Result<SignedDuration, _> = text.parse();
@@ -393,12 +526,53 @@ mod tests {
              --images-json=/x/images.json --webhook-port=9443 --metrics-bind-address=:9258 --health-addr=127.0.0.1:9259 -v=2",
         )
         .unwrap();
-        assert!(args.leader_election.leader_elect);
-        assert_eq!(args.leader_election.timings(), Ok(Some(Timings::HIGHLY_AVAILABLE)));
-        assert!(!operator("--leader-elect=false").unwrap().leader_election.leader_elect);
-        assert!(operator("--leader-elect").unwrap().leader_election.leader_elect);
-        assert_eq!(operator("").unwrap().leader_election.timings(), Ok(None));
-        assert!(operator("--leader-elect-lease-duration=60s").unwrap().leader_election.timings().is_err());
+        assert!(args.common.leader_election.leader_elect);
+        assert_eq!(args.common.leader_election.timings(), Ok(Some(Timings::HIGHLY_AVAILABLE)));
+        assert!(!operator("--leader-elect=false").unwrap().common.leader_election.leader_elect);
+        assert!(operator("--leader-elect").unwrap().common.leader_election.leader_elect);
+        assert_eq!(operator("").unwrap().common.leader_election.timings(), Ok(None));
+        assert!(operator("--leader-elect-lease-duration=60s").unwrap().common.leader_election.timings().is_err());
+    }
+
+    #[test]
+    fn the_programs_name_may_name_the_command() {
+        let of = |line: &str| arguments(line.split_whitespace().map(OsString::from).collect());
+        assert_eq!(
+            of("/azure-config-credentials-injector -v=4").join(" ".as_ref()),
+            "/azure-config-credentials-injector azure-inject-credentials -v=4"
+        );
+        for line in ["ccm-operator render", "./azure-config-credentials-injectors x", ""] {
+            assert_eq!(of(line).join(" ".as_ref()), line);
+        }
+    }
+
+    #[test]
+    fn the_injectors_flags_are_gos() {
+        let parse = |line: &str| {
+            let line = format!("azure-config-credentials-injector {line}");
+            match Cli::try_parse_from(arguments(line.split_whitespace().map(OsString::from).collect()))
+                .map(|cli| cli.command)
+            {
+                Ok(Command::AzureInjectCredentials(args)) => Some(args),
+                _ => None,
+            }
+        };
+        let args = parse("").unwrap();
+        assert_eq!(args.cloud_config_file_path, Path::new("/tmp/cloud-config/cloud.conf"));
+        assert_eq!(args.output_file_path, Path::new("/tmp/merged-cloud-config/cloud.conf"));
+        assert_eq!(args.creds_path, Path::new("/etc/azure/credentials"));
+        assert!(!args.disable_identity_extension_auth);
+        for (line, disabled) in [
+            ("--disable-identity-extension-auth --enable-azure-workload-identity=true", Some(true)),
+            ("--disable-identity-extension-auth --enable-azure-workload-identity any", Some(true)),
+            ("--disable-identity-extension-auth=T --creds-path /x --output-file-path=/y", Some(true)),
+            ("--disable-identity-extension-auth=0 -v=4", Some(false)),
+            ("--disable-identity-extension-auth=maybe", None),
+            ("--disable-identity-extension-auth false", None),
+            ("--enable-azure-workload-identity", None),
+        ] {
+            assert_eq!(parse(line).map(|args| args.disable_identity_extension_auth), disabled, "{line}");
+        }
     }
 
     #[test]

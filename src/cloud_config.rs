@@ -8,12 +8,24 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use crate::{facts::Sources, openshift::VSpherePlatformSpec};
+use crate::{facts::Sources, mask, openshift::VSpherePlatformSpec};
 
 mod aws;
 mod azure;
+mod ini;
+pub(crate) mod json;
+mod known;
 mod openstack;
+pub mod preview;
+pub mod sync;
 mod vsphere;
+
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod samples;
+
+pub use vsphere::MINIMAL as MINIMAL_VSPHERE;
 
 /// Which function completes a cloud's configuration.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -105,6 +117,16 @@ fn described(line: Option<usize>, message: &str, f: &mut fmt::Formatter<'_>) -> 
     match line {
         Some(line) => write!(f, "line {line}: {message}"),
         None => f.write_str(message),
+    }
+}
+
+impl Change {
+    /// The change as it may be shown: without what looks like a secret.
+    #[must_use]
+    pub fn masked(&self) -> Self {
+        let name = self.key.rsplit([' ', '.']).next().unwrap_or(&self.key);
+        let shown = |value: &Option<String>| value.as_deref().map(|value| mask::value(name, value).into_owned());
+        Self { before: shown(&self.before), after: shown(&self.after), ..self.clone() }
     }
 }
 

@@ -14,6 +14,8 @@ use serde_json::Value;
 
 use crate::{
     apply::{self, PART_OF_LABEL, REQUEST_TIMEOUT},
+    catalog::{Catalog, Selection},
+    config_hash::{self, Digests, Referable},
     facts::{
         Sources,
         images::{self, Images},
@@ -104,6 +106,24 @@ impl Reader {
         sources.api_server = self.document("APIServer", "apiservers", "cluster").await?;
         sources.cluster_version = self.document("ClusterVersion", "clusterversions", "version").await?;
         Ok(sources)
+    }
+
+    /// What the ConfigMaps and Secrets hold that the provider's pods refer to, as digests.
+    pub async fn digests(&self, catalog: &Catalog, sources: &Sources) -> Result<Digests, Error> {
+        let mut digests = Digests::new();
+        if let Ok(Selection::Provider(provider)) = catalog.select(sources) {
+            for reference in provider.references(&self.place.namespace) {
+                let (kind, plural) = match reference.kind {
+                    Referable::ConfigMap => ("ConfigMap", "configmaps"),
+                    Referable::Secret => ("Secret", "secrets"),
+                };
+                let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", kind), plural);
+                if let Some(live) = self.get(&resource, Some(&reference.namespace), &reference.name).await? {
+                    digests.insert(reference, config_hash::digest(&live));
+                }
+            }
+        }
+        Ok(digests)
     }
 
     /// The live state of a planned object.

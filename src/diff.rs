@@ -182,11 +182,6 @@ pub fn summary(changes: &[Change]) -> String {
     text
 }
 
-/// A line of somebody else's text as it may be shown.
-pub fn shown_line(line: &str) -> String {
-    secrets::shown_line(line)
-}
-
 /// An object without what the server counts and notes.
 pub fn essence(object: &Value) -> Value {
     let mut object = object.clone();

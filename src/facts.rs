@@ -9,8 +9,11 @@ pub mod tls;
 
 use serde::Deserialize;
 
-use crate::openshift::{
-    ApiServer, ClusterVersion, FeatureGate, Infrastructure, InfrastructureStatus, Network, PlatformStatus, Proxy,
+use crate::{
+    config_hash::Digests,
+    openshift::{
+        ApiServer, ClusterVersion, FeatureGate, Infrastructure, InfrastructureStatus, Network, PlatformStatus, Proxy,
+    },
 };
 use images::Images;
 use tls::{TlsFlags, TlsSettings};
@@ -88,6 +91,8 @@ pub struct Sources {
     pub release_version: Option<String>,
     /// TLS settings given on the command line.
     pub tls_flags: TlsFlags,
+    /// What the ConfigMaps and Secrets hold that pods refer to; `None` when there is no cluster to look at.
+    pub digests: Option<Digests>,
 }
 
 /// Why the facts of a cluster cannot be known.
@@ -126,6 +131,8 @@ pub struct Facts {
     pub feature_gates: Vec<String>,
     /// What the served TLS must be.
     pub tls: TlsSettings,
+    /// What the ConfigMaps and Secrets hold that pods refer to; `None` when that is not known.
+    pub digests: Option<Digests>,
 }
 
 impl Facts {
@@ -151,6 +158,7 @@ impl Facts {
             images: sources.images.clone()?,
             feature_gates: sources.feature_gates(),
             tls: TlsSettings::choose(sources.api_server.as_ref(), &sources.tls_flags)?,
+            digests: sources.digests.clone(),
         })
     }
 
@@ -192,6 +200,7 @@ impl Sources {
             namespace: namespace.to_owned(),
             release_version: None,
             tls_flags: TlsFlags::default(),
+            digests: None,
         }
     }
 

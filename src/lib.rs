@@ -6,18 +6,21 @@
 #![forbid(unsafe_code)]
 
 pub mod apply;
+pub mod azure_credentials;
 pub mod bundle;
 pub mod catalog;
 pub mod cli;
 pub mod client;
 pub mod cloud_config;
 pub mod cluster;
+pub mod config_hash;
 pub mod controllers;
 pub mod diff;
 pub mod embedded;
 pub mod facts;
 pub mod inspect;
 pub mod lease;
+pub mod mask;
 pub mod object;
 pub mod observe;
 pub mod openshift;
@@ -31,6 +34,7 @@ pub mod rollout;
 pub mod server;
 pub mod status;
 pub mod telemetry;
+pub mod trust_bundle;
 pub mod verify;
 pub mod watch;
 pub mod yaml;

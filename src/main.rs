@@ -6,70 +6,55 @@
 #![forbid(unsafe_code)]
 
 use std::{
-    fs,
-    io::{self, IsTerminal, Write},
+    env,
+    io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
-    time::{Duration, Instant},
 };
 
 use anyhow::Context;
 use ccm_operator::{
-    apply::{self, REQUEST_TIMEOUT},
+    azure_credentials,
     bundle::folder,
     chain,
     cli::{
-        Cli, ClusterArgs, Command, DiffArgs, DiffFormat, ImageReferencesArgs, ListArgs, OperatorArgs, OutputFormat,
-        ProviderCommand, RenderArgs, RenderPhase, ShowArgs, StatusArgs, VerifyArgs, VerifyFormat,
+        self, AzureInjectCredentialsArgs, Cli, CloudConfigArgs, Command, ImageReferencesArgs, ListArgs, OutputFormat,
+        ProviderCommand, RenderArgs, RenderPhase, ShowArgs, VerifyArgs, VerifyFormat,
     },
     client,
-    cluster::{Place, Reader},
-    controllers::{
-        dry_run::DryRun,
-        operator::{Connections, Operator, Settings},
+    cloud_config::preview::Preview,
+    embedded,
+    facts::{
+        DEFAULT_NAMESPACE,
+        files::{CloudConfigFiles, CloudConfigSources, Files},
     },
-    diff, embedded,
-    facts::{files::Files, tls::TlsFlags},
-    inspect,
-    lease::{Election, Leadership, Timings},
-    output, payload,
+    inspect, output, payload,
     plan::{Phase, Plan},
-    render,
-    report::{self, Report},
-    server::{self, Health},
-    telemetry, verify,
+    render, telemetry, verify,
 };
 use clap::{CommandFactory, Parser, error::ErrorKind};
-use futures::FutureExt;
-use k8s_openapi::jiff::Timestamp;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::watch,
-};
+use run::Settings;
 use tracing::info;
+
+mod look;
+mod run;
 
 /// The file of the install payload that is no manifest of the cluster's.
 const IMAGE_REFERENCES: &str = "image-references";
 
-/// Where the operator runs when it is not in a Pod.
-const OPERATOR_NAMESPACE: &str = "openshift-cloud-controller-manager-operator";
-
-/// How often `status --watch` looks.
-const WATCH_PERIOD: Duration = Duration::from_secs(2);
-
-/// Empties a terminal.
-const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
-
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(cli::arguments(env::args_os().collect()));
     telemetry::init(cli.log_format, cli.v);
     let done = match cli.command {
-        Command::Operator(args) => operator(args),
-        Command::Diff(args) => return answered(diff(&args)),
-        Command::Status(args) => return answered(status(&args)),
+        Command::Operator(args) => run_controllers(Settings::of_operator(args)),
+        Command::Diff(args) => return answered(look::diff(&args)),
+        Command::Status(args) => return answered(look::status(&args)),
+        Command::ConfigSync(args) => run_controllers(Settings::of_config_sync(args)),
+        Command::CloudConfig(args) => cloud_config(args),
         Command::Render(args) if args.phase == RenderPhase::Install => render_install(&args),
         Command::Render(args) => render(&args),
         Command::ImageReferences(args) => image_references(&args),
+        Command::AzureInjectCredentials(args) => inject_azure_credentials(&args),
         Command::Provider(ProviderCommand::Verify(args)) => return ended(verify(&args)),
         Command::Provider(ProviderCommand::List(args)) => list(&args),
         Command::Provider(ProviderCommand::Show(args)) => show(&args),
@@ -154,7 +139,7 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     }
     let mut report = verify::verify(&bundles, payload.as_ref());
     if args.cluster {
-        let refusals = runtime()?.block_on(async {
+        let refusals = run::runtime()?.block_on(async {
             let client = client::connect(args.kubeconfig.as_deref(), None).await?;
             anyhow::Ok(verify::cluster::dry_run(&client, &bundles).await?)
         })?;
@@ -166,6 +151,21 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
         VerifyFormat::Junit => output::junit(&report.suites()),
     })?;
     Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn cloud_config(args: CloudConfigArgs) -> anyhow::Result<()> {
+    let files = CloudConfigFiles {
+        infrastructure: args.cluster_infrastructure_file,
+        cloud_config: args.cloud_config_file,
+        network: args.network_file,
+    };
+    let CloudConfigSources { sources, config_map } = files.read(DEFAULT_NAMESPACE)?;
+    let gates = args.feature_gates.into_iter().filter(|(_, is_enabled)| *is_enabled).map(|(name, _)| name).collect();
+    let preview = Preview::new(&embedded::catalog()?, &sources, config_map.as_ref(), gates)?;
+    for warning in &preview.synced.warnings {
+        say(&format!("warning: {warning}"));
+    }
+    print(&if args.diff { preview.diff() } else { preview.synced.text().to_owned() })
 }
 
 fn render(args: &RenderArgs) -> anyhow::Result<()> {
@@ -242,163 +242,18 @@ fn image_references(args: &ImageReferencesArgs) -> anyhow::Result<()> {
     print(&config_map.context("failed to find the images ConfigMap among the embedded manifests")?)
 }
 
-/// A reader of the cluster that a command looks at.
-async fn reader(args: &ClusterArgs) -> anyhow::Result<Reader> {
-    let client = client::connect(args.kubeconfig.as_deref(), None).await?;
-    Ok(Reader::new(client, Place { namespace: args.namespace.clone(), own_namespace: own_namespace() }))
-}
-
-/// Whether nothing would change.
-fn diff(args: &DiffArgs) -> anyhow::Result<bool> {
-    let changes = runtime()?.block_on(async {
-        let reader = reader(&args.cluster).await?;
-        let sources = reader.sources(args.cluster.images_json.as_deref()).await?;
-        let plan = Plan::new(&embedded::catalog()?, &sources, Phase::Cluster)?;
-        if let Plan::Nothing { why } = &plan {
-            say(&format!("nothing is to be applied: {why}"));
-        }
-        let plan = plan.labelled(&apply::set_id(&reader.place().own_namespace));
-        anyhow::Ok(diff::cluster::changes(&reader, plan.objects()).await?)
-    })?;
-    match args.output {
-        DiffFormat::Json => print(&output::json(&changes)?)?,
-        DiffFormat::Diff => {
-            let colors = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
-            print(&diff::unified(&changes, colors))?;
-            say(&diff::summary(&changes));
-        }
+fn inject_azure_credentials(args: &AzureInjectCredentialsArgs) -> anyhow::Result<()> {
+    let config = azure_credentials::files::config(&args.cloud_config_file_path)?;
+    let credentials = azure_credentials::files::credentials(&args.creds_path)?;
+    let injected = azure_credentials::inject(&config, &credentials, args.disable_identity_extension_auth)?;
+    for note in injected.notes {
+        info!("{note}");
     }
-    let refused = changes.iter().filter(|change| change.action == diff::Action::Refuse).count();
-    anyhow::ensure!(refused == 0, "the API server refuses {refused} of the objects");
-    Ok(!changes.iter().any(diff::Change::is_difference))
+    azure_credentials::files::write(&args.output_file_path, &injected.text)?;
+    info!("wrote {}", args.output_file_path.display());
+    Ok(())
 }
 
-/// Whether the cluster's cloud-controller-manager is well.
-fn status(args: &StatusArgs) -> anyhow::Result<bool> {
-    let catalog = embedded::catalog()?;
-    runtime()?.block_on(async {
-        let reader = reader(&args.cluster).await?;
-        let clears = args.watch && args.output == OutputFormat::Table && io::stdout().is_terminal();
-        let mut shown = None;
-        loop {
-            let findings = report::read::findings(&reader, &catalog, args.cluster.images_json.as_deref()).await;
-            let report = match findings {
-                Ok(findings) => Report::new(&findings, &args.cluster.namespace),
-                // Who watches waits for the API server to come back.
-                Err(error) if args.watch && shown.is_some() => {
-                    say(&chain(&error));
-                    tokio::time::sleep(WATCH_PERIOD).await;
-                    continue;
-                }
-                Err(error) => return Err(error.into()),
-            };
-            // Ages grow on a terminal; elsewhere only what has changed is news.
-            if clears || shown.as_ref() != Some(&report) {
-                let text = match args.output {
-                    OutputFormat::Table => report::text::screen(&report, Timestamp::now()),
-                    OutputFormat::Json => output::json(&report)?,
-                    OutputFormat::Yaml => output::yaml(&report)?,
-                };
-                print(&if clears { format!("{CLEAR}{text}") } else { text })?;
-            }
-            if !args.watch {
-                return Ok(report.healthy);
-            }
-            shown = Some(report);
-            tokio::time::sleep(WATCH_PERIOD).await;
-        }
-    })
-}
-
-fn operator(args: OperatorArgs) -> anyhow::Result<()> {
-    let timings = args.leader_election.timings().unwrap_or_else(|problem| wrong_usage(problem));
-    runtime()?.block_on(run_operator(args, timings))
-}
-
-/// One thread is enough: what is done between two requests takes microseconds.
-fn runtime() -> io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
-}
-
-/// Runs everything that the operator is until a signal, or until one of its parts ends: then the process ends too.
-async fn run_operator(args: OperatorArgs, timings: Option<Timings>) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let client = client::connect(args.kubeconfig.as_deref(), args.api_server_env_file.as_deref()).await?;
-    let health = Health::starting();
-    let listener = server::bind(&args.health_addr)
-        .await
-        .with_context(|| format!("failed to listen on --health-addr {}", args.health_addr))?;
-
-    let (leading, leadership) = watch::channel(Leadership::Waiting(None));
-    let (single_replica, topology) = watch::channel(None);
-    let (stop, shutdown) = watch::channel(false);
-    let settings = Settings {
-        namespace: args.namespace,
-        own_namespace: own_namespace(),
-        images_json: args.images_json,
-        release_version: args.release_version.filter(|version| !version.is_empty()),
-        tls_flags: TlsFlags { min_version: args.tls_min_version, cipher_suites: args.tls_cipher_suites },
-    };
-    if args.dry_run {
-        let dry_run = DryRun::new(client, embedded::catalog()?, settings, health.clone());
-        return tokio::select! {
-            () = dry_run.run() => Ok(()),
-            served = server::serve(listener, health) => served.context("failed to serve the health endpoint"),
-            _ = terminate.recv() => Ok(()),
-            _ = interrupt.recv() => Ok(()),
-        };
-    }
-    let lease = &args.leader_election;
-    let lease_namespace =
-        lease.leader_elect_resource_namespace.clone().unwrap_or_else(|| settings.own_namespace.clone());
-    let connections = Connections { leadership, single_replica, shutdown, health: health.clone() };
-    let operator = Operator::new(client.clone(), embedded::catalog()?, settings, connections);
-
-    let mut election = None;
-    let lead = async {
-        if !lease.leader_elect {
-            leading.send_replace(Leadership::Leading(Instant::now() + Duration::from_secs(u64::from(u32::MAX))));
-            return std::future::pending().await;
-        }
-        let timings = timings_of(timings, topology).await;
-        let name = &lease.leader_elect_resource_name;
-        election.insert(Election::new(client, &lease_namespace, name, timings, leading.clone())).run().await
-    };
-    // Fused, because it is waited for once more after it may have ended.
-    let mut operator = std::pin::pin!(operator.run().fuse());
-    let ended = tokio::select! {
-        () = &mut operator => Ok(()),
-        lost = lead => Err(lost.into()),
-        served = server::serve(listener, health) => served.context("failed to serve the health endpoint"),
-        _ = terminate.recv() => Ok(()),
-        _ = interrupt.recv() => Ok(()),
-    };
-    if ended.is_ok() {
-        info!("stopping");
-    }
-    // A pass that has begun to write ends before somebody else may lead.
-    stop.send_replace(true);
-    let _ = tokio::time::timeout(REQUEST_TIMEOUT, operator).await;
-    if let Some(election) = election {
-        election.release().await;
-    }
-    ended
-}
-
-/// The timings that were given, else those for the cluster's topology, once that is known.
-async fn timings_of(given: Option<Timings>, mut topology: watch::Receiver<Option<bool>>) -> Timings {
-    if let Some(given) = given {
-        return given;
-    }
-    match topology.wait_for(Option::is_some).await.map(|is_single| *is_single) {
-        Ok(Some(true)) => Timings::SINGLE_REPLICA,
-        _ => Timings::HIGHLY_AVAILABLE,
-    }
-}
-
-/// The namespace of the Pod.
-fn own_namespace() -> String {
-    fs::read_to_string("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-        .unwrap_or_else(|_| OPERATOR_NAMESPACE.to_owned())
+fn run_controllers(settings: Result<Settings, &'static str>) -> anyhow::Result<()> {
+    run::run(settings.unwrap_or_else(|problem| wrong_usage(problem)))
 }

@@ -41,12 +41,13 @@ const ADMISSION: &str = "admissionregistration.k8s.io";
 
 /// Every kind that a provider may bring. Identities come before what runs as them, policies before what they guard,
 /// a disruption budget after the pods that it counts.
-pub static KINDS: [Kind; 12] = [
+pub static KINDS: [Kind; 13] = [
     kind("", "v1", "ServiceAccount", "serviceaccounts", true, 1),
     kind(RBAC, "v1", "ClusterRole", "clusterroles", false, 1),
     kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", false, 1),
     kind(RBAC, "v1", "Role", "roles", true, 1),
     kind(RBAC, "v1", "RoleBinding", "rolebindings", true, 1),
+    kind("", "v1", "ConfigMap", "configmaps", true, 2),
     kind("", "v1", "Service", "services", true, 2),
     kind(ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", false, 2),
     kind(ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", false, 2),

@@ -4,7 +4,7 @@
 //! nothing. It decides nothing.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     future::poll_fn,
     task::Poll,
     time::{Duration, Instant},
@@ -17,11 +17,12 @@ use kube::{
     runtime::watcher::{self, Event},
 };
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tracing::warn;
 
 use crate::{
     apply,
+    config_hash::{self, Digests, Referable, Reference},
     facts::Sources,
     object::{Kind, Object},
     status::{self, CLUSTER_OPERATOR},
@@ -35,6 +36,8 @@ enum Id {
     Document(&'static str),
     /// The ClusterOperator.
     ClusterOperator,
+    /// A ConfigMap or Secret that is read or that pods refer to.
+    Named(Reference),
     /// Our objects of a kind in a namespace.
     Planned(&'static str, String),
 }
@@ -45,6 +48,15 @@ struct Watched {
     events: BoxStream<'static, Result<Event<DynamicObject>, watcher::Error>>,
 }
 
+/// Documents that not every process needs.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionalDocuments {
+    /// `ClusterVersion/version`.
+    pub cluster_version: bool,
+    /// `Network/cluster`.
+    pub network: bool,
+}
+
 /// Everything that is watched.
 pub struct Observer {
     client: Client,
@@ -52,20 +64,24 @@ pub struct Observer {
     watches: BTreeMap<Id, Watched>,
     /// Whether a document has changed since the sources were last taken.
     documents_changed: bool,
+    /// Whether a named object has changed since that was last asked.
+    named_changed: bool,
 }
 
 impl Observer {
     /// Watches the documents that facts are taken from, and the ClusterOperator. `set_id` marks our objects.
-    pub fn new(client: Client, set_id: String, with_cluster_version: bool) -> Self {
-        let mut observer = Self { client, set_id, watches: BTreeMap::new(), documents_changed: true };
+    pub fn new(client: Client, set_id: String, optional: OptionalDocuments) -> Self {
+        let mut observer =
+            Self { client, set_id, watches: BTreeMap::new(), documents_changed: true, named_changed: false };
         let documents = [
             ("Infrastructure", "infrastructures", "cluster"),
             ("Proxy", "proxies", "cluster"),
             ("FeatureGate", "featuregates", "cluster"),
             ("APIServer", "apiservers", "cluster"),
         ];
-        let cluster_version = with_cluster_version.then_some(("ClusterVersion", "clusterversions", "version"));
-        for (kind, plural, name) in documents.into_iter().chain(cluster_version) {
+        let cluster_version = optional.cluster_version.then_some(("ClusterVersion", "clusterversions", "version"));
+        let network = optional.network.then_some(("Network", "networks", "cluster"));
+        for (kind, plural, name) in documents.into_iter().chain(cluster_version).chain(network) {
             let kind = GroupVersionKind::gvk("config.openshift.io", "v1", kind);
             let resource = ApiResource::from_gvk_with_plural(&kind, plural);
             observer.start(Id::Document(plural), resource, None, Selector::Name(name.to_owned()));
@@ -80,9 +96,13 @@ impl Observer {
         poll_fn(|context| {
             let mut any = false;
             for (id, watched) in &mut self.watches {
-                while let Poll::Ready(Some(event)) = watched.events.poll_next_unpin(context) {
+                while let Poll::Ready(Some(mut event)) = watched.events.poll_next_unpin(context) {
                     let changes = matches!(event, Ok(Event::Apply(_) | Event::Delete(_) | Event::InitDone));
                     self.documents_changed |= changes && matches!(id, Id::Document(_));
+                    self.named_changed |= changes && matches!(id, Id::Named(_));
+                    if matches!(id, Id::Named(Reference { kind: Referable::Secret, .. })) {
+                        event = event.map(|event| event.modify(forget_secret));
+                    }
                     if let Some(error) = watched.seen.take(event) {
                         warn!("failed to watch {}: {error}", watched.target.describe());
                     }
@@ -94,18 +114,29 @@ impl Observer {
         .await;
     }
 
-    /// What has not been seen yet, with the reason where there is one.
-    pub fn pending(&self) -> Vec<String> {
-        let pending = self.watches.values().filter(|watched| !watched.seen.is_synced());
+    /// What has not been seen yet, with the reason where there is one; of named objects only these count.
+    pub fn pending(&self, named: &BTreeSet<Reference>) -> Vec<String> {
+        let pending = self.relevant(named).filter(|watched| !watched.seen.is_synced());
         pending.map(describe_pending).collect()
     }
 
-    /// What has kept a watch from working for this long.
-    pub fn lasting_trouble(&self, period: Duration) -> Option<String> {
+    /// The same, of these named objects alone.
+    pub fn pending_named(&self, named: &BTreeSet<Reference>) -> Vec<String> {
+        let watched = named.iter().filter_map(|reference| self.watches.get(&Id::Named(reference.clone())));
+        watched.filter(|watched| !watched.seen.is_synced()).map(describe_pending).collect()
+    }
+
+    /// What has kept a watch from working for this long; of named objects only these count.
+    pub fn lasting_trouble(&self, period: Duration, named: &BTreeSet<Reference>) -> Option<String> {
         let lasting =
             |watched: &&Watched| watched.seen.trouble().is_some_and(|trouble| trouble.since.elapsed() >= period);
-        let texts: Vec<_> = self.watches.values().filter(lasting).map(describe_pending).collect();
+        let texts: Vec<_> = self.relevant(named).filter(lasting).map(describe_pending).collect();
         (!texts.is_empty()).then(|| format!("failed to watch {}", texts.join("; ")))
+    }
+
+    fn relevant(&self, named: &BTreeSet<Reference>) -> impl Iterator<Item = &Watched> {
+        let is_relevant = |id: &Id| !matches!(id, Id::Named(reference) if !named.contains(reference));
+        self.watches.iter().filter(move |(id, _)| is_relevant(id)).map(|(_, watched)| watched)
     }
 
     /// When the first trouble that there is will have lasted for this long.
@@ -116,7 +147,8 @@ impl Observer {
 
     /// Whether every document has been seen, and the ClusterOperator.
     pub fn knows_documents(&self) -> bool {
-        self.watches.iter().all(|(id, watched)| matches!(id, Id::Planned(..)) || watched.seen.is_synced())
+        let is_document = |id: &Id| matches!(id, Id::Document(_) | Id::ClusterOperator);
+        self.watches.iter().all(|(id, watched)| !is_document(id) || watched.seen.is_synced())
     }
 
     /// Whether the ClusterOperator has been seen, or seen to be absent.
@@ -134,9 +166,58 @@ impl Observer {
         sources.proxy = self.document("proxies")?;
         sources.feature_gate = self.document("featuregates")?;
         sources.api_server = self.document("apiservers")?;
+        sources.network = self.document("networks")?;
         sources.cluster_version = self.document("clusterversions")?;
         self.documents_changed = false;
         Ok(true)
+    }
+
+    /// Watches these ConfigMaps and Secrets, and no other. Of a Secret only a digest is kept.
+    pub fn want(&mut self, named: &BTreeSet<Reference>) {
+        self.watches.retain(|id, _| !matches!(id, Id::Named(reference) if !named.contains(reference)));
+        for reference in named {
+            let id = Id::Named(reference.clone());
+            if self.watches.contains_key(&id) {
+                continue;
+            }
+            let kind = match reference.kind {
+                Referable::ConfigMap => "ConfigMap",
+                Referable::Secret => "Secret",
+            };
+            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", kind));
+            self.start(id, resource, Some(reference.namespace.clone()), Selector::Name(reference.name.clone()));
+        }
+        self.named_changed = true;
+    }
+
+    /// A ConfigMap that is watched, as it is now.
+    pub fn named(&self, reference: &Reference) -> Option<&Value> {
+        self.watches.get(&Id::Named(reference.clone()))?.seen.get(&reference.name)
+    }
+
+    /// Takes the answer to a write of a named object.
+    pub fn put_named(&mut self, reference: &Reference, live: Value) {
+        if let Some(watched) = self.watches.get_mut(&Id::Named(reference.clone())) {
+            watched.seen.put(&reference.name, live);
+            self.named_changed = true;
+        }
+    }
+
+    /// Whether a named object may have changed since the last call.
+    pub fn take_named_changed(&mut self) -> bool {
+        std::mem::take(&mut self.named_changed)
+    }
+
+    /// The digests of those of the named objects that are there.
+    pub fn digests(&self, named: &BTreeSet<Reference>) -> Digests {
+        let digest = |reference: &Reference| {
+            let value = self.named(reference)?;
+            Some(match reference.kind {
+                Referable::ConfigMap => config_hash::digest(value),
+                Referable::Secret => value[DIGEST].as_str()?.to_owned(),
+            })
+        };
+        named.iter().filter_map(|reference| Some((reference.clone(), digest(reference)?))).collect()
     }
 
     /// Watches our objects of these kinds and namespaces, and of no other.
@@ -197,6 +278,16 @@ impl Observer {
         let events = watch::events(self.client.clone(), &target);
         self.watches.insert(id, Watched { target, seen: Seen::default(), events });
     }
+}
+
+/// The member that stands for what a Secret holds.
+const DIGEST: &str = "digest";
+
+/// Replaces what a Secret holds by its digest, before anything else sees it.
+fn forget_secret(secret: &mut DynamicObject) {
+    secret.data = json!({DIGEST: config_hash::digest(&secret.data)});
+    // It may repeat the data.
+    secret.metadata.annotations = None;
 }
 
 fn describe_pending(watched: &Watched) -> String {

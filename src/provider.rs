@@ -2,7 +2,10 @@
 //!
 //! Owns the format of `provider.yaml` and its checks. What is substituted, and how, is [`crate::plan`]'s.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde::{
     Deserialize, Deserializer,
@@ -10,7 +13,9 @@ use serde::{
 };
 
 use crate::{
-    facts::Fact,
+    cloud_config::Transform,
+    config_hash::{self, Reference},
+    facts::{DEFAULT_NAMESPACE, Fact},
     object::{self, Object},
     yaml::{self, Spanned, did_you_mean},
 };
@@ -36,6 +41,35 @@ pub struct Descriptor {
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "BTreeMap<String, BTreeMap<String, ValueSource>>"))]
     pub environment: BTreeMap<String, Spanned<BTreeMap<String, ValueSource>>>,
+    /// The cloud's configuration; absent means that none is synced.
+    pub cloud_config: Option<CloudConfig>,
+}
+
+/// How the configuration reaches a cloud's cloud-controller-manager, as key `cloud.conf` of ConfigMap `cloud-conf`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct CloudConfig {
+    /// Where it is looked for, in this order.
+    pub sources: Vec<ConfigSource>,
+    /// Whether a cluster may do without: then the cloud-controller-manager gets an empty one.
+    pub allow_empty: bool,
+    /// How it is completed and checked; absent means that it is copied.
+    pub transform: Option<Transform>,
+    /// With this feature gate the result is written to `openshift-config-managed/kube-cloud-config` as well, and a cluster
+    /// without a configuration starts from the smallest one.
+    pub publish_with_feature_gate: Option<String>,
+}
+
+/// A place where a cloud's configuration may be.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub enum ConfigSource {
+    /// ConfigMap `openshift-config-managed/kube-cloud-config`.
+    Managed,
+    /// The ConfigMap of namespace `openshift-config` that `Infrastructure.spec.cloudConfig` names.
+    User,
 }
 
 /// Which platform a provider serves: the narrowest match wins.
@@ -224,6 +258,13 @@ impl Provider {
             .flatten()
             .filter_map(|argument| argument.as_str()?.trim_start_matches('-').split('=').next())
             .any(|name| name == flag)
+    }
+
+    /// The ConfigMaps and Secrets that its pods refer to, when its objects are in this namespace.
+    pub fn references(&self, namespace: &str) -> BTreeSet<Reference> {
+        let workloads = self.manifests.iter().filter_map(|object| Some((object.namespace(), object.pod_spec()?)));
+        let in_namespace = |own: &'_ str| if own == DEFAULT_NAMESPACE { namespace.to_owned() } else { own.to_owned() };
+        workloads.flat_map(|(own, pod)| config_hash::references(pod, &in_namespace(own))).collect()
     }
 
     /// The provider's name.

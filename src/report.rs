@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::{
     apply::ownership::{Need, need},
     cluster::Error as ReadError,
+    mask,
     object::Object,
     plan::Plan,
     rollout::{self, Rollout},
@@ -46,6 +47,8 @@ pub struct Findings {
     pub platform: Option<String>,
     /// The plan, or why there is none.
     pub plan: Option<Result<Plan, String>>,
+    /// Whether the plan holds what the pods' configuration is: without it what a workload should be is not known whole.
+    pub knows_digests: bool,
     /// The planned objects as they are: `None` where it could not be read, `Some(None)` where it is not there.
     pub live: Vec<Option<Option<Value>>>,
     /// What is ours and not planned any more.
@@ -196,7 +199,8 @@ impl Report {
         };
         let said = findings.cluster_operator.as_ref().map(Status::of).unwrap_or_default();
         let is = |type_, status| said.conditions.iter().any(|one| one.type_ == type_ && one.status == status);
-        let states = planned.iter().zip(&findings.live).map(|(object, live)| object_state(object, live.as_ref()));
+        let states =
+            planned.iter().zip(&findings.live).map(|(object, live)| object_state(object, live.as_ref(), findings));
         let live = || findings.live.iter().flatten().flatten();
         Self {
             healthy: is("Available", "True") && !is("Degraded", "True"),
@@ -236,12 +240,13 @@ fn is_kept(live: &Value) -> bool {
     KEPT.iter().any(|(annotation, value)| live["metadata"]["annotations"][annotation] == *value)
 }
 
-fn object_state(object: &Object, live: Option<&Option<Value>>) -> ObjectState {
+fn object_state(object: &Object, live: Option<&Option<Value>>, findings: &Findings) -> ObjectState {
     let state = match live {
         None => State::Unknown,
         Some(None) => State::Missing,
         Some(Some(live)) if is_kept(live) => State::Kept,
         Some(Some(live)) if need(object.value(), live) == Need::Nothing => State::AsPlanned,
+        Some(Some(_)) if object.pod_spec().is_some() && !findings.knows_digests => State::Unknown,
         Some(Some(_)) => State::Differs,
     };
     let live = live.and_then(Option::as_ref);
@@ -354,9 +359,10 @@ fn last_changes<'a>(live: impl Iterator<Item = &'a Value>, events: &[Value]) -> 
     changes
 }
 
-/// The first line of a message: the rest is for logs.
+/// The first line of a message, without secrets: the rest is for logs.
 fn first_line(message: &Value) -> String {
-    message.as_str().and_then(|text| text.lines().find(|line| !line.trim().is_empty())).unwrap_or_default().to_owned()
+    let first = message.as_str().and_then(|text| text.lines().find(|line| !line.trim().is_empty()));
+    mask::line(first.unwrap_or_default()).into_owned()
 }
 
 #[cfg(test)]

@@ -50,6 +50,40 @@ pub enum Outcome {
     },
 }
 
+/// A controller that has two conditions of its own in the ClusterOperator.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Controller {
+    /// Its name for people.
+    pub name: &'static str,
+    /// Its field manager.
+    pub manager: &'static str,
+    /// The condition that says whether it works.
+    available: &'static str,
+    /// The condition that says what is wrong.
+    degraded: &'static str,
+    /// For how long a transient error may last before it is reported (the same as upstream's).
+    pub patience: Duration,
+}
+
+/// Syncs the cloud's configuration.
+pub static CLOUD_CONFIG: Controller = Controller {
+    name: "Cloud Config Controller",
+    manager: "ccm-operator-cloud-config",
+    available: "CloudConfigControllerAvailable",
+    degraded: "CloudConfigControllerDegraded",
+    patience: Duration::from_secs(120),
+};
+
+/// Merges the certificates that cloud-controller-managers trust.
+pub static TRUSTED_CA: Controller = Controller {
+    name: "Trusted CA Bundle Controller",
+    manager: "ccm-operator-trusted-ca",
+    // The doubled word is the Go operator's, and others read it.
+    available: "TrustedCABundleControllerControllerAvailable",
+    degraded: "TrustedCABundleControllerControllerDegraded",
+    patience: Duration::from_secs(120),
+};
+
 /// A condition as it stands in the status.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -96,12 +130,13 @@ pub struct ObjectReference {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Status {
-    /// Conditions, of which four are the operator's.
+    /// Conditions, of which four are the operator's and two each of the controllers beside it.
     pub conditions: Vec<Condition>,
     /// The versions that are reached.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<OperandVersion>,
     /// What must-gather collects.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub related_objects: Vec<ObjectReference>,
 }
 
@@ -176,11 +211,45 @@ impl Status {
         Self { conditions, versions, related_objects: context.related_objects.clone() }
     }
 
-    /// Whether this, as the live status, says already what another one, the operator's own part, is to say.
+    /// A controller's own part of the next status; `error` is what is to be reported.
+    #[must_use]
+    pub fn next_of(&self, controller: &Controller, error: Option<&str>, now: &str) -> Self {
+        let as_expected = format!("{} works as expected", controller.name);
+        let Controller { available, degraded, .. } = *controller;
+        let conditions = match error {
+            None => vec![
+                self.condition(now, available, "True", AS_EXPECTED, &as_expected),
+                self.condition(now, degraded, "False", AS_EXPECTED, &as_expected),
+            ],
+            // What was synced once is still there: it works, with the last good input.
+            Some(error) => vec![
+                self.kept(available, || {
+                    let message = format!("{} has synced nothing yet", controller.name);
+                    self.condition(now, available, "False", SYNCING_FAILED, &message)
+                }),
+                self.condition(now, degraded, "True", SYNCING_FAILED, error),
+            ],
+        };
+        Self { conditions, ..Self::default() }
+    }
+
+    /// Whether a controller has ever synced what it is there for.
+    pub fn is_available(&self, controller: &Controller) -> bool {
+        self.find(controller.available).is_some_and(|condition| condition.status == "True")
+    }
+
+    /// What a controller says is wrong.
+    pub fn trouble_of(&self, controller: &Controller) -> Option<&str> {
+        let degraded = self.find(controller.degraded).filter(|condition| condition.status == "True")?;
+        Some(&degraded.message)
+    }
+
+    /// Whether this, as the live status, says already what another one, a writer's own part, is to say.
     pub fn says(&self, own: &Self) -> bool {
         own.conditions.iter().all(|condition| self.conditions.contains(condition))
-            && self.versions == own.versions
-            && self.related_objects == own.related_objects
+            // Versions and related objects are the operator's, which always has some of these.
+            && (own.related_objects.is_empty()
+                || (self.versions == own.versions && self.related_objects == own.related_objects))
     }
 
     fn find(&self, type_: &str) -> Option<&Condition> {
@@ -323,6 +392,27 @@ mod tests {
             assert!(first.says(&next(&first, &outcome, V1, "t2")), "{outcome:?}");
             assert!(!Status::default().says(&first));
         }
+    }
+
+    #[test]
+    fn a_controller_says_its_own_and_stays_available_with_the_last_good_input() {
+        let failed = Status::default().next_of(&CLOUD_CONFIG, Some("cause"), "t1");
+        assert_eq!(
+            summary(&failed),
+            [
+                ("CloudConfigControllerAvailable", "False", "SyncingFailed"),
+                ("CloudConfigControllerDegraded", "True", "SyncingFailed"),
+            ]
+        );
+        assert!(!failed.is_available(&CLOUD_CONFIG));
+        let synced = failed.next_of(&CLOUD_CONFIG, None, "t2");
+        assert!(synced.is_available(&CLOUD_CONFIG) && !synced.is_available(&TRUSTED_CA));
+        assert_eq!(synced.trouble_of(&CLOUD_CONFIG), None);
+        let again = synced.next_of(&CLOUD_CONFIG, Some("cause"), "t3");
+        assert_eq!(again.conditions[0], synced.conditions[0]);
+        assert_eq!(again.trouble_of(&CLOUD_CONFIG), Some("cause"));
+        assert!(again.says(&again.next_of(&CLOUD_CONFIG, Some("cause"), "t4")));
+        assert_eq!(serde_json::to_value(&again).unwrap().as_object().unwrap().len(), 1, "no versions, no objects");
     }
 
     #[test]

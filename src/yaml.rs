@@ -13,10 +13,23 @@ use serde_json::Value;
 
 pub use serde_saphyr::Spanned;
 
+pub(crate) mod edit;
+pub(crate) mod outline;
+
 /// What is wrong with a YAML text, and where: one line, ending in "at line L, column C".
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{0}")]
-pub struct Error(String);
+#[error("{message}")]
+pub struct Error {
+    message: String,
+    line: Option<u64>,
+}
+
+impl Error {
+    /// The line, from 1, where it is known.
+    pub(crate) fn line(&self) -> Option<u64> {
+        self.line
+    }
+}
 
 /// Parses one document into a type.
 pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
@@ -159,7 +172,8 @@ pub fn to_string(value: &impl Serialize) -> Result<String, Error> {
     // A folded scalar is one more thing that a reader can get wrong; long lines are not.
     let mut options = serde_saphyr::SerializerOptions::default();
     options.folded_wrap_chars = usize::MAX;
-    serde_saphyr::to_string_with_options(value, options).map_err(|error| Error(error.to_string()))
+    serde_saphyr::to_string_with_options(value, options)
+        .map_err(|error| Error { message: error.to_string(), line: None })
 }
 
 /// " (did you mean `near`?)" when one of the known words is near the given one, else nothing.
@@ -188,7 +202,10 @@ fn describe(error: &serde_saphyr::Error) -> Error {
         }
         _ => String::new(),
     };
-    Error(error.to_string().replace('\n', " ") + &hint)
+    Error {
+        message: error.to_string().replace('\n', " ") + &hint,
+        line: error.location().map(|location| location.line()),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds real cloud-controller-managers once, for the test that starts them with the arguments of our manifests, and
-# prints the folder that holds them: a cache folder outside the checkout, keyed by a hash of the sources.
+# <cloud>-config, which reads configurations as those of AWS and OpenStack do. Prints the folder that holds them: a cache
+# folder outside the checkout, keyed by a hash of the sources.
 # Each has the name that it has in OpenShift's image. generic-cloud-controller-manager stands for those that are no Go
 # module to be had (GCP, IBM Cloud, Power VS, Nutanix).
 # Two modules, because AWS's newest release needs another Kubernetes minor than those of the others.
@@ -9,7 +10,11 @@ cd "$(dirname "$0")"
 . ../build-once.sh
 
 build_into() {
-	(cd aws && go_build "$1/" "" k8s.io/cloud-provider-aws/cmd/aws-cloud-controller-manager)
+	(
+		cd aws
+		go_build "$1/" "" k8s.io/cloud-provider-aws/cmd/aws-cloud-controller-manager
+		go_build "$1/aws-config" "" ./config
+	)
 	azure=sigs.k8s.io/cloud-provider-azure/cmd
 	(
 		cd others
@@ -18,6 +23,7 @@ build_into() {
 			k8s.io/cloud-provider-vsphere/cmd/vsphere-cloud-controller-manager \
 			$azure/cloud-controller-manager \
 			$azure/cloud-node-manager
+		go_build "$1/openstack-config" "" ./config
 		go_build "$1/generic-cloud-controller-manager" "" .
 	)
 	mv "$1/cloud-controller-manager" "$1/azure-cloud-controller-manager"
@@ -25,6 +31,7 @@ build_into() {
 }
 
 build_once hack/ccm "the cloud-controller-managers whose flags the tests check" \
-	"$(key_of build.sh aws/go.mod aws/go.sum others/go.mod others/go.sum others/main.go)" \
+	"$(key_of build.sh aws/go.mod aws/go.sum aws/config/main.go others/go.mod others/go.sum others/main.go \
+		others/config/main.go)" \
 	generic-cloud-controller-manager \
 	"the cloud-controller-managers of AWS, Azure, OpenStack and vSphere, once (about six minutes on two cores)"

@@ -59,7 +59,7 @@ fn errors_of_a_descriptor_name_file_line_and_the_nearest_right_spelling() {
         (
             "images:",
             "imagse:",
-            "assets/demo/provider.yaml: unknown field `imagse`, expected one of name, platform, images, arguments, environment at line 3, column 1 (did you mean `images`?)",
+            "assets/demo/provider.yaml: unknown field `imagse`, expected one of name, platform, images, arguments, environment, cloudConfig at line 3, column 1 (did you mean `images`?)",
         ),
         (
             "infrastructureName",

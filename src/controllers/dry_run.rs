@@ -4,46 +4,33 @@
 //! change. It takes no lease and writes nothing. An object is asked about again only when it or the plan has changed:
 //! idle costs no request.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, path::PathBuf, time::Instant};
 
-use kube::Client;
 use serde_json::Value;
 use tracing::{error, info, warn};
 
-use super::{backoff::Backoff, images_file::ImagesFile, operator::Settings};
+use super::{FILES_PERIOD, RESYNC_PERIOD, backoff::Backoff, cluster::Cluster, images_file::ImagesFile};
 use crate::{
-    apply,
-    catalog::Catalog,
     cluster::{Place, Reader},
     diff::{self, Action},
-    facts::{Sources, images::Images},
     object::{Key, Object},
-    observe::Observer,
     plan::{Phase, Plan},
     server::Health,
 };
-
-/// How often the images file is read again.
-const IMAGES_PERIOD: Duration = Duration::from_millis(500);
-
-/// How long without a trigger before everything is looked at again.
-const RESYNC_PERIOD: Duration = Duration::from_secs(600);
 
 /// An object as it was when it was last asked about: the plan for it, and what was there.
 type Asked = (Object, Option<Value>);
 
 /// The loop and what it knows.
 pub struct DryRun {
+    cluster: Cluster,
     reader: Reader,
-    catalog: Catalog,
-    observer: Observer,
-    sources: Sources,
     set_id: String,
     images: ImagesFile,
+    /// The state of the cluster's documents that the plan is made of.
+    revision: u64,
     plan: Plan,
+    bad_input: Option<String>,
     /// Whether it was asked what of ours is not planned any more.
     knows_left_over: bool,
     asked: BTreeMap<Key, Asked>,
@@ -54,23 +41,18 @@ pub struct DryRun {
 }
 
 impl DryRun {
-    /// One that has seen nothing yet.
-    pub fn new(client: Client, catalog: Catalog, settings: Settings, health: Health) -> Self {
-        let set_id = apply::set_id(&settings.own_namespace);
-        let with_cluster_version = Sources::needs_cluster_version(settings.release_version.as_deref());
-        let mut sources = Sources::new(&settings.namespace, Ok(Images::default()));
-        let place = Place { namespace: settings.namespace, own_namespace: settings.own_namespace };
-        let reader = Reader::new(client.clone(), place);
-        sources.release_version = settings.release_version;
-        sources.tls_flags = settings.tls_flags;
+    /// One that has seen nothing yet; `set_id` marks our objects, `images_json` is the images file.
+    pub fn new(cluster: Cluster, set_id: String, images_json: PathBuf, health: Health) -> Self {
+        let settings = &cluster.settings;
+        let place = Place { namespace: settings.namespace.clone(), own_namespace: settings.own_namespace.clone() };
         Self {
-            observer: Observer::new(client, set_id.clone(), with_cluster_version),
-            reader,
-            catalog,
-            sources,
+            reader: Reader::new(cluster.client.clone(), place),
+            cluster,
             set_id,
-            images: ImagesFile::new(settings.images_json),
+            images: ImagesFile::new(images_json),
+            revision: 0,
             plan: Plan::Nothing { why: String::new() },
+            bad_input: None,
             knows_left_over: false,
             asked: BTreeMap::new(),
             said: BTreeMap::new(),
@@ -81,7 +63,7 @@ impl DryRun {
 
     /// Runs for ever: there is nothing to be ended in order.
     pub async fn run(mut self) {
-        let mut images_tick = tokio::time::interval(IMAGES_PERIOD);
+        let mut images_tick = tokio::time::interval(FILES_PERIOD);
         images_tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         self.images.read();
         info!("dry run: what the operator would do is logged, nothing is written");
@@ -90,7 +72,7 @@ impl DryRun {
             let wake = self.trying.due().unwrap_or_else(|| Instant::now() + RESYNC_PERIOD);
             loop {
                 tokio::select! {
-                    () = self.observer.changed() => break,
+                    () = self.cluster.observer.changed() => break,
                     _ = images_tick.tick() => if self.images.read() { break },
                     () = tokio::time::sleep_until(wake.into()) => break,
                 }
@@ -99,17 +81,16 @@ impl DryRun {
     }
 
     async fn look(&mut self) {
-        if self.observer.knows_documents() {
-            self.replan();
-        }
-        let pending = self.observer.pending();
+        self.cluster.refresh();
+        self.replan();
+        let pending = self.cluster.observer.pending(&self.cluster.references);
         let is_ready = pending.is_empty();
         self.health.set(pending);
         if !is_ready || self.trying.waits(Instant::now()).is_some() {
             return;
         }
         for object in self.plan.objects().to_vec() {
-            let live = self.observer.live(&object);
+            let live = self.cluster.observer.live(&object);
             let now = (object.clone(), live.map(diff::essence));
             if self.asked.get(&object.key()) == Some(&now) {
                 continue;
@@ -173,19 +154,29 @@ impl DryRun {
 
     /// Plans again when an input has changed, and watches what is planned.
     fn replan(&mut self) {
-        let documents = self.observer.update(&mut self.sources);
-        if documents == Ok(false) && !self.images.has_changed() {
+        let observer = &self.cluster.observer;
+        let is_known = observer.knows_documents() && observer.pending_named(&self.cluster.references).is_empty();
+        if !is_known || (self.revision == self.cluster.revision() && !self.images.has_changed()) {
             return;
         }
+        self.revision = self.cluster.revision();
         if let Some(images) = self.images.take() {
-            self.sources.images = images;
+            self.cluster.sources.images = images;
         }
-        let plan = documents.and_then(|_| {
-            Plan::new(&self.catalog, &self.sources, Phase::Cluster).map_err(|error| crate::chain(&error))
-        });
+        let Cluster { catalog, sources, unreadable, .. } = &self.cluster;
+        let plan = match unreadable {
+            Some(error) => Err(error.clone()),
+            None => Plan::new(catalog, sources, Phase::Cluster).map_err(|error| crate::chain(&error)),
+        };
         match plan {
-            Err(error) => error!("dry run: the operator would be degraded: {error}"),
+            Err(error) => {
+                if self.bad_input.as_ref() != Some(&error) {
+                    error!("dry run: the operator would be degraded: {error}");
+                }
+                self.bad_input = Some(error);
+            }
             Ok(plan) => {
+                self.bad_input = None;
                 let plan = plan.labelled(&self.set_id);
                 if self.plan != plan {
                     match &plan {
@@ -194,7 +185,7 @@ impl DryRun {
                             info!("dry run: provider {provider} has {} objects", objects.len());
                         }
                     }
-                    self.observer.follow(plan.objects());
+                    self.cluster.observer.follow(plan.objects());
                     self.plan = plan;
                     self.knows_left_over = false;
                 }

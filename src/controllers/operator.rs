@@ -12,72 +12,48 @@ use std::{
 
 use futures::{StreamExt, stream};
 use k8s_openapi::jiff::{Timestamp, Unit};
-use kube::Client;
-use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use super::{
+    Round,
+    authority::Authority,
     backoff::{Backoff, Brake},
+    cluster::{Cluster, ClusterSettings},
     images_file::ImagesFile,
 };
 use crate::{
-    apply::{self, ownership},
-    catalog::Catalog,
-    facts::{Sources, images::Images, tls::TlsFlags},
-    lease::Leadership,
+    apply::{
+        self,
+        ownership::{self, FIELD_MANAGER},
+    },
     object::Object,
-    observe::Observer,
     plan::{Phase, Plan},
     rollout::{self, Rollout},
-    server::Health,
-    status::{self, Context, Outcome, Status, TRANSIENT_ERROR_PATIENCE},
+    status::{self, CLOUD_CONFIG, Context, Outcome, Status, TRANSIENT_ERROR_PATIENCE, TRUSTED_CA},
 };
 
 /// How many objects of a wave are applied at once; over HTTP/1.1 each needs a connection of its own.
 const CONCURRENCY: usize = 4;
 
-/// How often the images file is read again: kubelets swap it without a sign that every file system gives.
-const IMAGES_PERIOD: Duration = Duration::from_millis(500);
-
-/// How long without a trigger before everything is looked at again. It costs no request.
-const RESYNC_PERIOD: Duration = Duration::from_secs(600);
-
-/// The shortest time between two passes that nothing but the clock has asked for.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-
 /// How long a rollout may take before it is said that there is one, when the version stays: a controller that catches up
 /// with a changed annotation is no rollout.
 const ROLLOUT_GRACE: Duration = Duration::from_secs(1);
 
-/// What the operator is told when it is started.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The namespace to be managed.
-    pub namespace: String,
-    /// The namespace that the operator runs in.
-    pub own_namespace: String,
-    /// The images file.
-    pub images_json: PathBuf,
-    /// The version that the operator brings.
-    pub release_version: Option<String>,
-    /// TLS settings that win over the cluster's.
-    pub tls_flags: TlsFlags,
-}
-
-/// The operator's loop and what it knows.
-pub struct Operator {
-    client: Client,
-    catalog: Catalog,
-    observer: Observer,
-    sources: Sources,
-    settings: Settings,
+/// The operator and what it knows.
+pub(super) struct Operator {
+    authority: Authority,
     set_id: String,
     images: ImagesFile,
+    /// The revision of the cluster that was last planned for.
+    revision: u64,
     /// The last plan that could be made; it stays in force while an input is bad.
     plan: Option<Arc<Plan>>,
     /// What is wrong with the input.
     bad_input: Option<String>,
-    connections: Connections,
+    /// Whether both config-sync controllers have ever said that they are available.
+    is_gate_open: bool,
+    /// Since when that is waited for.
+    gated_since: Option<Instant>,
     applying: Backoff,
     reporting: Backoff,
     brake: Brake,
@@ -102,38 +78,18 @@ enum Pass {
     Outcome(Outcome),
 }
 
-/// What an operator is connected to.
-pub struct Connections {
-    /// Whether, and until when, it leads.
-    pub leadership: watch::Receiver<Leadership>,
-    /// Told whether the control plane is one node, once that is known.
-    pub single_replica: watch::Sender<Option<bool>>,
-    /// Becomes true when it is to stop.
-    pub shutdown: watch::Receiver<bool>,
-    /// Told what it waits for.
-    pub health: Health,
-}
-
 impl Operator {
-    /// An operator that has seen nothing yet.
-    pub fn new(client: Client, catalog: Catalog, settings: Settings, connections: Connections) -> Self {
-        let set_id = apply::set_id(&settings.own_namespace);
-        let with_cluster_version = Sources::needs_cluster_version(settings.release_version.as_deref());
-        let mut sources = Sources::new(&settings.namespace, Ok(Images::default()));
-        sources.release_version.clone_from(&settings.release_version);
-        sources.tls_flags = settings.tls_flags.clone();
-        let images = ImagesFile::new(settings.images_json.clone());
+    /// An operator that has seen nothing yet; `set_id` marks its objects.
+    pub(super) fn new(authority: Authority, set_id: String, images_json: PathBuf) -> Self {
         Self {
-            images,
-            observer: Observer::new(client.clone(), set_id.clone(), with_cluster_version),
-            client,
-            catalog,
-            sources,
-            settings,
+            authority,
             set_id,
+            images: ImagesFile::new(images_json),
+            revision: 0,
             plan: None,
             bad_input: None,
-            connections,
+            is_gate_open: false,
+            gated_since: None,
             applying: Backoff::default(),
             reporting: Backoff::default(),
             brake: Brake::default(),
@@ -145,104 +101,112 @@ impl Operator {
         }
     }
 
-    /// Runs until it is told to stop; a pass that has begun to write ends first.
-    pub async fn run(mut self) {
-        let mut images_tick = tokio::time::interval(IMAGES_PERIOD);
-        images_tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        self.images.read();
-        loop {
-            let wake = self.pass_and_report().await;
-            loop {
-                tokio::select! {
-                    () = self.observer.changed() => break,
-                    _ = images_tick.tick() => if self.images.read() { break },
-                    _ = self.connections.leadership.changed() => break,
-                    () = tokio::time::sleep_until(wake.into()) => break,
-                    _ = self.connections.shutdown.wait_for(|stop| *stop) => return,
-                }
-            }
-        }
+    /// Reads the images file again; answers whether it has changed.
+    pub(super) fn read_images(&mut self) -> bool {
+        self.images.read()
     }
 
-    /// One pass with its report. Answers when the next one is due, if nothing happens before.
-    async fn pass_and_report(&mut self) -> Instant {
-        let started = Instant::now();
-        let (mut waiting, outcome) = match self.pass().await {
+    /// One pass with its report.
+    pub(super) async fn pass(&mut self, cluster: &mut Cluster) -> Round {
+        let (mut waiting, outcome) = match self.reconcile(cluster).await {
             Pass::Waiting(waiting) => (waiting, None),
             // What was said stays said, also when the ClusterOperator was deleted meanwhile.
             Pass::Retrying(error) => (vec![error], self.last.clone()),
             Pass::Outcome(outcome) => (Vec::new(), Some(outcome)),
         };
         if let Some(outcome) = outcome {
-            waiting.extend(self.report(&outcome).await.err());
+            waiting.extend(self.report(cluster, &outcome).await.err());
             self.last = Some(outcome);
         }
-        self.connections.health.set(waiting);
         let due = [
             self.applying.due(),
             self.reporting.due(),
             self.brake_until,
+            self.gated_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
             self.rolling_since.map(|since| since + ROLLOUT_GRACE),
             self.stuck_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
-            self.observer.trouble_lasts_at(TRANSIENT_ERROR_PATIENCE),
+            cluster.observer.trouble_lasts_at(TRANSIENT_ERROR_PATIENCE),
         ];
-        // What was due when the pass began has had its turn.
-        let due = due.into_iter().flatten().filter(|due| *due > started);
-        let now = Instant::now();
-        due.fold(now + RESYNC_PERIOD, Instant::min).max(now + SHORTEST_PAUSE)
+        Round { waiting, due: due.into_iter().flatten().collect() }
     }
 
-    async fn pass(&mut self) -> Pass {
-        if self.observer.knows_documents() {
-            self.replan();
+    async fn reconcile(&mut self, cluster: &mut Cluster) -> Pass {
+        self.replan(cluster);
+        let pending = cluster.observer.pending(&cluster.references);
+        if let Some(trouble) = self.authority.trouble() {
+            return Pass::Waiting(vec![trouble]);
         }
-        let pending = self.observer.pending();
-        if let Some(trouble) = self.connections.leadership.borrow().trouble() {
-            return Pass::Waiting(vec![trouble.to_owned()]);
-        }
-        if pending.is_empty() && self.connections.write_budget().is_none() {
+        let leads = self.authority.write_budget().is_some();
+        if pending.is_empty() && !leads {
             return Pass::Waiting(Vec::new());
         }
         // A watch that fails for long is said, and does not keep the rest from being done.
-        let trouble = self.observer.lasting_trouble(TRANSIENT_ERROR_PATIENCE);
-        let trouble = trouble.filter(|_| self.connections.write_budget().is_some());
-        let pass = match (pending.is_empty(), self.plan.clone()) {
-            (false, _) => Pass::Waiting(pending),
-            (true, None) => Pass::Outcome(Outcome::Done),
-            (true, Some(plan)) => match &*plan {
-                Plan::Nothing { why } => Pass::Outcome(Outcome::Nothing { why: why.clone() }),
-                Plan::Objects { objects, .. } => self.act(objects).await,
-            },
+        let trouble = cluster.observer.lasting_trouble(TRANSIENT_ERROR_PATIENCE, &cluster.references);
+        let trouble = trouble.filter(|_| leads);
+        let pass = if !pending.is_empty() {
+            Pass::Waiting(pending)
+        } else if let Some(gated) = self.gate(cluster) {
+            gated
+        } else {
+            match self.plan.clone() {
+                None => Pass::Outcome(Outcome::Done),
+                Some(plan) => match &*plan {
+                    Plan::Nothing { why } => Pass::Outcome(Outcome::Nothing { why: why.clone() }),
+                    Plan::Objects { objects, .. } => self.act(cluster, objects).await,
+                },
+            }
         };
         let has_lasted = trouble.is_some();
-        match (self.bad_input.clone().or(trouble), pass) {
-            (_, Pass::Waiting(waiting)) if !has_lasted => Pass::Waiting(waiting),
+        let wrong = self.bad_input.clone().or(trouble).or_else(|| config_trouble(&cluster.status()));
+        match (wrong, pass) {
+            (_, Pass::Waiting(waiting)) if !has_lasted && self.gated_since.is_none() => Pass::Waiting(waiting),
             (Some(error), _) => Pass::Outcome(Outcome::Failed { error }),
             (None, pass) => pass,
         }
     }
 
+    /// What keeps the operator from applying anything: the config-sync controllers have to have done their work once, or
+    /// pods would start without their configuration.
+    fn gate(&mut self, cluster: &Cluster) -> Option<Pass> {
+        let status = cluster.status();
+        let missing = [&CLOUD_CONFIG, &TRUSTED_CA].into_iter().find(|controller| !status.is_available(controller));
+        self.is_gate_open |= missing.is_none();
+        let controller = missing.filter(|_| !self.is_gate_open);
+        let Some(controller) = controller else {
+            self.gated_since = None;
+            return None;
+        };
+        let since = *self.gated_since.get_or_insert_with(Instant::now);
+        let why = format!("nothing is applied before the {} has reported that it is available", controller.name);
+        Some(if since.elapsed() >= TRANSIENT_ERROR_PATIENCE {
+            Pass::Outcome(Outcome::Failed { error: why })
+        } else {
+            Pass::Waiting(vec![why])
+        })
+    }
+
     /// Plans again when an input has changed, and watches what is planned.
-    fn replan(&mut self) {
-        let documents = self.observer.update(&mut self.sources);
-        if documents == Ok(false) && !self.images.has_changed() {
+    fn replan(&mut self, cluster: &mut Cluster) {
+        let is_known =
+            cluster.observer.knows_documents() && cluster.observer.pending_named(&cluster.references).is_empty();
+        if !is_known || (self.revision == cluster.revision() && !self.images.has_changed()) {
             return;
         }
+        self.revision = cluster.revision();
         if let Some(images) = self.images.take() {
-            self.sources.images = images;
+            cluster.sources.images = images;
         }
-        let single_replica = self.sources.is_single_replica();
-        self.connections.single_replica.send_if_modified(|known| known.replace(single_replica) != Some(single_replica));
-        let plan = documents.and_then(|_| {
-            Plan::new(&self.catalog, &self.sources, Phase::Cluster).map_err(|error| crate::chain(&error))
-        });
+        let plan = match &cluster.unreadable {
+            Some(error) => Err(error.clone()),
+            None => Plan::new(&cluster.catalog, &cluster.sources, Phase::Cluster).map_err(|error| crate::chain(&error)),
+        };
         match plan {
             Err(error) => self.bad_input = Some(error),
             Ok(plan) => {
                 let plan = plan.labelled(&self.set_id);
                 self.bad_input = None;
                 if self.plan.as_deref() != Some(&plan) {
-                    self.observer.follow(plan.objects());
+                    cluster.observer.follow(plan.objects());
                     self.plan = Some(Arc::new(plan));
                     // What has failed may have failed because of the old plan.
                     self.applying = Backoff::default();
@@ -252,17 +216,17 @@ impl Operator {
     }
 
     /// Applies what is not as planned, wave after wave, and looks how the rollouts are.
-    async fn act(&mut self, objects: &[Object]) -> Pass {
+    async fn act(&mut self, cluster: &mut Cluster, objects: &[Object]) -> Pass {
         if let Some(error) = self.applying.waits(Instant::now()) {
             return Pass::Retrying(error.to_owned());
         }
         self.brake_until = None;
         for wave in objects.chunk_by(|first, second| first.kind().wave == second.kind().wave) {
-            let due: Vec<_> = wave.iter().filter(|object| self.is_due(object)).collect();
-            let (client, observer, connections) = (&self.client, &self.observer, &self.connections);
+            let due: Vec<_> = wave.iter().filter(|object| self.is_due(cluster, object)).collect();
+            let (client, observer, authority) = (&cluster.client, &cluster.observer, &self.authority);
             let answers: Vec<_> = stream::iter(due)
                 .map(|object| async move {
-                    let budget = || connections.write_budget();
+                    let budget = || authority.write_budget();
                     (object, apply::apply(client, object, observer.live(object), budget).await)
                 })
                 // In order, so that of two errors it is always the same that is told.
@@ -274,7 +238,7 @@ impl Operator {
                 match answer {
                     Ok(live) => {
                         info!("applied {}", object.key());
-                        self.observer.put(object, live);
+                        cluster.observer.put(object, live);
                     }
                     Err(error) => errors.push(error),
                 }
@@ -294,12 +258,12 @@ impl Operator {
             return if is_reported { Pass::Outcome(Outcome::Failed { error: text }) } else { Pass::Retrying(text) };
         }
         self.applying = Backoff::default();
-        Pass::Outcome(self.rollouts(objects))
+        Pass::Outcome(self.rollouts(cluster, objects))
     }
 
     /// Whether an object is not as planned, and may be written now.
-    fn is_due(&mut self, object: &Object) -> bool {
-        let live = self.observer.live(object);
+    fn is_due(&mut self, cluster: &Cluster, object: &Object) -> bool {
+        let live = cluster.observer.live(object);
         if live.is_some_and(|live| ownership::need(object.value(), live) == ownership::Need::Nothing) {
             return false;
         }
@@ -313,10 +277,10 @@ impl Operator {
     }
 
     /// How the rollouts are, once everything is applied.
-    fn rollouts(&mut self, objects: &[Object]) -> Outcome {
+    fn rollouts(&mut self, cluster: &Cluster, objects: &[Object]) -> Outcome {
         let (mut rollouts, mut stuck) = (Vec::new(), None);
         for object in objects {
-            match self.observer.live(object).map(rollout::of) {
+            match cluster.observer.live(object).map(rollout::of) {
                 Some(Rollout::Done) => {}
                 Some(Rollout::Stuck { why }) => {
                     stuck = Some(format!("the rollout of {} is stuck: {why}", object.key()));
@@ -338,25 +302,25 @@ impl Operator {
     }
 
     /// Says what came of a pass, if it is not said yet.
-    async fn report(&mut self, outcome: &Outcome) -> Result<(), String> {
-        if !self.observer.knows_cluster_operator() {
+    async fn report(&mut self, cluster: &mut Cluster, outcome: &Outcome) -> Result<(), String> {
+        if !cluster.observer.knows_cluster_operator() {
             return Ok(());
         }
         if let Some(error) = self.reporting.waits(Instant::now()) {
             return Err(error.to_owned());
         }
-        let live = self.observer.cluster_operator();
-        let before = live.map(Status::of).unwrap_or_default();
-        if self.is_short_rollout(outcome, &before) {
+        let before = cluster.status();
+        let version = cluster.settings.release_version.as_deref().unwrap_or("unknown");
+        if self.is_short_rollout(outcome, &before, version) {
             return Ok(());
         }
         self.log(outcome);
-        let live = self.observer.cluster_operator();
+        let live = cluster.observer.cluster_operator();
         let now = Timestamp::now().round(Unit::Second).unwrap_or_default().to_string();
         let objects = self.plan.as_ref().map_or(&[][..], |plan| plan.objects());
-        let Settings { own_namespace, namespace, .. } = &self.settings;
+        let ClusterSettings { own_namespace, namespace, .. } = &cluster.settings;
         let context = Context {
-            version: self.version(),
+            version,
             related_objects: match self.plan {
                 // What a process before this one has applied is still there.
                 None if !before.related_objects.is_empty() => before.related_objects.clone(),
@@ -366,12 +330,12 @@ impl Operator {
         };
         let next = before.next(outcome, &context);
         let is_well = matches!(outcome, Outcome::Done | Outcome::Nothing { .. });
-        let budget = || self.connections.write_budget();
-        match status::write::write(&self.client, live, &next, is_well, budget).await {
+        let budget = || self.authority.write_budget();
+        match status::write::write(&cluster.client, live, (FIELD_MANAGER, &next), is_well, budget).await {
             Ok(written) => {
                 self.reporting = Backoff::default();
                 if let Some(written) = written {
-                    self.observer.put_cluster_operator(written);
+                    cluster.observer.put_cluster_operator(written);
                 }
                 Ok(())
             }
@@ -386,17 +350,13 @@ impl Operator {
     }
 
     /// Whether workloads have only just begun to roll out, with nothing new to be announced.
-    fn is_short_rollout(&mut self, outcome: &Outcome, before: &Status) -> bool {
+    fn is_short_rollout(&mut self, outcome: &Outcome, before: &Status, version: &str) -> bool {
         if !matches!(outcome, Outcome::Progressing { .. }) {
             self.rolling_since = None;
             return false;
         }
         let since = *self.rolling_since.get_or_insert_with(Instant::now);
-        before.is_at(self.version()) && since.elapsed() < ROLLOUT_GRACE
-    }
-
-    fn version(&self) -> &str {
-        self.settings.release_version.as_deref().unwrap_or("unknown")
+        before.is_at(version) && since.elapsed() < ROLLOUT_GRACE
     }
 
     fn log(&mut self, outcome: &Outcome) {
@@ -417,12 +377,9 @@ impl Operator {
     }
 }
 
-impl Connections {
-    /// How long a write may take, `None` when there may be none: it has to end while this process still leads.
-    fn write_budget(&self) -> Option<Duration> {
-        if *self.shutdown.borrow() {
-            return None;
-        }
-        self.leadership.borrow().remaining(Instant::now())
-    }
+/// What the config-sync controllers say is wrong: what was applied stays as it is, with the last good configuration.
+fn config_trouble(status: &Status) -> Option<String> {
+    let troubles = [&CLOUD_CONFIG, &TRUSTED_CA].map(|controller| status.trouble_of(controller));
+    let troubles: Vec<_> = troubles.into_iter().flatten().collect();
+    (!troubles.is_empty()).then(|| troubles.join("; "))
 }

@@ -6,36 +6,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// What stands for a secret.
-const STARS: &str = "***";
-
-/// Words that a name has whose value is secret.
-const SECRET_WORDS: [&str; 7] = ["password", "passwd", "secret", "token", "credential", "apikey", "privatekey"];
-
-/// Words after which such a name only says where the secret is.
-const PLACES: [&str; 6] = ["name", "namespace", "file", "path", "dir", "ref"];
-
-/// Whether the value of a variable or key of this name is secret.
-fn is_secret_key(name: &str) -> bool {
-    let plain: String = name.to_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
-    let is_place = PLACES.iter().any(|place| plain.ends_with(place));
-    !is_place && SECRET_WORDS.iter().any(|word| plain.contains(word))
-}
-
-/// A line of somebody else's text with what looks like a secret masked.
-pub(super) fn shown_line(line: &str) -> String {
-    let is_secret_pair = |word: &str| {
-        let pair = word.split_once('=').or_else(|| word.split_once(':'));
-        pair.is_some_and(|(name, value)| !value.is_empty() && is_secret_key(name))
-    };
-    let mut follows_secret_name = false;
-    let words = line.split_whitespace().map(|word| {
-        let is_secret = follows_secret_name || is_secret_pair(word) || holds_secret(word);
-        follows_secret_name = word.ends_with([':', '=']) && is_secret_key(word);
-        if is_secret { STARS } else { word }
-    });
-    words.collect::<Vec<_>>().join(" ")
-}
+use crate::mask::{self, MASK, is_secret_key};
 
 /// Both states of an object with their secrets masked.
 pub(super) fn masked(before: Option<Value>, after: Option<Value>) -> (Option<Value>, Option<Value>) {
@@ -55,7 +26,7 @@ pub(super) fn masked(before: Option<Value>, after: Option<Value>) -> (Option<Val
         object.map(|mut object| {
             each_secret(&mut object, &mut |text| {
                 let differs = has_both && !others.contains(text);
-                *text = if differs { format!("{STARS} ({when})") } else { STARS.to_owned() };
+                *text = if differs { format!("{MASK} ({when})") } else { MASK.to_owned() };
             });
             object
         })
@@ -98,41 +69,15 @@ fn visit_text(value: &mut Value, visit: &mut impl FnMut(&mut String)) {
     }
 }
 
-/// A URL with a password in it, or an argument such as `--password=x`.
+/// An argument such as `--password=x`, or what looks like a password in a URL.
 fn holds_secret(text: &str) -> bool {
-    let argument = text.strip_prefix("--").and_then(|text| text.split_once('='));
-    let is_secret_argument = argument.is_some_and(|(name, value)| !value.is_empty() && is_secret_key(name));
-    let authority = text.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
-    is_secret_argument
-        || authority.and_then(|authority| authority.rsplit_once('@')).is_some_and(|(user, _)| user.contains(':'))
+    mask::lines(text).iter().zip(text.lines()).any(|(shown, line)| shown != line)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn names_that_only_say_where_a_secret_is_are_shown() {
-        for name in ["AWS_SECRET_ACCESS_KEY", "password", "client-secret", "OS_TOKEN", "API_KEY"] {
-            assert!(is_secret_key(name), "{name}");
-        }
-        for name in ["VSPHERE_SECRET_NAME", "VSPHERE_SECRET_NAMESPACE", "azure-federated-token-file", "REGION"] {
-            assert!(!is_secret_key(name), "{name}");
-        }
-    }
-
-    #[test]
-    fn lines_of_others_keep_all_but_secrets() {
-        for (line, shown) in [
-            ("login with password=abc failed", "login with *** failed"),
-            ("clientSecret: abc is wrong", "clientSecret: *** is wrong"),
-            ("GET https://u:p@host/x: 401", "GET *** 401"),
-            ("secret azure-cloud-credentials not found", "secret azure-cloud-credentials not found"),
-        ] {
-            assert_eq!(shown_line(line), shown);
-        }
-    }
 
     #[test]
     fn secrets_become_stars_and_their_change_still_shows() {

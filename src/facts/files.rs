@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
@@ -99,10 +100,7 @@ impl Files {
     }
 
     fn infrastructure(&self) -> Result<Infrastructure, Error> {
-        const WHAT: &str = "infrastructure";
-        let path = &self.infrastructure;
-        serde_json::from_value(read(WHAT, path, "Infrastructure")?)
-            .map_err(|error| content(WHAT, path, format!("not an Infrastructure of config.openshift.io/v1: {error}")))
+        config("infrastructure", &self.infrastructure, "Infrastructure")
     }
 
     fn images(&self) -> Result<Images, Error> {
@@ -113,6 +111,44 @@ impl Files {
             .ok_or_else(|| content(WHAT, &self.images, "data has no key \"images.json\"".into()))?;
         Ok(Images::parse(json, &format!("{} (key images.json)", self.images.display()))?)
     }
+}
+
+/// The files that say what a cloud's configuration becomes.
+#[derive(Clone, Debug)]
+pub struct CloudConfigFiles {
+    /// An Infrastructure manifest.
+    pub infrastructure: PathBuf,
+    /// The ConfigMap manifest of the configuration; absent means that the cluster has none.
+    pub cloud_config: Option<PathBuf>,
+    /// A Network manifest.
+    pub network: Option<PathBuf>,
+}
+
+/// What was read of them.
+#[derive(Clone, Debug)]
+pub struct CloudConfigSources {
+    /// Infrastructure and Network.
+    pub sources: Sources,
+    /// The ConfigMap.
+    pub config_map: Option<Value>,
+}
+
+impl CloudConfigFiles {
+    /// Reads them.
+    pub fn read(&self, namespace: &str) -> Result<CloudConfigSources, Error> {
+        let infrastructure = config("infrastructure", &self.infrastructure, "Infrastructure")?;
+        let network = self.network.as_ref().map(|path| config("network", path, "Network")).transpose()?;
+        let config_map = self.cloud_config.as_ref().map(|path| read("cloud config", path, "ConfigMap")).transpose()?;
+        let sources =
+            Sources { infrastructure: Some(infrastructure), network, ..Sources::new(namespace, Ok(Images::default())) };
+        Ok(CloudConfigSources { sources, config_map })
+    }
+}
+
+/// Reads a file that holds one object of config.openshift.io/v1 of the given kind.
+fn config<T: DeserializeOwned>(what: &'static str, path: &Path, kind: &str) -> Result<T, Error> {
+    serde_json::from_value(read(what, path, kind)?)
+        .map_err(|error| content(what, path, format!("not of kind {kind} of config.openshift.io/v1: {error}")))
 }
 
 /// Reads a file that holds one manifest of the given kind.

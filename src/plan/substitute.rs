@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
+    config_hash,
     facts::{DEFAULT_NAMESPACE, Fact, Facts, images},
     object::{Object, container_name},
     provider::{Descriptor, FactOrText, ValueSource},
@@ -46,6 +47,7 @@ pub(super) fn cluster(descriptor: &Descriptor, manifest: &Object, facts: &Facts)
     api_server_endpoint(&mut object, facts);
     proxy(&mut object, facts);
     replicas(&mut object, facts);
+    config_hash(&mut object, facts);
     Ok(object)
 }
 
@@ -129,6 +131,16 @@ fn environment(descriptor: &Descriptor, object: &mut Object, facts: &Facts) -> R
         }
     }
     Ok(())
+}
+
+/// Pods read what they mount once, when they start: their template changes with it, so that they are started again.
+fn config_hash(object: &mut Object, facts: &Facts) {
+    let (Some(digests), Some("/spec/template/spec")) = (&facts.digests, object.pod_spec_pointer()) else { return };
+    let references = object.pod_spec().map(|pod| config_hash::references(pod, object.namespace())).unwrap_or_default();
+    if !references.is_empty() {
+        let hash = config_hash::hash(&references, digests);
+        object.value_mut()["spec"]["template"]["metadata"]["annotations"][config_hash::ANNOTATION] = hash.into();
+    }
 }
 
 /// Pods on the host's network reach the API server by its internal name: the Service's address needs a pod network,

@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use super::{first_line, text};
+use crate::mask;
 
 /// Whether a pod is one of a workload's.
 pub(super) fn is_selected(workload: &Value, pod: &Value) -> bool {
@@ -97,7 +98,7 @@ fn crashed(pod: &Value, container: &Value, end: &Value) -> String {
         _ => "exit code unknown".to_owned(),
     };
     let restarts = container["restartCount"].as_i64().unwrap_or_default();
-    let said = crate::diff::shown_line(&last_line(&end["message"]));
+    let said = mask::line(&last_line(&end["message"])).into_owned();
     let said = if said.is_empty() { String::new() } else { format!(", last words: {said}") };
     // A container that waits to be started again has its words in the log before.
     let previous = if container["state"]["waiting"].is_object() || container["state"]["running"].is_object() {

@@ -17,7 +17,10 @@ pub async fn findings(reader: &Reader, catalog: &Catalog, images_json: Option<&P
     let cluster_operator = reader.cluster_operator().await;
     findings.cluster_operator = findings.take(cluster_operator)?.flatten();
     let sources = reader.sources(images_json).await;
-    if let Some(sources) = findings.take(sources)? {
+    if let Some(mut sources) = findings.take(sources)? {
+        let digests = reader.digests(catalog, &sources).await;
+        sources.digests = findings.take(digests)?;
+        findings.knows_digests = sources.digests.is_some();
         findings.platform = sources.platform().ok().flatten().map(|platform| platform.type_.clone());
         let plan = Plan::new(catalog, &sources, Phase::Cluster);
         let plan = plan.map(|plan| plan.labelled(&apply::set_id(&reader.place().own_namespace)));

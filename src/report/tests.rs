@@ -50,6 +50,7 @@ fn findings() -> Findings {
     Findings {
         platform: Some("Azure".into()),
         plan: Some(Ok(Plan::Objects { provider: "azure".into(), objects: planned().iter().map(object).collect() })),
+        knows_digests: true,
         live: vec![None, Some(None), Some(Some(deployment()))],
         left_over: vec![json!({"apiVersion": "v1", "kind": "Service",
             "metadata": {"name": "old", "namespace": "managed", "creationTimestamp": "2026-01-01T00:00:00Z"}})],
@@ -112,6 +113,8 @@ fn what_differs_or_is_kept_is_told() {
     };
     set(&mut findings, "/spec/replicas", json!(5));
     assert_eq!(state(&findings), State::Differs);
+    findings.knows_digests = false;
+    assert_eq!(state(&findings), State::Unknown);
     let annotations = json!({"name": "azure-ccm", "annotations": {KEPT[0].0: "ignore"}});
     set(&mut findings, "/metadata", annotations);
     assert_eq!(state(&findings), State::Kept);

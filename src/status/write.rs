@@ -1,7 +1,7 @@
 //! Writes the ClusterOperator (IO).
 //!
-//! One field manager, one apply of the operator's own conditions; conditions of other writers are merged by their type
-//! and never touched. Writes only when something is to be said that is not said yet.
+//! One field manager for each writer, one apply of its own conditions; conditions of other writers are merged by their
+//! type and never touched. Writes only when something is to be said that is not said yet.
 
 use std::time::Duration;
 
@@ -39,22 +39,22 @@ pub fn resource() -> ApiResource {
     ApiResource::from_gvk_with_plural(&kind, "clusteroperators")
 }
 
-/// Makes the live ClusterOperator say what it is to say; `None` is one that does not exist. `budget` is asked before each
-/// write how long it may take. Answers what it is now, or `None` when nothing had to be written.
+/// Makes the live ClusterOperator say what a field manager is to say; `None` is one that does not exist. `budget` is asked
+/// before each write how long it may take. Answers what it is now, or `None` when nothing had to be written.
 pub async fn write(
     client: &Client,
     live: Option<&Value>,
-    own: &Status,
+    (manager, own): (&str, &Status),
     is_well: bool,
     budget: impl Fn() -> Option<Duration>,
 ) -> Result<Option<Value>, Error> {
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource());
-    let params = PatchParams::apply(FIELD_MANAGER).force();
     if live.is_none() {
         let mut manifest: Value = yaml::from_str(MANIFEST)?;
         if let Some(members) = manifest.as_object_mut() {
             members.remove("status");
         }
+        let params = PatchParams::apply(FIELD_MANAGER).force();
         apply::send(budget(), api.patch(CLUSTER_OPERATOR, &params, &Patch::Apply(manifest))).await?;
         info!("made ClusterOperator {CLUSTER_OPERATOR}");
     }
@@ -66,7 +66,7 @@ pub async fn write(
             "metadata": {"name": CLUSTER_OPERATOR},
             "status": own,
         });
-        let patch = Patch::Apply(body);
+        let (params, patch) = (PatchParams::apply(manager).force(), Patch::Apply(body));
         written = Some(apply::send(budget(), api.patch_status(CLUSTER_OPERATOR, &params, &patch)).await?);
     }
     if is_well

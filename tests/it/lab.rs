@@ -5,6 +5,7 @@ use std::{fs, path::Path, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use ccm_operator::{apply, embedded, object::Object};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client, Config,
     api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
@@ -21,6 +22,7 @@ use crate::support::{
     objects::Workloads,
     openshift::{self, Cluster},
     operator::Operator,
+    pki,
 };
 
 /// Where the operator runs.
@@ -33,6 +35,8 @@ pub(crate) const SERVICE_ACCOUNT: &str = "cluster-cloud-controller-manager";
 pub(crate) const VERSION: &str = "4.99.0-lab";
 /// Its lease.
 pub(crate) const LEASE: &str = "cluster-cloud-controller-manager-leader";
+/// The lease of its config-sync controllers.
+pub(crate) const CONFIG_SYNC_LEASE: &str = "cluster-cloud-config-sync-leader";
 /// The field manager that the Go operator's requests have.
 pub(crate) const PREDECESSOR: &str = "cluster-controller-manager-operator";
 /// The image that the cluster's images file gives for AWS.
@@ -73,9 +77,12 @@ impl Lab {
         openshift::seed(&client, cluster).await?;
         objects::install_manifests(&client, manifests, Workloads::Skip).await?;
         delete_all(&client).await?;
-        ignore_absent(leases(&client).delete(LEASE, &DeleteParams::default()).await)?;
+        for lease in [LEASE, CONFIG_SYNC_LEASE] {
+            ignore_absent(leases(&client).delete(lease, &DeleteParams::default()).await)?;
+        }
         let kubeconfig = plane.service_account_kubeconfig(OWN_NAMESPACE, SERVICE_ACCOUNT).await?;
         let lab = Self { plane, client, dir: TempDir::new()?, kubeconfig, workloads: None, _exclusive: exclusive };
+        lab.write_system_bundle(&pki::authority("system")?)?;
         lab.write_images(&json!({"cloudControllerManagerAWS": IMAGE}).to_string())?;
         // RBAC reaches the authorizer a moment after it is written; a cluster's operator starts long after.
         let own = client_of(&lab.kubeconfig).await?;
@@ -100,9 +107,23 @@ impl Lab {
 
     /// Replaces the images file as a kubelet does: by a rename.
     pub(crate) fn write_images(&self, text: &str) -> Result<()> {
+        self.replace_file(&self.images_file(), text)
+    }
+
+    /// The file of the certificates that the system trusts.
+    pub(crate) fn system_bundle(&self) -> PathBuf {
+        self.dir.path().join("tls-ca-bundle.pem")
+    }
+
+    /// Replaces it.
+    pub(crate) fn write_system_bundle(&self, text: &str) -> Result<()> {
+        self.replace_file(&self.system_bundle(), text)
+    }
+
+    fn replace_file(&self, path: &Path, text: &str) -> Result<()> {
         let new = self.dir.path().join("new");
         fs::write(&new, text)?;
-        Ok(fs::rename(new, self.images_file())?)
+        Ok(fs::rename(new, path)?)
     }
 
     /// Starts the operator.
@@ -112,19 +133,30 @@ impl Lab {
 
     /// Starts the operator in a Pod of this UID, with more arguments.
     pub(crate) fn start_as(&self, pod_uid: &str, arguments: &[&str]) -> Result<Operator> {
-        let images = self.images_file();
-        let mut all = vec!["operator", "--health-addr=127.0.0.1:0", "--images-json"];
-        all.push(images.to_str().context("path")?);
+        let images = format!("--images-json={}", self.images_file().display());
+        self.run("operator", pod_uid, &[&[images.as_str()], arguments].concat())
+    }
+
+    /// Starts the config-sync controllers alone, in a Pod of this UID.
+    pub(crate) fn start_config_sync(&self, pod_uid: &str, arguments: &[&str]) -> Result<Operator> {
+        self.run("config-sync", pod_uid, arguments)
+    }
+
+    fn run(&self, command: &str, pod_uid: &str, arguments: &[&str]) -> Result<Operator> {
+        self.run_with(&self.kubeconfig, command, pod_uid, arguments)
+    }
+
+    fn run_with(&self, kubeconfig: &Path, command: &str, pod_uid: &str, arguments: &[&str]) -> Result<Operator> {
+        let system_bundle = format!("--system-trust-bundle={}", self.system_bundle().display());
+        let mut all = vec![command, "--health-addr=127.0.0.1:0", &system_bundle];
         all.extend(arguments);
-        Operator::start(binary(), &self.kubeconfig, &all, &[("RELEASE_VERSION", VERSION), ("POD_UID", pod_uid)])
+        Operator::start(binary(), kubeconfig, &all, &[("RELEASE_VERSION", VERSION), ("POD_UID", pod_uid)])
     }
 
     /// Starts the operator with another kubeconfig, a [`crate::support::faults::Faults`]'s.
     pub(crate) fn start_through(&self, kubeconfig: &Path) -> Result<Operator> {
         let images = format!("--images-json={}", self.images_file().display());
-        let arguments = ["operator", "--health-addr=127.0.0.1:0", &images];
-        let env = [("RELEASE_VERSION", VERSION), ("POD_UID", "5a1ec0de-0000-4000-8000-000000000001")];
-        Operator::start(binary(), kubeconfig, &arguments, &env)
+        self.run_with(kubeconfig, "operator", "5a1ec0de-0000-4000-8000-000000000001", &[&images])
     }
 
     /// The operator's kubeconfig.
@@ -278,7 +310,15 @@ async fn delete_all(client: &Client) -> Result<()> {
         let api = apply::api(client, object.kind(), object.namespace());
         ignore_absent(api.delete(object.name(), &DeleteParams::default()).await)?;
     }
+    for name in ["cloud-conf", "ccm-trusted-ca"] {
+        ignore_absent(config_maps(client, NAMESPACE).delete(name, &DeleteParams::default()).await)?;
+    }
     Ok(())
+}
+
+/// The `ConfigMap`s of a namespace.
+pub(crate) fn config_maps(client: &Client, namespace: &str) -> Api<ConfigMap> {
+    Api::namespaced(client.clone(), namespace)
 }
 
 fn ignore_absent<T>(result: kube::Result<T>) -> Result<()> {

@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod azure_credentials;
 mod bad_input;
 mod contract;
 mod crash;
@@ -11,6 +12,7 @@ mod diff;
 mod drift;
 mod faults;
 mod flags;
+mod gcfg;
 mod lab;
 mod leader;
 mod manifests;

@@ -13,6 +13,9 @@ use crate::{
     },
 };
 
+/// The configuration and the certificates.
+const CONFIG_MAPS: usize = 2;
+
 /// The most requests that the way from start to converged may take.
 const REQUESTS: usize = 30;
 
@@ -36,8 +39,8 @@ async fn converges_with_one_write_for_each_object() -> Result<()> {
     assert!(requests.iter().all(|request| request.code != 403), "{requests:#?}");
     let writes = lab.writes(mark)?;
     let status = writes.iter().filter(|write| write.contains("clusteroperators/status")).count();
-    assert!(status <= 2, "{writes:#?}");
-    assert_eq!(writes.len() - status, aws_manifests().len(), "{writes:#?}");
+    assert!(status <= 4, "two of the operator's, one of each of the config-sync controllers: {writes:#?}");
+    assert_eq!(writes.len() - status, aws_manifests().len() + CONFIG_MAPS, "{writes:#?}");
 
     let deployment = lab.live("Deployment").await?.unwrap();
     assert_eq!(deployment["spec"]["template"]["spec"]["containers"][0]["image"], IMAGE);
@@ -152,20 +155,26 @@ async fn a_deleted_cluster_operator_is_made_again() -> Result<()> {
     assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
     let annotations = &again["metadata"]["annotations"];
     assert_eq!(annotations["exclude.release.openshift.io/internal-openshift-hosted"], "true");
-    assert_eq!(lab.writes(mark)?.len(), 2, "made, and its status written: {:?}", lab.writes(mark)?);
+    eventually("every controller's conditions", LIMIT, async || {
+        let found = conditions(&lab.cluster_operator().await?);
+        ensure!(found.len() == 8, "{found:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    assert_eq!(lab.writes(mark)?.len(), 4, "made, and three writers' conditions: {:?}", lab.writes(mark)?);
     Ok(())
 }
 
 #[tokio::test]
 async fn the_obsolete_condition_goes_and_others_conditions_stay() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
-    openshift::set_conditions(&lab.client, &["CloudControllerOwner", "CloudConfigControllerAvailable"]).await?;
+    openshift::set_conditions(&lab.client, &["CloudControllerOwner", "SomebodyElses"]).await?;
     let operator = lab.start()?;
     lab.converged(&operator).await?;
     eventually("the obsolete condition to go", LIMIT, async || {
         let found = conditions(&lab.cluster_operator().await?);
         ensure!(!found.iter().any(|condition| condition.starts_with("CloudControllerOwner")), "{found:?}");
-        ensure!(found.iter().any(|condition| condition == "CloudConfigControllerAvailable=True"), "{found:?}");
+        ensure!(found.iter().any(|condition| condition == "SomebodyElses=True"), "{found:?}");
         Ok(Some(()))
     })
     .await

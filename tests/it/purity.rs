@@ -7,8 +7,9 @@ use anyhow::Result;
 use crate::lab::repository;
 
 /// The modules of `src/` that may do IO; every other one is pure. ARCHITECTURE.md says the same.
-const IO: [&str; 23] = [
+const IO: [&str; 25] = [
     "apply.rs",
+    "azure_credentials/files.rs",
     "bundle/folder.rs",
     "cli.rs",
     "client.rs",
@@ -22,6 +23,7 @@ const IO: [&str; 23] = [
     "facts/files.rs",
     "lease.rs",
     "lib.rs",
+    "look.rs",
     "main.rs",
     "observe.rs",
     "render.rs",
@@ -76,7 +78,9 @@ fn pure_modules_name_nothing_that_is_not() -> Result<()> {
         let text = fs::read_to_string(repository().join("src").join(&module))?;
         let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
         for (number, line) in code.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
-            let found = FORBIDDEN.iter().find(|word| line.contains(*word));
+            // An address is data.
+            let named = line.replace("std::net::IpAddr", "");
+            let found = FORBIDDEN.iter().find(|word| named.contains(*word));
             assert!(found.is_none(), "src/{module}:{}: {line}", number + 1);
         }
     }

@@ -23,6 +23,7 @@ use crate::{
         objects::Workloads,
         openshift::{self, Cluster},
         operator::Operator,
+        pki,
     },
 };
 
@@ -62,7 +63,10 @@ async fn the_status_follows_real_rollouts_of_deployment_and_daemon_set() -> Resu
     std::fs::write(&images_file, images())?;
     let kubeconfig = plane.service_account_kubeconfig(OWN_NAMESPACE, SERVICE_ACCOUNT).await?;
     let arguments = format!("--images-json={}", images_file.display());
-    let arguments = ["operator", &arguments, "--health-addr=127.0.0.1:0"];
+    let bundle_file = plane.dir().join("tls-ca-bundle.pem");
+    std::fs::write(&bundle_file, pki::authority("system")?)?;
+    let bundle = format!("--system-trust-bundle={}", bundle_file.display());
+    let arguments = ["operator", &arguments, &bundle, "--health-addr=127.0.0.1:0"];
     let operator = Operator::start(binary(), &kubeconfig, &arguments, &[("RELEASE_VERSION", VERSION)])?;
     let done = eventually("the rollouts", LIMIT, async || {
         let said = said.lock().expect("notes");

@@ -36,6 +36,7 @@ use crate::support::{
     objects::{self, Workloads},
     openshift::{self, Cluster},
     operator::Operator,
+    pki,
 };
 
 /// The namespace that the operator runs in.
@@ -66,6 +67,7 @@ impl Lab {
         openshift::seed(&client, &Cluster::default()).await?;
         let lab = Self { plane, client, binary, stand_ins: JoinSet::new() };
         lab.write_images(&images()?)?;
+        fs::write(lab.system_bundle(), pki::authority("system")?)?;
         let infrastructure = config_api(&lab.client, "Infrastructure").get("cluster").await?;
         fs::write(lab.infrastructure_file(), serde_json::to_string(&infrastructure)?)?;
         Ok(lab)
@@ -124,9 +126,15 @@ impl Lab {
     /// Starts the operator as the container of the Pod `pod_uid`.
     pub fn start(&self, kubeconfig: &Path, pod_uid: &str) -> Result<Operator> {
         let images = format!("--images-json={}", self.images_file().display());
-        let arguments = ["operator", &images, "--health-addr=127.0.0.1:0"];
+        let bundle = format!("--system-trust-bundle={}", self.system_bundle().display());
+        let arguments = ["operator", &images, &bundle, "--health-addr=127.0.0.1:0"];
         let version = Cluster::default().version;
         Operator::start(&self.binary, kubeconfig, &arguments, &[("RELEASE_VERSION", &version), ("POD_UID", pod_uid)])
+    }
+
+    /// The certificates that the system trusts.
+    pub fn system_bundle(&self) -> PathBuf {
+        self.plane.dir().join("tls-ca-bundle.pem")
     }
 
     /// Replaces the images file as a kubelet does: by a rename.

@@ -66,6 +66,8 @@ pub struct Cluster {
     pub platform_spec: Value,
     /// `Infrastructure.spec.cloudConfig`: a `ConfigMap` of `openshift-config` and a key in it.
     pub cloud_config: Option<(String, String)>,
+    /// The data of that `ConfigMap`; without it there is none.
+    pub cloud_config_data: Option<Value>,
     /// The data of the `ConfigMap` `openshift-config-managed/kube-cloud-config`; without it there is none.
     pub kube_cloud_config: Option<Value>,
     /// `Network.spec.serviceNetwork`.
@@ -92,6 +94,7 @@ impl Default for Cluster {
             platform_status: json!({"type": "AWS", "aws": {"region": "us-east-1"}}),
             platform_spec: Value::Null,
             cloud_config: None,
+            cloud_config_data: None,
             kube_cloud_config: Some(json!({"cloud.conf": "[Global]\n"})),
             service_network: vec!["172.30.0.0/16".into()],
             proxy_spec: json!({}),
@@ -105,9 +108,23 @@ impl Default for Cluster {
 }
 
 impl Cluster {
-    /// The default cluster on another platform: `platform_status` is the whole `platformStatus`, with its `type`.
+    /// The default cluster on another platform: `platform_status` is the whole `platformStatus`, with its `type`. Clouds
+    /// that cannot do without a configuration have one.
     pub fn on(platform_status: Value) -> Self {
-        Self { platform_status, ..Self::default() }
+        let kube_cloud_config = match platform_status["type"].as_str() {
+            Some("AWS") => Some(json!({"cloud.conf": "[Global]\n"})),
+            Some("Azure") => Some(json!({"cloud.conf": "{\n\t\"resourceGroup\": \"lab-rg\"\n}\n"})),
+            _ => None,
+        };
+        let needed = platform_status["type"] == "VSphere";
+        let text = "global:\n  insecureFlag: true\nvcenter:\n  lab:\n    server: vcenter.example.com\n";
+        Self {
+            platform_status,
+            kube_cloud_config,
+            cloud_config: needed.then(|| ("cloud-provider-config".into(), "config".into())),
+            cloud_config_data: needed.then(|| json!({"config": text})),
+            ..Self::default()
+        }
     }
 
     /// `spec` and `status` of `Infrastructure/cluster`.
@@ -160,8 +177,12 @@ impl Cluster {
     }
 }
 
-/// Installs the CRDs and waits until they are served. A second call finds them there.
+/// Installs the CRDs and waits until they are served, and makes the namespaces that every OpenShift cluster has. A second
+/// call finds them there.
 pub async fn install_crds(client: &Client) -> Result<()> {
+    for namespace in ["openshift-config", "openshift-config-managed"] {
+        apply(client, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).await?;
+    }
     if established(client).await.is_ok() {
         return Ok(());
     }
@@ -213,8 +234,9 @@ async fn established(client: &Client) -> Result<()> {
 /// Their rules forbid some changes, such as to unset `spec.tlsAdherence`: a test that must not depend on what stood
 /// there before calls [`reset`] first.
 pub async fn seed(client: &Client, cluster: &Cluster) -> Result<()> {
-    for namespace in ["openshift-config", "openshift-config-managed"] {
-        apply(client, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).await?;
+    if let (Some((name, _)), Some(data)) = (&cluster.cloud_config, &cluster.cloud_config_data) {
+        let metadata = json!({"name": name, "namespace": "openshift-config"});
+        apply(client, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})).await?;
     }
     let (spec, status) = cluster.infrastructure();
     singleton(client, "Infrastructure", "cluster", spec, status).await?;

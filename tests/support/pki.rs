@@ -22,6 +22,14 @@ pub const SERVICE_ACCOUNT_KEY: &str = "service-account.key";
 /// File of the public key that checks service-account tokens.
 pub const SERVICE_ACCOUNT_PUB: &str = "service-account.pub";
 
+/// The certificate of an authority of this name, as PEM.
+pub fn authority(name: &str) -> Result<String> {
+    let mut certificate = CertificateParams::default();
+    certificate.distinguished_name.push(DnType::CommonName, name);
+    certificate.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    Ok(certificate.self_signed(&KeyPair::generate()?)?.pem())
+}
+
 /// Writes all of the files above to `dir` and gives the authority's certificate in DER.
 pub fn write(dir: &Path) -> Result<Vec<u8>> {
     let ca_key = KeyPair::generate()?;

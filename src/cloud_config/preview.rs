@@ -1,0 +1,102 @@
+//! What a cluster's configuration becomes, without the cluster (pure): behind `ccm-operator cloud-config`.
+//!
+//! The same function as the controller's; only where the inputs are from differs.
+
+use serde_json::Value;
+use similar::TextDiff;
+
+use super::{
+    Context,
+    sync::{self, Inputs, Synced},
+};
+use crate::{
+    catalog::{Catalog, Selection},
+    facts::{self, Sources},
+    mask,
+    provider::ConfigSource,
+};
+
+/// A configuration before and after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preview {
+    /// Where it is from, for people.
+    pub from: String,
+    /// The source.
+    pub before: String,
+    /// What it becomes.
+    pub synced: Synced,
+}
+
+/// Why it cannot be known what the configuration becomes.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Error {
+    /// The cluster's platform is not known.
+    #[error(transparent)]
+    Facts(#[from] facts::Error),
+    /// Nothing is synced for the cluster.
+    #[error("no cloud configuration is synced for this cluster: {0}")]
+    Nothing(String),
+    /// The cluster would read another ConfigMap.
+    #[error(
+        "the cluster would not read ConfigMap {given}: {named}. Set spec.cloudConfig of Infrastructure cluster, or give the \
+         ConfigMap that it names"
+    )]
+    OtherConfigMap {
+        /// The one that was given.
+        given: String,
+        /// What it would read.
+        named: String,
+    },
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Sync(#[from] sync::Error),
+}
+
+impl Preview {
+    /// Finds out. `config_map` is the source, `None` where the cluster has none.
+    pub fn new(
+        catalog: &Catalog,
+        sources: &Sources,
+        config_map: Option<&Value>,
+        feature_gates: Vec<String>,
+    ) -> Result<Self, Error> {
+        let provider = match catalog.select(sources)? {
+            Selection::Provider(provider) => provider,
+            Selection::Nothing(why) => return Err(Error::Nothing(why)),
+        };
+        let why = || format!("its provider {} needs none", provider.name());
+        let settings = provider.descriptor.cloud_config.as_ref().ok_or_else(|| Error::Nothing(why()))?;
+        let named = sources.infrastructure.as_ref().map(|found| found.spec.cloud_config.clone()).unwrap_or_default();
+        let is_managed = settings.sources.contains(&ConfigSource::Managed)
+            && config_map.is_some_and(|found| found["metadata"]["namespace"] == sync::MANAGED_NAMESPACE);
+        if let Some(given) = config_map.filter(|_| !is_managed).and_then(|found| found["metadata"]["name"].as_str())
+            && given != named.name
+        {
+            let named = match named.name.as_str() {
+                "" => "Infrastructure cluster names none".to_owned(),
+                name => format!("Infrastructure cluster names {name:?}"),
+            };
+            return Err(Error::OtherConfigMap { given: given.to_owned(), named });
+        }
+        let context = Context { feature_gates, ..Context::gather(sources) };
+        let (managed, user) = if is_managed { (config_map, None) } else { (None, config_map) };
+        let synced = sync::sync(&Inputs { settings, named: &named, managed, user, context: &context })?;
+        let key = |key| Some(config_map?["data"][key].as_str()?.to_owned());
+        let before = key(sync::KEY).or_else(|| key(&named.key)).unwrap_or_default();
+        Ok(Self { from: synced.from.clone().unwrap_or_else(|| "no configuration".to_owned()), before, synced })
+    }
+
+    /// What changed, and which rule changed it; values that look like secrets are masked. Empty when nothing changed.
+    pub fn diff(&self) -> String {
+        let shown = |text: &str| mask::lines(text).iter().map(|line| format!("{line}\n")).collect::<String>();
+        let (before, after) = (shown(&self.before), shown(self.synced.text()));
+        let mut text = TextDiff::from_lines(&before, &after)
+            .unified_diff()
+            .header(&self.from, &format!("ConfigMap {}, key {}", sync::TARGET_NAME, sync::KEY))
+            .to_string();
+        for change in &self.synced.changes {
+            text.push_str(&format!("# {}: {}\n", change.key, change.rule));
+        }
+        text
+    }
+}

@@ -1,0 +1,121 @@
+//! Configurations to try on what reads and changes them (tests, pure). It stands alone, because the tests in `tests/it` take
+//! it in too.
+
+use proptest::prelude::*;
+
+/// A line of INI that says something or nothing, with keys of both clouds.
+fn line() -> impl Strategy<Value = String> {
+    let key = prop::sample::select(vec![
+        "Region",
+        "VPC",
+        "NodeIPFamilies",
+        "nodeipfamilies",
+        "DisableSecurityGroupIngress",
+        "ClusterServiceLoadBalancerHealthProbeMode",
+        "NLBSecurityGroupMode",
+        "nlbsecuritygroupmode",
+        "secret-name",
+        "Secret-Namespace",
+        "kubeconfig-path",
+        "use-clouds",
+        "USE-CLOUDS",
+        "cloud",
+        "clouds-file",
+        "use-octavia",
+        "max-shared-lb",
+        "manage-security-groups",
+        "lb-provider",
+        "monitor-delay",
+        "monitor-max-retries",
+        "os-endpoint-type",
+        "ClusterServiceSharedLoadBalancerHealthProbePort",
+        "public-network-name",
+        "made-up",
+    ]);
+    let value = prop_oneof![
+        Just(String::new()),
+        prop::sample::select(vec![
+            "true",
+            "1",
+            "ipv4",
+            "openstack-credentials",
+            "kube-system",
+            "\"\"",
+            "a=b",
+            "\"a;b # c\"",
+            "\"\\\\ \\\"\"",
+            "x \\\n  y",
+            "Shared",
+            "Managed",
+            "https://example.com/?a=b",
+            "größe",
+        ])
+        .prop_map(str::to_owned),
+        prop::sample::select(vec![
+            "-1",
+            "+5",
+            "0x1F",
+            "-0x1",
+            "0X1",
+            "+0x1",
+            "1_0",
+            "0x1_0",
+            "007",
+            "3000000000",
+            "99999999999999999999",
+            "1 2",
+            "0",
+            "60",
+            "5s",
+            "1m30s",
+            "1.5h",
+            "-2ms",
+            ".5s",
+            "5 s",
+            "on",
+            "OFF",
+            "Yes",
+            "internal",
+            "two words",
+        ])
+        .prop_map(str::to_owned),
+        "[a-zA-Z0-9 ./:=-]{0,12}",
+    ];
+    let comment = prop::sample::select(vec!["", " ; c", " # c \"", "\t"]);
+    let equals = prop::sample::select(vec!["=", " = ", " =", "\t=\t"]);
+    let indent = prop::sample::select(vec!["", "  ", "\t"]);
+    let section = prop::sample::select(vec![
+        "[Global]",
+        "[global] ; c",
+        "[ GLOBAL ]",
+        "[LoadBalancer]",
+        "[BlockStorage]",
+        "[Networking]",
+        "[Made-Up]",
+        "[LoadBalancerClass \"a ]\"]",
+        "[Global \"x\"]",
+    ]);
+    prop_oneof![
+        8 => (indent, key.clone(), equals, value, comment)
+            .prop_map(|(indent, key, equals, value, comment)| format!("{indent}{key}{equals}{value}{comment}")),
+        1 => key.prop_map(str::to_owned),
+        2 => section.prop_map(str::to_owned),
+        2 => prop::sample::select(vec!["", " ", "; comment = [x]", "# \"", "\t; a \\"]).prop_map(str::to_owned),
+    ]
+}
+
+/// An INI text that may be one of a cloud.
+pub(super) fn ini() -> impl Strategy<Value = String> {
+    let ends = (any::<bool>(), any::<bool>(), any::<bool>());
+    (prop::collection::vec(line(), 0..14), ends).prop_map(|(lines, (header, crlf, last))| {
+        let mut text = if header { "[Global]\n".to_owned() } else { String::new() };
+        text += &lines.join("\n");
+        text += if last { "\n" } else { "" };
+        if crlf { text.replace('\n', "\r\n") } else { text }
+    })
+}
+
+/// Characters that mean something in INI, in any order.
+pub(super) fn soup() -> impl Strategy<Value = String> {
+    "((\\[[Aa]( \"[a\\\\]{0,3}\")?\\]?|\\[Global\\]\n|region *=?)?([a-c_]|[=;#\"\\\\\r\n \t\u{feff}nt])?){0,20}"
+}

@@ -1,0 +1,182 @@
+//! What pods refer to, and the hash by which they are restarted when it changes (pure).
+//!
+//! Owns what counts as a reference and how a ConfigMap or a Secret becomes a digest. It never holds secret data: what is
+//! given to it is forgotten, and only digests are answered.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::object;
+
+/// The annotation of pod templates that holds the hash; the name is part of the contract with the Go operator.
+pub const ANNOTATION: &str = "operator.openshift.io/config-hash";
+
+/// A kind that pods refer to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Referable {
+    /// A ConfigMap.
+    ConfigMap,
+    /// A Secret.
+    Secret,
+}
+
+/// A ConfigMap or a Secret, by its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reference {
+    /// Which of the two.
+    pub kind: Referable,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl Reference {
+    /// A ConfigMap.
+    pub fn config_map(namespace: &str, name: &str) -> Self {
+        Self { kind: Referable::ConfigMap, namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+}
+
+impl std::fmt::Display for Reference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} {}/{}", self.kind, self.namespace, self.name)
+    }
+}
+
+/// The digests of objects that are there.
+pub type Digests = BTreeMap<Reference, String>;
+
+/// What the pods of a specification in a namespace refer to: volumes, projected ones too, and the environment of all
+/// containers.
+pub fn references(pod_spec: &Value, namespace: &str) -> BTreeSet<Reference> {
+    let mut found = BTreeSet::new();
+    let mut add = |kind, name: &Value| {
+        if let Some(name) = name.as_str().filter(|name| !name.is_empty()) {
+            found.insert(Reference { kind, namespace: namespace.to_owned(), name: name.to_owned() });
+        }
+    };
+    for volume in items(&pod_spec["volumes"]) {
+        add(Referable::ConfigMap, &volume["configMap"]["name"]);
+        // The one field in which Kubernetes names a Secret otherwise.
+        add(Referable::Secret, &volume["secret"]["secretName"]);
+        for source in items(&volume["projected"]["sources"]) {
+            add(Referable::ConfigMap, &source["configMap"]["name"]);
+            add(Referable::Secret, &source["secret"]["name"]);
+        }
+    }
+    for container in object::containers(pod_spec) {
+        for variable in items(&container["env"]) {
+            add(Referable::ConfigMap, &variable["valueFrom"]["configMapKeyRef"]["name"]);
+            add(Referable::Secret, &variable["valueFrom"]["secretKeyRef"]["name"]);
+        }
+        for source in items(&container["envFrom"]) {
+            add(Referable::ConfigMap, &source["configMapRef"]["name"]);
+            add(Referable::Secret, &source["secretRef"]["name"]);
+        }
+    }
+    found
+}
+
+/// The digest of what a ConfigMap or a Secret holds; its metadata does not count.
+pub fn digest(object: &Value) -> String {
+    let mut hasher = Sha256::new();
+    for root in ["data", "binaryData"] {
+        for (key, value) in object[root].as_object().into_iter().flatten() {
+            for part in [root, key, value.as_str().unwrap_or_default()] {
+                // With its length, so that no two contents give the same bytes.
+                hasher.update((part.len() as u64).to_be_bytes());
+                hasher.update(part);
+            }
+        }
+    }
+    hex(&hasher.finalize())
+}
+
+/// The hash over those of the references that are there: what is missing counts as soon as it is made.
+pub fn hash(references: &BTreeSet<Reference>, digests: &Digests) -> String {
+    let mut hasher = Sha256::new();
+    for (reference, digest) in references.iter().filter_map(|reference| Some((reference, digests.get(reference)?))) {
+        // The namespace does not: the same configuration elsewhere is no change.
+        hasher.update(format!("{:?}/{}={digest}\n", reference.kind, reference.name));
+    }
+    hex(&hasher.finalize())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_way_to_refer_counts() {
+        let pod = json!({
+            "volumes": [
+                {"configMap": {"name": "a"}},
+                {"secret": {"secretName": "b"}},
+                {"projected": {"sources": [{"configMap": {"name": "c"}}, {"secret": {"name": "d"}}, {"downwardAPI": {}}]}},
+                {"emptyDir": {}},
+            ],
+            "initContainers": [{"env": [{"valueFrom": {"configMapKeyRef": {"name": "e"}}}]}],
+            "containers": [{
+                "env": [{"name": "X", "value": "y"}, {"valueFrom": {"secretKeyRef": {"name": "f"}}}],
+                "envFrom": [{"configMapRef": {"name": "g"}}, {"secretRef": {"name": "h"}}],
+            }],
+        });
+        let found: Vec<_> = references(&pod, "n").into_iter().map(|reference| reference.to_string()).collect();
+        let expected = [
+            "ConfigMap n/a",
+            "ConfigMap n/c",
+            "ConfigMap n/e",
+            "ConfigMap n/g",
+            "Secret n/b",
+            "Secret n/d",
+            "Secret n/f",
+            "Secret n/h",
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn only_what_is_held_changes_a_digest() {
+        let object = json!({"metadata": {"resourceVersion": "1"}, "data": {"a": "b"}, "binaryData": {"c": "ZA=="}});
+        let mut other = object.clone();
+        other["metadata"]["resourceVersion"] = "2".into();
+        assert_eq!(digest(&object), digest(&other));
+        for (root, key, value) in [("data", "a", "x"), ("data", "b", "b"), ("binaryData", "c", "ZQ==")] {
+            let mut other = object.clone();
+            other[root][key] = value.into();
+            assert_ne!(digest(&object), digest(&other), "{root} {key}");
+        }
+        assert_ne!(digest(&json!({"data": {"a": "bc"}})), digest(&json!({"data": {"ab": "c"}})));
+    }
+
+    #[test]
+    fn a_missing_object_does_not_switch_the_hash_off() {
+        let pod = json!({"volumes": [{"configMap": {"name": "a"}}, {"secret": {"secretName": "b"}}]});
+        let references = references(&pod, "n");
+        let mut digests = Digests::from([(Reference::config_map("n", "a"), "1".to_owned())]);
+        let one = hash(&references, &digests);
+        digests.insert(Reference::config_map("n", "a"), "2".to_owned());
+        let changed = hash(&references, &digests);
+        digests.insert(Reference { kind: Referable::Secret, namespace: "n".into(), name: "b".into() }, "1".to_owned());
+        let both = hash(&references, &digests);
+        assert!(one != changed && changed != both && one != both);
+        digests.insert(Reference::config_map("n", "other"), "3".to_owned());
+        assert_eq!(hash(&references, &digests), both, "what no pod refers to does not count");
+    }
+}

@@ -1,0 +1,169 @@
+//! What the controllers of a process see of the cluster, once for all of them (IO).
+//!
+//! Owns the watches and the documents taken from them. It writes nothing and decides nothing.
+
+use std::collections::BTreeSet;
+
+use kube::Client;
+use tokio::sync::watch;
+
+use crate::{
+    catalog::{Catalog, Selection},
+    cloud_config::sync,
+    config_hash::Reference,
+    facts::{Sources, images::Images, tls::TlsFlags},
+    observe::{Observer, OptionalDocuments},
+    provider::Provider,
+    status::Status,
+};
+
+/// What a process is told of the cluster when it is started.
+#[derive(Clone, Debug)]
+pub struct ClusterSettings {
+    /// The namespace to be managed.
+    pub namespace: String,
+    /// The namespace that the process runs in.
+    pub own_namespace: String,
+    /// The version that the operator brings.
+    pub release_version: Option<String>,
+    /// TLS settings that win over the cluster's.
+    pub tls_flags: TlsFlags,
+    /// Whether the operator runs in this process.
+    pub with_operator: bool,
+    /// Whether the config-sync controllers do.
+    pub with_config_sync: bool,
+}
+
+/// The cluster, as this process sees it.
+pub struct Cluster {
+    pub(super) client: Client,
+    pub(super) catalog: Catalog,
+    pub(super) observer: Observer,
+    pub(super) sources: Sources,
+    pub(super) settings: ClusterSettings,
+    /// What is wrong with a document that was seen.
+    pub(super) unreadable: Option<String>,
+    /// What the pods refer to that are planned.
+    pub(super) references: BTreeSet<Reference>,
+    /// Told whether the control plane is one node, once that is known.
+    single_replica: watch::Sender<Option<bool>>,
+    /// Grows whenever a document or a named object may have changed.
+    revision: u64,
+}
+
+impl Cluster {
+    /// A cluster of which nothing was seen yet; `set_id` marks our objects.
+    pub fn new(
+        client: Client,
+        catalog: Catalog,
+        settings: ClusterSettings,
+        set_id: String,
+        single_replica: watch::Sender<Option<bool>>,
+    ) -> Self {
+        let optional = OptionalDocuments {
+            cluster_version: Sources::needs_cluster_version(settings.release_version.as_deref()),
+            network: settings.with_config_sync,
+        };
+        let mut sources = Sources::new(&settings.namespace, Ok(Images::default()));
+        sources.release_version.clone_from(&settings.release_version);
+        sources.tls_flags = settings.tls_flags.clone();
+        Self {
+            observer: Observer::new(client.clone(), set_id, optional),
+            client,
+            catalog,
+            sources,
+            settings,
+            unreadable: None,
+            references: BTreeSet::new(),
+            single_replica,
+            revision: 0,
+        }
+    }
+
+    /// Takes over what the watches have delivered.
+    pub(super) fn refresh(&mut self) {
+        if !self.observer.knows_documents() {
+            return;
+        }
+        let documents = self.observer.update(&mut self.sources);
+        if documents != Ok(false) {
+            self.unreadable = documents.err();
+            let single_replica = self.sources.is_single_replica();
+            self.single_replica.send_if_modified(|known| known.replace(single_replica) != Some(single_replica));
+            self.follow();
+            self.revision += 1;
+        }
+        if self.observer.take_named_changed() {
+            self.sources.digests = Some(self.observer.digests(&self.references));
+            self.revision += 1;
+        }
+    }
+
+    /// Grows whenever a document or a named object may have changed.
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// The provider that serves the cluster, if one does; `None` also while the platform is not known.
+    pub(super) fn provider(&self) -> Option<&Provider> {
+        match self.catalog.select(&self.sources) {
+            Ok(Selection::Provider(provider)) => Some(provider),
+            Ok(Selection::Nothing(_)) | Err(_) => None,
+        }
+    }
+
+    /// What the live ClusterOperator says.
+    pub(super) fn status(&self) -> Status {
+        self.observer.cluster_operator().map(Status::of).unwrap_or_default()
+    }
+
+    /// The ConfigMap that cloud-controller-managers read their configuration from.
+    pub(super) fn cloud_config(&self) -> Reference {
+        Reference::config_map(&self.settings.namespace, sync::TARGET_NAME)
+    }
+
+    /// The ConfigMap with the certificates that they trust.
+    pub(super) fn trusted_ca(&self) -> Reference {
+        Reference::config_map(&self.settings.namespace, super::trusted_ca::TARGET_NAME)
+    }
+
+    /// The ConfigMap in which the administrator put certificates to be trusted, if any.
+    pub(super) fn user_ca(&self) -> Option<Reference> {
+        let name = &self.sources.proxy.as_ref()?.spec.trusted_ca.name;
+        (!name.is_empty()).then(|| Reference::config_map(sync::USER_NAMESPACE, name))
+    }
+
+    /// What the cloud's configuration is taken from and written to.
+    pub(super) fn cloud_config_references(&self) -> BTreeSet<Reference> {
+        let Some(settings) = self.provider().and_then(|provider| provider.descriptor.cloud_config.as_ref()) else {
+            return BTreeSet::new();
+        };
+        let infrastructure = self.sources.infrastructure.as_ref();
+        let user = infrastructure.and_then(|found| sync::user(settings, &found.spec.cloud_config));
+        [Some(self.cloud_config()), sync::managed(settings), user].into_iter().flatten().collect()
+    }
+
+    /// What certificates to be trusted are taken from and written to.
+    pub(super) fn trusted_ca_references(&self) -> BTreeSet<Reference> {
+        if self.sources.proxy.is_none() {
+            return BTreeSet::new();
+        }
+        [Some(self.trusted_ca()), Some(self.cloud_config()), self.user_ca()].into_iter().flatten().collect()
+    }
+
+    /// Watches the named objects that matter, and no other.
+    fn follow(&mut self) {
+        let namespace = &self.settings.namespace;
+        let references = self.provider().map(|provider| provider.references(namespace)).unwrap_or_default();
+        let mut named = BTreeSet::new();
+        if self.settings.with_config_sync {
+            named.extend(self.cloud_config_references());
+            named.extend(self.trusted_ca_references());
+        }
+        if self.settings.with_operator {
+            self.references = references;
+            named.extend(self.references.iter().cloned());
+        }
+        self.observer.want(&named);
+    }
+}

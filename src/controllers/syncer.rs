@@ -1,0 +1,234 @@
+//! What both config-sync controllers do alike (IO): bring ConfigMaps to what they are to hold, and say how that goes in two
+//! conditions of the ClusterOperator.
+//!
+//! Bad input is said at once and changes nothing: the last good ConfigMap stays. It never decides what a ConfigMap is to hold.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::jiff::{Timestamp, Unit};
+use kube::api::{DeleteParams, Preconditions};
+use serde_json::Value;
+use tracing::{error, info, warn};
+
+use super::{
+    Round,
+    authority::Authority,
+    backoff::{Backoff, Brake},
+    cluster::Cluster,
+};
+use crate::{
+    apply::{self, ownership},
+    config_hash::Reference,
+    object::Object,
+    status::{self, Controller},
+};
+
+/// What a controller wants.
+#[derive(Clone, Debug)]
+pub(super) enum Desired {
+    /// Not known yet: this is waited for.
+    Waiting(Vec<String>),
+    /// These ConfigMaps; none where there is nothing to do.
+    Objects(Vec<Object>),
+    /// It cannot be known: something is wrong with the input.
+    Failed {
+        /// What, for people.
+        error: String,
+        /// Whether only another input can mend it.
+        is_terminal: bool,
+    },
+}
+
+/// The part of a controller that writes.
+pub(super) struct Syncer {
+    controller: &'static Controller,
+    authority: Authority,
+    applying: Backoff,
+    reporting: Backoff,
+    brake: Brake,
+    brake_until: Option<Instant>,
+    /// Since when an input is wrong that may mend itself.
+    failing_since: Option<Instant>,
+    /// What was last said: the trouble, if any.
+    last: Option<Option<String>>,
+    logged: Option<Option<String>>,
+}
+
+impl Syncer {
+    /// One that has written nothing yet.
+    pub(super) fn new(controller: &'static Controller, authority: Authority) -> Self {
+        Self {
+            controller,
+            authority,
+            applying: Backoff::default(),
+            reporting: Backoff::default(),
+            brake: Brake::default(),
+            brake_until: None,
+            failing_since: None,
+            last: None,
+            logged: None,
+        }
+    }
+
+    /// Writes what is not as wanted, and says how it went. `needs` are the objects without which nothing can be known.
+    pub(super) async fn pass(
+        &mut self,
+        cluster: &mut Cluster,
+        desired: &Desired,
+        needs: &BTreeSet<Reference>,
+    ) -> Round {
+        if let Some(trouble) = self.authority.trouble() {
+            return Round { waiting: vec![trouble], due: Vec::new() };
+        }
+        if self.authority.write_budget().is_none() {
+            return Round::default();
+        }
+        let patience = self.controller.patience;
+        let mut waiting = Vec::new();
+        let trouble = match desired {
+            Desired::Waiting(pending) => {
+                let lasting = cluster.observer.lasting_trouble(patience, needs);
+                waiting.clone_from(pending);
+                lasting.map(Some)
+            }
+            Desired::Failed { error, is_terminal } => {
+                let since = *self.failing_since.get_or_insert_with(Instant::now);
+                if *is_terminal || since.elapsed() >= patience {
+                    Some(Some(error.clone()))
+                } else {
+                    waiting.push(error.clone());
+                    self.last.clone()
+                }
+            }
+            Desired::Objects(objects) => match self.apply_all(cluster, objects).await {
+                Ok(()) => Some(cluster.observer.lasting_trouble(patience, needs)),
+                Err(Failure { error, is_reported: true }) => Some(Some(error)),
+                Err(Failure { error, is_reported: false }) => {
+                    waiting.push(error);
+                    self.last.clone()
+                }
+            },
+        };
+        if !matches!(desired, Desired::Failed { .. }) {
+            self.failing_since = None;
+        }
+        if let Some(trouble) = trouble {
+            waiting.extend(self.report(cluster, trouble.as_deref()).await.err());
+            self.last = Some(trouble);
+        }
+        let due = [
+            self.applying.due(),
+            self.reporting.due(),
+            self.brake_until,
+            self.failing_since.map(|since| since + patience),
+            cluster.observer.trouble_lasts_at(patience),
+        ];
+        Round { waiting, due: due.into_iter().flatten().collect() }
+    }
+
+    async fn apply_all(&mut self, cluster: &mut Cluster, objects: &[Object]) -> Result<(), Failure> {
+        if let Some(error) = self.applying.waits(Instant::now()) {
+            return Err(Failure { error: error.to_owned(), is_reported: self.is_reported(false) });
+        }
+        self.brake_until = None;
+        for object in objects {
+            if let Err(error) = self.apply(cluster, object).await {
+                let (text, is_terminal) = (crate::chain(&error), error.source.is_terminal());
+                // Also what is refused for good is tried again: the process's rights may change, or the object.
+                if self.applying.failed(&text, Instant::now()) && !is_terminal {
+                    warn!("{text}; trying again");
+                }
+                return Err(Failure { error: text, is_reported: self.is_reported(is_terminal) });
+            }
+        }
+        self.applying = Backoff::default();
+        Ok(())
+    }
+
+    fn is_reported(&self, is_terminal: bool) -> bool {
+        let said = matches!(&self.last, Some(Some(_)));
+        is_terminal || said || self.applying.has_lasted(self.controller.patience, Instant::now())
+    }
+
+    async fn apply(&mut self, cluster: &mut Cluster, object: &Object) -> Result<(), apply::Error> {
+        let reference = Reference::config_map(object.namespace(), object.name());
+        let live = cluster.observer.named(&reference);
+        if live.is_some_and(|live| ownership::need(object.value(), live) == ownership::Need::Nothing) {
+            return Ok(());
+        }
+        if let Err(free) = self.brake.repair(object.key(), Instant::now()) {
+            self.brake_until = Some(free);
+            return Ok(());
+        }
+        let budget = || self.authority.write_budget();
+        // The Go operator copied this from its source; what is so can only be made anew.
+        let frozen = live.filter(|live| live["immutable"] == true);
+        if let Some(frozen) = frozen {
+            delete(cluster, object, frozen, budget()).await?;
+        }
+        let live = if frozen.is_some() { None } else { live };
+        let applied = apply::apply(&cluster.client, object, live, budget).await?;
+        info!("applied {}", object.key());
+        cluster.observer.put_named(&reference, applied);
+        Ok(())
+    }
+
+    /// Says what is wrong, if anything is, unless it is said already.
+    async fn report(&mut self, cluster: &mut Cluster, trouble: Option<&str>) -> Result<(), String> {
+        if !cluster.observer.knows_cluster_operator() {
+            return Ok(());
+        }
+        if let Some(error) = self.reporting.waits(Instant::now()) {
+            return Err(error.to_owned());
+        }
+        if self.logged.as_ref().map(Option::as_deref) != Some(trouble) {
+            match trouble {
+                Some(trouble) => error!("{} is degraded: {trouble}", self.controller.name),
+                None => info!("{} works as expected", self.controller.name),
+            }
+            self.logged = Some(trouble.map(ToOwned::to_owned));
+        }
+        let now = Timestamp::now().round(Unit::Second).unwrap_or_default().to_string();
+        let next = cluster.status().next_of(self.controller, trouble, &now);
+        let live = cluster.observer.cluster_operator();
+        let budget = || self.authority.write_budget();
+        match status::write::write(&cluster.client, live, (self.controller.manager, &next), false, budget).await {
+            Ok(written) => {
+                self.reporting = Backoff::default();
+                if let Some(written) = written {
+                    cluster.observer.put_cluster_operator(written);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                let error = crate::chain(&error);
+                if self.reporting.failed(&error, Instant::now()) {
+                    warn!("{error}; trying again");
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+struct Failure {
+    error: String,
+    is_reported: bool,
+}
+
+async fn delete(
+    cluster: &Cluster,
+    object: &Object,
+    live: &Value,
+    budget: Option<Duration>,
+) -> Result<(), apply::Error> {
+    let uid = live["metadata"]["uid"].as_str().map(ToOwned::to_owned);
+    let preconditions = Some(Preconditions { uid, resource_version: None });
+    let params = DeleteParams { preconditions, ..DeleteParams::default() };
+    let api = apply::api(&cluster.client, object.kind(), object.namespace());
+    let deleted = apply::send(budget, api.delete(object.name(), &params)).await;
+    deleted.map(drop).map_err(|source| apply::Error { object: object.key(), action: "replace", source })
+}

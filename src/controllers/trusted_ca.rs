@@ -1,0 +1,183 @@
+//! Keeps ConfigMap `ccm-trusted-ca` as the certificates that cloud-controller-managers trust (IO).
+//!
+//! Thin: what it is to hold is [`crate::trust_bundle`]'s, how it is written [`super::syncer`]'s. What an administrator gave
+//! and cannot be used is left out, and said; the rest stays trusted.
+
+use std::{
+    fs, io,
+    path::PathBuf,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+use tracing::warn;
+
+use super::{
+    Round,
+    authority::Authority,
+    cluster::Cluster,
+    syncer::{Desired, Syncer},
+};
+use crate::{
+    config_hash::Reference,
+    object::Object,
+    status,
+    trust_bundle::{self, Certificate},
+};
+
+/// The ConfigMap.
+pub(super) const TARGET_NAME: &str = "ccm-trusted-ca";
+
+/// Its key, and that of the Proxy's trusted CA.
+const KEY: &str = "ca-bundle.crt";
+
+/// The key of certificates that come with the cloud's configuration.
+const CLOUD_CONFIG_KEY: &str = "ca-bundle.pem";
+
+/// What a file was like when it was read.
+type Stamp = Result<(SystemTime, u64), String>;
+
+/// The controller of the trusted certificates.
+pub(super) struct TrustedCa {
+    syncer: Syncer,
+    system_bundle: PathBuf,
+    stamp: Option<Stamp>,
+    /// The system's certificates, or why there are none.
+    system: Result<Vec<Certificate>, String>,
+    desired: Desired,
+    /// The revision of the cluster that this is for; `None` when the system's certificates have changed.
+    revision: Option<u64>,
+    /// The certificates that administrators gave.
+    given: Vec<Certificate>,
+    /// What was last said of them.
+    logged: Vec<String>,
+}
+
+impl TrustedCa {
+    /// One that has seen nothing yet; `system_bundle` is the file of certificates that the system trusts.
+    pub(super) fn new(authority: Authority, system_bundle: PathBuf) -> Self {
+        Self {
+            syncer: Syncer::new(&status::TRUSTED_CA, authority),
+            system_bundle,
+            stamp: None,
+            system: Ok(Vec::new()),
+            desired: Desired::Waiting(Vec::new()),
+            revision: None,
+            given: Vec::new(),
+            logged: Vec::new(),
+        }
+    }
+
+    /// Reads the file again if it is another one than before; answers whether it is.
+    pub(super) fn read_system_bundle(&mut self) -> bool {
+        let stamp: Stamp = self.stamp().map_err(|error| error.to_string());
+        if self.stamp.as_ref() == Some(&stamp) {
+            return false;
+        }
+        let wrong = |why| {
+            let path = self.system_bundle.display();
+            format!("failed to read the certificates that the system trusts, {path}: {why}")
+        };
+        let text = fs::read(&self.system_bundle).map_err(|error| wrong(error.to_string()));
+        self.system = text.and_then(|text| trust_bundle::parse(&text).map_err(|error| wrong(crate::chain(&error))));
+        (self.stamp, self.revision) = (Some(stamp), None);
+        true
+    }
+
+    fn stamp(&self) -> io::Result<(SystemTime, u64)> {
+        let metadata = fs::metadata(&self.system_bundle)?;
+        Ok((metadata.modified()?, metadata.len()))
+    }
+
+    /// One pass.
+    pub(super) async fn pass(&mut self, cluster: &mut Cluster) -> Round {
+        let needs = cluster.trusted_ca_references();
+        if self.revision != Some(cluster.revision()) || matches!(self.desired, Desired::Waiting(_)) {
+            let pending = cluster.observer.pending_named(&needs);
+            self.desired = if !cluster.observer.knows_documents() {
+                Desired::Waiting(cluster.observer.pending(&needs))
+            } else if pending.is_empty() {
+                self.desire(cluster)
+            } else {
+                Desired::Waiting(pending)
+            };
+            self.revision = Some(cluster.revision());
+        }
+        self.syncer.pass(cluster, &self.desired, &needs).await
+    }
+
+    fn desire(&mut self, cluster: &Cluster) -> Desired {
+        if let Some(error) = &cluster.unreadable {
+            return Desired::Failed { error: error.clone(), is_terminal: true };
+        }
+        if cluster.sources.proxy.is_none() {
+            return Desired::Objects(Vec::new());
+        }
+        let system = match &self.system {
+            Ok(system) => system,
+            Err(error) => return Desired::Failed { error: error.clone(), is_terminal: false },
+        };
+        let mut said = Vec::new();
+        let mut usable = |certificates: Result<Vec<Certificate>, String>| {
+            certificates.map_err(|why| said.push(format!("left out of the trusted certificates: {why}"))).ok()
+        };
+        let user = cluster.user_ca().and_then(|user| usable(user_certificates(cluster, &user)));
+        let cloud = cloud_certificates(cluster).and_then(usable);
+        let bundle = match trust_bundle::merge(user.as_deref(), system, cloud.as_deref()) {
+            Ok(bundle) => bundle.text,
+            Err(error) => return Desired::Failed { error: crate::chain(&error), is_terminal: true },
+        };
+        let object = Object::new(json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": TARGET_NAME,
+                "namespace": cluster.settings.namespace,
+                "annotations": {"openshift.io/owning-component": "Cloud Compute / Cloud Controller Manager"},
+            },
+            "data": {KEY: bundle},
+        }));
+        self.given = user.into_iter().chain(cloud).flatten().collect();
+        said.extend(self.expiring());
+        self.log(said);
+        match object {
+            Ok(object) => Desired::Objects(vec![object]),
+            Err(error) => Desired::Failed { error: crate::chain(&error), is_terminal: true },
+        }
+    }
+
+    /// What is to be said of certificates that administrators gave and that have ended, or will soon.
+    fn expiring(&self) -> Vec<String> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        let now = i64::try_from(now).unwrap_or(i64::MAX);
+        let describe = |certificate: &Certificate| {
+            let ends = Timestamp::from_second(certificate.not_after).map_or_else(|_| "?".into(), |at| at.to_string());
+            let verb = if certificate.not_after <= now { "ended" } else { "ends" };
+            format!("the trusted certificate of {} {verb} at {ends}", certificate.subject)
+        };
+        trust_bundle::expiring(&self.given, now).map(describe).collect()
+    }
+
+    fn log(&mut self, said: Vec<String>) {
+        if self.logged != said {
+            said.iter().for_each(|line| warn!("{line}"));
+            self.logged = said;
+        }
+    }
+}
+
+/// The certificates of the Proxy's trusted CA.
+fn user_certificates(cluster: &Cluster, user: &Reference) -> Result<Vec<Certificate>, String> {
+    let found =
+        cluster.observer.named(user).ok_or_else(|| format!("{user}, which Proxy cluster names, does not exist"))?;
+    let text = found["data"][KEY].as_str().ok_or_else(|| format!("{user} has no key {KEY}"))?;
+    trust_bundle::parse(text.as_bytes()).map_err(|error| format!("{user}, key {KEY}: {error}"))
+}
+
+/// The certificates that came with the cloud's configuration, if any did.
+fn cloud_certificates(cluster: &Cluster) -> Option<Result<Vec<Certificate>, String>> {
+    let target = cluster.cloud_config();
+    let text = cluster.observer.named(&target).and_then(|found: &Value| found["data"][CLOUD_CONFIG_KEY].as_str())?;
+    Some(trust_bundle::parse(text.as_bytes()).map_err(|error| format!("{target}, key {CLOUD_CONFIG_KEY}: {error}")))
+}

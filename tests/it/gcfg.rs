@@ -1,0 +1,149 @@
+//! Our reading of INI is that of AWS's and OpenStack's own cloud-controller-managers: both are given the same
+//! configurations (`hack/ccm/build.sh` builds what answers for the clouds).
+
+use std::{
+    io::Write,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use ccm_operator::cloud_config::{Context, Transform};
+use proptest::{
+    prelude::*,
+    strategy::ValueTree,
+    test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::support::artifacts;
+
+#[path = "../../src/cloud_config/samples.rs"]
+mod samples;
+
+/// What a cloud made of a configuration.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Read {
+    error: String,
+    ignored: String,
+    config: Value,
+}
+
+async fn read_by(program: &str, texts: &[&str]) -> Result<Vec<Read>> {
+    let path = artifacts::cloud_controller_managers().await?.join(program);
+    let mut child = Command::new(path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    child.stdin.take().context("stdin")?.write_all(&serde_json::to_vec(texts)?)?;
+    let output = child.wait_with_output()?;
+    ensure!(output.status.success(), "{program} ended with {}", output.status);
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Always the same texts, so that a failure can be looked at.
+fn sources() -> Vec<String> {
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    let any = prop_oneof![3 => samples::ini(), 1 => samples::soup()];
+    (0..6000).map(|_| any.new_tree(&mut runner).unwrap().current()).collect()
+}
+
+/// The parts of a configuration that nobody changes.
+fn rest(mut config: Value, changed: &[&str]) -> Value {
+    for pointer in changed {
+        let (section, key) = pointer.rsplit_once('/').unwrap();
+        if let Some(section) = config.pointer_mut(section).and_then(Value::as_object_mut) {
+            section.remove(key);
+        }
+    }
+    config
+}
+
+/// A cloud, and what its configuration says after us.
+struct Cloud {
+    program: &'static str,
+    transform: Transform,
+    changed: &'static [&'static str],
+    says: fn(&Value) -> bool,
+    /// Keys for which we are stricter or milder than the cloud on purpose.
+    judged: &'static [&'static str],
+}
+
+const AWS: Cloud = Cloud {
+    program: "aws-config",
+    transform: Transform::Aws,
+    changed: &["/Global/clusterServiceLoadBalancerHealthProbeMode", "/Global/nlbSecurityGroupMode"],
+    says: |config| {
+        config["Global"]["nlbSecurityGroupMode"] == "Managed"
+            && config["Global"]["clusterServiceLoadBalancerHealthProbeMode"]
+                .as_str()
+                .is_some_and(|mode| !mode.is_empty())
+    },
+    judged: &["clusterserviceloadbalancerhealthprobemode", "nlbsecuritygroupmode", "\u{feff}"],
+};
+
+const OPENSTACK: Cloud = Cloud {
+    program: "openstack-config",
+    transform: Transform::OpenStack,
+    changed: &[
+        "/Global/UseClouds",
+        "/Global/CloudsFile",
+        "/Global/Cloud",
+        "/LoadBalancer/MaxSharedLB",
+        "/LoadBalancer/ManageSecurityGroups",
+    ],
+    says: |config| {
+        config["Global"]["UseClouds"] == true
+            && config["Global"]["CloudsFile"] == "/etc/openstack/secret/clouds.yaml"
+            && config["Global"]["Cloud"] == "openstack"
+    },
+    judged: &[
+        "secret-name",
+        "secret-namespace",
+        "kubeconfig-path",
+        "use-clouds",
+        "cloud",
+        "max-shared-lb",
+        "manage-security-groups",
+        "\u{feff}",
+    ],
+};
+
+async fn agrees(cloud: &Cloud) -> Result<()> {
+    let gate = "AWSServiceLBNetworkSecurityGroup".to_owned();
+    let context = Context { feature_gates: vec![gate], ..Context::default() };
+    let sources = sources();
+    let ours: Vec<_> = sources.iter().map(|source| cloud.transform.apply(source, &context)).collect();
+    let theirs = read_by(cloud.program, &sources.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+    let texts: Vec<&str> = ours.iter().flatten().map(|output| output.text.as_str()).collect();
+    let mut written = read_by(cloud.program, &texts).await?.into_iter();
+    let mut refused = 0;
+    for ((source, ours), theirs) in sources.iter().zip(&ours).zip(theirs) {
+        let judged = cloud.judged.iter().any(|word| source.to_lowercase().contains(word));
+        assert!(judged || ours.is_ok() == theirs.error.is_empty(), "{source:?}\n{ours:?}\n{}", theirs.error);
+        let Ok(output) = ours else {
+            refused += 1;
+            continue;
+        };
+        let text = &output.text;
+        let after = written.next().unwrap();
+        assert_eq!(after.error, "", "{source:?}\n{text:?}");
+        assert!((cloud.says)(&after.config), "{text:?}\n{}", after.config);
+        let ignored = output.warnings.iter().any(|warning| warning.message.contains("ignores"));
+        assert_eq!(ignored, !after.ignored.is_empty(), "{text:?}\n{:?}\n{}", output.warnings, after.ignored);
+        if theirs.error.is_empty() {
+            assert_eq!(rest(after.config, cloud.changed), rest(theirs.config, cloud.changed), "{source:?}\n{text:?}");
+        }
+    }
+    assert!(refused > 500 && sources.len() - refused > 500, "{refused} of {} were refused", sources.len());
+    Ok(())
+}
+
+#[tokio::test]
+async fn aws_reads_what_we_read() -> Result<()> {
+    agrees(&AWS).await
+}
+
+#[tokio::test]
+async fn openstack_reads_what_we_read() -> Result<()> {
+    agrees(&OPENSTACK).await
+}
