@@ -246,7 +246,7 @@ fn object_state(object: &Object, live: Option<&Option<Value>>, findings: &Findin
         Some(None) => State::Missing,
         Some(Some(live)) if is_kept(live) => State::Kept,
         Some(Some(live)) if need(object.value(), live) == Need::Nothing => State::AsPlanned,
-        Some(Some(_)) if object.pod_spec().is_some() && !findings.knows_digests => State::Unknown,
+        Some(Some(_)) if object.pod_spec_pointer().is_some() && !findings.knows_digests => State::Unknown,
         Some(Some(_)) => State::Differs,
     };
     let live = live.and_then(Option::as_ref);
@@ -362,7 +362,13 @@ fn last_changes<'a>(live: impl Iterator<Item = &'a Value>, events: &[Value]) -> 
 /// The first line of a message, without secrets: the rest is for logs.
 fn first_line(message: &Value) -> String {
     let first = message.as_str().and_then(|text| text.lines().find(|line| !line.trim().is_empty()));
-    mask::line(first.unwrap_or_default()).into_owned()
+    shown(first.unwrap_or_default())
+}
+
+/// A line of somebody else's with what looks like a secret masked, also where it stands between other words.
+fn shown(line: &str) -> String {
+    let line = mask::line(line);
+    line.split(' ').map(mask::line).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -5,8 +5,7 @@
 
 use serde_json::Value;
 
-use super::{first_line, text};
-use crate::mask;
+use super::{first_line, shown, text};
 
 /// Whether a pod is one of a workload's.
 pub(super) fn is_selected(workload: &Value, pod: &Value) -> bool {
@@ -98,7 +97,7 @@ fn crashed(pod: &Value, container: &Value, end: &Value) -> String {
         _ => "exit code unknown".to_owned(),
     };
     let restarts = container["restartCount"].as_i64().unwrap_or_default();
-    let said = mask::line(&last_line(&end["message"])).into_owned();
+    let said = shown(&last_line(&end["message"]));
     let said = if said.is_empty() { String::new() } else { format!(", last words: {said}") };
     // A container that waits to be started again has its words in the log before.
     let previous = if container["state"]["waiting"].is_object() || container["state"]["running"].is_object() {
