@@ -5,7 +5,7 @@
 //! end has gone is noticed within a minute instead of at the end of a watch.
 
 use std::{
-    collections::HashMap,
+    collections::HashSet,
     fs, io,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
@@ -102,22 +102,26 @@ async fn from_kubeconfig(path: &Path) -> Result<Config, Error> {
     Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|source| Error::Use { path: name(), source })
 }
 
-/// Watches begin no more often than this, each of them.
+/// How long after one watch another may begin again.
 ///
-/// A watch that ends is taken up again at once, which is right once in five minutes and a hot loop where something between
-/// here and the API server ends each of them at once. An error waits longer by itself.
-const WATCH_PAUSE: Duration = Duration::from_secs(2);
+/// A watch that ends is taken up again at once, which is right once in five minutes, and a hot loop where something between
+/// here and the API server ends each of them at once. What begins for the first time does not wait.
+const WATCH_PAUSE: Duration = Duration::from_millis(125);
 
-/// A layer that lets a watch wait which has only just begun.
+/// A layer that lets watches wait which begin again.
 fn paced() -> AsyncFilterLayer<impl Fn(Request<Body>) -> BoxFuture<'static, Result<Request<Body>, BoxError>> + Clone> {
-    let begun: Arc<Mutex<HashMap<String, Instant>>> = Arc::default();
+    let begun: Arc<Mutex<(HashSet<String>, Option<Instant>)>> = Arc::default();
     AsyncFilterLayer::new(move |request: Request<Body>| {
-        let due = watched(request.uri()).map(|watch| {
+        let due = watched(request.uri()).and_then(|watch| {
             let mut begun = begun.lock().unwrap_or_else(PoisonError::into_inner);
+            let (known, next) = &mut *begun;
+            if known.insert(watch) {
+                return None;
+            }
             let now = Instant::now();
-            let due = begun.get(&watch).map_or(now, |last| now.max(*last + WATCH_PAUSE));
-            begun.insert(watch, due);
-            due
+            let due = next.map_or(now, |next| next.max(now));
+            *next = Some(due + WATCH_PAUSE);
+            Some(due)
         });
         async move {
             if let Some(due) = due {

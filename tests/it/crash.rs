@@ -1,18 +1,20 @@
 //! Crashes: killed at any request, the operator ends up where it would have ended without.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context, Result, ensure};
-use ccm_operator::apply;
-use kube::api::DeleteParams;
+use ccm_operator::{apply, plan::Plan};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
 use serde_json::{Value, json};
 
 use crate::{
     contract::{images, plans},
-    lab::{LEASE, LIMIT, Lab, describe, leases},
+    lab::{CONFIG_SYNC_LEASE, LEASE, LIMIT, Lab, NAMESPACE, OWN_NAMESPACE, describe},
     support::{
         eventually,
         faults::Faults,
+        objects,
         openshift::{self, Cluster},
     },
 };
@@ -29,22 +31,38 @@ type Preparation<'a> = std::pin::Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 
 const CONVERGENCE: Scenario = Scenario { name: "convergence", prepare: |lab| Box::pin(async { empty(lab).await }) };
 
+/// What the config-sync controllers make.
+const CONFIG_MAPS: [&str; 2] = ["cloud-conf", "ccm-trusted-ca"];
+
 /// Nothing of the operator's is there.
 async fn empty(lab: &Lab) -> Result<()> {
-    lab.delete_all().await?;
-    openshift::delete_cluster_operator(&lab.client).await?;
-    match leases(&lab.client).delete(LEASE, &DeleteParams::default()).await {
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        deleted => Ok(deleted.map(drop)?),
-    }
+    let mut made: Vec<_> = azure()?.objects().iter().map(|object| object.value().clone()).collect();
+    made.extend(CONFIG_MAPS.map(config_map));
+    made.extend([LEASE, CONFIG_SYNC_LEASE].map(lease));
+    let deleted = made.iter().map(|object| objects::delete(&lab.client, object));
+    futures::future::try_join_all(deleted).await?;
+    openshift::delete_cluster_operator(&lab.client).await
+}
+
+/// What is planned on Azure.
+fn azure() -> Result<Plan> {
+    let plan = plans()?.into_iter().find(|(name, _)| *name == "Azure");
+    Ok(plan.context("Azure")?.1)
+}
+
+fn config_map(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": NAMESPACE}})
+}
+
+fn lease(name: &str) -> Value {
+    let metadata = json!({"name": name, "namespace": OWN_NAMESPACE});
+    json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata})
 }
 
 /// What must be the same after every crash: the objects and what is said of them.
 async fn state(lab: &Lab) -> Result<Vec<(String, Value)>> {
     let mut state = Vec::new();
-    let plans = plans()?;
-    let (_, plan) = plans.iter().find(|(name, _)| *name == "Azure").context("Azure")?;
-    for object in plan.objects() {
+    for object in azure()?.objects() {
         let live = apply::api(&lab.client, object.kind(), object.namespace()).get_opt(object.name()).await?;
         let mut live = serde_json::to_value(live.with_context(|| format!("{} is not there", object.key()))?)?;
         for field in ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"] {
@@ -55,6 +73,10 @@ async fn state(lab: &Lab) -> Result<Vec<(String, Value)>> {
         }
         live.as_object_mut().context("an object")?.remove("status");
         state.push((object.key().to_string(), live));
+    }
+    for name in CONFIG_MAPS {
+        let config_maps: Api<ConfigMap> = Api::namespaced(lab.client.clone(), NAMESPACE);
+        state.push((name.to_owned(), serde_json::to_value(config_maps.get(name).await?.data)?));
     }
     let cluster_operator = lab.cluster_operator().await?;
     let conditions = cluster_operator["status"]["conditions"].as_array().context("conditions")?;
@@ -80,10 +102,10 @@ async fn survives(scenario: &Scenario) -> Result<()> {
     operator.kill()?;
     operator.wait(LIMIT).await?;
 
+    let mark = lab.mark().await?;
     for number in 1..=requests {
         let crash = || format!("{}: killed at request {number} of {requests}", scenario.name);
         (scenario.prepare)(&lab).await?;
-        let mark = lab.mark().await?;
         let served = proxy.end_after(number);
         let operator = lab.start_through(proxy.kubeconfig())?;
         // Runs differ by a request or two: a watch may tell of several writes at once. Then all is done already.
@@ -103,9 +125,9 @@ async fn survives(scenario: &Scenario) -> Result<()> {
         .with_context(|| format!("{}\n{}", crash(), operator.log()))?;
         operator.kill()?;
         operator.wait(LIMIT).await?;
-        let deleted: Vec<_> = lab.requests(mark)?.into_iter().filter(|one| one.verb.starts_with("delete")).collect();
-        ensure!(deleted.is_empty(), "{}: {:?}", crash(), deleted.iter().map(describe).collect::<Vec<_>>());
     }
+    let deleted: Vec<_> = lab.requests(mark)?.into_iter().filter(|one| one.verb.starts_with("delete")).collect();
+    ensure!(deleted.is_empty(), "{:?}", deleted.iter().map(describe).collect::<Vec<_>>());
     Ok(())
 }
 
