@@ -1,6 +1,6 @@
 //! Crashes: killed at any request, the operator ends up where it would have ended without.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
 use ccm_operator::{apply, plan::Plan};
@@ -80,9 +80,10 @@ async fn state(lab: &Lab) -> Result<Vec<(String, Value)>> {
     }
     let cluster_operator = lab.cluster_operator().await?;
     let conditions = cluster_operator["status"]["conditions"].as_array().context("conditions")?;
-    let said =
-        conditions.iter().map(|one| json!([one["type"], one["status"], one["reason"], one["message"]])).collect();
-    state.push(("ClusterOperator".into(), said));
+    let said = ["type", "status", "reason", "message"];
+    let said = conditions.iter().map(|one| said.map(|field| one[field].as_str().unwrap_or_default()).join(" "));
+    // They stand in the order in which they were first said.
+    state.push(("ClusterOperator".into(), json!(said.collect::<BTreeSet<_>>())));
     state.push(("related objects".into(), cluster_operator["status"]["relatedObjects"].clone()));
     Ok(state)
 }
@@ -108,8 +109,12 @@ async fn survives(scenario: &Scenario) -> Result<()> {
         (scenario.prepare)(&lab).await?;
         let served = proxy.end_after(number);
         let operator = lab.start_through(proxy.kubeconfig())?;
-        // Runs differ by a request or two: a watch may tell of several writes at once. Then all is done already.
-        let _ = tokio::time::timeout(Duration::from_secs(2), served).await;
+        // Runs differ by a request or two, as a watch may tell of several writes at once: all is done then before.
+        tokio::select! {
+            biased;
+            served = served => served?,
+            converged = lab.converged(&operator) => drop(converged.with_context(crash)?),
+        }
         operator.kill()?;
         operator.wait(LIMIT).await?;
         proxy.forget();
