@@ -183,7 +183,7 @@ mod tests {
             let injected = inject("{}", &credentials(present), false);
             let found = injected.map(|injected| serde_json::from_str::<Value>(&injected.text).unwrap());
             assert_eq!(
-                found.as_ref().map_err(|error| error.to_string()),
+                found.as_ref().map_err(ToString::to_string),
                 expected.as_ref().map(|value| *value).map_err(Error::to_string),
                 "{present}"
             );

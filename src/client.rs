@@ -108,8 +108,11 @@ async fn from_kubeconfig(path: &Path) -> Result<Config, Error> {
 /// here and the API server ends each of them at once. What begins for the first time does not wait.
 const WATCH_PAUSE: Duration = Duration::from_millis(125);
 
+/// A request, once it may be sent.
+type Waited = BoxFuture<'static, Result<Request<Body>, BoxError>>;
+
 /// A layer that lets watches wait which begin again.
-fn paced() -> AsyncFilterLayer<impl Fn(Request<Body>) -> BoxFuture<'static, Result<Request<Body>, BoxError>> + Clone> {
+fn paced() -> AsyncFilterLayer<impl Fn(Request<Body>) -> Waited + Clone> {
     let begun: Arc<Mutex<(HashSet<String>, Option<Instant>)>> = Arc::default();
     AsyncFilterLayer::new(move |request: Request<Body>| {
         let due = watched(request.uri()).and_then(|watch| {

@@ -108,7 +108,7 @@ impl Reader {
         Ok(sources)
     }
 
-    /// What the ConfigMaps and Secrets hold that the provider's pods refer to, as digests.
+    /// What each ConfigMap and Secret holds that the provider's pods refer to, as a digest.
     pub async fn digests(&self, catalog: &Catalog, sources: &Sources) -> Result<Digests, Error> {
         let mut digests = Digests::new();
         if let Ok(Selection::Provider(provider)) = catalog.select(sources) {

@@ -189,7 +189,9 @@ pub fn essence(object: &Value) -> Value {
         members.remove("status");
     }
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        NOTES.iter().for_each(|note| drop(metadata.remove(*note)));
+        for note in NOTES {
+            metadata.remove(note);
+        }
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
             annotations.remove(LAST_APPLIED);
         }

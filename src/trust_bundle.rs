@@ -122,8 +122,8 @@ fn described(error: &PEMError) -> &'static str {
 /// The line of the first block at or after a place.
 fn line_of_block(text: &[u8], from: usize) -> usize {
     let (before, after) = text.split_at(from.min(text.len()));
-    let lines = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
-    1 + lines(before) + after.split(|byte| *byte == b'\n').take_while(|line| !line.starts_with(BEGIN)).count()
+    let lines = |bytes: &[u8]| bytes.split(|byte| *byte == b'\n').count();
+    lines(before) + after.split(|byte| *byte == b'\n').take_while(|line| !line.starts_with(BEGIN)).count()
 }
 
 /// Merges the Proxy's trusted CA, the system's certificates, and those that come with the cloud's configuration. What an

@@ -68,8 +68,7 @@ impl<'a> Document<'a> {
 
     /// The line of a member's value, from 1.
     pub(crate) fn line(&self, member: &Member<'_>) -> usize {
-        let before = self.text.as_bytes().get(..self.range(member).start).unwrap_or_default();
-        1 + before.iter().filter(|byte| **byte == b'\n').count()
+        self.text.get(..self.range(member).start).unwrap_or_default().split('\n').count()
     }
 
     /// The text with what was set.
@@ -157,14 +156,12 @@ fn refused(text: &str, error: &serde_json::Error) -> Error {
     if text.trim().is_empty() {
         return Error { line: None, message: "it is empty: it must hold a JSON object".to_owned() };
     }
-    let message = match error.classify() {
-        Category::Data => "it must hold a JSON object, and holds another value".to_owned(),
-        _ => {
-            let column = error.column();
-            let words = error.to_string();
-            let words = words.split(" at line ").next().unwrap_or_default();
-            format!("column {column}: it must hold a JSON object, and is not JSON: {words}")
-        }
+    let message = if error.classify() == Category::Data {
+        "it must hold a JSON object, and holds another value".to_owned()
+    } else {
+        let words = error.to_string();
+        let words = words.split(" at line ").next().unwrap_or_default();
+        format!("column {}: it must hold a JSON object, and is not JSON: {words}", error.column())
     };
     Error { line: Some(error.line()), message }
 }

@@ -121,9 +121,8 @@ impl Kind {
     /// What a key takes, when gcfg would refuse a value; `None` as a value is a key without `=`.
     fn refuses(&self, value: Option<&str>) -> Option<&'static str> {
         let fits = match (self, value) {
-            (Self::List, _) | (Self::Flag, None) => true,
+            (Self::List, _) | (Self::Flag, None) | (Self::Text | Self::OneOf(_), Some(_)) => true,
             (_, None) => false,
-            (Self::Text | Self::OneOf(_), Some(_)) => true,
             (Self::Word, Some(value)) => value.split_whitespace().count() == 1,
             (Self::Flag, Some(value)) => {
                 let known = ["true", "yes", "on", "1", "false", "no", "off", "0"];
@@ -163,7 +162,10 @@ fn whole(text: &str, signed: bool) -> Option<i128> {
         _ => (false, text),
     };
     let magnitude = if let Some(hexadecimal) = digits.strip_prefix("0x") {
-        i128::from_str_radix(hexadecimal.replace('_', "").trim_start_matches('+'), 16)
+        if hexadecimal.contains("__") || hexadecimal.ends_with('_') || hexadecimal.contains(['+', '-']) {
+            return None;
+        }
+        i128::from_str_radix(&hexadecimal.replace('_', ""), 16)
     } else {
         let digits = if signed && !negative { digits.strip_prefix('+').unwrap_or(digits) } else { digits };
         if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -174,8 +176,22 @@ fn whole(text: &str, signed: bool) -> Option<i128> {
     magnitude.ok().map(|magnitude| if negative { -magnitude } else { magnitude })
 }
 
-/// Looser than Go: what is told apart is a number without a unit, a word, and nothing at all.
+/// Whether Go's `time.ParseDuration` takes it; one that is too long for Go passes here.
 fn is_duration(text: &str) -> bool {
-    let text = text.strip_prefix(['+', '-']).unwrap_or(text);
-    text == "0" || (text.starts_with(|c: char| c.is_ascii_digit() || c == '.') && text.ends_with(['h', 'm', 's']))
+    let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if rest == "0" {
+        return true;
+    }
+    let mut parts = 0;
+    while !rest.is_empty() {
+        let number = rest.split(|c: char| !(c.is_ascii_digit() || c == '.')).next().unwrap_or_default();
+        let unit = rest[number.len()..].split(|c: char| c.is_ascii_digit() || c == '.').next().unwrap_or_default();
+        let is_number = number.contains(|c: char| c.is_ascii_digit()) && number.matches('.').count() < 2;
+        if !is_number || !["ns", "us", "\u{b5}s", "\u{3bc}s", "ms", "s", "m", "h"].contains(&unit) {
+            return false;
+        }
+        rest = &rest[number.len() + unit.len()..];
+        parts += 1;
+    }
+    parts > 0
 }

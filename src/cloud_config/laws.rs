@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{
     Context, Transform,
-    samples::{ini, soup},
+    samples::{ini, soup, value},
 };
 
 /// What a transformation may change, by name and ignoring case: keys by section, and whole sections.
@@ -117,8 +117,9 @@ proptest! {
     fn nothing_makes_them_panic(
         bytes in any::<Vec<u8>>(),
         soup in soup(),
+        value in value(),
     ) {
-        for source in [String::from_utf8_lossy(&bytes).into_owned(), soup] {
+        for source in [String::from_utf8_lossy(&bytes).into_owned(), soup, value] {
             for transform in [Transform::Aws, Transform::OpenStack] {
                 let _ = transform.apply(&source, &gate());
             }

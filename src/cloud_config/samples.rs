@@ -119,3 +119,17 @@ pub(super) fn ini() -> impl Strategy<Value = String> {
 pub(super) fn soup() -> impl Strategy<Value = String> {
     "((\\[[Aa]( \"[a\\\\]{0,3}\")?\\]?|\\[Global\\]\n|region *=?)?([a-c_]|[=;#\"\\\\\r\n \t\u{feff}nt])?){0,20}"
 }
+
+/// One value, of a text or of another kind, written with all that means something in a value.
+pub(super) fn value() -> impl Strategy<Value = String> {
+    let text = "(\\[Global\\]\nregion|\\[Global\\]\r\nregion=)[ =]{0,2}([a-b\"\\\\ ;\r\n=#]|\\\\[nt\"\\\\]){0,8}";
+    let key = prop::sample::select(vec![
+        "monitor-delay",
+        "monitor-max-retries",
+        "max-shared-lb",
+        "create-monitor",
+        "internal-lb",
+    ]);
+    let typed = (key, "(-|\\+)?(0|0x|0X)?[0-9A-F_.]{0,3}(s|ms|h|m1s|x| )?|true|ON|no|truE|\"\"");
+    prop_oneof![2 => text, 1 => typed.prop_map(|(key, value)| format!("[LoadBalancer]\n{key} = {value}\n"))]
+}

@@ -61,7 +61,8 @@ fn head(report: &Report) -> String {
         ("Version", known(&report.version)),
         ("Namespace", report.namespace.clone()),
     ];
-    let mut text: String = facts.iter().map(|(name, value)| format!("{name:<11}{value}\n")).collect();
+    let facts = facts.map(|(name, value)| format!("{name:<11}{value}"));
+    let mut text = facts.join("\n") + "\n";
     if let Some(why) = &report.why {
         text += &wrap(why, WIDTH).join("\n");
         text.push('\n');

@@ -185,7 +185,8 @@ fn speed_of_a_system_bundle() {
         let start = std::time::Instant::now();
         let certificates = parse(text.as_bytes()).unwrap();
         let parsed = start.elapsed();
+        let start = std::time::Instant::now();
         let bundle = merge(Some(&certificates), &certificates, None).unwrap();
-        eprintln!("{} bytes: parsed in {parsed:?}, merged in {:?}", bundle.text.len(), start.elapsed() - parsed);
+        eprintln!("{} bytes: parsed in {parsed:?}, merged in {:?}", bundle.text.len(), start.elapsed());
     }
 }

@@ -43,7 +43,7 @@ async fn read_by(program: &str, texts: &[&str]) -> Result<Vec<Read>> {
 fn sources() -> Vec<String> {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-    let any = prop_oneof![3 => samples::ini(), 1 => samples::soup()];
+    let any = prop_oneof![2 => samples::ini(), 1 => samples::soup(), 3 => samples::value()];
     (0..6000).map(|_| any.new_tree(&mut runner).unwrap().current()).collect()
 }
 

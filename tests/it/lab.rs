@@ -321,7 +321,8 @@ pub(crate) fn config_maps(client: &Client, namespace: &str) -> Api<ConfigMap> {
     Api::namespaced(client.clone(), namespace)
 }
 
-fn ignore_absent<T>(result: kube::Result<T>) -> Result<()> {
+/// An object that is not there is as good as one that was deleted.
+pub(crate) fn ignore_absent<T>(result: kube::Result<T>) -> Result<()> {
     match result {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         result => Ok(result.map(drop)?),

@@ -6,6 +6,7 @@ mod support;
 
 mod azure_credentials;
 mod bad_input;
+mod config_sync;
 mod contract;
 mod crash;
 mod diff;

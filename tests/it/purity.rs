@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::lab::repository;
 
 /// The modules of `src/` that may do IO; every other one is pure. ARCHITECTURE.md says the same.
-const IO: [&str; 25] = [
+const IO: [&str; 31] = [
     "apply.rs",
     "azure_credentials/files.rs",
     "bundle/folder.rs",
@@ -15,10 +15,15 @@ const IO: [&str; 25] = [
     "client.rs",
     "cluster.rs",
     "controllers.rs",
+    "controllers/authority.rs",
     "controllers/backoff.rs",
+    "controllers/cloud_config.rs",
+    "controllers/cluster.rs",
     "controllers/dry_run.rs",
     "controllers/images_file.rs",
     "controllers/operator.rs",
+    "controllers/syncer.rs",
+    "controllers/trusted_ca.rs",
     "diff/cluster.rs",
     "facts/files.rs",
     "lease.rs",
@@ -28,6 +33,7 @@ const IO: [&str; 25] = [
     "observe.rs",
     "render.rs",
     "report/read.rs",
+    "run.rs",
     "server.rs",
     "status/write.rs",
     "telemetry.rs",

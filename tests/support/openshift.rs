@@ -117,7 +117,7 @@ impl Cluster {
             _ => None,
         };
         let needed = platform_status["type"] == "VSphere";
-        let text = "global:\n  insecureFlag: true\nvcenter:\n  lab:\n    server: vcenter.example.com\n";
+        let text = "global:\n  secretName: vsphere-creds\n  secretNamespace: kube-system\nvcenter:\n  lab:\n    server: vcenter.example.com\n";
         Self {
             platform_status,
             kube_cloud_config,
@@ -286,6 +286,11 @@ fn kube_cloud_config() -> Value {
 /// Deletes the operator's `ClusterOperator`.
 pub async fn delete_cluster_operator(client: &Client) -> Result<()> {
     delete(client, &config("ClusterOperator", "cloud-controller-manager", "spec", json!({}))).await
+}
+
+/// Deletes `Proxy/cluster`.
+pub async fn delete_proxy(client: &Client) -> Result<()> {
+    delete(client, &config("Proxy", "cluster", "spec", json!({}))).await
 }
 
 /// Gives the operator's `ClusterOperator` conditions of these types, all True, as other writers do.

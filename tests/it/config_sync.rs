@@ -1,0 +1,382 @@
+//! The config-sync controllers: the cloud's configuration and the trusted certificates follow their sources, with one write
+//! for a change, and what is wrong with a source changes nothing but the status.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::{
+    lab::{LIMIT, Lab, NAMESPACE, conditions, config_maps, message},
+    support::{
+        audit::Mark,
+        eventually, objects,
+        openshift::{self, Cluster},
+        operator::Operator,
+        pki,
+    },
+};
+
+const USER: &str = "openshift-config";
+const MANAGED: &str = "openshift-config-managed";
+const WELL: [&str; 3] =
+    ["CloudConfigControllerDegraded=False", "TrustedCABundleControllerControllerDegraded=False", "Degraded=False"];
+
+/// An OpenStack cluster whose configuration stands in `openshift-config/cloud-provider-config`, key `config`.
+fn openstack() -> Cluster {
+    Cluster {
+        cloud_config: Some(("cloud-provider-config".into(), "config".into())),
+        cloud_config_data: Some(json!({"config": SOURCE, "ca-bundle.pem": ""})),
+        ..Cluster::on(json!({"type": "OpenStack", "openstack": {}}))
+    }
+}
+
+const SOURCE: &str =
+    "[Global]\nsecret-name = openstack-credentials\n\n# ours\n[LoadBalancer]\nmax-shared-lb = 3\nflavor-id = one\n";
+
+async fn set_source(lab: &Lab, data: Value) -> Result<()> {
+    let metadata = json!({"name": "cloud-provider-config", "namespace": USER});
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+    objects::apply(&lab.client, object).await.map(drop)
+}
+
+async fn data(lab: &Lab, name: &str) -> Result<Value> {
+    let live = config_maps(&lab.client, NAMESPACE).get_opt(name).await?.with_context(|| format!("no {name}"))?;
+    Ok(json!(live.data.unwrap_or_default()))
+}
+
+/// Waits until `cloud-conf` holds what is expected.
+async fn cloud_conf(lab: &Lab, operator: &Operator, expected: impl Fn(&str) -> bool) -> Result<String> {
+    let waited = eventually("cloud-conf", LIMIT, async || {
+        let data = data(lab, "cloud-conf").await?;
+        let text = data["cloud.conf"].as_str().unwrap_or_default().to_owned();
+        ensure!(expected(&text), "{text}");
+        Ok(Some(text))
+    })
+    .await;
+    waited.with_context(|| operator.log())
+}
+
+async fn openstack_deployment(lab: &Lab) -> Result<Value> {
+    let api: kube::Api<k8s_openapi::api::apps::v1::Deployment> = kube::Api::namespaced(lab.client.clone(), NAMESPACE);
+    Ok(serde_json::to_value(api.get("openstack-cloud-controller-manager").await?)?)
+}
+
+fn hash(deployment: &Value) -> &str {
+    deployment["spec"]["template"]["metadata"]["annotations"]["operator.openshift.io/config-hash"]
+        .as_str()
+        .unwrap_or_default()
+}
+
+/// Writes since, of this resource and name.
+fn writes_of(lab: &Lab, mark: Mark, name: &str) -> Result<Vec<String>> {
+    Ok(lab.writes(mark)?.into_iter().filter(|write| write.ends_with(name)).collect())
+}
+
+fn with_images(lab: Lab) -> Result<Lab> {
+    lab.write_images(&crate::contract::images().to_string())?;
+    Ok(lab)
+}
+
+#[tokio::test]
+async fn the_configuration_follows_its_source_with_one_write_and_pods_restart_once() -> Result<()> {
+    let lab = with_images(Lab::new(&openstack()).await?)?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    let text = cloud_conf(&lab, &operator, |_| true).await?;
+    let expected = "use-clouds = true";
+    assert!(text.replace(" = ", "=").contains(&expected.replace(" = ", "=")) && text.contains("# ours\n"), "{text}");
+    assert!(text.contains("flavor-id = one\n") && !text.contains("secret-name"), "{text}");
+    let before = openstack_deployment(&lab).await?;
+    assert!(!hash(&before).is_empty(), "{before:#}");
+
+    let mark = lab.mark().await?;
+    set_source(&lab, json!({"config": SOURCE.replace("one", "two")})).await?;
+    cloud_conf(&lab, &operator, |text| text.contains("flavor-id = two")).await?;
+    let after = eventually("another hash", LIMIT, async || {
+        let after = openstack_deployment(&lab).await?;
+        ensure!(hash(&after) != hash(&before), "the same hash");
+        Ok(Some(after))
+    })
+    .await?;
+    lab.converged(&operator).await?;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(writes_of(&lab, mark, "cloud-conf")?.len(), 1);
+    assert_eq!(writes_of(&lab, mark, "openstack-cloud-controller-manager")?.len(), 1);
+    assert_eq!(hash(&openstack_deployment(&lab).await?), hash(&after));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_bad_source_is_said_and_the_last_good_configuration_stays() -> Result<()> {
+    let lab = with_images(Lab::new(&openstack()).await?)?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    let good = data(&lab, "cloud-conf").await?;
+    let bad = [
+        (json!({"config": "[Global]\nuse-clouds = true\n[broken\n"}), "key config, line 3"),
+        (json!({"config": "[Global]\n\nsecret-name = mine\n"}), "key config, line 3"),
+        (json!({"other": "x"}), "has no key \"config\""),
+    ];
+    for (data_of_source, expected) in bad {
+        let mark = lab.mark().await?;
+        set_source(&lab, data_of_source).await?;
+        let said = lab
+            .conditions(&operator, &["CloudConfigControllerDegraded=True", "Degraded=True", "Available=True"])
+            .await?;
+        for type_ in ["CloudConfigControllerDegraded", "Degraded"] {
+            let text = message(&said, type_);
+            assert!(text.contains("ConfigMap openshift-config/cloud-provider-config"), "{text}");
+            assert!(text.contains(expected), "{text}");
+        }
+        // What was applied stays repaired.
+        let api: kube::Api<k8s_openapi::api::apps::v1::Deployment> =
+            kube::Api::namespaced(lab.client.clone(), NAMESPACE);
+        api.delete("openstack-cloud-controller-manager", &kube::api::DeleteParams::default()).await?;
+        eventually("the Deployment again", LIMIT, async || openstack_deployment(&lab).await.map(Some)).await?;
+        assert_eq!(data(&lab, "cloud-conf").await?, good);
+        assert!(writes_of(&lab, mark, "cloud-conf")?.is_empty());
+        set_source(&lab, json!({"config": SOURCE, "ca-bundle.pem": ""})).await?;
+        lab.conditions(&operator, &WELL).await?;
+    }
+    config_maps(&lab.client, USER).delete("cloud-provider-config", &kube::api::DeleteParams::default()).await?;
+    let said = lab.conditions(&operator, &["CloudConfigControllerDegraded=True"]).await?;
+    let text = message(&said, "CloudConfigControllerDegraded");
+    assert!(text.contains("ConfigMap openshift-config/cloud-provider-config does not exist"), "{text}");
+    assert_eq!(data(&lab, "cloud-conf").await?, good);
+    set_source(&lab, json!({"config": SOURCE, "ca-bundle.pem": ""})).await?;
+    lab.conditions(&operator, &WELL).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_operator_waits_for_the_config_sync_controllers_of_another_process() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let mark = lab.mark().await?;
+    let operator = lab.start_as("5a1ec0de-0000-4000-8000-000000000001", &["--controllers=operator"])?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(lab.writes(mark)?, Vec::<String>::new(), "nothing is applied, and nothing said");
+    let config_sync = lab.start_config_sync("5a1ec0de-0000-4000-8000-000000000002", &[])?;
+    lab.converged(&operator).await?;
+    let found = conditions(&lab.cluster_operator().await?);
+    assert!(found.contains(&"CloudConfigControllerAvailable=True".into()), "{found:?}");
+    assert!(found.contains(&"TrustedCABundleControllerControllerAvailable=True".into()), "{found:?}");
+    // Once is enough: the operator goes on by itself.
+    config_sync.terminate()?;
+    assert!(config_sync.wait(LIMIT).await?.success());
+    lab.delete("Deployment").await?;
+    eventually("the repair", LIMIT, async || lab.live("Deployment").await).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_changed_or_frozen_in_the_copies_is_put_back() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let api = config_maps(&lab.client, NAMESPACE);
+    let frozen = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cloud-conf"},
+        "data": {"cloud.conf": "old", "gone": "x"}, "immutable": true});
+    api.create(&kube::api::PostParams::default(), &serde_json::from_value(frozen)?).await?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    let good = data(&lab, "cloud-conf").await?;
+    assert!(good.get("gone").is_none() && good["cloud.conf"] != "old", "{good}");
+    for (name, patch) in [
+        ("cloud-conf", json!({"data": {"cloud.conf": "changed"}})),
+        ("cloud-conf", json!({"data": {"added": "x"}})),
+        ("ccm-trusted-ca", json!({"data": {"ca-bundle.crt": null}})),
+    ] {
+        let before = data(&lab, name).await?;
+        let params = PatchParams { field_manager: Some("kubectl-edit".into()), ..PatchParams::default() };
+        api.patch(name, &params, &Patch::Merge(&patch)).await?;
+        let waited = eventually("the repair", LIMIT, async || {
+            let live = data(&lab, name).await?;
+            ensure!(live == before, "{live}");
+            Ok(Some(()))
+        })
+        .await;
+        assert!(waited.is_ok(), "{patch}: {waited:?}\n{}", operator.log());
+    }
+    lab.converged(&operator).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn trusted_certificates_are_merged_and_what_cannot_be_used_is_left_out() -> Result<()> {
+    let (user, system, cloud) = (pki::authority("user")?, pki::authority("system")?, pki::authority("cloud")?);
+    let cluster = Cluster { proxy_spec: json!({"trustedCA": {"name": "user-ca"}}), ..openstack() };
+    let lab = with_images(Lab::new(&cluster).await?)?;
+    lab.write_system_bundle(&format!("# comment\n{system}"))?;
+    let set_user_ca = async |text: &str| {
+        let metadata = json!({"name": "user-ca", "namespace": USER});
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata,
+            "data": {"ca-bundle.crt": text}});
+        objects::apply(&lab.client, object).await.map(drop)
+    };
+    set_user_ca(&user).await?;
+    set_source(&lab, json!({"config": SOURCE, "ca-bundle.pem": cloud})).await?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    let lines = |text: &str| text.lines().map(ToOwned::to_owned).collect::<Vec<_>>();
+    let bundle = async |expected: &[&str]| {
+        let waited = eventually("the bundle", LIMIT, async || {
+            let live = data(&lab, "ccm-trusted-ca").await?;
+            let found = lines(live["ca-bundle.crt"].as_str().unwrap_or_default());
+            let mut missing = expected.iter().filter(|part| {
+                let part = lines(part);
+                !found.windows(part.len()).any(|window| window == part)
+            });
+            ensure!(
+                missing.next().is_none() && found.len() == expected.iter().map(|part| lines(part).len()).sum::<usize>()
+            );
+            Ok(Some(()))
+        })
+        .await;
+        waited.with_context(|| operator.log())
+    };
+    bundle(&[&user, &cloud, &system]).await?;
+    let first = data(&lab, "ccm-trusted-ca").await?;
+    let (of_user, of_system) = (lines(&user)[1].clone(), lines(&system)[1].clone());
+    let text = first["ca-bundle.crt"].as_str().unwrap();
+    assert!(text.find(&of_user).unwrap() < text.find(&of_system).unwrap(), "what a person gave stands first");
+
+    set_user_ca("-----BEGIN CERTIFICATE-----\nno\n-----END CERTIFICATE-----\n").await?;
+    bundle(&[&cloud, &system]).await?;
+    assert!(operator.log().contains("left out of the trusted certificates: ConfigMap openshift-config/user-ca"));
+    lab.conditions(&operator, &WELL).await?;
+    set_user_ca(&user).await?;
+    bundle(&[&user, &cloud, &system]).await?;
+
+    // Too much for a ConfigMap: the last good one stays.
+    let many: String = std::iter::repeat_with(|| pki::authority("many")).take(2000).collect::<Result<_>>()?;
+    assert!(many.len() < 1024 * 1024 && many.len() > 900 * 1024, "{}", many.len());
+    set_user_ca(&many).await?;
+    eventually("many certificates", LIMIT, async || {
+        let live = data(&lab, "ccm-trusted-ca").await?;
+        let length = live["ca-bundle.crt"].as_str().unwrap_or_default().len();
+        ensure!(length > many.len(), "{length}");
+        Ok(Some(()))
+    })
+    .await?;
+    let before = data(&lab, "ccm-trusted-ca").await?;
+    lab.write_system_bundle(&format!("{system}{}", many_more(1024 * 1024 - many.len())?))?;
+    let said =
+        lab.conditions(&operator, &["TrustedCABundleControllerControllerDegraded=True", "Degraded=True"]).await?;
+    let text = message(&said, "TrustedCABundleControllerControllerDegraded");
+    assert!(text.contains("1048576") && text.contains(&format!("{} of the Proxy's", many.len())), "{text}");
+    assert_eq!(data(&lab, "ccm-trusted-ca").await?, before);
+    set_user_ca(&user).await?;
+    lab.conditions(&operator, &WELL).await?;
+    Ok(())
+}
+
+/// Certificates of at least this length together.
+fn many_more(length: usize) -> Result<String> {
+    let mut text = String::new();
+    while text.len() < length {
+        text.push_str(&pki::authority("more")?);
+    }
+    Ok(text)
+}
+
+#[tokio::test]
+async fn a_large_configuration_works_and_unrelated_ones_cost_nothing() -> Result<()> {
+    let lab = with_images(Lab::new(&openstack()).await?)?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    let comment = format!("# {}\n", "x".repeat(97)).repeat(9 * 1024);
+    set_source(&lab, json!({"config": format!("{comment}{SOURCE}")})).await?;
+    let text = cloud_conf(&lab, &operator, |text| text.len() > 900 * 1024).await?;
+    assert!(text.starts_with(&comment));
+    lab.converged(&operator).await?;
+
+    let mark = lab.mark().await?;
+    let api = config_maps(&lab.client, USER);
+    for index in 0..50 {
+        let name = format!("unrelated-{index}");
+        let object = json!({"metadata": {"name": name}, "data": {"cloud.conf": "x"}});
+        api.create(&kube::api::PostParams::default(), &serde_json::from_value(object)?).await?;
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let requests = lab.requests(mark)?;
+    for index in 0..50 {
+        api.delete(&format!("unrelated-{index}"), &kube::api::DeleteParams::default()).await?;
+    }
+    assert!(requests.is_empty(), "{requests:#?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn vspheres_configuration_is_published_behind_its_gate() -> Result<()> {
+    let spec = json!({"type": "VSphere", "vsphere": {
+        "vcenters": [{"server": "one.example.com", "datacenters": ["dc"]}],
+        "failureDomains": [], "nodeNetworking": {"external": {}, "internal": {}},
+        "apiServerInternalIPs": [], "ingressIPs": [], "machineNetworks": [],
+    }});
+    let cluster = Cluster {
+        platform_spec: spec,
+        cloud_config_data: None,
+        enabled_gates: vec!["VSphereMultiVCenterDay2".into()],
+        ..Cluster::on(json!({"type": "VSphere"}))
+    };
+    let lab = with_images(Lab::new(&cluster).await?)?;
+    crate::lab::ignore_absent(
+        config_maps(&lab.client, USER).delete("cloud-provider-config", &kube::api::DeleteParams::default()).await,
+    )?;
+    let operator = lab.start()?;
+    let text = cloud_conf(&lab, &operator, |text| text.contains("one.example.com")).await?;
+    let published = config_maps(&lab.client, MANAGED).get("kube-cloud-config").await?;
+    assert_eq!(published.data.unwrap_or_default().get("cloud.conf"), Some(&text));
+    lab.converged(&operator).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_secret_that_pods_mount_restarts_them_and_its_absence_does_not_matter() -> Result<()> {
+    let lab = with_images(Lab::new(&openstack()).await?)?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    let secrets: kube::Api<k8s_openapi::api::core::v1::Secret> = kube::Api::namespaced(lab.client.clone(), NAMESPACE);
+    let mut last = hash(&openstack_deployment(&lab).await?).to_owned();
+    assert!(!last.is_empty(), "the Secret is not there yet, the configuration is");
+    let original = last.clone();
+    for value in ["s3cr3t-one", "s3cr3t-two"] {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "openstack-cloud-credentials", "namespace": NAMESPACE}, "stringData": {"clouds.yaml": value}});
+        let params = PatchParams::apply("test").force();
+        secrets.patch("openstack-cloud-credentials", &params, &Patch::Apply(secret)).await?;
+        last = eventually("another hash", LIMIT, async || {
+            let now = hash(&openstack_deployment(&lab).await?).to_owned();
+            ensure!(now != last, "the same");
+            Ok(Some(now))
+        })
+        .await?;
+    }
+    secrets.delete("openstack-cloud-credentials", &kube::api::DeleteParams::default()).await?;
+    eventually("the first hash", LIMIT, async || {
+        let now = hash(&openstack_deployment(&lab).await?).to_owned();
+        ensure!(now == original, "{now}");
+        Ok(Some(()))
+    })
+    .await?;
+    assert!(!operator.log().contains("s3cr3t"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_a_proxy_there_is_nothing_to_trust_and_a_broken_system_bundle_is_waited_for() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    lab.write_system_bundle("nothing")?;
+    let operator = lab.start()?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let found = conditions(&lab.cluster_operator().await?);
+    let of_trust = found.iter().filter(|condition| condition.starts_with("TrustedCA")).count();
+    assert_eq!(of_trust, 0, "a system that changes its bundle is waited for: {found:?}");
+    lab.write_system_bundle(&pki::authority("system")?)?;
+    lab.converged(&operator).await?;
+    openshift::delete_proxy(&lab.client).await?;
+    lab.write_system_bundle("nothing")?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    lab.conditions(&operator, &WELL).await?;
+    Ok(())
+}
