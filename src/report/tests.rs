@@ -79,7 +79,44 @@ fn one_screen_says_everything() {
     let report = Report::new(&findings(), "managed");
     let screen = text::screen(&report, NOW.parse().unwrap());
     assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
-    insta::assert_snapshot!("screen", screen);
+    insta::assert_snapshot!(screen, @r"
+    Cluster    healthy
+    Platform   Azure, provider azure
+    Version    4.99.0
+    Namespace  managed
+
+    STATE       AGE  OBJECT
+    unknown     -    ClusterRole
+              openshift-cloud-controller-manager-cloud-provider-azure-node-admission
+    missing     -    Service kube-system/s
+    as planned  24h  Deployment azure-ccm
+    left over   9d   Service old
+
+    ROLLOUT      READY  WORKLOAD
+    progressing  1/2    Deployment azure-ccm
+                        Pod azure-ccm-x cannot be scheduled: 0/3 nodes are
+                        available: 3 node(s) had untolerated taint
+                        {node.kubernetes.io/x: }.
+
+    STATUS  SINCE  CONDITION
+    True    2d     Available: Cluster Cloud Controller Manager Operator is available
+                   at 4.99.0
+    -       -      Progressing: not reported
+    False   2d     Degraded (AsExpected)
+    -       -      Upgradeable: not reported
+    -       -      CloudConfigControllerAvailable: not reported
+    -       -      CloudConfigControllerDegraded: not reported
+    True    2d     TrustedCABundleControllerControllerAvailable: Trusted CA Bundle
+                   is available
+    -       -      TrustedCABundleControllerControllerDegraded: not reported
+    True    2d     SomebodyElse (AsExpected)
+
+    AGO  LAST CHANGES
+    2m   Deployment azure-ccm: ScalingReplicaSet: Scaled up (3 times)
+    60m  Deployment azure-ccm: applied by ccm-operator
+
+    not shown: failed to read clusterroles.rbac.authorization.k8s.io x: forbidden
+    ");
 }
 
 #[test]
