@@ -35,7 +35,7 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What is added to an object's name for the one that stands in for it while it is made anew. The operator's rights
 /// name them.
-const STAND_IN: &str = "-next";
+pub(crate) const STAND_IN: &str = "-next";
 
 /// The resource of a kind, known without asking the API server.
 pub fn resource(kind: &Kind) -> ApiResource {

@@ -48,6 +48,14 @@ pub struct Cli {
 pub enum Command {
     /// Keep this cluster's cloud-controller-manager installed and report to its ClusterOperator.
     Operator(OperatorArgs),
+    /// Show what the operator would change in this cluster, by dry runs; nothing is written.
+    ///
+    /// Exit code: 0 nothing, 1 something, 2 it could not be found out, or the API server refuses an object.
+    Diff(DiffArgs),
+    /// Show how this cluster's cloud-controller-manager is doing, on one screen; nothing is written.
+    ///
+    /// Exit code: 0 available and not degraded, 1 otherwise, 2 the cluster could not be asked.
+    Status(StatusArgs),
     /// Sync the cloud's configuration and the trusted certificates, which `operator` does too unless told otherwise.
     ConfigSync(ConfigSyncArgs),
     /// Show what a cluster's cloud configuration becomes, without the cluster.
@@ -61,6 +69,60 @@ pub enum Command {
     /// What the providers are: list them, show what is applied for one.
     #[command(subcommand)]
     Provider(ProviderCommand),
+}
+
+/// Which cluster a command looks at.
+#[derive(Args, Debug)]
+pub struct ClusterArgs {
+    /// The kubeconfig to use, instead of the usual one.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// The namespace that is managed.
+    #[arg(long, default_value = DEFAULT_NAMESPACE)]
+    pub namespace: String,
+
+    /// The file with the images of all providers [default: the ConfigMap cloud-controller-manager-images of the cluster].
+    #[arg(long, value_name = "FILE")]
+    pub images_json: Option<PathBuf>,
+}
+
+/// Flags of `diff`.
+#[derive(Args, Debug)]
+pub struct DiffArgs {
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+
+    /// How the differences are written.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: DiffFormat,
+}
+
+/// How differences are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum DiffFormat {
+    /// A unified diff of YAML; coloured on a terminal, unless `NO_COLOR` is set.
+    #[default]
+    Diff,
+    /// One JSON document: of each object what would be done, and the fields.
+    Json,
+}
+
+/// Flags of `status`.
+#[derive(Args, Debug)]
+pub struct StatusArgs {
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+
+    /// How the answer is written.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: OutputFormat,
+
+    /// Look again every two seconds, and show anew what has changed.
+    #[arg(short, long)]
+    pub watch: bool,
 }
 
 /// The commands about providers.
@@ -231,6 +293,10 @@ pub struct ConfigSyncArgs {
 /// Flags of `operator`.
 #[derive(Args, Debug)]
 pub struct OperatorArgs {
+    /// Log what would be done, and write nothing: no object, no status, no lease.
+    #[arg(long, conflicts_with = "controllers")]
+    pub dry_run: bool,
+
     /// What every command has that runs controllers.
     #[command(flatten)]
     pub common: ControllersArgs,

@@ -4,8 +4,16 @@
 //! instead of waiting for the answer to the last packet (40 ms each time a connection is new), and a connection whose other
 //! end has gone is noticed within a minute instead of at the end of a watch.
 
-use std::{fs, io, path::Path, time::Duration};
+use std::{
+    collections::HashSet,
+    fs, io,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
+use axum::http::{Request, Uri};
+use futures::{FutureExt, future::BoxFuture};
 use hyper_util::{
     client::legacy::{Client as HttpClient, connect::HttpConnector},
     rt::TokioExecutor,
@@ -15,7 +23,7 @@ use kube::{
     client::{Body, ConfigExt},
     config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
-use tower::{BoxError, ServiceBuilder};
+use tower::{BoxError, ServiceBuilder, filter::AsyncFilterLayer};
 
 use crate::facts::api_server_of_env_file;
 
@@ -94,6 +102,49 @@ async fn from_kubeconfig(path: &Path) -> Result<Config, Error> {
     Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|source| Error::Use { path: name(), source })
 }
 
+/// How long after one watch another may begin again.
+///
+/// A watch that ends is taken up again at once, which is right once in five minutes, and a hot loop where something between
+/// here and the API server ends each of them at once. What begins for the first time does not wait.
+const WATCH_PAUSE: Duration = Duration::from_millis(125);
+
+/// A request, once it may be sent.
+type Waited = BoxFuture<'static, Result<Request<Body>, BoxError>>;
+
+/// A layer that lets watches wait which begin again.
+fn paced() -> AsyncFilterLayer<impl Fn(Request<Body>) -> Waited + Clone> {
+    let begun: Arc<Mutex<(HashSet<String>, Option<Instant>)>> = Arc::default();
+    AsyncFilterLayer::new(move |request: Request<Body>| {
+        let due = watched(request.uri()).and_then(|watch| {
+            let mut begun = begun.lock().unwrap_or_else(PoisonError::into_inner);
+            let (known, next) = &mut *begun;
+            if known.insert(watch) {
+                return None;
+            }
+            let now = Instant::now();
+            let due = next.map_or(now, |next| next.max(now));
+            *next = Some(due + WATCH_PAUSE);
+            Some(due)
+        });
+        async move {
+            if let Some(due) = due {
+                tokio::time::sleep_until(due.into()).await;
+            }
+            Ok(request)
+        }
+        .boxed()
+    })
+}
+
+/// What a request watches, `None` when it is no watch.
+fn watched(uri: &Uri) -> Option<String> {
+    let pairs = || uri.query().unwrap_or_default().split('&');
+    pairs().any(|pair| pair == "watch=true").then(|| {
+        let selectors = pairs().filter(|pair| pair.starts_with("fieldSelector=") || pair.starts_with("labelSelector="));
+        std::iter::once(uri.path()).chain(selectors).collect::<Vec<_>>().join(" ")
+    })
+}
+
 /// No layer that tries again: errors are ours to wait for, with one policy, and to tell.
 fn client(config: &Config) -> Result<Client, kube::Error> {
     let mut http = HttpConnector::new();
@@ -108,6 +159,7 @@ fn client(config: &Config) -> Result<Client, kube::Error> {
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
+        .layer(paced())
         .map_err(BoxError::from)
         .service(http_client);
     Ok(Client::new(service, config.default_namespace.clone()))

@@ -23,6 +23,7 @@ pub mod authority;
 mod backoff;
 mod cloud_config;
 pub mod cluster;
+pub mod dry_run;
 mod images_file;
 mod operator;
 mod syncer;

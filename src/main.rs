@@ -1,6 +1,7 @@
 //! The binary `ccm-operator`: from the command line to the library, and from its errors to an exit code.
 //!
-//! Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong usage.
+//! Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong usage. `diff` and `status` answer by 0 or 1,
+//! and fail with 2.
 
 #![forbid(unsafe_code)]
 
@@ -35,6 +36,7 @@ use clap::{CommandFactory, Parser, error::ErrorKind};
 use run::Settings;
 use tracing::info;
 
+mod look;
 mod run;
 
 /// The file of the install payload that is no manifest of the cluster's.
@@ -45,6 +47,8 @@ fn main() -> ExitCode {
     telemetry::init(cli.log_format, cli.v);
     let done = match cli.command {
         Command::Operator(args) => run_controllers(Settings::of_operator(args)),
+        Command::Diff(args) => return answered(look::diff(&args)),
+        Command::Status(args) => return answered(look::status(&args)),
         Command::ConfigSync(args) => run_controllers(Settings::of_config_sync(args)),
         Command::CloudConfig(args) => cloud_config(args),
         Command::Render(args) if args.phase == RenderPhase::Install => render_install(&args),
@@ -65,6 +69,18 @@ fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
         Err(error) => {
             say(&format!("ccm-operator: {}", chain(error.as_ref())));
             ExitCode::FAILURE
+        }
+    }
+}
+
+/// The exit code of a command that answers by it.
+fn answered(answer: anyhow::Result<bool>) -> ExitCode {
+    match answer {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            say(&format!("ccm-operator: {}", chain(error.as_ref())));
+            ExitCode::from(2)
         }
     }
 }

@@ -37,6 +37,11 @@ pub fn yaml(answer: &impl Serialize) -> Result<String, Error> {
 /// A table of at most 100 columns, but for a word that is longer than its column. What does not fit is wrapped in the last
 /// column, and nothing is cut off.
 pub fn table<const N: usize>(titles: [&str; N], rows: &[[String; N]]) -> String {
+    table_within(WIDTH, titles, rows)
+}
+
+/// The same, for another width.
+pub fn table_within<const N: usize>(width: usize, titles: [&str; N], rows: &[[String; N]]) -> String {
     let titles = titles.map(str::to_owned);
     let all = || std::iter::once(&titles).chain(rows);
     let mut widths = [0; N];
@@ -46,7 +51,7 @@ pub fn table<const N: usize>(titles: [&str; N], rows: &[[String; N]]) -> String 
         }
     }
     let before: usize = widths.iter().take(N.saturating_sub(1)).map(|width| width + GAP).sum();
-    let last = WIDTH.saturating_sub(before).max(NARROWEST);
+    let last = width.saturating_sub(before).max(NARROWEST);
     all().map(|row| lines_of_row(row, &widths, last, before)).collect()
 }
 
@@ -56,7 +61,9 @@ fn lines_of_row<const N: usize>(row: &[String; N], widths: &[usize; N], last: us
     let mut text = padded.concat();
     for (index, line) in wrap(row.last().map_or("", String::as_str), last).iter().enumerate() {
         if index > 0 {
-            text = text.trim_end().to_owned() + "\n" + &" ".repeat(before);
+            // A word that is too long for its column moves to the left rather than over the edge.
+            let indent = (before + last).saturating_sub(line.chars().count()).min(before);
+            text = text.trim_end().to_owned() + "\n" + &" ".repeat(indent);
         }
         text += line;
     }

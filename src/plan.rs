@@ -68,6 +68,17 @@ impl Plan {
         }
     }
 
+    /// The same with our label on each of its objects, by which they are found again.
+    #[must_use]
+    pub fn labelled(mut self, set_id: &str) -> Self {
+        if let Self::Objects { objects, .. } = &mut self {
+            for object in objects {
+                object.set_label(crate::apply::PART_OF_LABEL, set_id);
+            }
+        }
+        self
+    }
+
     /// Its objects, in the order in which they are to be applied.
     pub fn objects(&self) -> &[Object] {
         match self {

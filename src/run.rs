@@ -15,6 +15,7 @@ use ccm_operator::{
         Controllers,
         authority::Authority,
         cluster::{Cluster, ClusterSettings},
+        dry_run::DryRun,
     },
     embedded,
     facts::tls::TlsFlags,
@@ -43,6 +44,8 @@ pub(crate) struct Settings {
     /// Timings of the leases that were given.
     timings: Option<Timings>,
     operator: Option<OperatorSettings>,
+    /// Whether it is only logged what the operator would do.
+    dry_run: bool,
     /// The lease of the config-sync controllers.
     config_sync: Option<String>,
 }
@@ -66,6 +69,7 @@ impl Settings {
         Ok(Self {
             timings: args.common.leader_election.timings()?,
             operator: runs(ControllerGroup::Operator).then_some(operator),
+            dry_run: args.dry_run,
             config_sync: runs(ControllerGroup::ConfigSync).then(|| CONFIG_SYNC_LEASE.to_owned()),
             common: args.common,
         })
@@ -76,6 +80,7 @@ impl Settings {
         Ok(Self {
             timings: args.common.leader_election.timings()?,
             operator: None,
+            dry_run: false,
             config_sync: Some(args.leader_elect_resource_name),
             common: args.common,
         })
@@ -117,7 +122,7 @@ pub(crate) fn runtime() -> io::Result<tokio::runtime::Runtime> {
 }
 
 async fn run_until_ended(settings: Settings) -> anyhow::Result<()> {
-    let Settings { common, timings, operator, config_sync } = settings;
+    let Settings { common, timings, operator, dry_run, config_sync } = settings;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let client = client::connect(common.kubeconfig.as_deref(), common.api_server_env_file.as_deref()).await?;
@@ -138,9 +143,18 @@ async fn run_until_ended(settings: Settings) -> anyhow::Result<()> {
         release_version: common.release_version.clone().filter(|version| !version.is_empty()),
         tls_flags: operator.as_ref().map(|operator| operator.tls_flags.clone()).unwrap_or_default(),
         with_operator: operator.is_some(),
-        with_config_sync: config_sync.is_some(),
+        with_config_sync: config_sync.is_some() && !dry_run,
     };
     let cluster = Cluster::new(client.clone(), embedded::catalog()?, cluster_settings, set_id.clone(), single_replica);
+    if let Some(operator) = operator.as_ref().filter(|_| dry_run) {
+        let dry_run = DryRun::new(cluster, set_id, operator.images_json.clone(), health.clone());
+        return tokio::select! {
+            () = dry_run.run() => Ok(()),
+            served = server::serve(listener, health, metrics) => served.context("failed to serve the health endpoint"),
+            _ = terminate.recv() => Ok(()),
+            _ = interrupt.recv() => Ok(()),
+        };
+    }
     let mut controllers = Controllers::new(cluster, shutdown.clone(), health.clone(), metrics.clone());
     let authority = |leadership| Authority { leadership, shutdown: shutdown.clone() };
 
@@ -214,7 +228,7 @@ async fn timings_of(given: Option<Timings>, mut topology: watch::Receiver<Option
 }
 
 /// The namespace of the Pod.
-fn own_namespace() -> String {
+pub(crate) fn own_namespace() -> String {
     fs::read_to_string("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
         .unwrap_or_else(|_| OPERATOR_NAMESPACE.to_owned())
 }

@@ -52,7 +52,7 @@ impl Cause {
     }
 
     /// Whether the object was refused because it changes a field that cannot be changed.
-    pub(super) fn is_immutable(&self) -> bool {
+    pub(crate) fn is_immutable(&self) -> bool {
         let Self::Api(kube::Error::Api(status)) = self else { return false };
         let causes = status.details.iter().flat_map(|details| &details.causes);
         status.code == 422 && causes.into_iter().any(|cause| IMMUTABLE.contains(&cause.field.as_str()))

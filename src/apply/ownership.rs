@@ -9,6 +9,8 @@
 
 use serde_json::{Map, Value, json};
 
+pub mod preview;
+
 /// Our field manager.
 pub const FIELD_MANAGER: &str = "ccm-operator";
 

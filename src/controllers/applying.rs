@@ -73,11 +73,9 @@ impl Applying {
         }
     }
 
-    /// Marks planned objects as ours.
-    pub(super) fn mark(&self, objects: &mut [Object]) {
-        for object in objects {
-            object.set_label(apply::PART_OF_LABEL, &self.set_id);
-        }
+    /// The id that marks our objects.
+    pub(super) fn set_id(&self) -> &str {
+        &self.set_id
     }
 
     /// What has failed may have failed because of the old plan.

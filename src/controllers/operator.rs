@@ -193,10 +193,8 @@ impl Operator {
         };
         match plan {
             Err(error) => self.bad_input = Some(error),
-            Ok(mut plan) => {
-                if let Plan::Objects { objects, .. } = &mut plan {
-                    self.applying.mark(objects);
-                }
+            Ok(plan) => {
+                let plan = plan.labelled(self.applying.set_id());
                 self.bad_input = None;
                 if self.plan.as_deref() != Some(&plan) {
                     self.plan = Some(Arc::new(plan));

@@ -145,10 +145,25 @@ impl Lab {
     }
 
     fn run(&self, command: &str, pod_uid: &str, arguments: &[&str]) -> Result<Operator> {
+        self.run_with(&self.kubeconfig, command, pod_uid, arguments)
+    }
+
+    fn run_with(&self, kubeconfig: &Path, command: &str, pod_uid: &str, arguments: &[&str]) -> Result<Operator> {
         let system_bundle = format!("--system-trust-bundle={}", self.system_bundle().display());
         let mut all = vec![command, "--health-addr=127.0.0.1:0", &system_bundle];
         all.extend(arguments);
-        Operator::start(binary(), &self.kubeconfig, &all, &[("RELEASE_VERSION", VERSION), ("POD_UID", pod_uid)])
+        Operator::start(binary(), kubeconfig, &all, &[("RELEASE_VERSION", VERSION), ("POD_UID", pod_uid)])
+    }
+
+    /// Starts the operator with another kubeconfig, a [`crate::support::faults::Faults`]'s.
+    pub(crate) fn start_through(&self, kubeconfig: &Path) -> Result<Operator> {
+        let images = format!("--images-json={}", self.images_file().display());
+        self.run_with(kubeconfig, "operator", "5a1ec0de-0000-4000-8000-000000000001", &[&images])
+    }
+
+    /// The operator's kubeconfig.
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
     }
 
     /// A point in the audit log, after everything that has been answered by now.

@@ -8,6 +8,7 @@
 pub mod artifacts;
 pub mod audit;
 pub mod control_plane;
+pub mod faults;
 pub mod kubelet;
 pub mod latency;
 pub mod objects;

@@ -1,0 +1,171 @@
+//! What an object would be after a take-over (pure).
+//!
+//! A take-over is two writes, the second of which the API server can only try once the first is done. So what the pair
+//! would do is computed here, from the same field sets, and the server is asked whether it takes the result.
+
+use serde_json::{Map, Value, json};
+
+use super::{FIELD_MANAGER, fold, path_matches};
+
+/// The merge patch that makes of a live object what a take-over and an apply would make of it, guarded by the resource
+/// version.
+pub fn patch(desired: &Value, live: &Value) -> Value {
+    let mut after = live.clone();
+    let folded = fold(live);
+    let (ours, others): (Vec<_>, Vec<_>) = folded
+        .as_array()
+        .into_iter()
+        .flatten()
+        .partition(|entry| entry["manager"] == FIELD_MANAGER && entry["operation"] == "Apply");
+    let ours = ours.first().map_or(&Value::Null, |entry| &entry["fieldsV1"]);
+    let others: Vec<_> = others.iter().map(|entry| &entry["fieldsV1"]).collect();
+    take_away(&mut after, ours, Some(desired), &others);
+    overlay(&mut after, desired, ours);
+    let mut patch = merge_patch(live, &after).unwrap_or_else(|| json!({}));
+    patch["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
+    patch
+}
+
+/// What makes the second of the first, as RFC 7386 says it; `None` when they are equal.
+fn merge_patch(before: &Value, after: &Value) -> Option<Value> {
+    let (Value::Object(before), Value::Object(after)) = (before, after) else {
+        return (before != after).then(|| after.clone());
+    };
+    let mut patch = Map::new();
+    for name in before.keys().filter(|name| !after.contains_key(*name)) {
+        patch.insert(name.clone(), Value::Null);
+    }
+    for (name, value) in after {
+        if let Some(value) = merge_patch(before.get(name).unwrap_or(&Value::Null), value) {
+            patch.insert(name.clone(), value);
+        }
+    }
+    (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+/// Takes away what we own and do not want, unless somebody else owns it too.
+fn take_away(live: &mut Value, fields: &Value, desired: Option<&Value>, others: &[&Value]) {
+    for (path, children) in fields.as_object().into_iter().flatten().filter(|(path, _)| *path != ".") {
+        let wanted = desired.and_then(|desired| find(desired, path));
+        let others: Vec<_> = others.iter().filter_map(|other| other.get(path)).collect();
+        if wanted.is_none() && others.is_empty() {
+            remove(live, path);
+            continue;
+        }
+        if let Some(child) = find_mut(live, path) {
+            take_away(child, children, wanted, &others);
+            let is_empty = child.as_object().is_some_and(Map::is_empty);
+            if wanted.is_none() && is_empty && children.as_object().is_some_and(|children| !children.is_empty()) {
+                remove(live, path);
+            }
+        }
+    }
+}
+
+/// Lays what is desired over what is left. Lists whose items have owners are merged by their keys, the rest replaced.
+fn overlay(live: &mut Value, desired: &Value, fields: &Value) {
+    // Owned as one, such as a selector.
+    let is_whole = fields.as_object().is_some_and(Map::is_empty);
+    match (live, desired) {
+        (Value::Object(live), Value::Object(desired)) if !is_whole => {
+            for (name, value) in desired {
+                let fields = fields.get(format!("f:{name}")).unwrap_or(&Value::Null);
+                overlay(live.entry(name.clone()).or_insert(Value::Null), value, fields);
+            }
+        }
+        (Value::Array(live), Value::Array(desired)) if has_items(fields) => {
+            let mut merged = Vec::new();
+            for item in desired {
+                let path = fields.as_object().into_iter().flatten().find(|(path, _)| path_matches(path, item));
+                let position = path.and_then(|(path, _)| live.iter().position(|live| path_matches(path, live)));
+                let mut found = position.map_or(Value::Null, |position| live.remove(position));
+                overlay(&mut found, item, path.map_or(&Value::Null, |(_, children)| children));
+                merged.push(found);
+            }
+            merged.append(live);
+            *live = merged;
+        }
+        (live, desired) => *live = desired.clone(),
+    }
+}
+
+fn has_items(fields: &Value) -> bool {
+    fields.as_object().is_some_and(|fields| fields.keys().any(|path| path.starts_with("k:") || path.starts_with("v:")))
+}
+
+fn find<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    match path.strip_prefix("f:") {
+        Some(field) => value.get(field),
+        None => value.as_array()?.iter().find(|item| path_matches(path, item)),
+    }
+}
+
+fn find_mut<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Value> {
+    match path.strip_prefix("f:") {
+        Some(field) => value.get_mut(field),
+        None => value.as_array_mut()?.iter_mut().find(|item| path_matches(path, item)),
+    }
+}
+
+fn remove(value: &mut Value, path: &str) {
+    match path.strip_prefix("f:") {
+        Some(field) => drop(value.as_object_mut().and_then(|members| members.remove(field))),
+        None => {
+            if let Some(items) = value.as_array_mut() {
+                items.retain(|item| !path_matches(path, item));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_others_set_goes_and_what_is_desired_comes() {
+        let desired = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "labels": {"l": "1"}},
+            "spec": {"strategy": {"type": "Recreate"}, "containers": [{"name": "ccm", "args": ["--new"]}]},
+        });
+        let live = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {
+                "name": "a", "resourceVersion": "7", "labels": {"l": "0", "theirs": "x"},
+                "managedFields": [
+                    {"manager": "edit", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {
+                        "f:metadata": {"f:labels": {"f:theirs": {}}},
+                        "f:spec": {
+                            "f:strategy": {"f:type": {}, "f:rollingUpdate": {"f:maxSurge": {}}},
+                            "f:containers": {
+                                "k:{\"name\":\"ccm\"}": {".": {}, "f:name": {}, "f:args": {}, "f:command": {}},
+                                "k:{\"name\":\"sidecar\"}": {".": {}, "f:name": {}},
+                            },
+                        },
+                    }},
+                    {"manager": "scaler", "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": {
+                        "f:spec": {"f:paused": {}},
+                    }},
+                ],
+            },
+            "spec": {
+                "paused": true,
+                "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}},
+                "containers": [
+                    {"name": "ccm", "args": ["--old"], "command": ["bash"], "defaulted": "yes"},
+                    {"name": "sidecar"},
+                ],
+            },
+        });
+        assert_eq!(
+            patch(&desired, &live),
+            json!({
+                "metadata": {"resourceVersion": "7", "labels": {"l": "1"}},
+                "spec": {
+                    "strategy": {"type": "Recreate", "rollingUpdate": null},
+                    "containers": [{"name": "ccm", "args": ["--new"], "defaulted": "yes"}],
+                },
+            })
+        );
+    }
+}

@@ -1,0 +1,202 @@
+//! What the operator would do, logged (IO): the operator without its hands.
+//!
+//! Sees what the operator sees, through the same watches, plans the same, and asks the API server by dry runs what would
+//! change. It takes no lease and writes nothing. An object is asked about again only when it or the plan has changed:
+//! idle costs no request.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Instant};
+
+use serde_json::Value;
+use tracing::{error, info, warn};
+
+use super::{FILES_PERIOD, RESYNC_PERIOD, backoff::Backoff, cluster::Cluster, images_file::ImagesFile};
+use crate::{
+    apply::inventory::{self, Scope},
+    cluster::{Place, Reader},
+    diff::{self, Action},
+    object::{Key, Object},
+    plan::{Phase, Plan},
+    server::Health,
+};
+
+/// An object as it was when it was last asked about: the plan for it, and what was there.
+type Asked = (Object, Option<Value>);
+
+/// The loop and what it knows.
+pub struct DryRun {
+    cluster: Cluster,
+    reader: Reader,
+    set_id: String,
+    images: ImagesFile,
+    /// The state of the cluster's documents that the plan is made of.
+    revision: u64,
+    plan: Plan,
+    bad_input: Option<String>,
+    asked: BTreeMap<Key, Asked>,
+    /// What was said last of each object.
+    said: BTreeMap<Key, String>,
+    trying: Backoff,
+    health: Health,
+}
+
+impl DryRun {
+    /// One that has seen nothing yet; `set_id` marks our objects, `images_json` is the images file.
+    pub fn new(cluster: Cluster, set_id: String, images_json: PathBuf, health: Health) -> Self {
+        let settings = &cluster.settings;
+        let place = Place { namespace: settings.namespace.clone(), own_namespace: settings.own_namespace.clone() };
+        Self {
+            reader: Reader::new(cluster.client.clone(), place),
+            cluster,
+            set_id,
+            images: ImagesFile::new(images_json),
+            revision: 0,
+            plan: Plan::Nothing { why: String::new() },
+            bad_input: None,
+            asked: BTreeMap::new(),
+            said: BTreeMap::new(),
+            trying: Backoff::default(),
+            health,
+        }
+    }
+
+    /// Runs for ever: there is nothing to be ended in order.
+    pub async fn run(mut self) {
+        let mut images_tick = tokio::time::interval(FILES_PERIOD);
+        images_tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        self.images.read();
+        info!("dry run: what the operator would do is logged, nothing is written");
+        loop {
+            self.look().await;
+            let wake = self.trying.due().unwrap_or_else(|| Instant::now() + RESYNC_PERIOD);
+            loop {
+                tokio::select! {
+                    () = self.cluster.observer.changed() => break,
+                    _ = images_tick.tick() => if self.images.read() { break },
+                    () = tokio::time::sleep_until(wake.into()) => break,
+                }
+            }
+        }
+    }
+
+    async fn look(&mut self) {
+        self.cluster.refresh();
+        self.replan();
+        self.follow();
+        let pending = self.cluster.observer.pending(&self.cluster.references);
+        let is_ready = pending.is_empty();
+        self.health.set(pending);
+        if !is_ready || self.trying.waits(Instant::now()).is_some() {
+            return;
+        }
+        for object in self.plan.objects().to_vec() {
+            let live = self.cluster.observer.live(&object);
+            let now = (object.clone(), live.map(diff::essence));
+            if self.asked.get(&object.key()) == Some(&now) {
+                continue;
+            }
+            match self.ask(&object, live.cloned()).await {
+                Ok(change) => {
+                    self.asked.insert(object.key(), now);
+                    self.say(object.key(), &change);
+                }
+                Err(error) => return self.try_again(&error),
+            }
+        }
+        if !self.cluster.observer.awaits_leftovers() {
+            self.say_left_over();
+        }
+        self.trying = Backoff::default();
+    }
+
+    /// Watches what is planned, and what the inventory lists besides.
+    fn follow(&mut self) {
+        let observer = &mut self.cluster.observer;
+        let planned = Scope::of(self.plan.objects());
+        let inventory = observer.inventory().filter(|_| !self.plan.objects().is_empty()).map(Scope::read);
+        observer.follow(&planned, &inventory.unwrap_or_default());
+    }
+
+    /// What is ours and not planned any more; without a plan the operator does nothing with it.
+    fn say_left_over(&mut self) {
+        if self.plan.objects().is_empty() {
+            return;
+        }
+        let observer = &self.cluster.observer;
+        let seen = observer.ours().flat_map(|(place, objects)| objects.map(move |object| (place, object)));
+        let verdicts = inventory::verdicts(seen, self.plan.objects(), &self.set_id);
+        let changes = verdicts.into_iter().map(|(_, live, verdict)| diff::cluster::removal(live, verdict));
+        let changes: Vec<_> = changes.filter_map(Result::ok).flatten().collect();
+        for change in changes {
+            self.say(change.object.clone(), &change);
+        }
+    }
+
+    fn try_again(&mut self, error: &(dyn std::error::Error + 'static)) {
+        let error = crate::chain(error);
+        if self.trying.failed(&error, Instant::now()) {
+            warn!("{error}; trying again");
+        }
+    }
+
+    /// What would become of an object. One that does not carry our label is seen by no watch.
+    async fn ask(&self, object: &Object, live: Option<Value>) -> Result<diff::Change, diff::cluster::Error> {
+        let live = match live {
+            Some(live) => Some(live),
+            None => self.reader.live(object).await?,
+        };
+        diff::cluster::change(self.reader.client(), object, live.as_ref()).await
+    }
+
+    fn say(&mut self, object: Key, change: &diff::Change) {
+        let line = change.line();
+        if self.said.get(&object) == Some(&line) {
+            return;
+        }
+        match change.action {
+            // Worth a word only where something else was said before.
+            Action::Unchanged if !self.said.contains_key(&object) => {}
+            Action::Refuse => warn!("dry run: {line}"),
+            _ => info!("dry run: {line}"),
+        }
+        self.said.insert(object, line);
+    }
+
+    /// Plans again when an input has changed, and watches what is planned.
+    fn replan(&mut self) {
+        let observer = &self.cluster.observer;
+        let is_known = observer.knows_documents() && observer.pending_named(&self.cluster.references).is_empty();
+        if !is_known || (self.revision == self.cluster.revision() && !self.images.has_changed()) {
+            return;
+        }
+        self.revision = self.cluster.revision();
+        if let Some(images) = self.images.take() {
+            self.cluster.sources.images = images;
+        }
+        let Cluster { catalog, sources, unreadable, .. } = &self.cluster;
+        let plan = match unreadable {
+            Some(error) => Err(error.clone()),
+            None => Plan::new(catalog, sources, Phase::Cluster).map_err(|error| crate::chain(&error)),
+        };
+        match plan {
+            Err(error) => {
+                if self.bad_input.as_ref() != Some(&error) {
+                    error!("dry run: the operator would be degraded: {error}");
+                }
+                self.bad_input = Some(error);
+            }
+            Ok(plan) => {
+                self.bad_input = None;
+                let plan = plan.labelled(&self.set_id);
+                if self.plan != plan {
+                    match &plan {
+                        Plan::Nothing { why } => info!("dry run: nothing would be applied: {why}"),
+                        Plan::Objects { provider, objects } => {
+                            info!("dry run: provider {provider} has {} objects", objects.len());
+                        }
+                    }
+                    self.plan = plan;
+                }
+            }
+        }
+    }
+}

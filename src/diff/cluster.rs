@@ -1,0 +1,137 @@
+//! What a cluster's objects would be (IO): asks the API server by dry runs, and writes nothing.
+//!
+//! Each object that is not as planned costs one request: the apply that the operator would send. Where it would take
+//! fields over first, the result of both is computed ([`preview`]) and the server is asked whether it takes that.
+
+use futures::{StreamExt, stream};
+use kube::{
+    Client,
+    api::{DynamicObject, Patch, PatchParams},
+};
+use serde_json::Value;
+
+use super::{Action, Change};
+use crate::{
+    apply::{
+        self, Cause, REQUEST_TIMEOUT,
+        inventory::{self, Verdict},
+        ownership::{FIELD_MANAGER, Need, need, preview},
+    },
+    cluster::{self, Reader},
+    object::{Key, Object},
+    yaml,
+};
+
+/// How many objects are looked at at once; over HTTP/1.1 each needs a connection of its own.
+const CONCURRENCY: usize = 4;
+
+/// Why it cannot be said what would change.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The cluster cannot be read.
+    #[error(transparent)]
+    Read(#[from] cluster::Error),
+    /// The API server did not answer.
+    #[error("failed to try {object}")]
+    Try {
+        /// The object.
+        object: Key,
+        /// The cause.
+        source: Cause,
+    },
+    /// An object cannot be written as YAML.
+    #[error(transparent)]
+    Yaml(#[from] yaml::Error),
+}
+
+/// What would become of the planned objects, in their order, and of those that are ours and not planned any more.
+pub async fn changes(reader: &Reader, planned: &[Object]) -> Result<Vec<Change>, Error> {
+    let looked = stream::iter(planned).map(|object| async move {
+        let live = reader.live(object).await?;
+        change(reader.client(), object, live.as_ref()).await
+    });
+    let looked: Vec<_> = looked.buffered(CONCURRENCY).collect().await;
+    let mut changes = looked.into_iter().collect::<Result<Vec<_>, _>>()?;
+    for (live, verdict) in reader.left_over(planned).await? {
+        changes.extend(removal(&live, verdict)?);
+    }
+    Ok(changes)
+}
+
+/// What would become of an object that is ours and not planned any more; `None` when it is going already.
+pub fn removal(live: &Value, verdict: Verdict) -> Result<Option<Change>, yaml::Error> {
+    let text = |pointer| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let group = text("/apiVersion").split_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default();
+    let key = Key { group, kind: text("/kind"), namespace: text("/metadata/namespace"), name: text("/metadata/name") };
+    match verdict {
+        Verdict::Keep(why) => Ok(Some(Change::without(key, Action::Skip, Some(why.to_owned())))),
+        Verdict::Prune => Change::between(key, Some(live), None).map(Some),
+        Verdict::Going => Ok(None),
+    }
+}
+
+/// What would become of one planned object that is `live` now.
+pub async fn change(client: &Client, desired: &Object, live: Option<&Value>) -> Result<Change, Error> {
+    let key = desired.key();
+    if live.is_some_and(inventory::is_left_alone) {
+        return Ok(Change::without(key, Action::Skip, Some("it is annotated to be left alone".to_owned())));
+    }
+    let answer = match live {
+        Some(live) => match need(desired.value(), live) {
+            Need::Nothing => return Ok(Change::without(key, Action::Unchanged, None)),
+            Need::Apply => apply_alone(client, desired).await,
+            Need::FoldThenApply => take_over(client, desired, live).await,
+        },
+        None => apply_alone(client, desired).await,
+    };
+    match answer {
+        Ok(would_be) => Ok(Change::between(key, live, Some(&apply::to_value(&would_be)))?),
+        Err(source) if source.is_immutable() => anew(client, desired, live).await,
+        // Not a word about the cluster itself: the same would be answered to the operator.
+        Err(source @ Cause::Api(kube::Error::Api(_))) => {
+            Ok(Change::without(key, Action::Refuse, Some(crate::chain(&source))))
+        }
+        Err(source) => Err(Error::Try { object: key, source }),
+    }
+}
+
+/// An object that has to be made anew. The API server is asked about it under a name that is free, as the operator does
+/// before it deletes anything.
+async fn anew(client: &Client, desired: &Object, live: Option<&Value>) -> Result<Change, Error> {
+    let (key, name) = (desired.key(), format!("{}{}", desired.name(), apply::STAND_IN));
+    let mut stand_in = desired.value().clone();
+    stand_in["metadata"]["name"] = name.as_str().into();
+    let api = apply::api(client, desired.kind(), desired.namespace());
+    let params = PatchParams::apply(FIELD_MANAGER).force().dry_run();
+    match apply::send(Some(REQUEST_TIMEOUT), api.patch(&name, &params, &Patch::Apply(&stand_in))).await {
+        Ok(would_be) => {
+            let mut would_be = apply::to_value(&would_be);
+            would_be["metadata"]["name"] = desired.name().into();
+            Ok(Change::between(key, live, Some(&would_be))?.recreated())
+        }
+        Err(source @ Cause::Api(kube::Error::Api(_))) => {
+            Ok(Change::without(key, Action::Refuse, Some(crate::chain(&source))))
+        }
+        Err(source) => Err(Error::Try { object: key, source }),
+    }
+}
+
+async fn apply_alone(client: &Client, desired: &Object) -> Result<DynamicObject, Cause> {
+    let params = PatchParams::apply(FIELD_MANAGER).force().dry_run();
+    patch(client, desired, &params, &Patch::Apply(desired.value())).await
+}
+
+async fn take_over(client: &Client, desired: &Object, live: &Value) -> Result<DynamicObject, Cause> {
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() }.dry_run();
+    patch(client, desired, &params, &Patch::Merge(preview::patch(desired.value(), live))).await
+}
+
+async fn patch(
+    client: &Client,
+    desired: &Object,
+    params: &PatchParams,
+    patch: &Patch<impl serde::Serialize + std::fmt::Debug>,
+) -> Result<DynamicObject, Cause> {
+    let api = apply::api(client, desired.kind(), desired.namespace());
+    apply::send(Some(REQUEST_TIMEOUT), api.patch(desired.name(), params, patch)).await
+}

@@ -1,0 +1,182 @@
+use serde_json::json;
+
+use super::*;
+use crate::apply::ownership::FIELD_MANAGER;
+
+const NOW: &str = "2026-01-10T00:00:00Z";
+
+fn object(value: &Value) -> Object {
+    Object::new(value.clone()).unwrap()
+}
+
+/// What is planned: a role whose name is longer than a line has room for, a Service elsewhere, and a Deployment.
+fn planned() -> Vec<Value> {
+    let long = "openshift-cloud-controller-manager-cloud-provider-azure-node-admission";
+    vec![
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": long}}),
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "kube-system"}}),
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "azure-ccm", "namespace": "managed"},
+            "spec": {"replicas": 2},
+        }),
+    ]
+}
+
+/// A live Deployment as we have applied it.
+fn deployment() -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {
+            "name": "azure-ccm", "namespace": "managed", "generation": 1, "creationTimestamp": "2026-01-09T00:00:00Z",
+            "managedFields": [
+                {"manager": FIELD_MANAGER, "operation": "Apply", "time": "2026-01-09T23:00:00Z", "fieldsType": "FieldsV1",
+                 "fieldsV1": {"f:spec": {"f:replicas": {}}}},
+                {"manager": "kube-controller-manager", "operation": "Update", "subresource": "status",
+                 "time": "2026-01-09T23:59:59Z", "fieldsV1": {"f:status": {}}},
+            ],
+        },
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "ccm"}}},
+        "status": {"observedGeneration": 1, "readyReplicas": 1, "conditions": [
+            {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated"},
+        ]},
+    })
+}
+
+fn findings() -> Findings {
+    let condition = |type_: &str, status: &str, message: &str| {
+        json!({"type": type_, "status": status, "reason": "AsExpected", "message": message,
+            "lastTransitionTime": "2026-01-08T00:00:00Z"})
+    };
+    Findings {
+        platform: Some("Azure".into()),
+        plan: Some(Ok(Plan::Objects { provider: "azure".into(), objects: planned().iter().map(object).collect() })),
+        knows_digests: true,
+        live: vec![None, Some(None), Some(Some(deployment()))],
+        left_over: vec![(
+            json!({"apiVersion": "v1", "kind": "Service",
+                "metadata": {"name": "old", "namespace": "managed", "creationTimestamp": "2026-01-01T00:00:00Z"}}),
+            Verdict::Prune,
+        )],
+        pods: vec![json!({
+            "metadata": {"name": "azure-ccm-x", "namespace": "managed", "labels": {"app": "ccm"}},
+            "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False",
+                "message": "0/3 nodes are available: 3 node(s) had untolerated taint {node.kubernetes.io/x: }."}]},
+        })],
+        events: vec![json!({"reason": "ScalingReplicaSet", "message": "Scaled up", "count": 3, "type": "Normal",
+            "lastTimestamp": "2026-01-09T23:58:00Z", "involvedObject": {"kind": "Deployment", "name": "azure-ccm"}})],
+        cluster_operator: Some(json!({"status": {
+            "versions": [{"name": "operator", "version": "4.99.0"}],
+            "conditions": [
+                condition("TrustedCABundleControllerControllerAvailable", "True", "Trusted CA Bundle is available"),
+                condition("Degraded", "False", ""),
+                condition("Available", "True", "Cluster Cloud Controller Manager Operator is available at 4.99.0"),
+                condition("SomebodyElse", "True", ""),
+            ],
+        }})),
+        unread: vec!["failed to read clusterroles.rbac.authorization.k8s.io x: forbidden".into()],
+    }
+}
+
+#[test]
+fn one_screen_says_everything() {
+    let report = Report::new(&findings(), "managed");
+    let screen = text::screen(&report, NOW.parse().unwrap());
+    assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
+    insta::assert_snapshot!(screen, @r"
+    Cluster    healthy
+    Platform   Azure, provider azure
+    Version    4.99.0
+    Namespace  managed
+
+    STATE       AGE  OBJECT
+    unknown     -    ClusterRole
+              openshift-cloud-controller-manager-cloud-provider-azure-node-admission
+    missing     -    Service kube-system/s
+    as planned  24h  Deployment azure-ccm
+    left over   9d   Service old
+
+    ROLLOUT      READY  WORKLOAD
+    progressing  1/2    Deployment azure-ccm
+                        Pod azure-ccm-x cannot be scheduled: 0/3 nodes are
+                        available: 3 node(s) had untolerated taint
+                        {node.kubernetes.io/x: }.
+
+    STATUS  SINCE  CONDITION
+    True    2d     Available: Cluster Cloud Controller Manager Operator is available
+                   at 4.99.0
+    -       -      Progressing: not reported
+    False   2d     Degraded (AsExpected)
+    -       -      Upgradeable: not reported
+    -       -      CloudConfigControllerAvailable: not reported
+    -       -      CloudConfigControllerDegraded: not reported
+    True    2d     TrustedCABundleControllerControllerAvailable: Trusted CA Bundle
+                   is available
+    -       -      TrustedCABundleControllerControllerDegraded: not reported
+    True    2d     SomebodyElse (AsExpected)
+
+    AGO  LAST CHANGES
+    2m   Deployment azure-ccm: ScalingReplicaSet: Scaled up (3 times)
+    60m  Deployment azure-ccm: applied by ccm-operator
+
+    not shown: failed to read clusterroles.rbac.authorization.k8s.io x: forbidden
+    ");
+}
+
+#[test]
+fn programs_read_the_same_with_times() {
+    let report = serde_json::to_value(Report::new(&findings(), "managed")).unwrap();
+    assert_eq!(report["healthy"], true);
+    assert_eq!(report["objects"][0]["state"], "unknown");
+    assert_eq!(report["objects"][1]["state"], "missing");
+    assert_eq!(
+        report["objects"][2],
+        json!({"kind": "Deployment", "namespace": "managed", "name": "azure-ccm",
+        "state": "as-planned", "created": "2026-01-09T00:00:00Z"})
+    );
+    assert_eq!(report["objects"][3]["state"], "left-over");
+    assert_eq!(report["rollouts"][0]["state"], "progressing");
+    assert_eq!(
+        report["conditions"][3],
+        json!({"type": "Upgradeable", "status": null, "reason": "",
+        "message": "not reported", "since": null})
+    );
+    assert_eq!(report["changes"][0]["object"], "Deployment azure-ccm");
+}
+
+#[test]
+fn what_differs_or_is_kept_is_told() {
+    let mut findings = findings();
+    let state = |findings: &Findings| Report::new(findings, "managed").objects[2].state;
+    let set = |findings: &mut Findings, pointer: &str, value: Value| {
+        let live = findings.live[2].as_mut().and_then(Option::as_mut).unwrap();
+        *live.pointer_mut(pointer).unwrap() = value;
+    };
+    set(&mut findings, "/spec/replicas", json!(5));
+    assert_eq!(state(&findings), State::Differs);
+    findings.knows_digests = false;
+    assert_eq!(state(&findings), State::Unknown);
+    let annotations =
+        json!({"name": "azure-ccm", "annotations": {"client.lifecycle.config.k8s.io/mutation": "ignore"}});
+    set(&mut findings, "/metadata", annotations);
+    assert_eq!(state(&findings), State::Kept);
+}
+
+#[test]
+fn health_is_what_the_cluster_operator_says() {
+    let healthy = |available: &str, degraded: &str| {
+        let conditions = json!([{"type": "Available", "status": available}, {"type": "Degraded", "status": degraded}]);
+        let cluster_operator = Some(json!({"status": {"conditions": conditions}}));
+        Report::new(&Findings { cluster_operator, ..Findings::default() }, "managed").healthy
+    };
+    assert!(healthy("True", "False"));
+    assert!(!healthy("True", "True"));
+    assert!(!healthy("False", "False"));
+    assert!(!Report::new(&Findings::default(), "managed").healthy, "one that is not there");
+}
+
+#[test]
+fn without_a_plan_it_says_why() {
+    let why = |plan| Report::new(&Findings { plan: Some(plan), ..Findings::default() }, "managed").why;
+    assert_eq!(why(Ok(Plan::Nothing { why: "no".into() })).as_deref(), Some("nothing is to be applied: no"));
+    assert_eq!(why(Err("bad".into())).as_deref(), Some("there is no plan: bad"));
+}

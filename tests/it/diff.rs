@@ -1,0 +1,191 @@
+//! `diff` and `operator --dry-run`: what would change, and nothing does.
+
+use std::{path::Path, process::Command, process::Output};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::{
+    lab::{LIMIT, Lab, PREDECESSOR, VERSION, aws_manifest, binary},
+    support::{eventually, openshift::Cluster},
+};
+
+/// Runs a command as the cluster's administrator, with the cluster's version as the operator has it.
+pub(crate) async fn run(lab: &Lab, kubeconfig: &Path, arguments: &[&str]) -> Result<Output> {
+    let mut command = Command::new(binary());
+    command.args(arguments).arg("--kubeconfig").arg(kubeconfig).env_remove("NO_COLOR");
+    let _ = lab;
+    Ok(tokio::task::spawn_blocking(move || command.output()).await??)
+}
+
+async fn diff(lab: &Lab, arguments: &[&str]) -> Result<(i32, String, String)> {
+    let images = lab.images_file();
+    let mut all = vec!["diff", "--images-json", images.to_str().context("path")?];
+    all.extend(arguments);
+    let output = run(lab, &lab.plane.kubeconfig_admin(), &all).await?;
+    let code = output.status.code().context("a signal")?;
+    Ok((code, String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?))
+}
+
+async fn json(lab: &Lab) -> Result<(i32, Vec<Value>)> {
+    let (code, text, errors) = diff(lab, &["-o", "json"]).await?;
+    Ok((code, serde_json::from_str(&text).with_context(|| errors)?))
+}
+
+fn action<'a>(changes: &'a [Value], kind: &str) -> &'a Value {
+    changes.iter().find(|change| change["kind"] == kind).unwrap_or(&Value::Null)
+}
+
+/// The fields of an object as they are, for comparing.
+fn spec(live: Option<Value>) -> Value {
+    let mut spec = live.unwrap_or_default()["spec"].take();
+    if let Some(members) = spec.as_object_mut() {
+        members.remove("clusterIP");
+        members.remove("clusterIPs");
+    }
+    spec
+}
+
+#[tokio::test]
+async fn a_diff_says_what_the_operator_then_does() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let mark = lab.mark().await?;
+    let (code, changes) = json(&lab).await?;
+    assert_eq!(code, 1);
+    assert!(changes.iter().all(|change| change["action"] == "create"), "{changes:#?}");
+    let (_, text, errors) = diff(&lab, &[]).await?;
+    assert!(text.contains("--- /dev/null\n+++ Deployment openshift-cloud-controller-manager/aws-"), "{text}");
+    assert!(!text.contains("managedFields") && !text.contains('\x1b'), "{text}");
+    assert!(errors.contains("0 to change, 0 to remove, 0 as planned"), "{errors}");
+    assert!(lab.live("Deployment").await?.is_none(), "a dry run writes nothing");
+
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    let (code, changes) = json(&lab).await?;
+    assert_eq!(code, 0, "{changes:#?}");
+    assert!(changes.iter().all(|change| change["action"] == "unchanged"), "{changes:#?}");
+    operator.terminate()?;
+    operator.wait(LIMIT).await?;
+
+    // One that an apply repairs, and those that need a take-over: the same fields, and afterwards the same state.
+    let expected = [spec(lab.live("Deployment").await?), spec(lab.live("Service").await?)];
+    lab.update(
+        "Deployment",
+        &json!({"spec": {
+            "replicas": 5, "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}},
+            "template": {"spec": {"containers": [{"name": "sidecar", "image": "x"}]}},
+        }}),
+    )
+    .await?;
+    lab.update("Service", &json!({"spec": {"ports": [{"name": "https", "port": 9999}]}})).await?;
+    lab.delete("PodDisruptionBudget").await?;
+    let (code, changes) = json(&lab).await?;
+    assert_eq!(code, 1, "{changes:#?}");
+    let deployment = action(&changes, "Deployment");
+    assert_eq!(deployment["action"], "configure", "{changes:#?}");
+    let fields: Vec<_> = deployment["fields"].as_array().context("fields")?.iter().filter_map(Value::as_str).collect();
+    assert!(fields.contains(&"spec.replicas") && fields.contains(&"spec.strategy.type"), "{fields:?}");
+    assert!(fields.contains(&"spec.template.spec.containers[sidecar]"), "{fields:?}");
+    assert_eq!(
+        action(&changes, "Service")["fields"],
+        json!(["spec.ports[https].port", "spec.ports[https].targetPort"])
+    );
+    assert_eq!(action(&changes, "PodDisruptionBudget")["action"], "create");
+    let (_, text, _) = diff(&lab, &[]).await?;
+    assert!(text.contains("\n-  replicas: 5\n+  replicas: 2\n"), "{text}");
+    let operator = lab.start()?;
+    eventually("the repair", LIMIT, async || {
+        let found = [spec(lab.live("Deployment").await?), spec(lab.live("Service").await?)];
+        ensure!(found == expected, "{found:#?}");
+        Ok(Some(()))
+    })
+    .await?;
+    drop(operator);
+    let refused: Vec<_> = lab.requests(mark)?.into_iter().filter(|request| request.code == 422).collect();
+    assert!(refused.is_empty(), "{refused:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn left_over_kept_and_refused_objects_are_told() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    operator.terminate()?;
+    operator.wait(LIMIT).await?;
+    let annotated = json!({"metadata": {"annotations": {"client.lifecycle.config.k8s.io/mutation": "ignore"}}});
+    lab.update("Service", &annotated).await?;
+    lab.update("Service", &json!({"metadata": {"labels": {"k8s-app": "other"}}})).await?;
+    // On a single node no budget is planned: that of before is left over.
+    let cluster = Cluster { topology: crate::support::openshift::Topology::SingleReplica, ..Cluster::default() };
+    crate::support::openshift::seed(&lab.client, &cluster).await?;
+    let (code, changes) = json(&lab).await?;
+    assert_eq!(code, 1);
+    assert_eq!(action(&changes, "Service")["action"], "skip", "{changes:#?}");
+    assert_eq!(action(&changes, "PodDisruptionBudget")["action"], "prune", "{changes:#?}");
+    assert_eq!(action(&changes, "Deployment")["fields"], json!(["spec.replicas"]), "{changes:#?}");
+    let (_, text, _) = diff(&lab, &[]).await?;
+    assert!(text.contains("# would leave Service openshift-cloud-controller-manager/aws-"), "{text}");
+    assert!(text.contains("+++ /dev/null\n"), "{text}");
+
+    // Another selector than ours cannot be changed.
+    lab.delete("Deployment").await?;
+    let mut other = aws_manifest("Deployment").value().clone();
+    other["spec"]["selector"]["matchLabels"]["added"] = "x".into();
+    other["spec"]["template"]["metadata"]["labels"]["added"] = "x".into();
+    let object = aws_manifest("Deployment");
+    let api = ccm_operator::apply::api(&lab.client, object.kind(), object.namespace());
+    let params = kube::api::PostParams { field_manager: Some(PREDECESSOR.into()), ..Default::default() };
+    api.create(&params, &serde_json::from_value(other)?).await?;
+    let (code, changes) = json(&lab).await?;
+    assert_eq!(code, 1, "{changes:#?}");
+    let deployment = action(&changes, "Deployment");
+    assert_eq!(deployment["action"], "recreate", "{changes:#?}");
+    let fields = deployment["fields"].as_array().context("fields")?;
+    assert!(fields.contains(&json!("spec.selector.matchLabels.added")), "{fields:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_cannot_be_found_out_ends_with_two() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let (code, _, errors) = diff(&lab, &["--wrong"]).await?;
+    assert_eq!(code, 2, "{errors}");
+    lab.write_images("{}")?;
+    let (code, _, errors) = diff(&lab, &[]).await?;
+    assert_eq!(code, 2, "{errors}");
+    assert!(errors.contains("have no key \"cloudControllerManagerAWS\""), "{errors}");
+    // Without the flag the images are the cluster's.
+    let output = run(&lab, &lab.plane.kubeconfig_admin(), &["diff"]).await?;
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("image: "));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_dry_run_logs_what_the_operator_would_do_and_writes_nothing() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let mark = lab.mark().await?;
+    let dry = lab.start_as("5a1ec0de-0000-4000-8000-00000000000d", &["--dry-run"])?;
+    let logs = async |text: &str| {
+        let waited = eventually(text, LIMIT, async || Ok(dry.log().contains(text).then_some(()))).await;
+        waited.with_context(|| dry.log())
+    };
+    logs("would create Deployment openshift-cloud-controller-manager/aws-cloud-controller-manager").await?;
+    logs("would create PodDisruptionBudget").await?;
+    assert!(lab.live("Deployment").await?.is_none());
+    lab.write_images(&json!({"cloudControllerManagerAWS": "other"}).to_string())?;
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    lab.write_images("{}")?;
+    logs("the operator would be degraded: failed to set an image").await?;
+    // Idle: not a request more.
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    let before = lab.requests(mark)?.len();
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    let after = lab.requests(mark)?;
+    assert_eq!(after.len(), before, "{after:#?}");
+    assert!(!after.iter().any(|request| request.is_lease() || request.is_event()), "{after:#?}");
+    assert!(lab.live("Deployment").await?.is_none());
+    assert!(dry.log().contains(&format!("provider aws")), "{VERSION}: {}", dry.log());
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! A bad API server: the operator comes through, asks it no more often than it should, and says nothing of what passes.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use crate::{
+    lab::{LIMIT, Lab},
+    support::{
+        eventually,
+        faults::{Fault, Faults, Rule, Seen},
+        openshift::Cluster,
+        operator::Operator,
+    },
+};
+
+/// How long a fault lasts: long enough to see how often the operator tries.
+const PERIOD: Duration = Duration::from_secs(3);
+
+/// How many requests a second it may send while they fail.
+const MOST_A_SECOND: usize = 10;
+
+fn writes(seen: &Seen) -> bool {
+    seen.is_write() && !seen.is_lease()
+}
+
+fn watches(seen: &Seen) -> bool {
+    seen.is_watch()
+}
+
+/// The most requests in any second.
+fn most_in_a_second(seen: &[Seen]) -> usize {
+    let within =
+        |from: Instant| seen.iter().filter(|one| one.at >= from && one.at < from + Duration::from_secs(1)).count();
+    seen.iter().map(|one| within(one.at)).max().unwrap_or_default()
+}
+
+/// Nothing was said of it: not degraded for a moment, and it is not now.
+async fn never_degraded(lab: &Lab, operator: &Operator) -> Result<()> {
+    let cluster_operator = lab.converged(operator).await?;
+    ensure!(!operator.log().contains("degraded"), "{}", operator.log());
+    let conditions = cluster_operator["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let degraded = conditions.iter().find(|one| one["type"] == "Degraded");
+    ensure!(degraded.is_some_and(|one| one["reason"] == "AsExpected"), "{degraded:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn writes_that_fail_for_a_while_are_tried_again_with_pauses_and_nobody_is_told() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let proxy = Faults::start(lab.kubeconfig(), lab.dir.path()).await?;
+    let operator = lab.start_through(proxy.kubeconfig())?;
+    lab.converged(&operator).await?;
+    let faults = [
+        Fault::Answer(409, None),
+        Fault::Answer(429, Some(1)),
+        Fault::Answer(500, None),
+        Fault::Answer(503, None),
+        Fault::Cut,
+        Fault::CutAnswer,
+    ];
+    for fault in faults {
+        proxy.forget();
+        proxy.inject(vec![Rule { fault, applies: writes, times: usize::MAX }]);
+        lab.delete("Deployment").await?;
+        lab.delete("Service").await?;
+        tokio::time::sleep(PERIOD).await;
+        let seen = proxy.seen();
+        let failed: Vec<_> = seen.iter().filter(|seen| seen.is_faulty).collect();
+        ensure!(failed.len() >= 2, "{fault:?}: it did not try again: {seen:#?}");
+        let most = most_in_a_second(&seen);
+        ensure!(most <= MOST_A_SECOND, "{fault:?}: {most} requests in a second: {seen:#?}");
+        proxy.forget();
+        for kind in ["Deployment", "Service"] {
+            let back = eventually(kind, LIMIT, async || Ok(lab.live(kind).await?.map(drop))).await;
+            ensure!(back.is_ok(), "{fault:?}: {back:?}\n{}", operator.log());
+        }
+        never_degraded(&lab, &operator).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_slow_answer_is_waited_for() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let proxy = Faults::start(lab.kubeconfig(), lab.dir.path()).await?;
+    let slow = Fault::Slow(Duration::from_secs(5));
+    // The first read, the first write, and one of the status.
+    proxy.inject(vec![
+        Rule { fault: slow, applies: watches, times: 1 },
+        Rule { fault: slow, applies: |seen| writes(seen) && !seen.path.ends_with("/status"), times: 1 },
+        Rule { fault: slow, applies: |seen| seen.path.ends_with("/status"), times: 1 },
+    ]);
+    let started = Instant::now();
+    let operator = lab.start_through(proxy.kubeconfig())?;
+    never_degraded(&lab, &operator).await?;
+    ensure!(started.elapsed() >= Duration::from_secs(15), "the faults were not met: {:?}", started.elapsed());
+    let seen = proxy.seen();
+    for slow in seen.iter().filter(|seen| seen.is_faulty) {
+        let meanwhile = |one: &&Seen| one.at > slow.at && one.at < slow.at + Duration::from_secs(5);
+        let same = |one: &&Seen| one.method == slow.method && one.path == slow.path && one.query == slow.query;
+        let again = seen.iter().filter(meanwhile).filter(same).count();
+        ensure!(again == 0, "{} was asked again while it was slow", slow.path);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn watches_that_end_expire_or_are_cut_are_taken_up_again() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let proxy = Faults::start(lab.kubeconfig(), lab.dir.path()).await?;
+    let soon = Duration::from_millis(300);
+    let faults = [
+        Fault::EndWatch(soon),
+        Fault::ExpireWatch(soon),
+        Fault::Answer(500, None),
+        Fault::Answer(503, None),
+        Fault::Answer(429, Some(1)),
+        Fault::Cut,
+    ];
+    for fault in faults {
+        proxy.forget();
+        proxy.inject(vec![Rule { fault, applies: watches, times: usize::MAX }]);
+        let operator = lab.start_through(proxy.kubeconfig())?;
+        tokio::time::sleep(PERIOD).await;
+        // Every watch once is a start and no loop.
+        let started = proxy.seen().first().map(|seen| seen.at).unwrap_or_else(Instant::now);
+        let later: Vec<_> =
+            proxy.seen().into_iter().filter(|seen| seen.at > started + Duration::from_secs(1)).collect();
+        let most = most_in_a_second(&later);
+        proxy.forget();
+        ensure!(most <= MOST_A_SECOND, "{fault:?}: {most} requests in a second: {later:#?}\n{}", operator.log());
+        lab.converged(&operator).await?;
+        // The watches work again: what is changed now is seen.
+        lab.update("Deployment", &json!({"spec": {"replicas": 7}})).await?;
+        let repaired = eventually("the repair", LIMIT, async || {
+            let live = lab.live("Deployment").await?.unwrap_or_default();
+            ensure!(live["spec"]["replicas"] == 2, "{}", live["spec"]["replicas"]);
+            Ok(Some(()))
+        })
+        .await;
+        ensure!(repaired.is_ok(), "{fault:?}: {repaired:?}\n{}", operator.log());
+        never_degraded(&lab, &operator).await?;
+        operator.terminate()?;
+        operator.wait(LIMIT).await?;
+    }
+    Ok(())
+}
+
+/// A silent watch is noticed only after minutes, because idle watches are silent too. What is seen by others is repaired.
+#[tokio::test]
+async fn a_watch_that_falls_silent_holds_nothing_else_up() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let proxy = Faults::start(lab.kubeconfig(), lab.dir.path()).await?;
+    let rule = Rule {
+        fault: Fault::SilentWatch(Duration::from_secs(2)),
+        applies: |seen| seen.is_watch() && seen.path.ends_with("/services"),
+        times: 1,
+    };
+    proxy.inject(vec![rule]);
+    let operator = lab.start_through(proxy.kubeconfig())?;
+    lab.converged(&operator).await?;
+    tokio::time::sleep(PERIOD).await;
+    lab.delete("Service").await?;
+    lab.delete("Deployment").await?;
+    let back = eventually("the Deployment", LIMIT, async || Ok(lab.live("Deployment").await?.map(drop))).await;
+    ensure!(back.is_ok(), "{back:?}\n{}", operator.log());
+    never_degraded(&lab, &operator).await?;
+    ensure!(lab.live("Service").await?.is_none(), "the watch was not silent");
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! `status`: how a cluster's cloud-controller-manager is doing, in the words of its pods.
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use crate::{
+    diff::run,
+    lab::{LIMIT, Lab, NAMESPACE, VERSION},
+    support::{eventually, objects, openshift::Cluster},
+};
+
+async fn status(lab: &Lab, arguments: &[&str]) -> Result<(Option<i32>, String, String)> {
+    let images = lab.images_file();
+    let mut all = vec!["status", "--images-json", images.to_str().context("path")?];
+    all.extend(arguments);
+    let output = run(lab, &lab.plane.kubeconfig_admin(), &all).await?;
+    Ok((output.status.code(), String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?))
+}
+
+#[tokio::test]
+async fn a_healthy_cluster_fits_on_a_screen() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let (code, text, _) = status(&lab, &[]).await?;
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.starts_with("Cluster    NOT HEALTHY\nPlatform   AWS, provider aws\n"), "{text}");
+    assert!(text.contains("missing") && text.contains("Available: not reported"), "{text}");
+
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    let (code, text, errors) = status(&lab, &[]).await?;
+    assert_eq!(code, Some(0), "{text}{errors}");
+    assert!(text.contains(&format!("Version    {VERSION}")), "{text}");
+    assert!(text.contains("as planned") && !text.contains("differs") && !text.contains("missing"), "{text}");
+    assert!(text.contains("done     2/2    Deployment aws-cloud-controller-manager"), "{text}");
+    assert!(text.contains("applied by ccm-operator"), "{text}");
+    assert!(!text.contains("not shown"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let (_, yaml, _) = status(&lab, &["-o", "yaml"]).await?;
+    assert!(yaml.contains("healthy: true\n"), "{yaml}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn it_tells_what_a_rollout_waits_for() -> Result<()> {
+    let lab = Lab::without_workloads(&Cluster::default()).await?;
+    let operator = lab.start()?;
+    eventually("the Deployment", LIMIT, async || Ok(lab.live("Deployment").await?.map(drop))).await?;
+    let deployment = lab.live("Deployment").await?.context("a Deployment")?;
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {
+        "name": "aws-ccm-1", "namespace": NAMESPACE, "labels": deployment["spec"]["selector"]["matchLabels"],
+    }});
+    pod["spec"] = json!({"containers": [{"name": "ccm", "image": "x"}]});
+    objects::apply(&lab.client, pod.clone()).await?;
+    pod.as_object_mut().context("a pod")?.remove("spec");
+    pod["status"] = json!({"phase": "Pending", "conditions": [{
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+        "message": "0/3 nodes are available: 3 Insufficient memory.",
+    }]});
+    objects::apply_status(&lab.client, pod.clone()).await?;
+    let (_, text, _) = status(&lab, &["-o", "json"]).await?;
+    objects::delete(&lab.client, &pod).await?;
+    let report: Value = serde_json::from_str(&text)?;
+    let rollout = &report["rollouts"][0];
+    assert_eq!(rollout["state"], "progressing", "{report:#}");
+    assert_eq!(
+        rollout["waitsFor"],
+        json!(["Pod aws-ccm-1 cannot be scheduled: 0/3 nodes are available: 3 Insufficient memory."])
+    );
+    drop(operator);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_may_not_be_read_is_told_and_the_rest_is_shown() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    // The operator itself may read no pods.
+    let images = lab.images_file();
+    let arguments = ["status", "--images-json", images.to_str().context("path")?];
+    let output = run(&lab, lab.kubeconfig(), &arguments).await?;
+    let text = String::from_utf8(output.stdout)?;
+    assert!(text.contains("not shown: failed to read pods in namespace"), "{text}");
+    assert!(text.contains("Namespace  openshift-cloud-controller-manager"), "{text}");
+
+    let nowhere = lab.dir.path().join("nowhere");
+    std::fs::write(&nowhere, std::fs::read_to_string(lab.kubeconfig())?.replace("127.0.0.1:", "127.0.0.1:1"))?;
+    let output = run(&lab, &nowhere, &arguments).await?;
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stdout));
+    Ok(())
+}
+
+#[tokio::test]
+async fn whoever_watches_is_shown_only_what_is_new() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let images = format!("--images-json={}", lab.images_file().display());
+    let arguments = ["status", "--watch", "-o", "json", &images];
+    let watch = crate::support::operator::Operator::start(
+        crate::lab::binary(),
+        &lab.plane.kubeconfig_admin(),
+        &arguments,
+        &[],
+    )?;
+    let shown = |log: &str| log.matches("\"healthy\":").count();
+    eventually("the first", LIMIT, async || Ok((shown(&watch.log()) == 1).then_some(()))).await?;
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    assert_eq!(shown(&watch.log()), 1, "{}", watch.log());
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    eventually("the news", LIMIT, async || Ok(watch.log().contains("\"healthy\": true").then_some(()))).await
+}

@@ -1,0 +1,329 @@
+//! An API server with faults: an HTTP proxy on loopback that counts what passes, and answers in the server's stead or
+//! not at all where a rule says so.
+//!
+//! Speaks plain HTTP to its client, so that it sees requests, and logs in to the real API server with the credentials that
+//! it was given. Runs on a thread and a runtime of its own, so that a busy test does not delay it.
+
+use std::{
+    io,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use axum::body::{Body, Bytes};
+use futures::{StreamExt, stream};
+use http::{Method, Request, Response, StatusCode};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde_json::json;
+use tokio::{net::TcpListener, sync::oneshot};
+
+/// What is done to a request instead of passing it on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It is answered with this status; with seconds, told to come back after them.
+    Answer(u16, Option<u32>),
+    /// The connection is closed without an answer, the request never reaches the server.
+    Cut,
+    /// The request is served, and the connection closed without an answer.
+    CutAnswer,
+    /// It is passed on after a while.
+    Slow(Duration),
+    /// A watch ends after a while without a word.
+    EndWatch(Duration),
+    /// A watch ends after a while with the event that its resource version is too old.
+    ExpireWatch(Duration),
+    /// A watch whose server falls silent: nothing more comes, the connection stays.
+    SilentWatch(Duration),
+}
+
+/// Which requests a fault is for.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// Its fault.
+    pub fault: Fault,
+    /// Whether it is for a request.
+    pub applies: fn(&Seen) -> bool,
+    /// For how many of them; then it is over.
+    pub times: usize,
+}
+
+/// A request that has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Its method.
+    pub method: Method,
+    /// Its path.
+    pub path: String,
+    /// Its query, empty when there is none.
+    pub query: String,
+    /// When it came.
+    pub at: Instant,
+    /// Whether a rule was applied to it.
+    pub is_faulty: bool,
+}
+
+impl Seen {
+    /// Whether it is a watch.
+    pub fn is_watch(&self) -> bool {
+        self.query.split('&').any(|pair| pair == "watch=true")
+    }
+
+    /// Whether it changes something.
+    pub fn is_write(&self) -> bool {
+        self.method != Method::GET
+    }
+
+    /// Whether it is about leader election.
+    pub fn is_lease(&self) -> bool {
+        self.path.starts_with("/apis/coordination.k8s.io/")
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    seen: Vec<Seen>,
+    rules: Vec<Rule>,
+    /// The number of the request after which nothing passes any more, and who is told when it has come.
+    end: Option<(usize, Option<oneshot::Sender<()>>)>,
+}
+
+/// A running proxy; dropping it closes its connections.
+#[derive(Debug)]
+pub struct Faults {
+    kubeconfig: PathBuf,
+    state: Arc<Mutex<State>>,
+    /// Its end is the sign to stop.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Faults {
+    /// Starts a proxy in front of the API server of `kubeconfig`, with its credentials; its own kubeconfig is written to
+    /// `folder`.
+    pub async fn start(kubeconfig: &Path, folder: &Path) -> Result<Self> {
+        let upstream = Kubeconfig::read_from(kubeconfig)?;
+        let mut config = Config::from_custom_kubeconfig(upstream, &KubeConfigOptions::default()).await?;
+        // The machine's proxy does not lead to the loopback.
+        config.proxy_url = None;
+        // Watches are silent for as long as nothing happens.
+        config.read_timeout = None;
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("failed to listen on loopback")?;
+        listener.set_nonblocking(true)?;
+        let port = listener.local_addr()?.port();
+        let kubeconfig = folder.join(format!("faults-{port}.kubeconfig"));
+        let own = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "faults",
+            "clusters": [{"name": "faults", "cluster": {"server": format!("http://127.0.0.1:{port}")}}],
+            "users": [{"name": "faults", "user": {}}],
+            "contexts": [{"name": "faults", "context": {"cluster": "faults", "user": "faults"}}],
+        });
+        std::fs::write(&kubeconfig, own.to_string())?;
+        let state = Arc::new(Mutex::new(State::default()));
+        let (stop, stopped) = oneshot::channel::<()>();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let shared = Arc::clone(&state);
+        let thread = std::thread::spawn(move || {
+            runtime.block_on(async {
+                // Should it fail, connections are refused: the test sees it.
+                let _ = tokio::select! {
+                    _ = stopped => Ok(()),
+                    result = serve(listener, config, shared) => result,
+                };
+            });
+        });
+        Ok(Self { kubeconfig, state, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// The kubeconfig that leads through it.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// From now on these rules hold; the first that applies to a request counts.
+    pub fn inject(&self, rules: Vec<Rule>) {
+        self.state().rules = rules;
+    }
+
+    /// Every request that has come since the start, or since [`Self::forget`].
+    pub fn seen(&self) -> Vec<Seen> {
+        self.state().seen.clone()
+    }
+
+    /// Forgets what has come, and every rule.
+    pub fn forget(&self) {
+        *self.state() = State::default();
+    }
+
+    /// Lets the `number`-th request from now on, counted from 1, reach the server, keeps its answer, and lets nothing pass
+    /// after it. Answers when it has been served.
+    pub fn end_after(&self, number: usize) -> oneshot::Receiver<()> {
+        let (told, served) = oneshot::channel();
+        *self.state() = State { end: Some((number, Some(told))), ..State::default() };
+        served
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+impl Drop for Faults {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn serve(listener: std::net::TcpListener, config: Config, state: Arc<Mutex<State>>) -> Result<()> {
+    let client = Client::try_from(config)?;
+    let listener = TcpListener::from_std(listener)?;
+    loop {
+        let (connection, _) = listener.accept().await?;
+        connection.set_nodelay(true)?;
+        let (client, state) = (client.clone(), Arc::clone(&state));
+        // A connection that breaks is the business of its two ends.
+        tokio::spawn(async move {
+            let service = service_fn(|request| pass(request, client.clone(), Arc::clone(&state)));
+            http1::Builder::new().serve_connection(TokioIo::new(connection), service).await
+        });
+    }
+}
+
+/// What becomes of a request.
+enum Way {
+    Through,
+    Faulty(Fault),
+    /// It is the last one: served, never answered.
+    Last(Option<oneshot::Sender<()>>),
+    /// It came after the last one.
+    Nowhere,
+}
+
+/// One request; an error closes its connection.
+async fn pass(request: Request<Incoming>, client: Client, state: Arc<Mutex<State>>) -> io::Result<Response<Body>> {
+    let way = way(&request, &mut lock(&state));
+    let fault = match way {
+        Way::Through => None,
+        Way::Faulty(fault) => Some(fault),
+        Way::Last(told) => {
+            let _ = forward(request, &client).await;
+            if let Some(told) = told {
+                let _ = told.send(());
+            }
+            return std::future::pending().await;
+        }
+        Way::Nowhere => return std::future::pending().await,
+    };
+    match fault {
+        Some(Fault::Answer(code, retry_after)) => Ok(refusal(code, retry_after)),
+        Some(Fault::Cut) => Err(cut()),
+        Some(Fault::CutAnswer) => {
+            forward(request, &client).await?;
+            Err(cut())
+        }
+        Some(Fault::Slow(delay)) => {
+            tokio::time::sleep(delay).await;
+            forward(request, &client).await
+        }
+        Some(Fault::EndWatch(after)) => Ok(until(forward(request, &client).await?, after, None, false)),
+        Some(Fault::ExpireWatch(after)) => {
+            let event = format!("{}\n", json!({"type": "ERROR", "object": status(410, "Expired")}));
+            Ok(until(forward(request, &client).await?, after, Some(event), false))
+        }
+        Some(Fault::SilentWatch(after)) => Ok(until(forward(request, &client).await?, after, None, true)),
+        None => forward(request, &client).await,
+    }
+}
+
+fn way(request: &Request<Incoming>, state: &mut State) -> Way {
+    let mut seen = Seen {
+        method: request.method().clone(),
+        path: request.uri().path().to_owned(),
+        query: request.uri().query().unwrap_or_default().to_owned(),
+        at: Instant::now(),
+        is_faulty: false,
+    };
+    let rule = state.rules.iter_mut().find(|rule| rule.times > 0 && (rule.applies)(&seen));
+    let fault = rule.map(|rule| {
+        rule.times -= 1;
+        rule.fault
+    });
+    seen.is_faulty = fault.is_some();
+    state.seen.push(seen);
+    let number = state.seen.len();
+    match (&mut state.end, fault) {
+        (Some((last, told)), _) if number == *last => Way::Last(told.take()),
+        (Some((last, _)), _) if number > *last => Way::Nowhere,
+        (_, Some(fault)) => Way::Faulty(fault),
+        (_, None) => Way::Through,
+    }
+}
+
+fn cut() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionReset, "cut")
+}
+
+async fn forward(request: Request<Incoming>, client: &Client) -> io::Result<Response<Body>> {
+    let (mut parts, body) = request.into_parts();
+    // Whom it is for, the client to the server knows.
+    parts.headers.remove(http::header::HOST);
+    let body = axum::body::to_bytes(Body::new(body), usize::MAX).await.map_err(io::Error::other)?;
+    let answer = client.send(Request::from_parts(parts, body.to_vec().into())).await.map_err(io::Error::other)?;
+    let (mut parts, body) = answer.into_parts();
+    // It is chunked anew.
+    parts.headers.remove(http::header::TRANSFER_ENCODING);
+    Ok(Response::from_parts(parts, Body::new(body)))
+}
+
+/// The answer as long as the time lasts, then perhaps one more piece, then its end or silence.
+fn until(answer: Response<Body>, after: Duration, last: Option<String>, is_silent: bool) -> Response<Body> {
+    let (parts, body) = answer.into_parts();
+    let served = body.into_data_stream().take_until(tokio::time::sleep(after));
+    let served = served.map(|piece| piece.map_err(io::Error::other));
+    let last = stream::iter(last.map(|last| Ok::<_, io::Error>(Bytes::from(last))));
+    let silence = stream::once(async move {
+        if is_silent {
+            std::future::pending::<()>().await;
+        }
+        Ok::<_, io::Error>(Bytes::new())
+    });
+    Response::from_parts(parts, Body::from_stream(served.chain(last).chain(silence)))
+}
+
+/// What the API server would say.
+fn refusal(code: u16, retry_after: Option<u32>) -> Response<Body> {
+    let reason = match code {
+        409 => "Conflict",
+        429 => "TooManyRequests",
+        503 => "ServiceUnavailable",
+        _ => "InternalError",
+    };
+    let mut answer = Response::new(Body::from(status(code, reason).to_string()));
+    *answer.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = answer.headers_mut();
+    headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+    if let Some(seconds) = retry_after {
+        headers.insert(http::header::RETRY_AFTER, seconds.into());
+    }
+    answer
+}
+
+fn status(code: u16, reason: &str) -> serde_json::Value {
+    json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure", "code": code, "reason": reason,
+        "message": format!("injected: {reason}")})
+}
