@@ -1,4 +1,4 @@
-//! Events about what was done to objects, on those objects (IO).
+//! Where changes are told (IO): Events about what was done to objects, on those objects, and the metrics that count it.
 //!
 //! Best effort, after the fact: nothing waits for an Event and nothing fails for want of one. The same is said once and
 //! then counted, and a count is written every few seconds at most. Core Events: unlike the newer kind their message may
@@ -22,9 +22,13 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tracing::debug;
 
-use crate::apply::{
-    REQUEST_TIMEOUT,
-    change::{Action, Change},
+use crate::{
+    apply::{
+        REQUEST_TIMEOUT,
+        change::{Action, Change},
+    },
+    metrics::Metrics,
+    status::CLUSTER_OPERATOR,
 };
 
 /// Who reports.
@@ -44,12 +48,16 @@ const LONGEST_MESSAGE: usize = 1000;
 
 /// Where changes are told; clones tell the same recorder.
 #[derive(Clone, Debug)]
-pub struct Events(mpsc::Sender<Told>);
+pub struct Events {
+    recorder: mpsc::Sender<Told>,
+    metrics: Metrics,
+}
 
 #[derive(Debug)]
 struct Told {
     regarding: ObjectReference,
-    action: Action,
+    reason: &'static str,
+    is_warning: bool,
     message: String,
 }
 
@@ -66,23 +74,33 @@ struct Series {
 
 impl Events {
     /// Starts the recorder; it ends with the last of its clones.
-    pub fn start(client: Client) -> Self {
-        let (sender, receiver) = mpsc::channel(WAITING);
+    pub fn start(client: Client, metrics: Metrics) -> Self {
+        let (recorder, receiver) = mpsc::channel(WAITING);
         tokio::spawn(record(client, receiver));
-        Self(sender)
+        Self { recorder, metrics }
+    }
+
+    /// Warns about the ClusterOperator: of what its administrators have to see to.
+    pub fn warn(&self, reason: &'static str, message: String) {
+        let regarding = ObjectReference {
+            api_version: Some("config.openshift.io/v1".to_owned()),
+            kind: Some("ClusterOperator".to_owned()),
+            name: Some(CLUSTER_OPERATOR.to_owned()),
+            ..ObjectReference::default()
+        };
+        self.send(Told { regarding, reason, is_warning: true, message });
     }
 
     /// Tells of a change to an object, as it is now or was last seen. `message` stands for the fields where there is more to
     /// say.
     pub fn tell(&self, change: &Change, object: &Value, message: Option<&str>) {
+        self.metrics.changed(change.action.word(), &change.object.kind);
         let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
         let metadata = &object["metadata"];
         let mut message = message.map_or_else(|| change.told_fields(), ToOwned::to_owned);
         if message.is_empty() {
             message = format!("{} {}", change.action.word(), change.object.kind);
         }
-        let end = (0..=LONGEST_MESSAGE).rev().find(|end| message.is_char_boundary(*end));
-        message.truncate(end.unwrap_or_default());
         let regarding = ObjectReference {
             api_version: text(&object["apiVersion"]),
             kind: Some(change.object.kind.clone()),
@@ -91,13 +109,20 @@ impl Events {
             uid: text(&metadata["uid"]),
             ..ObjectReference::default()
         };
+        let (reason, is_warning) = (reason(change.action), change.action == Action::Failed);
+        self.send(Told { regarding, reason, is_warning, message });
+    }
+
+    fn send(&self, mut told: Told) {
+        let end = (0..=LONGEST_MESSAGE).rev().find(|end| told.message.is_char_boundary(*end));
+        told.message.truncate(end.unwrap_or_default());
         // A full queue loses it.
-        let _ = self.0.try_send(Told { regarding, action: change.action, message });
+        let _ = self.recorder.try_send(told);
     }
 }
 
 async fn record(client: Client, mut receiver: mpsc::Receiver<Told>) {
-    let mut series: HashMap<(ObjectKey, Action), Series> = HashMap::new();
+    let mut series: HashMap<(ObjectKey, &'static str), Series> = HashMap::new();
     loop {
         let due = series.values().filter(|one| one.unwritten.is_some()).map(|one| one.written + COUNT_PERIOD).min();
         let told = tokio::select! {
@@ -110,7 +135,7 @@ async fn record(client: Client, mut receiver: mpsc::Receiver<Told>) {
         let now = Instant::now();
         if let Some(told) = told {
             series.retain(|_, one| one.unwritten.is_some() || now.duration_since(one.told) < SERIES_PERIOD);
-            let key = (object_key(&told.regarding), told.action);
+            let key = (object_key(&told.regarding), told.reason);
             if let Some(one) = series.get_mut(&key) {
                 one.count += 1;
                 one.told = now;
@@ -145,9 +170,9 @@ async fn create(client: &Client, told: &Told) -> Option<(String, String)> {
     let event = Event {
         metadata: ObjectMeta { name: Some(name.clone()), namespace: Some(namespace.clone()), ..ObjectMeta::default() },
         involved_object: told.regarding.clone(),
-        reason: Some(reason(told.action).to_owned()),
+        reason: Some(told.reason.to_owned()),
         message: Some(told.message.clone()),
-        type_: Some(if told.action == Action::Failed { "Warning" } else { "Normal" }.to_owned()),
+        type_: Some(if told.is_warning { "Warning" } else { "Normal" }.to_owned()),
         source: Some(EventSource { component: Some(REPORTER.to_owned()), host: None }),
         reporting_component: Some(REPORTER.to_owned()),
         count: Some(1),

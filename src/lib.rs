@@ -20,6 +20,7 @@ pub mod facts;
 pub mod inspect;
 pub mod lease;
 pub mod mask;
+pub mod metrics;
 pub mod object;
 pub mod observe;
 pub mod openshift;

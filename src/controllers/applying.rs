@@ -58,9 +58,9 @@ pub(super) struct Applying {
 
 impl Applying {
     /// One that has applied nothing yet; `set_id` marks our objects.
-    pub(super) fn new(client: Client, own_namespace: &str, set_id: String) -> Self {
+    pub(super) fn new(client: Client, own_namespace: &str, set_id: String, events: Events) -> Self {
         Self {
-            events: Events::start(client.clone()),
+            events,
             client,
             own_namespace: own_namespace.to_owned(),
             set_id,
