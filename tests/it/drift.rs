@@ -75,6 +75,9 @@ async fn drift_of_every_kind_is_repaired() -> Result<()> {
     Ok(())
 }
 
+/// What somebody changes in a pod's specification.
+type Edit = fn(&mut Value);
+
 /// Changes the Deployment's pods by an update, as `kubectl edit` does, and answers how many writes the repair took.
 async fn edit_pods(lab: &Lab, operator: &Operator, edit: impl Fn(&mut Value)) -> Result<usize> {
     let object = aws_manifest("Deployment");
@@ -105,7 +108,6 @@ async fn whatever_is_edited_in_the_pods_is_repaired_in_two_writes_at_most() -> R
     let lab = Lab::new(&Cluster::default()).await?;
     let operator = lab.start()?;
     lab.converged(&operator).await?;
-    type Edit = fn(&mut Value);
     let edits: [(&str, Edit); 8] = [
         ("image", |spec| spec["containers"][0]["image"] = "other".into()),
         ("container port", |spec| spec["containers"][0]["ports"][0]["containerPort"] = 10999.into()),

@@ -4,7 +4,10 @@
 use std::{fs, path::Path, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, ensure};
-use ccm_operator::{apply, embedded, object::Object};
+use ccm_operator::{
+    apply, embedded,
+    object::{KINDS, Object},
+};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client, Config,
@@ -313,6 +316,16 @@ async fn delete_all(client: &Client) -> Result<()> {
     for object in catalog.providers().flat_map(|provider| &provider.manifests) {
         let api = apply::api(client, object.kind(), object.namespace());
         ignore_absent(api.delete(object.name(), &DeleteParams::default()).await)?;
+    }
+    // What a test before this one has left in another namespace.
+    let label = ListParams::default().labels(&format!("{}={}", apply::PART_OF_LABEL, apply::set_id(OWN_NAMESPACE)));
+    for kind in &KINDS {
+        let everywhere: Api<DynamicObject> = Api::all_with(client.clone(), &apply::resource(kind));
+        for object in everywhere.list(&label).await? {
+            let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+            let name = object.metadata.name.as_deref().unwrap_or_default();
+            ignore_absent(apply::api(client, kind, namespace).delete(name, &DeleteParams::default()).await)?;
+        }
     }
     for name in ["cloud-conf", "ccm-trusted-ca"] {
         ignore_absent(config_maps(client, NAMESPACE).delete(name, &DeleteParams::default()).await)?;

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{
     contract::{images, plans_for, statuses},
-    lab::{Lab, binary, describe},
+    lab::{LIMIT, Lab, binary, describe},
     support::openshift::Cluster,
 };
 
@@ -40,6 +40,9 @@ async fn everything_works_in_another_namespace() -> Result<()> {
         let refused: Vec<_> = refused.iter().filter(|request| !request.is_lease()).map(describe).collect();
         assert_eq!(refused, Vec::<String>::new(), "{name}");
 
+        // What is deleted while it runs comes back.
+        operator.terminate()?;
+        operator.wait(LIMIT).await?;
         let (_, plan) = plans.iter().find(|(other, _)| *other == name).context("a plan")?;
         for object in plan.objects() {
             assert_ne!(object.namespace(), DEFAULT_NAMESPACE, "{}", object.key());

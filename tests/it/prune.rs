@@ -350,10 +350,10 @@ async fn killed_at_any_moment_it_ends_the_same() -> Result<()> {
     lab.write_images(&images())?;
     let mut operator = lab.start()?;
     exactly(&lab, &operator, plan_of(&plans, platforms[0].0), "before").await?;
-    for step in 1..=16 {
+    for step in 1..=10 {
         let (name, status) = &platforms[step % 2];
         openshift::seed(&lab.client, &Cluster::on(status.clone())).await?;
-        tokio::time::sleep(Duration::from_millis(10 * u64::try_from(step)?)).await;
+        tokio::time::sleep(Duration::from_millis(20 * u64::try_from(step)?)).await;
         operator.kill()?;
         operator.wait(LIMIT).await?;
         operator = lab.start()?;
