@@ -125,7 +125,7 @@ async fn watches_that_end_expire_or_are_cut_are_taken_up_again() -> Result<()> {
         let operator = lab.start_through(proxy.kubeconfig())?;
         tokio::time::sleep(PERIOD).await;
         // Every watch once is a start and no loop.
-        let started = proxy.seen().first().map(|seen| seen.at).unwrap_or_else(Instant::now);
+        let started = proxy.seen().first().map_or_else(Instant::now, |seen| seen.at);
         let later: Vec<_> =
             proxy.seen().into_iter().filter(|seen| seen.at > started + Duration::from_secs(1)).collect();
         let most = most_in_a_second(&later);

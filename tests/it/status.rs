@@ -13,7 +13,7 @@ async fn status(lab: &Lab, arguments: &[&str]) -> Result<(Option<i32>, String, S
     let images = lab.images_file();
     let mut all = vec!["status", "--images-json", images.to_str().context("path")?];
     all.extend(arguments);
-    let output = run(lab, &lab.plane.kubeconfig_admin(), &all).await?;
+    let output = run(&lab.plane.kubeconfig_admin(), &all).await?;
     Ok((output.status.code(), String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?))
 }
 
@@ -78,14 +78,14 @@ async fn what_may_not_be_read_is_told_and_the_rest_is_shown() -> Result<()> {
     // The operator itself may read no pods.
     let images = lab.images_file();
     let arguments = ["status", "--images-json", images.to_str().context("path")?];
-    let output = run(&lab, lab.kubeconfig(), &arguments).await?;
+    let output = run(lab.kubeconfig(), &arguments).await?;
     let text = String::from_utf8(output.stdout)?;
     assert!(text.contains("not shown: failed to read pods in namespace"), "{text}");
     assert!(text.contains("Namespace  openshift-cloud-controller-manager"), "{text}");
 
     let nowhere = lab.dir.path().join("nowhere");
     std::fs::write(&nowhere, std::fs::read_to_string(lab.kubeconfig())?.replace("127.0.0.1:", "127.0.0.1:1"))?;
-    let output = run(&lab, &nowhere, &arguments).await?;
+    let output = run(&nowhere, &arguments).await?;
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stdout));
     Ok(())
 }
