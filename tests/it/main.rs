@@ -6,10 +6,12 @@ mod support;
 
 mod azure_credentials;
 mod bad_input;
+mod cloud_config;
 mod config_sync;
 mod contract;
 mod drift;
 mod flags;
+mod fuzz;
 mod gcfg;
 mod lab;
 mod leader;
