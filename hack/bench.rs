@@ -7,6 +7,8 @@
 
 #[path = "../tests/support/cluster.rs"]
 mod cluster;
+#[path = "bench/config.rs"]
+mod config;
 #[path = "bench/drift.rs"]
 mod drift;
 #[path = "bench/measure.rs"]
@@ -17,6 +19,8 @@ mod report;
 mod support;
 #[path = "../tests/support/table.rs"]
 mod table;
+#[path = "bench/unrelated.rs"]
+mod unrelated;
 
 use std::{
     fs,
@@ -35,6 +39,7 @@ use support::{
     control_plane::{ControlPlane, Options},
     kubelet,
 };
+use unrelated::Unrelated;
 
 const LATENCY: Duration = Duration::from_millis(20);
 const RENDER_RUNS: usize = 20;
@@ -80,7 +85,8 @@ async fn bench(args: Args) -> Result<()> {
     let binary_bytes = fs::metadata(cluster::binary()?)?.len();
     let (render, direct, delayed) = with_rollouts_at_once(args.idle_seconds).await?;
     let (direct_rollouts, delayed_rollouts) = with_real_rollouts().await?;
-    let results = Results { binary_bytes, render, direct, delayed, direct_rollouts, delayed_rollouts };
+    let unrelated = with_unrelated_objects().await?;
+    let results = Results { binary_bytes, render, direct, delayed, direct_rollouts, delayed_rollouts, unrelated };
     let report = Report::new(machine, &results);
     let text = if args.json || args.output == Output::Json { report.to_json()? } else { report.to_string() };
     Ok(io::stdout().write_all(text.as_bytes())?)
@@ -112,6 +118,14 @@ async fn with_real_rollouts() -> Result<(Vec<Duration>, Vec<Duration>)> {
     let delayed = measure::cold_runs(&Access::delayed(&lab, LATENCY).await?).await?.0;
     let times = |runs: Vec<measure::Convergence>| runs.iter().map(|run| run.time).collect();
     Ok((times(direct), times(delayed)))
+}
+
+/// A start beside ten thousand objects of each kind that have nothing to do with the operator.
+async fn with_unrelated_objects() -> Result<Unrelated> {
+    let mut lab = Lab::new(ControlPlane::start(Options::default()).await?).await?;
+    lab.install().await?;
+    lab.stand_in(kubelet::finish_workloads(lab.client().clone()));
+    unrelated::measure(&Access::direct(&lab).await?, &lab).await
 }
 
 fn render_times(lab: &Lab) -> Result<Vec<Duration>> {

@@ -19,7 +19,12 @@ pub enum LogFormat {
 pub fn init(format: LogFormat, verbosity: u8) {
     let ours = if verbosity >= 4 { LevelFilter::DEBUG } else { LevelFilter::INFO };
     let libraries = if verbosity >= 6 { LevelFilter::DEBUG } else { LevelFilter::WARN };
-    let filter = tracing_subscriber::filter::Targets::new().with_target("ccm_operator", ours).with_default(libraries);
+    // It warns of what its caller is told, and that is said once and in fewer words.
+    let watcher = if verbosity >= 6 { libraries } else { LevelFilter::OFF };
+    let filter = tracing_subscriber::filter::Targets::new()
+        .with_target("ccm_operator", ours)
+        .with_target("kube_runtime::watcher", watcher)
+        .with_default(libraries);
     let layer = fmt::layer().with_writer(std::io::stderr).with_target(false);
     let layer = match format {
         LogFormat::Text => layer.with_ansi(std::io::stderr().is_terminal()).boxed(),

@@ -130,7 +130,7 @@ impl Seen {
                 }
             }
             Err(error) => {
-                let (error, now) = (crate::chain(&error), Instant::now());
+                let (error, now) = (said(&error), Instant::now());
                 let before = self.trouble().cloned();
                 let since = before.as_ref().map_or(now, |trouble| trouble.since);
                 self.trouble = Some(Trouble { error: error.clone(), since, last: now });
@@ -188,6 +188,17 @@ impl Iterator for Capped {
 impl Backoff for Capped {
     fn reset(&mut self) {
         self.0.reset();
+    }
+}
+
+/// What is wrong, in the API server's own words where it has answered.
+fn said(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(cause)
+        | watcher::Error::WatchStartFailed(cause)
+        | watcher::Error::WatchFailed(cause) => crate::chain(cause),
+        watcher::Error::WatchError(status) => status.message.clone(),
+        watcher::Error::NoResourceVersion => crate::chain(error),
     }
 }
 

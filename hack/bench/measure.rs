@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout_at};
 
 use crate::{
     cluster::{self, CCM, Lab, NAMESPACE, OWN_NAMESPACE, Watch},
+    config::{self, ConfigSync},
     drift::{self, Drift, Repair},
     progress,
     support::{audit::Request, eventually, latency::Latency, objects, operator::Operator},
@@ -53,6 +54,7 @@ pub struct Measured {
     pub image_changes: Vec<Duration>,
     pub recoveries: Vec<Duration>,
     pub second_run: Vec<Request>,
+    pub config_sync: ConfigSync,
 }
 
 /// A start in a cluster that has nothing of the operator's yet.
@@ -126,10 +128,12 @@ pub async fn all(access: &Access<'_>, idle_seconds: u32) -> Result<Measured> {
         recoveries.push(time);
     }
 
+    let config_sync = config::measure(lab, &operator).await?;
+
     access.progress("second run");
     end(&operator).await?;
     let second_run = second_run(access).await?;
-    Ok(Measured { cold, idle, repairs, image_changes, recoveries, second_run })
+    Ok(Measured { cold, idle, repairs, image_changes, recoveries, second_run, config_sync })
 }
 
 /// Starts the operator several times, each time in a cluster without anything of its; the last one goes on.
@@ -147,6 +151,14 @@ pub async fn cold_runs(access: &Access<'_>) -> Result<(Vec<Convergence>, Operato
         running = Some(operator);
     }
     Ok((runs, running.context("no run was asked for")?))
+}
+
+/// One start in a cluster without anything of the operator's.
+pub async fn cold(access: &Access<'_>) -> Result<Convergence> {
+    reset(access.lab).await?;
+    let (run, operator) = cold_run(access).await?;
+    end(&operator).await?;
+    Ok(run)
 }
 
 async fn cold_run(access: &Access<'_>) -> Result<(Convergence, Operator)> {
@@ -188,11 +200,15 @@ async fn reset(lab: &Lab) -> Result<()> {
         "apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator",
         "metadata": {"name": "cloud-controller-manager"},
     });
-    let lease = json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"namespace": OWN_NAMESPACE, "name": "cluster-cloud-controller-manager-leader"},
-    });
-    for object in lab.planned()?.iter().chain([&cluster_operator, &lease]) {
+    let named = |api_version: &str, kind: &str, namespace: &str, name: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"namespace": namespace, "name": name}});
+    let others = [
+        cluster_operator,
+        named("coordination.k8s.io/v1", "Lease", OWN_NAMESPACE, "cluster-cloud-controller-manager-leader"),
+        named("coordination.k8s.io/v1", "Lease", OWN_NAMESPACE, "cluster-cloud-config-sync-leader"),
+        named("v1", "ConfigMap", NAMESPACE, "cloud-conf"),
+        named("v1", "ConfigMap", NAMESPACE, "ccm-trusted-ca"),
+    ];
+    for object in lab.planned()?.iter().chain(&others) {
         objects::delete(lab.client(), object).await?;
     }
     let pods: Api<Pod> = Api::namespaced(lab.client().clone(), NAMESPACE);

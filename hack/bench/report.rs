@@ -16,6 +16,7 @@ use crate::{
     measure::{Convergence, Idle, Measured},
     support::audit::Request,
     table::{Column, Table},
+    unrelated::Unrelated,
 };
 
 /// What was measured.
@@ -26,6 +27,7 @@ pub struct Results {
     pub delayed: Measured,
     pub direct_rollouts: Vec<Duration>,
     pub delayed_rollouts: Vec<Duration>,
+    pub unrelated: Unrelated,
 }
 
 /// What is printed.
@@ -202,6 +204,18 @@ fn figures(results: &Results) -> Vec<Figure> {
         both("second run, writes", Unit::Count, "", &|measured| {
             Summary::of([count(&measured.second_run, cluster::counts_as_write)])
         }),
+        both("source changed to cloud-conf", Unit::Milliseconds, "", &|Measured { config_sync, .. }| {
+            Summary::of(config_sync.times.iter().copied().map(milliseconds))
+        }),
+        both("writes of cloud-conf for a change", Unit::Count, "", &|Measured { config_sync, .. }| {
+            Summary::of([config_sync.writes])
+        }),
+        both("memory after 100 changes", Unit::Mebibytes, "", &|Measured { config_sync, .. }| {
+            Summary::of([mebibytes(config_sync.warm_rss_kib)])
+        }),
+        both("memory after 1000 changes", Unit::Mebibytes, "", &|Measured { config_sync, .. }| {
+            Summary::of([mebibytes(config_sync.rss_kib)])
+        }),
         Figure {
             name: "render, as a process".to_owned(),
             unit: Unit::Milliseconds,
@@ -217,6 +231,18 @@ fn figures(results: &Results) -> Vec<Figure> {
             upstream: "116 MB, 2 binaries",
         },
     ]);
+    let beside = [("alone", &results.unrelated.without), ("beside 10,000 of each kind", &results.unrelated.with)];
+    for (what, run) in beside {
+        let figure = |name: String, unit, value| Figure {
+            name,
+            unit,
+            direct: Summary::of([value]),
+            delayed: None,
+            upstream: "",
+        };
+        figures.push(figure(format!("memory, {what}"), Unit::Mebibytes, mebibytes(run.rss_kib)));
+        figures.push(figure(format!("requests, {what}"), Unit::Count, number(run.requests.len())));
+    }
     figures
 }
 

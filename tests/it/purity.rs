@@ -7,22 +7,28 @@ use anyhow::Result;
 use crate::lab::repository;
 
 /// The modules of `src/` that may do IO; every other one is pure. ARCHITECTURE.md says the same.
-const IO: [&str; 20] = [
+const IO: [&str; 26] = [
     "apply.rs",
     "azure_credentials/files.rs",
     "bundle/folder.rs",
     "cli.rs",
     "client.rs",
     "controllers.rs",
+    "controllers/authority.rs",
     "controllers/backoff.rs",
+    "controllers/cloud_config.rs",
+    "controllers/cluster.rs",
     "controllers/images_file.rs",
     "controllers/operator.rs",
+    "controllers/syncer.rs",
+    "controllers/trusted_ca.rs",
     "facts/files.rs",
     "lease.rs",
     "lib.rs",
     "main.rs",
     "observe.rs",
     "render.rs",
+    "run.rs",
     "server.rs",
     "status/write.rs",
     "telemetry.rs",

@@ -190,7 +190,7 @@ fn a_bad_infrastructure_file_is_refused() -> Result<()> {
         (&*images("{}"), "it holds a manifest of kind ConfigMap: it must hold one of kind Infrastructure"),
         (r#"{"kind": "Infrastructure", "status": {}}"#, "no status.platformStatus.type"),
         (r#"{"kind": "Infrastructure"}"#, "no status.platformStatus.type"),
-        (r#"{"kind": "Infrastructure", "status": 1}"#, "not an Infrastructure"),
+        (r#"{"kind": "Infrastructure", "status": 1}"#, "not of kind Infrastructure"),
         ("kind: Infrastructure\n---\nkind: Infrastructure\n", "more than one document"),
     ] {
         files.write("infrastructure", text)?;

@@ -117,7 +117,7 @@ impl Cluster {
             _ => None,
         };
         let needed = platform_status["type"] == "VSphere";
-        let text = "global:\n  insecureFlag: true\nvcenter:\n  lab:\n    server: vcenter.example.com\n";
+        let text = "global:\n  secretName: vsphere-creds\n  secretNamespace: kube-system\nvcenter:\n  lab:\n    server: vcenter.example.com\n";
         Self {
             platform_status,
             kube_cloud_config,
