@@ -10,10 +10,10 @@ use ccm_operator::{
 };
 
 /// What a function does with an input; it may refuse it, but not panic.
-pub type Function = fn(&[u8]);
+pub(crate) type Function = fn(&[u8]);
 
 /// By their names, which are those of the folders with their seeds.
-pub const FUNCTIONS: [(&str, Function); 8] = [
+pub(crate) const FUNCTIONS: [(&str, Function); 8] = [
     ("aws", |input| transform(Transform::Aws, input)),
     ("azure", |input| transform(Transform::Azure, input)),
     ("azure_credentials", credentials),

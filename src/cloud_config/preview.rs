@@ -93,14 +93,14 @@ impl Preview {
 
     /// What changed, and which rule changed it; values that look like secrets are masked. Empty when nothing changed.
     pub fn diff(&self) -> String {
-        let shown = |text: &str| mask::lines(text).iter().map(|line| format!("{line}\n")).collect::<String>();
+        let shown = |text: &str| mask::lines(text).iter().flat_map(|line| [line, "\n"]).collect::<String>();
         let (before, after) = (shown(&self.before), shown(self.synced.text()));
         let mut text = TextDiff::from_lines(&before, &after)
             .unified_diff()
             .header(&self.from, &format!("ConfigMap {}, key {}", sync::TARGET_NAME, sync::KEY))
             .to_string();
         for change in &self.synced.changes {
-            text.push_str(&format!("# {}: {}\n", change.key, change.rule));
+            text.extend(["# ", &change.key, ": ", change.rule, "\n"]);
         }
         text
     }

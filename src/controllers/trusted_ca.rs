@@ -161,7 +161,9 @@ impl TrustedCa {
 
     fn log(&mut self, said: Vec<String>) {
         if self.logged != said {
-            said.iter().for_each(|line| warn!("{line}"));
+            for line in &said {
+                warn!("{line}");
+            }
             self.logged = said;
         }
     }

@@ -73,7 +73,9 @@ fn every_function_bears_its_seeds_and_what_is_made_of_them() {
     for (name, function) in FUNCTIONS {
         let seeds = seeds(name);
         assert!(seeds.len() > 3, "{name} has {} seeds", seeds.len());
-        seeds.iter().for_each(|seed| function(seed));
+        for seed in &seeds {
+            function(seed);
+        }
         proptest!(config.clone(), |(seed: Index, edits in prop::collection::vec(edit(), 1..6))| {
             function(&edited(&seeds, seed, edits));
         });
