@@ -1,29 +1,31 @@
 //! Applies planned objects to a cluster (IO).
 //!
 //! Server-side apply, forced: what is applied is ours whole. Writes only what a live object lacks, takes fields of
-//! others over where an apply alone would leave them behind, and answers what it changed. It never decides what should
-//! exist, and touches no object that is not planned.
+//! others over where an apply alone would leave them behind, makes an object anew where it cannot be changed, and answers
+//! what it changed. It never decides what should exist.
 
+pub mod change;
+mod error;
+pub mod inventory;
 pub mod ownership;
 
 use std::time::Duration;
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
+    api::{
+        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, Preconditions,
+        PropagationPolicy,
+    },
 };
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use crate::object::{Key, Kind, Object};
+use change::{Action, Change};
 use ownership::{FIELD_MANAGER, Need, need};
 
-/// The label by which our objects are found (KEP-3659).
-pub const PART_OF_LABEL: &str = "applyset.kubernetes.io/part-of";
-
-/// The ConfigMap that will list what was applied; its identity is that of the set.
-const INVENTORY: &str = "ccm-operator-inventory";
+pub use error::{Cause, Error};
+pub use inventory::{PART_OF_LABEL, set_id};
 
 /// How often a take-over is tried that others' writes cross.
 const FOLD_TRIES: usize = 3;
@@ -31,57 +33,9 @@ const FOLD_TRIES: usize = 3;
 /// How long one request may take before it counts as failed.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// An object that could not be applied.
-#[derive(Debug, thiserror::Error)]
-#[error("failed to {action} {object}")]
-pub struct Error {
-    /// The object.
-    pub object: Key,
-    /// What was tried.
-    pub action: &'static str,
-    /// The cause.
-    #[source]
-    pub source: Cause,
-}
-
-/// Why an object could not be applied.
-#[derive(Debug, thiserror::Error)]
-pub enum Cause {
-    /// The API server's answer, or none at all.
-    #[error("{}", crate::words(.0))]
-    Api(#[from] kube::Error),
-    /// No answer in time.
-    #[error("no answer from the API server in time")]
-    Timeout,
-    /// The operator lost its lease, or is being stopped.
-    #[error("the operator may not write any more: it is no longer the leader, or is being stopped")]
-    NotLeading,
-}
-
-impl Cause {
-    /// Whether somebody else was faster.
-    fn is_conflict(&self) -> bool {
-        matches!(self, Self::Api(kube::Error::Api(status)) if status.code == 409)
-    }
-
-    /// Whether the same request can never succeed: the object has to change first, or the operator's rights.
-    pub fn is_terminal(&self) -> bool {
-        let Self::Api(kube::Error::Api(status)) = self else { return false };
-        match status.code {
-            401 | 404 | 408 | 409 | 429 => false,
-            400..500 => true,
-            _ => self.is_invalid(),
-        }
-    }
-
-    /// Whether the object was refused for what it holds.
-    fn is_invalid(&self) -> bool {
-        let Self::Api(kube::Error::Api(status)) = self else { return false };
-        // The second is how the API server answers an object that does not fit its schema.
-        let misfit = status.reason.is_empty() && status.message.contains("failed to create typed patch object");
-        status.code == 422 || (status.code == 500 && misfit)
-    }
-}
+/// What is added to an object's name for the one that stands in for it while it is made anew. The operator's rights
+/// name them.
+const STAND_IN: &str = "-next";
 
 /// The resource of a kind, known without asking the API server.
 pub fn resource(kind: &Kind) -> ApiResource {
@@ -97,12 +51,6 @@ pub fn api(client: &Client, kind: &Kind, namespace: &str) -> Api<DynamicObject> 
     }
 }
 
-/// The value of [`PART_OF_LABEL`] for the set of the operator that runs in a namespace: KEP-3659's id of its parent.
-pub fn set_id(own_namespace: &str) -> String {
-    let digest = Sha256::digest(format!("{INVENTORY}.{own_namespace}.ConfigMap."));
-    format!("applyset-{}-v1", URL_SAFE_NO_PAD.encode(digest))
-}
-
 /// Sends one request, if there is a budget of time for it, and gives it up when that is spent.
 pub(crate) async fn send<T>(
     budget: Option<Duration>,
@@ -115,19 +63,110 @@ pub(crate) async fn send<T>(
     }
 }
 
-/// Brings one object, which is not as it should be, to what it should be. `budget` is asked before each write how long it
-/// may take. Answers the object as it is then.
+/// What an apply has come to.
+#[derive(Debug)]
+pub struct Applied {
+    /// The object as it is now.
+    pub live: Value,
+    /// What was done to it.
+    pub change: Change,
+}
+
+/// Brings one object to what it should be. `live` is what was seen of it, if anything, with what that needs. `budget` is
+/// asked before each write how long it may take.
 pub async fn apply(
     client: &Client,
     desired: &Object,
-    live: Option<&Value>,
+    live: Option<(&Value, Need)>,
     budget: impl Fn() -> Option<Duration>,
-) -> Result<Value, Error> {
+) -> Result<Applied, Error> {
     let writer = Writer { api: api(client, desired.kind(), desired.namespace()), desired, budget };
-    match live {
-        Some(live) if need(desired.value(), live) == Need::FoldThenApply => writer.fold_then_apply(live).await,
+    let key = desired.key();
+    let applied = match live {
+        Some((live, Need::FoldThenApply)) => writer.fold_then_apply(live).await,
         Some(_) => writer.apply_whole().await,
         None => writer.apply_unseen().await,
+    };
+    match (applied, live) {
+        (Err(error), _) if error.source.is_immutable() => writer.recreate(error).await,
+        (Err(error), _) => Err(error),
+        (Ok(now), Some((before, _))) => Ok(Applied { change: Change::between(key, before, &now), live: now }),
+        (Ok(now), None) => {
+            let action = if ownership::is_new(&now) { Action::Created } else { Action::Configured };
+            Ok(Applied { change: Change::plain(key, action), live: now })
+        }
+    }
+}
+
+/// What a deletion has come to.
+#[derive(Debug)]
+pub enum Pruned {
+    /// It is gone by this.
+    Gone,
+    /// It was gone before.
+    Absent,
+    /// It goes as soon as whoever holds it lets go.
+    Going(Value),
+}
+
+/// Deletes an object as it was seen, and no other state of it.
+pub async fn prune(client: &Client, kind: &Kind, live: &Value, budget: Option<Duration>) -> Result<Pruned, Error> {
+    let key = key_of(kind, live);
+    let api = api(client, kind, &key.namespace);
+    match send(budget, api.delete(&key.name, &delete_params(live))).await {
+        Ok(answer) => Ok(answer.left().map_or(Pruned::Gone, |left| Pruned::Going(to_value(&left)))),
+        Err(cause) if cause.is_absent() => Ok(Pruned::Absent),
+        Err(source) => Err(Error { object: key, action: "delete", source }),
+    }
+}
+
+/// Writes the inventory, which is known to be as `live`.
+pub async fn write_inventory(
+    client: &Client,
+    mut config_map: Value,
+    live: Option<&Value>,
+    budget: Option<Duration>,
+) -> Result<Value, Error> {
+    if let Some(live) = live {
+        // What another leader has written meanwhile has to be read first.
+        config_map["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
+    }
+    let namespace = config_map["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &namespace, &inventory_resource());
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    let name = inventory::NAME;
+    let written = send(budget, api.patch(name, &params, &Patch::Apply(&config_map))).await;
+    written.map(|object| to_value(&object)).map_err(|source| {
+        let object = Key { group: String::new(), kind: "ConfigMap".into(), namespace, name: name.into() };
+        Error { object, action: "write the inventory", source }
+    })
+}
+
+/// The inventory's resource.
+pub fn inventory_resource() -> ApiResource {
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", "ConfigMap"), "configmaps")
+}
+
+/// Whether the API server says that there is no such namespace.
+pub async fn is_namespace_gone(client: &Client, name: &str) -> bool {
+    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", "Namespace"), "namespaces");
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    matches!(send(Some(REQUEST_TIMEOUT), api.get(name)).await, Err(cause) if cause.is_absent())
+}
+
+/// What a live object of a kind is known by.
+pub fn key_of(kind: &Kind, live: &Value) -> Key {
+    let text = |name: &str| live["metadata"][name].as_str().unwrap_or_default().to_owned();
+    Key { group: kind.group.to_owned(), kind: kind.kind.to_owned(), namespace: text("namespace"), name: text("name") }
+}
+
+/// The state that was seen, and with it what it has made.
+fn delete_params(live: &Value) -> DeleteParams {
+    let text = |name: &str| live["metadata"][name].as_str().map(ToOwned::to_owned);
+    DeleteParams {
+        propagation_policy: Some(PropagationPolicy::Background),
+        preconditions: Some(Preconditions { uid: text("uid"), resource_version: text("resourceVersion") }),
+        ..DeleteParams::default()
     }
 }
 
@@ -156,7 +195,7 @@ impl<F: Fn() -> Option<Duration>> Writer<'_, F> {
     }
 
     async fn apply_whole(&self) -> Result<Value, Error> {
-        let applied = self.server_side_apply().await?;
+        let applied = self.server_side_apply(self.desired.value(), false).await?;
         // Only the answer shows what others own of an object that was not seen before.
         if need(self.desired.value(), &applied) == Need::FoldThenApply {
             return self.fold_then_apply(&applied).await;
@@ -180,22 +219,78 @@ impl<F: Fn() -> Option<Duration>> Writer<'_, F> {
                 }
             }
         }
-        self.server_side_apply().await
+        self.server_side_apply(self.desired.value(), false).await
+    }
+
+    /// Makes an object anew that cannot be changed to what it should be. What is taken away is taken away last: the API
+    /// server has to take the new object first, under another name. For a binding that other one is real, so that what it
+    /// grants is granted all the time; it carries our label and is not planned, so that it is pruned.
+    async fn recreate(&self, refused: Error) -> Result<Applied, Error> {
+        let Some(live) = self.read(self.api.get_opt(self.desired.name())).await? else { return Err(refused) };
+        let live = to_value(&live);
+        let key = self.desired.key();
+        if inventory::is_left_alone(&live) {
+            return Ok(Applied { change: Change::plain(key, Action::Skipped), live });
+        }
+        if live["metadata"]["deletionTimestamp"].is_null() {
+            self.stand_in().await?;
+            let deleted = self.write("delete", self.api.delete(self.desired.name(), &delete_params(&live))).await?;
+            if let Some(left) = deleted.left().map(|left| to_value(&left))
+                && left["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty())
+            {
+                return Err(self.held(&left));
+            }
+        } else {
+            return Err(self.held(&live));
+        }
+        let now = self.server_side_apply(self.desired.value(), false).await?;
+        let fields = change::fields(&live, &now);
+        Ok(Applied { change: Change { object: key, action: Action::Recreated, fields }, live: now })
+    }
+
+    async fn stand_in(&self) -> Result<(), Error> {
+        let mut stand_in = self.desired.value().clone();
+        let name = format!("{}{STAND_IN}", self.desired.name());
+        stand_in["metadata"]["name"] = name.as_str().into();
+        let is_binding = matches!(self.desired.kind().kind, "ClusterRoleBinding" | "RoleBinding");
+        match self.server_side_apply(&stand_in, !is_binding).await {
+            // One of an earlier time, that was for another role.
+            Err(error) if is_binding && error.source.is_immutable() => {
+                let old = to_value(&self.read(self.api.get(&name)).await?);
+                self.write("delete", self.api.delete(&name, &delete_params(&old))).await?;
+                self.server_side_apply(&stand_in, false).await.map(drop)
+            }
+            applied => applied.map(drop),
+        }
+    }
+
+    fn held(&self, live: &Value) -> Error {
+        let finalizers = live["metadata"]["finalizers"].as_array().into_iter().flatten();
+        let names: Vec<_> = finalizers.filter_map(Value::as_str).collect();
+        self.error("recreate", Cause::Held(names.join(", ")))
     }
 
     async fn fold(&self, live: &Value) -> Result<(), Error> {
+        // What is whose, where nothing is noted, only the server can tell: a dry run of an apply says it.
+        let shown = if ownership::is_wiped(live) {
+            Some(self.server_side_apply(self.desired.value(), true).await?)
+        } else {
+            None
+        };
         let patch = Patch::Merge(json!({"metadata": {
             "resourceVersion": live["metadata"]["resourceVersion"],
-            "managedFields": ownership::fold(live),
+            "managedFields": ownership::fold(shown.as_ref().unwrap_or(live)),
         }}));
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
         self.write("take over", self.api.patch(self.desired.name(), &params, &patch)).await.map(drop)
     }
 
-    async fn server_side_apply(&self) -> Result<Value, Error> {
-        let params = PatchParams::apply(FIELD_MANAGER).force();
-        let patch = Patch::Apply(self.desired.value());
-        self.write("apply", self.api.patch(self.desired.name(), &params, &patch)).await.map(|object| to_value(&object))
+    async fn server_side_apply(&self, object: &Value, dry_run: bool) -> Result<Value, Error> {
+        let mut params = PatchParams::apply(FIELD_MANAGER).force();
+        params.dry_run = dry_run;
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let patch = Patch::Apply(object);
+        self.write("apply", self.api.patch(name, &params, &patch)).await.map(|object| to_value(&object))
     }
 
     async fn write<T>(&self, action: &'static str, request: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
@@ -215,39 +310,4 @@ impl<F: Fn() -> Option<Duration>> Writer<'_, F> {
 pub(crate) fn to_value(object: &DynamicObject) -> Value {
     // Made from JSON a moment ago: it goes back into JSON.
     serde_json::to_value(object).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_set_id_is_that_of_the_enhancement_proposal() {
-        // KEP-3659: base64url of the SHA-256 of <name>.<namespace>.<kind>.<group>.
-        let id = set_id("ns");
-        assert_eq!(id.len(), "applyset-".len() + 43 + "-v1".len());
-        assert!(id.len() <= 63, "a label's value");
-        assert_ne!(id, set_id("other"));
-    }
-
-    #[test]
-    fn causes_are_terminal_by_their_status() {
-        let status = |code, reason: &str, message: &str| {
-            let status = kube::core::Status {
-                code,
-                reason: reason.into(),
-                message: message.into(),
-                ..kube::core::Status::default()
-            };
-            Cause::Api(kube::Error::Api(Box::new(status))).is_terminal()
-        };
-        assert!(status(422, "Invalid", ""));
-        assert!(status(403, "Forbidden", ""));
-        assert!(status(500, "", "failed to create typed patch object (ns/x; apps/v1, Kind=Deployment): …"));
-        assert!(!status(500, "InternalError", "etcd is slow"));
-        for code in [404, 409, 429, 503] {
-            assert!(!status(code, "", ""), "{code}");
-        }
-        assert!(!Cause::Timeout.is_terminal());
-    }
 }

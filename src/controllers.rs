@@ -10,13 +10,15 @@ use std::{
 
 use tokio::sync::watch;
 
-use crate::server::Health;
+use crate::{events::Events, metrics::Metrics, server::Health};
+use applying::Applying;
 use authority::Authority;
 use cloud_config::CloudConfig;
 use cluster::Cluster;
 use operator::Operator;
 use trusted_ca::TrustedCa;
 
+mod applying;
 pub mod authority;
 mod backoff;
 mod cloud_config;
@@ -60,19 +62,34 @@ pub struct Controllers {
     authorities: [Option<Authority>; 2],
     shutdown: watch::Receiver<bool>,
     health: Health,
+    metrics: Metrics,
+    events: Events,
 }
 
 impl Controllers {
-    /// No controllers yet. `shutdown` becomes true when they are to stop; `health` is told what is waited for.
-    pub fn new(cluster: Cluster, shutdown: watch::Receiver<bool>, health: Health) -> Self {
-        Self { cluster, operator: None, config_sync: None, authorities: [None, None], shutdown, health }
+    /// No controllers yet. `shutdown` becomes true when they are to stop; `health` is told what is waited for, and
+    /// `metrics` what is done. Called in a runtime.
+    pub fn new(cluster: Cluster, shutdown: watch::Receiver<bool>, health: Health, metrics: Metrics) -> Self {
+        let events = Events::start(cluster.client.clone(), metrics.clone());
+        Self {
+            cluster,
+            operator: None,
+            config_sync: None,
+            authorities: [None, None],
+            shutdown,
+            health,
+            metrics,
+            events,
+        }
     }
 
     /// With the operator; `set_id` marks its objects, `images_json` is the images file.
     #[must_use]
     pub fn with_operator(mut self, authority: Authority, set_id: String, images_json: PathBuf) -> Self {
         self.authorities[0] = Some(authority.clone());
-        self.operator = Some(Operator::new(authority, set_id, images_json));
+        let (client, own_namespace) = (self.cluster.client.clone(), &self.cluster.settings.own_namespace);
+        let applying = Applying::new(client, own_namespace, set_id, self.events.clone());
+        self.operator = Some(Operator::new(authority, applying, images_json));
         self
     }
 
@@ -80,7 +97,9 @@ impl Controllers {
     #[must_use]
     pub fn with_config_sync(mut self, authority: Authority, system_bundle: PathBuf) -> Self {
         self.authorities[1] = Some(authority.clone());
-        self.config_sync = Some((CloudConfig::new(authority.clone()), TrustedCa::new(authority, system_bundle)));
+        let (events, metrics) = (self.events.clone(), self.metrics.clone());
+        let trusted_ca = TrustedCa::new(authority.clone(), system_bundle, events.clone(), metrics);
+        self.config_sync = Some((CloudConfig::new(authority, events), trusted_ca));
         self
     }
 

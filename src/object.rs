@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// A kind that providers may bring: what discovery would answer, without asking.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
     /// API group, empty for the core group.
     pub group: &'static str,

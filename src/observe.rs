@@ -21,10 +21,13 @@ use serde_json::{Value, json};
 use tracing::warn;
 
 use crate::{
-    apply,
+    apply::{
+        self,
+        inventory::{self, Place, Scope},
+    },
     config_hash::{self, Digests, Referable, Reference},
     facts::Sources,
-    object::{Kind, Object},
+    object::Object,
     status::{self, CLUSTER_OPERATOR},
     watch::{self, Seen, Selector, Target},
 };
@@ -38,8 +41,10 @@ enum Id {
     ClusterOperator,
     /// A ConfigMap or Secret that is read or that pods refer to.
     Named(Reference),
+    /// The inventory.
+    Inventory,
     /// Our objects of a kind in a namespace.
-    Planned(&'static str, String),
+    Ours(Place),
 }
 
 struct Watched {
@@ -62,6 +67,8 @@ pub struct Observer {
     client: Client,
     set_id: String,
     watches: BTreeMap<Id, Watched>,
+    /// Where nothing is planned any more: what is there is to be pruned.
+    leftovers: BTreeSet<Place>,
     /// Whether a document has changed since the sources were last taken.
     documents_changed: bool,
     /// Whether a named object has changed since that was last asked.
@@ -71,8 +78,14 @@ pub struct Observer {
 impl Observer {
     /// Watches the documents that facts are taken from, and the ClusterOperator. `set_id` marks our objects.
     pub fn new(client: Client, set_id: String, optional: OptionalDocuments) -> Self {
-        let mut observer =
-            Self { client, set_id, watches: BTreeMap::new(), documents_changed: true, named_changed: false };
+        let mut observer = Self {
+            client,
+            set_id,
+            watches: BTreeMap::new(),
+            leftovers: BTreeSet::new(),
+            documents_changed: true,
+            named_changed: false,
+        };
         let documents = [
             ("Infrastructure", "infrastructures", "cluster"),
             ("Proxy", "proxies", "cluster"),
@@ -89,6 +102,12 @@ impl Observer {
         let selector = Selector::Name(CLUSTER_OPERATOR.to_owned());
         observer.start(Id::ClusterOperator, status::write::resource(), None, selector);
         observer
+    }
+
+    /// Watches the inventory, too.
+    pub fn watch_inventory(&mut self, own_namespace: &str) {
+        let selector = Selector::Name(inventory::NAME.to_owned());
+        self.start(Id::Inventory, apply::inventory_resource(), Some(own_namespace.to_owned()), selector);
     }
 
     /// Waits until something was seen, and takes all that has arrived.
@@ -114,10 +133,12 @@ impl Observer {
         .await;
     }
 
-    /// What has not been seen yet, with the reason where there is one; of named objects only these count.
+    /// What has not been seen yet and has to be before anything is applied, with the reason where there is one; of named
+    /// objects only these count.
     pub fn pending(&self, named: &BTreeSet<Reference>) -> Vec<String> {
-        let pending = self.relevant(named).filter(|watched| !watched.seen.is_synced());
-        pending.map(describe_pending).collect()
+        let is_leftover = |id: &Id| matches!(id, Id::Ours(place) if self.leftovers.contains(place));
+        let pending = self.relevant(named).filter(|(id, watched)| !watched.seen.is_synced() && !is_leftover(id));
+        pending.map(|(_, watched)| describe_pending(watched)).collect()
     }
 
     /// The same, of these named objects alone.
@@ -130,13 +151,14 @@ impl Observer {
     pub fn lasting_trouble(&self, period: Duration, named: &BTreeSet<Reference>) -> Option<String> {
         let lasting =
             |watched: &&Watched| watched.seen.trouble().is_some_and(|trouble| trouble.since.elapsed() >= period);
-        let texts: Vec<_> = self.relevant(named).filter(lasting).map(describe_pending).collect();
+        let texts: Vec<_> =
+            self.relevant(named).map(|(_, watched)| watched).filter(lasting).map(describe_pending).collect();
         (!texts.is_empty()).then(|| format!("failed to watch {}", texts.join("; ")))
     }
 
-    fn relevant(&self, named: &BTreeSet<Reference>) -> impl Iterator<Item = &Watched> {
+    fn relevant(&self, named: &BTreeSet<Reference>) -> impl Iterator<Item = (&Id, &Watched)> {
         let is_relevant = |id: &Id| !matches!(id, Id::Named(reference) if !named.contains(reference));
-        self.watches.iter().filter(move |(id, _)| is_relevant(id)).map(|(_, watched)| watched)
+        self.watches.iter().filter(move |(id, _)| is_relevant(id))
     }
 
     /// When the first trouble that there is will have lasted for this long.
@@ -220,21 +242,56 @@ impl Observer {
         named.iter().filter_map(|reference| Some((reference.clone(), digest(reference)?))).collect()
     }
 
-    /// Watches our objects of these kinds and namespaces, and of no other.
-    pub fn follow(&mut self, objects: &[Object]) {
-        let id = |object: &Object| Id::Planned(object.kind().plural, object.namespace().to_owned());
-        let wanted: BTreeMap<Id, &'static Kind> = objects.iter().map(|object| (id(object), object.kind())).collect();
-        self.watches.retain(|id, _| !matches!(id, Id::Planned(..)) || wanted.contains_key(id));
-        for (id, kind) in wanted {
+    /// Watches our objects where they are planned, and where the inventory says that some may be left.
+    pub fn follow(&mut self, planned: &Scope, inventory: &Scope) {
+        let wanted = planned.union(inventory);
+        self.leftovers = inventory.places().filter(|place| !planned.contains(place)).cloned().collect();
+        self.watches.retain(|id, _| !matches!(id, Id::Ours(place) if !wanted.contains(place)));
+        for place in wanted.places() {
+            let id = Id::Ours(place.clone());
             if self.watches.contains_key(&id) {
                 continue;
             }
-            let namespace = match &id {
-                Id::Planned(_, namespace) if kind.namespaced => Some(namespace.clone()),
-                _ => None,
-            };
+            let namespace = place.kind.namespaced.then(|| place.namespace.clone());
             let selector = Selector::Label(format!("{}={}", apply::PART_OF_LABEL, self.set_id));
-            self.start(id, apply::resource(kind), namespace, selector);
+            self.start(id, apply::resource(place.kind), namespace, selector);
+        }
+    }
+
+    /// The places that were seen whole, each with our objects in it.
+    pub fn ours(&self) -> impl Iterator<Item = (&Place, impl Iterator<Item = &Value>)> {
+        self.watches.iter().filter_map(|(id, watched)| match id {
+            Id::Ours(place) if watched.seen.is_synced() => Some((place, watched.seen.objects())),
+            _ => None,
+        })
+    }
+
+    /// Whether a place that something may be left in is about to be seen.
+    pub fn awaits_leftovers(&self) -> bool {
+        self.watches.iter().any(|(id, watched)| {
+            let is_leftover = matches!(id, Id::Ours(place) if self.leftovers.contains(place));
+            is_leftover && !watched.seen.is_synced() && watched.seen.trouble().is_none()
+        })
+    }
+
+    /// The namespaces of places that something may be left in and that cannot be watched.
+    pub fn troubled_leftovers(&self) -> BTreeSet<String> {
+        let troubled = self.leftovers.iter().filter(|place| {
+            let watched = self.watches.get(&Id::Ours((*place).clone()));
+            place.kind.namespaced && watched.is_some_and(|watched| watched.seen.trouble().is_some())
+        });
+        troubled.map(|place| place.namespace.clone()).collect()
+    }
+
+    /// The live inventory.
+    pub fn inventory(&self) -> Option<&Value> {
+        self.watches.get(&Id::Inventory)?.seen.get(inventory::NAME)
+    }
+
+    /// Takes the answer to a write of the inventory.
+    pub fn put_inventory(&mut self, live: Value) {
+        if let Some(watched) = self.watches.get_mut(&Id::Inventory) {
+            watched.seen.put(inventory::NAME, live);
         }
     }
 
@@ -245,9 +302,20 @@ impl Observer {
 
     /// Takes the answer to a write.
     pub fn put(&mut self, object: &Object, live: Value) {
-        let id = Id::Planned(object.kind().plural, object.namespace().to_owned());
-        if let Some(watched) = self.watches.get_mut(&id) {
-            watched.seen.put(object.name(), live);
+        self.put_ours(&Place::of(object), object.name(), live);
+    }
+
+    /// Takes the answer to a write of an object that is not planned.
+    pub fn put_ours(&mut self, place: &Place, name: &str, live: Value) {
+        if let Some(watched) = self.watches.get_mut(&Id::Ours(place.clone())) {
+            watched.seen.put(name, live);
+        }
+    }
+
+    /// Takes the answer that an object is gone.
+    pub fn forget(&mut self, place: &Place, name: &str) {
+        if let Some(watched) = self.watches.get_mut(&Id::Ours(place.clone())) {
+            watched.seen.forget(name);
         }
     }
 
@@ -264,7 +332,7 @@ impl Observer {
     }
 
     fn planned(&self, object: &Object) -> Option<&Watched> {
-        self.watches.get(&Id::Planned(object.kind().plural, object.namespace().to_owned()))
+        self.watches.get(&Id::Ours(Place::of(object)))
     }
 
     fn document<T: DeserializeOwned>(&self, plural: &'static str) -> Result<Option<T>, String> {

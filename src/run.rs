@@ -19,6 +19,7 @@ use ccm_operator::{
     embedded,
     facts::tls::TlsFlags,
     lease::{Election, Error, Leadership, Timings},
+    metrics::Metrics,
     server::{self, Health},
 };
 use futures::FutureExt;
@@ -120,7 +121,7 @@ async fn run_until_ended(settings: Settings) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let client = client::connect(common.kubeconfig.as_deref(), common.api_server_env_file.as_deref()).await?;
-    let health = Health::starting();
+    let (health, metrics) = (Health::starting(), Metrics::default());
     let listener = server::bind(&common.health_addr)
         .await
         .with_context(|| format!("failed to listen on --health-addr {}", common.health_addr))?;
@@ -140,7 +141,7 @@ async fn run_until_ended(settings: Settings) -> anyhow::Result<()> {
         with_config_sync: config_sync.is_some(),
     };
     let cluster = Cluster::new(client.clone(), embedded::catalog()?, cluster_settings, set_id.clone(), single_replica);
-    let mut controllers = Controllers::new(cluster, shutdown.clone(), health.clone());
+    let mut controllers = Controllers::new(cluster, shutdown.clone(), health.clone(), metrics.clone());
     let authority = |leadership| Authority { leadership, shutdown: shutdown.clone() };
 
     let (mut of_config_sync, mut of_operator) = (None, None);
@@ -186,7 +187,7 @@ async fn run_until_ended(settings: Settings) -> anyhow::Result<()> {
     let ended = tokio::select! {
         () = &mut running => Ok(()),
         lost = lead => Err(lost.into()),
-        served = server::serve(listener, health) => served.context("failed to serve the health endpoint"),
+        served = server::serve(listener, health, metrics) => served.context("failed to serve the health endpoint"),
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
     };

@@ -1,4 +1,4 @@
-//! The health endpoint (IO).
+//! The health endpoint, which shows the metrics, too (IO).
 //!
 //! `/healthz` says that the process lives: an API server that is away is no reason to restart it. `/readyz` says
 //! whether it does its work, and if not, what it waits for. Both answer with the same text for people.
@@ -9,8 +9,15 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use axum::{Router, extract::State, http::StatusCode, routing::get};
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header::CONTENT_TYPE},
+    routing::get,
+};
 use tokio::net::TcpListener;
+
+use crate::metrics::{self, Metrics};
 
 /// What the process waits for, or why it does not do its work; empty when it does.
 #[derive(Clone, Debug, Default)]
@@ -51,8 +58,10 @@ pub async fn bind(address: &str) -> io::Result<TcpListener> {
 }
 
 /// Serves until dropped.
-pub async fn serve(listener: TcpListener, health: Health) -> io::Result<()> {
+pub async fn serve(listener: TcpListener, health: Health, metrics: Metrics) -> io::Result<()> {
+    let exposition = move || async move { ([(CONTENT_TYPE, metrics::MEDIA_TYPE)], metrics.text()) };
     let routes = Router::new()
+        .route("/metrics", get(exposition))
         .route("/healthz", get(|State(health): State<Health>| async move { (StatusCode::OK, text(&health)) }))
         .route("/readyz", get(|State(health): State<Health>| async move { (readiness(&health), text(&health)) }))
         .with_state(health);

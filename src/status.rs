@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::object::{Key, Object};
+use crate::object::{Key, Kind, Object};
 
 /// The ClusterOperator's name.
 pub const CLUSTER_OPERATOR: &str = "cloud-controller-manager";
@@ -147,6 +147,8 @@ pub struct Context<'a> {
     pub version: &'a str,
     /// What must-gather is to collect.
     pub related_objects: Vec<ObjectReference>,
+    /// What is added to the good news: what an administrator has taken out of the operator's hands.
+    pub remarks: String,
     /// Now, RFC 3339.
     pub now: &'a str,
 }
@@ -169,7 +171,7 @@ impl Status {
         let available = format!("Cluster Cloud Controller Manager Operator is available at {}", context.version);
         let towards = || format!("Progressing towards operator: {}", context.version);
         let (available, progressing, degraded, upgradeable) = match outcome {
-            Outcome::Done => (Some(available), None, None, true),
+            Outcome::Done => (Some(available + &context.remarks), None, None, true),
             Outcome::Nothing { why } => (Some(format!("{available}; nothing is applied: {why}")), None, None, true),
             Outcome::Progressing { rollouts } => {
                 let waits = rollouts.iter().map(Key::to_string).collect::<Vec<_>>().join(", ");
@@ -286,8 +288,14 @@ pub fn without_obsolete_condition(cluster_operator: &Value) -> Option<Value> {
     })
 }
 
-/// What must-gather is to collect: both namespaces, the ClusterOperator and every object that was applied.
-pub fn related_objects(own_namespace: &str, managed_namespace: &str, objects: &[Object]) -> Vec<ObjectReference> {
+/// What must-gather is to collect: both namespaces, the ClusterOperator, every object that was applied, and those of an
+/// earlier plan that are kept.
+pub fn related_objects<'a>(
+    own_namespace: &str,
+    managed_namespace: &str,
+    objects: &[Object],
+    kept: impl Iterator<Item = (&'static Kind, &'a Key)>,
+) -> Vec<ObjectReference> {
     let reference = |group: &str, resource: &str, namespace: &str, name: &str| ObjectReference {
         group: group.into(),
         resource: resource.into(),
@@ -303,6 +311,7 @@ pub fn related_objects(own_namespace: &str, managed_namespace: &str, objects: &[
         let kind = object.kind();
         reference(kind.group, kind.plural, object.namespace(), object.name())
     }));
+    references.extend(kept.map(|(kind, key)| reference(kind.group, kind.plural, &key.namespace, &key.name)));
     references
 }
 
@@ -313,7 +322,8 @@ mod tests {
     const V1: &str = "4.21.0";
 
     fn next(previous: &Status, outcome: &Outcome, version: &str, now: &str) -> Status {
-        let context = Context { version, related_objects: related_objects("own", "managed", &[]), now };
+        let related_objects = related_objects("own", "managed", &[], std::iter::empty());
+        let context = Context { version, related_objects, remarks: String::new(), now };
         previous.next(outcome, &context)
     }
 

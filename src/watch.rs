@@ -146,6 +146,11 @@ impl Seen {
             self.objects.insert(name.to_owned(), value);
         }
     }
+
+    /// Takes an object away that is known to be gone.
+    pub fn forget(&mut self, name: &str) {
+        self.objects.remove(name);
+    }
 }
 
 /// The events of a watch. It never ends: after an error it waits, longer each time, and starts again.

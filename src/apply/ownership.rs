@@ -31,6 +31,9 @@ pub enum Need {
 
 /// What a live object needs. Both are whole objects; the live one with its managed fields.
 pub fn need(desired: &Value, live: &Value) -> Need {
+    if is_wiped(live) {
+        return Need::FoldThenApply;
+    }
     if foreign_entries(live).any(|entry| owns_more(&foldable(entry), desired)) {
         return Need::FoldThenApply;
     }
@@ -72,6 +75,24 @@ pub fn fold(live: &Value) -> Value {
     entry["fieldsV1"] = Value::Object(ours);
     others.insert(0, entry);
     Value::Array(others)
+}
+
+/// Whether nobody's fields are noted any more: somebody has wiped the managed fields. The next apply would note everything
+/// that is there as `before-first-apply`'s.
+pub fn is_wiped(live: &Value) -> bool {
+    managed_fields(live).is_empty()
+}
+
+/// Whether we have applied an object.
+pub fn is_applied_by_us(live: &Value) -> bool {
+    managed_fields(live).iter().any(is_ours)
+}
+
+/// Whether the answer to an apply is that of an object which this apply has made: nobody else has ever written it, and
+/// we only at the time of its creation.
+pub fn is_new(applied: &Value) -> bool {
+    let [entry] = managed_fields(applied) else { return false };
+    is_ours(entry) && entry["time"] == applied["metadata"]["creationTimestamp"]
 }
 
 /// Who has last changed an object, other than we and other than by its status.

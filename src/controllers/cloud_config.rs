@@ -15,6 +15,7 @@ use crate::{
         Context,
         sync::{self, Inputs, Synced},
     },
+    events::Events,
     object::Object,
     status,
 };
@@ -31,8 +32,8 @@ pub(super) struct CloudConfig {
 
 impl CloudConfig {
     /// One that has seen nothing yet.
-    pub(super) fn new(authority: Authority) -> Self {
-        let syncer = Syncer::new(&status::CLOUD_CONFIG, authority);
+    pub(super) fn new(authority: Authority, events: Events) -> Self {
+        let syncer = Syncer::new(&status::CLOUD_CONFIG, authority, events);
         Self { syncer, desired: Desired::Waiting(Vec::new()), revision: 0, logged: Vec::new() }
     }
 

@@ -67,8 +67,12 @@ impl Cluster {
         let mut sources = Sources::new(&settings.namespace, Ok(Images::default()));
         sources.release_version.clone_from(&settings.release_version);
         sources.tls_flags = settings.tls_flags.clone();
+        let mut observer = Observer::new(client.clone(), set_id, optional);
+        if settings.with_operator {
+            observer.watch_inventory(&settings.own_namespace);
+        }
         Self {
-            observer: Observer::new(client.clone(), set_id, optional),
+            observer,
             client,
             catalog,
             sources,

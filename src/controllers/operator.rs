@@ -10,30 +10,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{StreamExt, stream};
 use k8s_openapi::jiff::{Timestamp, Unit};
 use tracing::{error, info, warn};
 
 use super::{
     Round,
+    applying::{Applying, Stopped},
     authority::Authority,
-    backoff::{Backoff, Brake},
+    backoff::Backoff,
     cluster::{Cluster, ClusterSettings},
     images_file::ImagesFile,
 };
 use crate::{
-    apply::{
-        self,
-        ownership::{self, FIELD_MANAGER},
-    },
+    apply::ownership::FIELD_MANAGER,
     object::Object,
     plan::{Phase, Plan},
     rollout::{self, Rollout},
     status::{self, CLOUD_CONFIG, Context, Outcome, Status, TRANSIENT_ERROR_PATIENCE, TRUSTED_CA},
 };
-
-/// How many objects of a wave are applied at once; over HTTP/1.1 each needs a connection of its own.
-const CONCURRENCY: usize = 4;
 
 /// How long a rollout may take before it is said that there is one, when the version stays: a controller that catches up
 /// with a changed annotation is no rollout.
@@ -42,7 +36,6 @@ const ROLLOUT_GRACE: Duration = Duration::from_secs(1);
 /// The operator and what it knows.
 pub(super) struct Operator {
     authority: Authority,
-    set_id: String,
     images: ImagesFile,
     /// The revision of the cluster that was last planned for.
     revision: u64,
@@ -54,11 +47,8 @@ pub(super) struct Operator {
     is_gate_open: bool,
     /// Since when that is waited for.
     gated_since: Option<Instant>,
-    applying: Backoff,
+    applying: Applying,
     reporting: Backoff,
-    brake: Brake,
-    /// When an object may be repaired again that somebody keeps changing.
-    brake_until: Option<Instant>,
     /// Since when workloads are being rolled out.
     rolling_since: Option<Instant>,
     /// Since when a rollout is stuck.
@@ -79,21 +69,18 @@ enum Pass {
 }
 
 impl Operator {
-    /// An operator that has seen nothing yet; `set_id` marks its objects.
-    pub(super) fn new(authority: Authority, set_id: String, images_json: PathBuf) -> Self {
+    /// An operator that has seen nothing yet.
+    pub(super) fn new(authority: Authority, applying: Applying, images_json: PathBuf) -> Self {
         Self {
             authority,
-            set_id,
             images: ImagesFile::new(images_json),
             revision: 0,
             plan: None,
             bad_input: None,
             is_gate_open: false,
             gated_since: None,
-            applying: Backoff::default(),
+            applying,
             reporting: Backoff::default(),
-            brake: Brake::default(),
-            brake_until: None,
             rolling_since: None,
             stuck_since: None,
             last: None,
@@ -118,10 +105,11 @@ impl Operator {
             waiting.extend(self.report(cluster, &outcome).await.err());
             self.last = Some(outcome);
         }
+        let [applying, braked] = self.applying.due();
         let due = [
-            self.applying.due(),
+            applying,
+            braked,
             self.reporting.due(),
-            self.brake_until,
             self.gated_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
             self.rolling_since.map(|since| since + ROLLOUT_GRACE),
             self.stuck_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
@@ -132,6 +120,9 @@ impl Operator {
 
     async fn reconcile(&mut self, cluster: &mut Cluster) -> Pass {
         self.replan(cluster);
+        if let Some(plan) = &self.plan {
+            self.applying.follow(&mut cluster.observer, plan.objects());
+        }
         let pending = cluster.observer.pending(&cluster.references);
         if let Some(trouble) = self.authority.trouble() {
             return Pass::Waiting(vec![trouble]);
@@ -185,7 +176,7 @@ impl Operator {
         })
     }
 
-    /// Plans again when an input has changed, and watches what is planned.
+    /// Plans again when an input has changed.
     fn replan(&mut self, cluster: &mut Cluster) {
         let is_known =
             cluster.observer.knows_documents() && cluster.observer.pending_named(&cluster.references).is_empty();
@@ -204,80 +195,27 @@ impl Operator {
             Err(error) => self.bad_input = Some(error),
             Ok(mut plan) => {
                 if let Plan::Objects { objects, .. } = &mut plan {
-                    for object in objects {
-                        object.set_label(apply::PART_OF_LABEL, &self.set_id);
-                    }
+                    self.applying.mark(objects);
                 }
                 self.bad_input = None;
                 if self.plan.as_deref() != Some(&plan) {
-                    cluster.observer.follow(plan.objects());
                     self.plan = Some(Arc::new(plan));
-                    // What has failed may have failed because of the old plan.
-                    self.applying = Backoff::default();
+                    self.applying.replanned();
                 }
             }
         }
     }
 
-    /// Applies what is not as planned, wave after wave, and looks how the rollouts are.
+    /// Brings the cluster to the plan, and looks how the rollouts are.
     async fn act(&mut self, cluster: &mut Cluster, objects: &[Object]) -> Pass {
-        if let Some(error) = self.applying.waits(Instant::now()) {
-            return Pass::Retrying(error.to_owned());
+        // What a bad input means is not known: nothing is deleted for it.
+        let may_prune = self.bad_input.is_none();
+        let budget = || self.authority.write_budget();
+        match self.applying.act(&mut cluster.observer, objects, may_prune, budget).await {
+            Ok(()) => Pass::Outcome(self.rollouts(cluster, objects)),
+            Err(Stopped::Retrying(error)) => Pass::Retrying(error),
+            Err(Stopped::Failed(error)) => Pass::Outcome(Outcome::Failed { error }),
         }
-        self.brake_until = None;
-        for wave in objects.chunk_by(|first, second| first.kind().wave == second.kind().wave) {
-            let due: Vec<_> = wave.iter().filter(|object| self.is_due(cluster, object)).collect();
-            let (client, observer, authority) = (&cluster.client, &cluster.observer, &self.authority);
-            let answers: Vec<_> = stream::iter(due)
-                .map(|object| async move {
-                    let budget = || authority.write_budget();
-                    (object, apply::apply(client, object, observer.live(object), budget).await)
-                })
-                // In order, so that of two errors it is always the same that is told.
-                .buffered(CONCURRENCY)
-                .collect()
-                .await;
-            let mut errors = Vec::new();
-            for (object, answer) in answers {
-                match answer {
-                    Ok(live) => {
-                        info!("applied {}", object.key());
-                        cluster.observer.put(object, live);
-                    }
-                    Err(error) => errors.push(error),
-                }
-            }
-            // Siblings of a failed object were applied; what comes after the wave has to wait.
-            let Some(error) = errors.iter().find(|error| error.source.is_terminal()).or(errors.first()) else {
-                continue;
-            };
-            let text = crate::chain(error);
-            let is_terminal = error.source.is_terminal();
-            let now = Instant::now();
-            // Also what is refused for good is tried again: the operator's rights may change, or the object.
-            if self.applying.failed(&text, now) && !is_terminal {
-                warn!("{text}; trying again");
-            }
-            let is_reported = is_terminal || self.applying.has_lasted(TRANSIENT_ERROR_PATIENCE, now);
-            return if is_reported { Pass::Outcome(Outcome::Failed { error: text }) } else { Pass::Retrying(text) };
-        }
-        self.applying = Backoff::default();
-        Pass::Outcome(self.rollouts(cluster, objects))
-    }
-
-    /// Whether an object is not as planned, and may be written now.
-    fn is_due(&mut self, cluster: &Cluster, object: &Object) -> bool {
-        let live = cluster.observer.live(object);
-        if live.is_some_and(|live| ownership::need(object.value(), live) == ownership::Need::Nothing) {
-            return false;
-        }
-        let Err(free) = self.brake.repair(object.key(), Instant::now()) else { return true };
-        let who = live.and_then(ownership::last_foreign_manager).unwrap_or("somebody");
-        if self.brake_until.is_none() {
-            warn!("{who} keeps changing {}: it is repaired twice a second at most", object.key());
-        }
-        self.brake_until = Some(self.brake_until.map_or(free, |until| until.min(free)));
-        false
     }
 
     /// How the rollouts are, once everything is applied.
@@ -328,8 +266,9 @@ impl Operator {
             related_objects: match self.plan {
                 // What a process before this one has applied is still there.
                 None if !before.related_objects.is_empty() => before.related_objects.clone(),
-                _ => status::related_objects(own_namespace, namespace, objects),
+                _ => status::related_objects(own_namespace, namespace, objects, self.applying.kept()),
             },
+            remarks: self.applying.remarks(),
             now: &now,
         };
         let next = before.next(outcome, &context);

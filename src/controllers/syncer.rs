@@ -3,14 +3,9 @@
 //!
 //! Bad input is said at once and changes nothing: the last good ConfigMap stays. It never decides what a ConfigMap is to hold.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, time::Instant};
 
 use k8s_openapi::jiff::{Timestamp, Unit};
-use kube::api::{DeleteParams, Preconditions};
-use serde_json::Value;
 use tracing::{error, info, warn};
 
 use super::{
@@ -22,6 +17,7 @@ use super::{
 use crate::{
     apply::{self, ownership},
     config_hash::Reference,
+    events::Events,
     object::Object,
     status::{self, Controller},
 };
@@ -46,6 +42,7 @@ pub(super) enum Desired {
 pub(super) struct Syncer {
     controller: &'static Controller,
     authority: Authority,
+    events: Events,
     applying: Backoff,
     reporting: Backoff,
     brake: Brake,
@@ -65,10 +62,11 @@ enum Verdict {
 
 impl Syncer {
     /// One that has written nothing yet.
-    pub(super) fn new(controller: &'static Controller, authority: Authority) -> Self {
+    pub(super) fn new(controller: &'static Controller, authority: Authority, events: Events) -> Self {
         Self {
             controller,
             authority,
+            events,
             applying: Backoff::default(),
             reporting: Backoff::default(),
             brake: Brake::default(),
@@ -77,6 +75,11 @@ impl Syncer {
             last: None,
             logged: None,
         }
+    }
+
+    /// Whether it may write.
+    pub(super) fn leads(&self) -> bool {
+        self.authority.write_budget().is_some()
     }
 
     /// Writes what is not as wanted, and says how it went. `needs` are the objects without which nothing can be known.
@@ -165,7 +168,8 @@ impl Syncer {
     async fn apply(&mut self, cluster: &mut Cluster, object: &Object) -> Result<(), apply::Error> {
         let reference = Reference::config_map(object.namespace(), object.name());
         let live = cluster.observer.named(&reference);
-        if live.is_some_and(|live| ownership::need(object.value(), live) == ownership::Need::Nothing) {
+        let live = live.map(|live| (live, ownership::need(object.value(), live)));
+        if live.is_some_and(|(_, need)| need == ownership::Need::Nothing) {
             return Ok(());
         }
         if let Err(free) = self.brake.repair(object.key(), Instant::now()) {
@@ -174,14 +178,15 @@ impl Syncer {
         }
         let budget = || self.authority.write_budget();
         // The Go operator copied this from its source; what is so can only be made anew.
-        let frozen = live.filter(|live| live["immutable"] == true);
-        if let Some(frozen) = frozen {
-            delete(cluster, object, frozen, budget()).await?;
+        let frozen = live.filter(|(live, _)| live["immutable"] == true);
+        if let Some((frozen, _)) = frozen {
+            apply::prune(&cluster.client, object.kind(), frozen, budget()).await?;
         }
         let live = if frozen.is_some() { None } else { live };
         let applied = apply::apply(&cluster.client, object, live, budget).await?;
-        info!("applied {}", object.key());
-        cluster.observer.put_named(&reference, applied);
+        info!("{}", applied.change);
+        self.events.tell(&applied.change, &applied.live, None);
+        cluster.observer.put_named(&reference, applied.live);
         Ok(())
     }
 
@@ -231,18 +236,4 @@ impl Syncer {
 struct Failure {
     error: String,
     is_reported: bool,
-}
-
-async fn delete(
-    cluster: &Cluster,
-    object: &Object,
-    live: &Value,
-    budget: Option<Duration>,
-) -> Result<(), apply::Error> {
-    let uid = live["metadata"]["uid"].as_str().map(ToOwned::to_owned);
-    let preconditions = Some(Preconditions { uid, resource_version: None });
-    let params = DeleteParams { preconditions, ..DeleteParams::default() };
-    let api = apply::api(&cluster.client, object.kind(), object.namespace());
-    let deleted = apply::send(budget, api.delete(object.name(), &params)).await;
-    deleted.map(drop).map_err(|source| apply::Error { object: object.key(), action: "replace", source })
 }

@@ -4,6 +4,7 @@
 //! and cannot be used is left out, and said; the rest stays trusted.
 
 use std::{
+    collections::BTreeMap,
     fs, io,
     path::PathBuf,
     time::{SystemTime, UNIX_EPOCH},
@@ -21,6 +22,8 @@ use super::{
 };
 use crate::{
     config_hash::Reference,
+    events::Events,
+    metrics::Metrics,
     object::Object,
     status,
     trust_bundle::{self, Certificate},
@@ -50,22 +53,29 @@ pub(super) struct TrustedCa {
     revision: Option<u64>,
     /// The certificates that administrators gave.
     given: Vec<Certificate>,
-    /// What was last said of them.
-    logged: Vec<String>,
+    /// What cannot be used of what they gave, and why.
+    unusable: Vec<String>,
+    /// What was last said of what cannot be used and of what ends, under each Event's reason.
+    said: BTreeMap<&'static str, String>,
+    events: Events,
+    metrics: Metrics,
 }
 
 impl TrustedCa {
     /// One that has seen nothing yet; `system_bundle` is the file of certificates that the system trusts.
-    pub(super) fn new(authority: Authority, system_bundle: PathBuf) -> Self {
+    pub(super) fn new(authority: Authority, system_bundle: PathBuf, events: Events, metrics: Metrics) -> Self {
         Self {
-            syncer: Syncer::new(&status::TRUSTED_CA, authority),
+            syncer: Syncer::new(&status::TRUSTED_CA, authority, events.clone()),
+            events,
             system_bundle,
             stamp: None,
             system: Ok(Vec::new()),
             desired: Desired::Waiting(Vec::new()),
             revision: None,
             given: Vec::new(),
-            logged: Vec::new(),
+            unusable: Vec::new(),
+            said: BTreeMap::new(),
+            metrics,
         }
     }
 
@@ -104,6 +114,12 @@ impl TrustedCa {
             };
             self.revision = Some(cluster.revision());
         }
+        // With time, too: certificates end.
+        if self.syncer.leads() {
+            let (unusable, expiring) = (self.unusable.join("; "), self.expiring().join("; "));
+            self.say("TrustedCertificatesLeftOut", unusable);
+            self.say("TrustedCertificatesExpiring", expiring);
+        }
         self.syncer.pass(cluster, &self.desired, &needs).await
     }
 
@@ -118,9 +134,9 @@ impl TrustedCa {
             Ok(system) => system,
             Err(error) => return Desired::Failed { error: error.clone(), is_terminal: false },
         };
-        let mut said = Vec::new();
+        let mut unusable = Vec::new();
         let mut usable = |certificates: Result<Vec<Certificate>, String>| {
-            certificates.map_err(|why| said.push(format!("left out of the trusted certificates: {why}"))).ok()
+            certificates.map_err(|why| unusable.push(format!("left out of the trusted certificates: {why}"))).ok()
         };
         let user = cluster.user_ca().and_then(|user| usable(user_certificates(cluster, &user)));
         let cloud = cloud_certificates(cluster).and_then(usable);
@@ -138,9 +154,12 @@ impl TrustedCa {
             },
             "data": {KEY: bundle},
         }));
+        let first = |certificates: &[Certificate]| certificates.iter().map(|certificate| certificate.not_after).min();
+        self.metrics.certificates_end("system", first(system));
+        self.metrics.certificates_end("proxy", user.as_deref().and_then(first));
+        self.metrics.certificates_end("cloud-config", cloud.as_deref().and_then(first));
         self.given = user.into_iter().chain(cloud).flatten().collect();
-        said.extend(self.expiring());
-        self.log(said);
+        self.unusable = unusable;
         match object {
             Ok(object) => Desired::Objects(vec![object]),
             Err(error) => Desired::Failed { error: crate::chain(&error), is_terminal: true },
@@ -159,12 +178,11 @@ impl TrustedCa {
         trust_bundle::expiring(&self.given, now).map(describe).collect()
     }
 
-    fn log(&mut self, said: Vec<String>) {
-        if self.logged != said {
-            for line in &said {
-                warn!("{line}");
-            }
-            self.logged = said;
+    /// Says it in the log and as an Event, unless that was the last that was said.
+    fn say(&mut self, reason: &'static str, text: String) {
+        if self.said.insert(reason, text.clone()).unwrap_or_default() != text && !text.is_empty() {
+            warn!("{text}");
+            self.events.warn(reason, text);
         }
     }
 }

@@ -242,7 +242,17 @@ async fn trusted_certificates_are_merged_and_what_cannot_be_used_is_left_out() -
 
     set_user_ca("-----BEGIN CERTIFICATE-----\nno\n-----END CERTIFICATE-----\n").await?;
     bundle(&[&cloud, &system]).await?;
-    assert!(operator.log().contains("left out of the trusted certificates: ConfigMap openshift-config/user-ca"));
+    let left_out = "left out of the trusted certificates: ConfigMap openshift-config/user-ca";
+    assert!(operator.log().contains(left_out));
+    let events: kube::Api<k8s_openapi::api::core::v1::Event> = kube::Api::namespaced(lab.client.clone(), "default");
+    eventually("the Event", LIMIT, async || {
+        let about = kube::api::ListParams::default().fields("reason=TrustedCertificatesLeftOut");
+        let found = events.list(&about).await?;
+        let messages: Vec<_> = found.items.into_iter().filter_map(|event| event.message).collect();
+        ensure!(messages.iter().any(|message| message.starts_with(left_out)), "{messages:?}");
+        Ok(Some(()))
+    })
+    .await?;
     lab.conditions(&operator, &WELL).await?;
     set_user_ca(&user).await?;
     bundle(&[&user, &cloud, &system]).await?;

@@ -2,14 +2,19 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use ccm_operator::apply;
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::core::v1::Event;
+use kube::{
+    Api,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
 use serde_json::{Value, json};
 
 use crate::{
-    lab::{LIMIT, Lab, aws_manifest},
-    support::{eventually, openshift::Cluster},
+    contract::{images, plans, statuses},
+    lab::{LIMIT, Lab, NAMESPACE, aws_manifest, message},
+    support::{eventually, openshift::Cluster, operator::Operator},
 };
 
 /// What is kept of an object for comparing: all but what the server counts and notes.
@@ -35,6 +40,13 @@ async fn drift_of_every_kind_is_repaired() -> Result<()> {
         ("Deployment", json!({"metadata": {"labels": {apply::PART_OF_LABEL: null}}}), 1),
         ("Deployment", json!({"spec": {"template": {"metadata": {"annotations": {"added": "x"}}}}}), 2),
         ("Deployment", json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}}), 2),
+        ("Deployment", json!({"metadata": {"managedFields": [{}]}}), 2),
+        ("Service", json!({"metadata": {"managedFields": [{}]}, "spec": {"selector": {"added": "x"}}}), 2),
+        (
+            "PodDisruptionBudget",
+            json!({"metadata": {"labels": null}, "spec": {"maxUnavailable": 1, "minAvailable": null}}),
+            2,
+        ),
         ("Service", json!({"spec": {"ports": [{"name": "https", "port": 9999}]}}), 2),
         ("Service", json!({"spec": {"selector": {"added": "x"}}}), 1),
         ("PodDisruptionBudget", json!({"spec": {"minAvailable": 2}}), 1),
@@ -61,6 +73,188 @@ async fn drift_of_every_kind_is_repaired() -> Result<()> {
     }
     assert!(!operator.log().contains("degraded"), "{}", operator.log());
     Ok(())
+}
+
+/// Changes the Deployment's pods by an update, as `kubectl edit` does, and answers how many writes the repair took.
+async fn edit_pods(lab: &Lab, operator: &Operator, edit: impl Fn(&mut Value)) -> Result<usize> {
+    let object = aws_manifest("Deployment");
+    let api = apply::api(&lab.client, object.kind(), object.namespace());
+    let before = essence(&lab.live("Deployment").await?.unwrap());
+    let mark = lab.mark().await?;
+    // The stand-in for the workloads' controllers writes at the same time.
+    eventually("the edit", LIMIT, async || {
+        let mut live = serde_json::to_value(api.get(object.name()).await?)?;
+        edit(live.pointer_mut("/spec/template/spec").unwrap());
+        let params = PostParams { field_manager: Some("kubectl-edit".into()), ..PostParams::default() };
+        Ok(Some(api.replace(object.name(), &params, &serde_json::from_value(live)?).await?))
+    })
+    .await?;
+    let waited = eventually("the repair", LIMIT, async || {
+        let live = essence(&lab.live("Deployment").await?.unwrap_or_default());
+        ensure!(live == before, "{live:#}");
+        Ok(Some(()))
+    })
+    .await;
+    waited.with_context(|| format!("the operator said:\n{}", operator.log()))?;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    Ok(lab.writes(mark)?.into_iter().filter(|write| write.starts_with("patch deployments ")).count())
+}
+
+#[tokio::test]
+async fn whatever_is_edited_in_the_pods_is_repaired_in_two_writes_at_most() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    type Edit = fn(&mut Value);
+    let edits: [(&str, Edit); 8] = [
+        ("image", |spec| spec["containers"][0]["image"] = "other".into()),
+        ("container port", |spec| spec["containers"][0]["ports"][0]["containerPort"] = 10999.into()),
+        ("volume source", |spec| {
+            let name = spec["volumes"][0]["name"].clone();
+            spec["volumes"][0] = json!({"name": name, "emptyDir": {}});
+        }),
+        ("value to valueFrom", |spec| {
+            let env = spec["containers"][0]["env"].as_array_mut().unwrap();
+            let variable = env.iter_mut().find(|variable| variable["value"].is_string()).unwrap();
+            let field = json!({"fieldRef": {"fieldPath": "metadata.name"}});
+            *variable = json!({"name": variable["name"], "valueFrom": field});
+        }),
+        ("sidecar", |spec| {
+            let containers = spec["containers"].as_array_mut().unwrap();
+            containers.push(json!({"name": "sidecar", "image": "sidecar"}));
+        }),
+        ("init container and volume", |spec| {
+            spec["volumes"].as_array_mut().unwrap().push(json!({"name": "more", "emptyDir": {}}));
+            spec["initContainers"] = json!([{"name": "first", "image": "first"}]);
+        }),
+        ("argument", |spec| spec["containers"][0]["args"].as_array_mut().unwrap().push("--v=9".into())),
+        ("default", |spec| spec["terminationGracePeriodSeconds"] = 77.into()),
+    ];
+    for (what, edit) in edits {
+        let writes = edit_pods(&lab, &operator, edit).await.context(what)?;
+        assert!((1..=2).contains(&writes), "{what}: {writes} writes");
+    }
+    let log = operator.log();
+    assert!(!log.contains("degraded") && !log.contains("trying again"), "{log}");
+    let told = format!("configured Deployment {NAMESPACE}/aws-cloud-controller-manager: spec.template.spec.containers");
+    assert!(log.contains(&format!("{told}[name=cloud-controller-manager].image")), "{log}");
+    assert!(log.contains(&format!("{told}[name=sidecar]")), "{log}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn rules_and_subjects_are_repaired() -> Result<()> {
+    let plans = plans()?;
+    let (_, plan) = plans.iter().find(|(name, _)| *name == "Nutanix").context("Nutanix")?;
+    let (_, status) = statuses().find(|(name, _)| *name == "Nutanix").context("Nutanix")?;
+    let lab = Lab::new(&Cluster::on(status)).await?;
+    lab.write_images(&images())?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    let somebody = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "somebody"}]);
+    for (kind, patch) in [
+        ("ClusterRole", json!({"rules": []})),
+        ("Role", json!({"rules": null})),
+        ("ClusterRoleBinding", json!({"subjects": somebody})),
+        ("RoleBinding", json!({"subjects": []})),
+        ("ClusterRole", json!({"metadata": {"managedFields": [{}]}, "rules": []})),
+    ] {
+        let object = plan.objects().iter().find(|object| object.kind().kind == kind).context(kind)?;
+        let api = apply::api(&lab.client, object.kind(), object.namespace());
+        let before = essence(&serde_json::to_value(api.get(object.name()).await?)?);
+        let mark = lab.mark().await?;
+        let params = PatchParams { field_manager: Some("kubectl-edit".into()), ..PatchParams::default() };
+        api.patch(object.name(), &params, &Patch::Merge(&patch)).await?;
+        let waited = eventually("the repair", LIMIT, async || {
+            let live = essence(&serde_json::to_value(api.get(object.name()).await?)?);
+            ensure!(live == before, "{live:#}");
+            Ok(Some(()))
+        })
+        .await;
+        waited.with_context(|| format!("{kind} {patch}: the operator said:\n{}", operator.log()))?;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let writes = lab.writes(mark)?;
+        assert!((1..=2).contains(&writes.len()), "{kind} {patch}: {writes:?}");
+    }
+    assert!(!operator.log().contains("degraded"), "{}", operator.log());
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_object_that_is_edited_every_second_is_repaired_each_time_and_told_as_one_event() -> Result<()> {
+    const EDITS: usize = 12;
+    let lab = Lab::new(&Cluster::default()).await?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    let uid = lab.live("Deployment").await?.unwrap()["metadata"]["uid"].clone();
+    let mark = lab.mark().await?;
+    let mut pace = tokio::time::interval(Duration::from_secs(1));
+    for edit in 0..EDITS {
+        pace.tick().await;
+        lab.update("Deployment", &json!({"spec": {"replicas": 3 + edit}})).await?;
+        eventually("the repair", Duration::from_secs(1), async || {
+            let live = lab.live("Deployment").await?.unwrap_or_default();
+            ensure!(live["spec"]["replicas"] == 2, "{}", live["spec"]["replicas"]);
+            Ok(Some(()))
+        })
+        .await
+        .with_context(|| operator.log())?;
+    }
+    let events: Api<Event> = Api::namespaced(lab.client.clone(), NAMESPACE);
+    let told = eventually("the count", LIMIT, async || {
+        let all = events.list(&ListParams::default()).await?.items;
+        let of_object = |event: &Event| event.involved_object.uid.as_deref() == uid.as_str();
+        let all: Vec<_> = all.into_iter().filter(of_object).collect();
+        let reasons: Vec<_> =
+            all.iter().map(|event| (event.reason.as_deref().unwrap_or_default(), event.count)).collect();
+        let count = i32::try_from(EDITS)?;
+        ensure!(reasons.contains(&("Configured", Some(count))), "{reasons:?}");
+        assert_eq!(all.len(), 2, "one that it was created, one that it was configured: {reasons:?}");
+        Ok(all.into_iter().find(|event| event.reason.as_deref() == Some("Configured")))
+    })
+    .await
+    .with_context(|| operator.log())?;
+    assert_eq!(told.message.as_deref(), Some("spec.replicas"));
+    assert_eq!(told.type_.as_deref(), Some("Normal"));
+    let requests = lab.requests(mark)?;
+    let written = requests.iter().filter(|request| request.is_event()).count();
+    assert!(written <= 4, "{written} requests for Events");
+    assert_eq!(lab.writes(mark)?, vec!["patch deployments aws-cloud-controller-manager"; EDITS]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_object_that_is_to_be_left_alone_is_left_alone_and_said() -> Result<()> {
+    const MUTATION: &str = "client.lifecycle.config.k8s.io/mutation";
+    let lab = Lab::new(&Cluster::default()).await?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    let mark = lab.mark().await?;
+    let change = json!({"metadata": {"annotations": {MUTATION: "ignore"}}, "spec": {"replicas": 5}});
+    lab.update("Deployment", &change).await?;
+    let text = format!("; left alone, as annotated: Deployment {NAMESPACE}/aws-cloud-controller-manager");
+    eventually("the status to say it", LIMIT, async || {
+        let cluster_operator = lab.cluster_operator().await?;
+        ensure!(message(&cluster_operator, "Available").ends_with(&text), "{cluster_operator}");
+        Ok(Some(()))
+    })
+    .await
+    .with_context(|| operator.log())?;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(lab.live("Deployment").await?.unwrap()["spec"]["replicas"], 5);
+    assert!(lab.writes(mark)?.iter().all(|write| write.contains("clusteroperators/status")), "{:?}", lab.writes(mark)?);
+    assert_eq!(operator.log().matches("skipped Deployment").count(), 1, "{}", operator.log());
+
+    lab.update("Deployment", &json!({"metadata": {"annotations": {MUTATION: null}}})).await?;
+    eventually("the repair", LIMIT, async || {
+        let live = lab.live("Deployment").await?.unwrap_or_default();
+        ensure!(live["spec"]["replicas"] == 2, "{}", live["spec"]["replicas"]);
+        let cluster_operator = lab.cluster_operator().await?;
+        ensure!(!message(&cluster_operator, "Available").contains("left alone"), "{cluster_operator}");
+        Ok(Some(()))
+    })
+    .await
+    .with_context(|| operator.log())
 }
 
 #[tokio::test]

@@ -33,6 +33,8 @@ pub(crate) const NAMESPACE: &str = "openshift-cloud-controller-manager";
 pub(crate) const SERVICE_ACCOUNT: &str = "cluster-cloud-controller-manager";
 /// The version that it brings.
 pub(crate) const VERSION: &str = "4.99.0-lab";
+/// The ConfigMap that says where its objects are.
+pub(crate) const INVENTORY: &str = "ccm-operator-inventory";
 /// Its lease.
 pub(crate) const LEASE: &str = "cluster-cloud-controller-manager-leader";
 /// The lease of its config-sync controllers.
@@ -162,9 +164,10 @@ impl Lab {
         Ok(audit::by_user(self.plane.audit().since(since)?, &user))
     }
 
-    /// The operator's writes since, those of its lease left out.
+    /// The operator's writes since, those of its lease and its Events left out.
     pub(crate) fn writes(&self, since: Mark) -> Result<Vec<String>> {
-        let writes = self.requests(since)?.into_iter().filter(|request| request.is_write() && !request.is_lease());
+        let counts = |request: &Request| request.is_write() && !request.is_lease() && !request.is_event();
+        let writes = self.requests(since)?.into_iter().filter(counts);
         // A write that lost a race has written nothing.
         let writes = writes.filter(|request| request.code < 400);
         Ok(writes.map(|request| describe(&request)).collect())
@@ -288,8 +291,9 @@ pub(crate) fn describe(request: &Request) -> String {
     format!("{verb} {resource}{slash}{subresource} {name}")
 }
 
-/// Deletes whatever any provider brings.
+/// Deletes whatever any provider brings, and the inventory.
 async fn delete_all(client: &Client) -> Result<()> {
+    ignore_absent(config_maps(client, OWN_NAMESPACE).delete(INVENTORY, &DeleteParams::default()).await)?;
     let catalog = embedded::catalog()?;
     for object in catalog.providers().flat_map(|provider| &provider.manifests) {
         let api = apply::api(client, object.kind(), object.namespace());

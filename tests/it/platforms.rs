@@ -32,7 +32,7 @@ async fn the_operator_converges_on_every_platform_with_the_rights_of_the_manifes
             let mut writes = lab.writes(mark)?;
             writes.retain(|write| !write.contains("clusteroperators"));
             let config_maps = writes.iter().filter(|write| write.contains("configmaps")).count();
-            assert_eq!(config_maps, 2, "{what}: the configuration and the certificates: {writes:#?}");
+            assert_eq!(config_maps, 3, "{what}: the configuration, the certificates and the inventory: {writes:#?}");
             assert_eq!(writes.len(), count + config_maps, "{what}: one write for each object: {writes:#?}");
             operator.terminate()?;
             drop(operator);

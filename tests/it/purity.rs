@@ -7,13 +7,15 @@ use anyhow::Result;
 use crate::lab::repository;
 
 /// The modules of `src/` that may do IO; every other one is pure. ARCHITECTURE.md says the same.
-const IO: [&str; 26] = [
+const IO: [&str; 29] = [
     "apply.rs",
+    "apply/error.rs",
     "azure_credentials/files.rs",
     "bundle/folder.rs",
     "cli.rs",
     "client.rs",
     "controllers.rs",
+    "controllers/applying.rs",
     "controllers/authority.rs",
     "controllers/backoff.rs",
     "controllers/cloud_config.rs",
@@ -22,6 +24,7 @@ const IO: [&str; 26] = [
     "controllers/operator.rs",
     "controllers/syncer.rs",
     "controllers/trusted_ca.rs",
+    "events.rs",
     "facts/files.rs",
     "lease.rs",
     "lib.rs",

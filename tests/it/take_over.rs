@@ -2,102 +2,135 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use ccm_operator::apply;
+use anyhow::{Context, Result, ensure};
+use ccm_operator::{apply, object::Object};
 use kube::api::{DynamicObject, PostParams};
 use serde_json::{Value, json};
 
 use crate::{
-    lab::{LIMIT, Lab, PREDECESSOR, aws_manifest, aws_manifests},
+    contract::{images, plans, statuses},
+    lab::{LIMIT, Lab, PREDECESSOR},
     support::{eventually, openshift::Cluster},
 };
 
-/// What must be equal: everything but what the server counts and notes.
+/// What must be equal: everything but what the server counts, notes and gives out.
 fn essence(object: &Value) -> Value {
-    let metadata = &object["metadata"];
-    json!({"spec": object["spec"], "labels": metadata["labels"], "annotations": own(&metadata["annotations"])})
+    let mut object = object.clone();
+    object.as_object_mut().map(|members| members.remove("status"));
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for field in ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"] {
+            metadata.remove(field);
+        }
+    }
+    // Addresses that the server gives to a Service, and what is noted on workloads.
+    if object["kind"] == "Service" {
+        object["spec"].as_object_mut().map(|spec| (spec.remove("clusterIP"), spec.remove("clusterIPs")));
+    }
+    if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
+        let is_noted =
+            |name: &str| name.starts_with("deployment.kubernetes.io/") || name.starts_with("deprecated.daemonset.");
+        annotations.retain(|name, _| !is_noted(name));
+        if annotations.is_empty() {
+            object["metadata"].as_object_mut().map(|metadata| metadata.remove("annotations"));
+        }
+    }
+    object
 }
 
-/// Annotations but those that the control plane writes.
-fn own(annotations: &Value) -> Value {
-    let all = annotations.as_object().cloned().unwrap_or_default();
-    all.into_iter().filter(|(name, _)| !name.starts_with("deployment.kubernetes.io/")).collect()
+async fn live(lab: &Lab, object: &Object) -> Result<Value> {
+    let api = apply::api(&lab.client, object.kind(), object.namespace());
+    Ok(serde_json::to_value(api.get(object.name()).await?)?)
 }
 
 #[tokio::test]
 async fn objects_of_the_go_operator_become_those_of_a_fresh_installation() -> Result<()> {
-    let lab = Lab::new(&Cluster::default()).await?;
-    let operator = lab.start()?;
-    lab.converged(&operator).await?;
-    let mut fresh = Vec::new();
-    for object in aws_manifests() {
-        let kind = object.kind().kind;
-        let mut live = essence(&lab.live(kind).await?.unwrap());
-        live["spec"].as_object_mut().unwrap().remove("clusterIP");
-        live["spec"].as_object_mut().unwrap().remove("clusterIPs");
-        fresh.push((kind, live));
-    }
-    operator.terminate()?;
-    operator.wait(LIMIT).await?;
-    for (kind, _) in &fresh {
-        lab.delete(kind).await?;
-    }
+    let plans = plans()?;
+    for (name, status) in statuses() {
+        let (_, plan) = plans.iter().find(|(other, _)| *other == name).context("a plan")?;
+        let lab = Lab::new(&Cluster::on(status)).await?;
+        lab.write_images(&images())?;
+        let operator = lab.start()?;
+        lab.converged(&operator).await.context(name)?;
+        let mut fresh = Vec::new();
+        for object in plan.objects() {
+            fresh.push((object, essence(&live(&lab, object).await?)));
+        }
+        operator.terminate()?;
+        operator.wait(LIMIT).await?;
+        lab.delete_all().await?;
 
-    for (kind, _) in &fresh {
-        create_as_predecessor(&lab, kind).await?;
+        let mut uids = Vec::new();
+        for object in plan.objects() {
+            uids.push(create_as_predecessor(&lab, object).await.with_context(|| format!("{name}: {}", object.key()))?);
+        }
+        let operator = lab.start()?;
+        lab.converged(&operator).await.context(name)?;
+        for ((object, expected), uid) in fresh.iter().zip(&uids) {
+            let taken = eventually("the take-over", LIMIT, async || {
+                let live = live(&lab, object).await?;
+                ensure!(live["metadata"]["uid"] == **uid, "deleted");
+                let live = essence(&live);
+                ensure!(live == *expected, "{} is {live:#} and should be {expected:#}", object.key());
+                Ok(Some(()))
+            })
+            .await;
+            assert!(taken.is_ok(), "{name}: {taken:?}\n{}", operator.log());
+        }
+        // And stays so: nothing of the predecessor's comes back at the next look.
+        let mark = lab.mark().await?;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(lab.writes(mark)?, Vec::<String>::new());
+        assert!(!operator.log().contains("degraded"), "{name}: {}", operator.log());
     }
-    let operator = lab.start()?;
-    lab.converged(&operator).await?;
-    for (kind, expected) in &fresh {
-        let taken = eventually("the take-over", LIMIT, async || {
-            let mut live = essence(&lab.live(kind).await?.unwrap_or_default());
-            live["spec"].as_object_mut().map(|spec| (spec.remove("clusterIP"), spec.remove("clusterIPs")));
-            ensure!(live == *expected, "{kind} is {live:#} and should be {expected:#}");
-            Ok(Some(()))
-        })
-        .await;
-        assert!(taken.is_ok(), "{taken:?}\n{}", operator.log());
-    }
-    // And stays so: nothing of the predecessor's comes back at the next look.
-    let mark = lab.mark().await?;
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(lab.writes(mark)?, Vec::<String>::new());
     Ok(())
 }
 
-/// Creates an object as the Go operator would have: by a plain create and a plain update, with what it adds.
-async fn create_as_predecessor(lab: &Lab, kind: &str) -> Result<()> {
-    let object = aws_manifest(kind);
+/// Creates an object as the Go operator would have: by a plain create and a plain update, with what it adds. Answers its UID.
+async fn create_as_predecessor(lab: &Lab, object: &Object) -> Result<String> {
     let mut value = object.value().clone();
     value["metadata"]["annotations"]["operator.openshift.io/spec-hash"] = "0123".into();
     value["metadata"]["annotations"]["operator.openshift.io/generation"] = "1".into();
-    match kind {
-        "Deployment" => {
-            let spec = value.pointer_mut("/spec/template/spec").unwrap();
-            spec["volumes"].as_array_mut().unwrap().push(json!({
-                "name": "host-etc-kube", "hostPath": {"path": "/etc/kubernetes", "type": "Directory"},
+    let somebody = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "old"});
+    let rule = json!({"apiGroups": [""], "resources": ["events"], "verbs": ["create"]});
+    match object.kind().kind {
+        "Deployment" | "DaemonSet" => {
+            let spec = value.pointer_mut("/spec/template/spec").context("pods")?;
+            if !spec["volumes"].is_array() {
+                spec["volumes"] = json!([]);
+            }
+            spec["volumes"].as_array_mut().context("volumes")?.push(json!({
+                "name": "old-kube", "hostPath": {"path": "/etc/kubernetes", "type": "Directory"},
             }));
             let container = &mut spec["containers"][0];
-            container["command"] = json!(["/bin/bash", "-c", "exec /bin/aws-cloud-controller-manager --secure-port=0"]);
-            container.as_object_mut().unwrap().remove("args");
-            container["volumeMounts"]
-                .as_array_mut()
-                .unwrap()
-                .push(json!({"name": "host-etc-kube", "mountPath": "/etc/kubernetes", "readOnly": true}));
-            container.as_object_mut().unwrap().remove("securityContext");
+            container["command"] = json!(["/bin/bash", "-c", "exec /bin/cloud-controller-manager --secure-port=0"]);
+            container.as_object_mut().context("container")?.remove("args");
+            container.as_object_mut().context("container")?.remove("securityContext");
+            if !container["volumeMounts"].is_array() {
+                container["volumeMounts"] = json!([]);
+            }
+            let mount = json!({"name": "old-kube", "mountPath": "/etc/old", "readOnly": true});
+            container["volumeMounts"].as_array_mut().context("mounts")?.push(mount);
         }
         "Service" => value["spec"]["ports"] = json!([{"name": "old", "port": 10260, "targetPort": 10260}]),
+        "PodDisruptionBudget" => value["spec"] = json!({"maxUnavailable": 2, "selector": value["spec"]["selector"]}),
+        "Role" | "ClusterRole" => value["rules"].as_array_mut().context("rules")?.push(rule),
+        "RoleBinding" | "ClusterRoleBinding" => value["subjects"].as_array_mut().context("subjects")?.push(somebody),
+        "ValidatingAdmissionPolicy" => {
+            let validations = value["spec"]["validations"].as_array_mut().context("validations")?;
+            validations.push(json!({"expression": "true"}));
+        }
+        "ValidatingAdmissionPolicyBinding" => value["spec"]["validationActions"] = json!(["Warn", "Audit"]),
         _ => {}
     }
     let api = apply::api(&lab.client, object.kind(), object.namespace());
     let params = PostParams { field_manager: Some(PREDECESSOR.into()), ..PostParams::default() };
     api.create(&params, &serde_json::from_value(value)?).await?;
     // The stand-in for the workloads' controllers writes at the same time.
-    eventually("the update", LIMIT, async || {
+    let updated = eventually("the update", LIMIT, async || {
         let mut updated: DynamicObject = api.get(object.name()).await?;
         updated.metadata.annotations.get_or_insert_default().insert("updated".into(), "by-the-go-operator".into());
         Ok(Some(api.replace(object.name(), &params, &updated).await?))
     })
     .await?;
-    Ok(())
+    updated.metadata.uid.context("a uid")
 }

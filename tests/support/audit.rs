@@ -45,6 +45,8 @@ pub struct Request {
     pub code: u16,
     /// When the server received it.
     pub at: Timestamp,
+    /// Whether it was only tried.
+    pub dry_run: bool,
 }
 
 impl AuditLog {
@@ -94,7 +96,7 @@ impl AuditLog {
 impl Request {
     /// Whether it changes something.
     pub fn is_write(&self) -> bool {
-        matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
+        !self.dry_run && matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
     }
 
     /// Whether it is about leader election.
@@ -129,6 +131,8 @@ struct Event {
     #[serde(rename = "auditID")]
     audit_id: String,
     stage: String,
+    #[serde(rename = "requestURI")]
+    request_uri: String,
     verb: String,
     user: User,
     impersonated_user: Option<User>,
@@ -179,6 +183,7 @@ impl From<Event> for Request {
             user: event.impersonated_user.unwrap_or(event.user).username,
             code: event.response_status.code,
             at: event.request_received_timestamp,
+            dry_run: event.request_uri.contains("dryRun=All"),
         }
     }
 }

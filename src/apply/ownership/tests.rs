@@ -80,10 +80,10 @@ fn a_field_that_we_no_longer_want_needs_one_apply() {
 }
 
 #[test]
-fn wiped_managed_fields_need_one_apply() {
+fn wiped_managed_fields_are_taken_over() {
     let mut live = live();
     live["metadata"].as_object_mut().unwrap().remove("managedFields");
-    assert_eq!(need(&desired(), &live), Need::Apply);
+    assert_eq!(need(&desired(), &live), Need::FoldThenApply);
 }
 
 #[test]

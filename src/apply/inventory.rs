@@ -1,0 +1,313 @@
+//! The inventory: where our objects may be, of which kinds and in which namespaces (pure).
+//!
+//! A `ConfigMap` in the operator's own namespace, with the label and annotations of a set's parent (KEP-3659) for
+//! other tools. Those give kinds and namespaces apart; the operator itself reads the exact pairs from the data, so that it
+//! needs no right in a place where it never put anything. And what may be deleted is decided here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::ownership;
+use crate::object::{KINDS, Kind, Object};
+
+/// The label by which our objects are found (KEP-3659).
+pub const PART_OF_LABEL: &str = "applyset.kubernetes.io/part-of";
+
+/// The ConfigMap's name; with its namespace it is the identity of the set.
+pub const NAME: &str = "ccm-operator-inventory";
+
+/// An object with this annotation set to `ignore` is not changed (cli-utils).
+const MUTATION: &str = "client.lifecycle.config.k8s.io/mutation";
+
+/// An object with this annotation set to `detach` is not pruned (cli-utils).
+const DELETION: &str = "client.lifecycle.config.k8s.io/deletion";
+
+const ID_LABEL: &str = "applyset.kubernetes.io/id";
+const TOOLING: &str = "applyset.kubernetes.io/tooling";
+const KINDS_ANNOTATION: &str = "applyset.kubernetes.io/contains-group-kinds";
+const NAMESPACES: &str = "applyset.kubernetes.io/additional-namespaces";
+
+/// The key of the data that holds the pairs.
+const SCOPE: &str = "scope";
+
+/// Kinds that are never deleted, whoever planned them: what hangs on them is not ours alone.
+const NEVER_PRUNED: [&str; 3] = ["Namespace", "CustomResourceDefinition", "Secret"];
+
+/// The value of [`PART_OF_LABEL`] for the set of the operator that runs in a namespace: KEP-3659's id of its parent.
+pub fn set_id(own_namespace: &str) -> String {
+    let digest = Sha256::digest(format!("{NAME}.{own_namespace}.ConfigMap."));
+    format!("applyset-{}-v1", URL_SAFE_NO_PAD.encode(digest))
+}
+
+/// A kind in a namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The kind.
+    pub kind: &'static Kind,
+    /// The namespace, empty for a cluster-scoped kind.
+    pub namespace: String,
+}
+
+impl Place {
+    /// Where an object is.
+    pub fn of(object: &Object) -> Self {
+        Self { kind: object.kind(), namespace: object.namespace().to_owned() }
+    }
+}
+
+/// Where our objects may be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    places: BTreeSet<Place>,
+    /// Lines that a newer version has written about kinds that this one does not know: it finds them again.
+    unknown: BTreeSet<String>,
+}
+
+impl Scope {
+    /// Where these objects are.
+    pub fn of(objects: &[Object]) -> Self {
+        Self { places: objects.iter().map(Place::of).collect(), unknown: BTreeSet::new() }
+    }
+
+    /// What a live ConfigMap says.
+    pub fn read(config_map: &Value) -> Self {
+        let mut scope = Self::default();
+        for line in config_map["data"][SCOPE].as_str().unwrap_or_default().lines() {
+            let (kind, namespace) = line.split_once(' ').unwrap_or((line, ""));
+            let known =
+                KINDS.iter().find(|known| group_kind(known) == kind && known.namespaced != namespace.is_empty());
+            match known {
+                Some(kind) => drop(scope.places.insert(Place { kind, namespace: namespace.to_owned() })),
+                None => drop(scope.unknown.insert(line.to_owned())),
+            }
+        }
+        scope
+    }
+
+    /// Its places.
+    pub fn places(&self) -> impl Iterator<Item = &Place> {
+        self.places.iter()
+    }
+
+    /// Whether a place is in it.
+    pub fn contains(&self, place: &Place) -> bool {
+        self.places.contains(place)
+    }
+
+    /// This and another one.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        Self { places: &self.places | &other.places, unknown: &self.unknown | &other.unknown }
+    }
+
+    /// What is left when only these places are kept.
+    #[must_use]
+    pub fn only(&self, keep: impl Fn(&Place) -> bool) -> Self {
+        Self {
+            places: self.places.iter().filter(|place| keep(place)).cloned().collect(),
+            unknown: self.unknown.clone(),
+        }
+    }
+
+    /// The ConfigMap that says it, for the set of the operator in a namespace.
+    pub fn config_map(&self, own_namespace: &str) -> Value {
+        let kinds: BTreeSet<_> = self.places.iter().map(|place| group_kind(place.kind)).collect();
+        let namespaces: BTreeSet<_> = self.places.iter().map(|place| place.namespace.as_str()).collect();
+        let namespaces: Vec<_> =
+            namespaces.into_iter().filter(|name| !name.is_empty() && *name != own_namespace).collect();
+        let lines = self.places.iter().map(|place| match place.namespace.as_str() {
+            "" => group_kind(place.kind),
+            namespace => format!("{} {namespace}", group_kind(place.kind)),
+        });
+        let lines: BTreeSet<_> = lines.chain(self.unknown.iter().cloned()).collect();
+        let text: String = lines.into_iter().map(|line| line + "\n").collect();
+        json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": NAME,
+                "namespace": own_namespace,
+                "labels": {ID_LABEL: set_id(own_namespace)},
+                "annotations": {
+                    TOOLING: concat!("ccm-operator/v", env!("CARGO_PKG_VERSION")),
+                    KINDS_ANNOTATION: kinds.into_iter().collect::<Vec<_>>().join(","),
+                    NAMESPACES: namespaces.join(","),
+                },
+            },
+            "data": {SCOPE: text},
+        })
+    }
+}
+
+/// Whether a live ConfigMap says what one is to say; what others have added does not count.
+pub fn says(live: &Value, wanted: &Value) -> bool {
+    let all = |pointer: &str| {
+        let wanted = wanted.pointer(pointer).and_then(Value::as_object);
+        wanted.is_some_and(|wanted| {
+            wanted.iter().all(|(name, value)| live.pointer(pointer).and_then(|live| live.get(name)) == Some(value))
+        })
+    };
+    all("/metadata/labels") && all("/metadata/annotations") && all("/data")
+}
+
+fn group_kind(kind: &Kind) -> String {
+    if kind.group.is_empty() { kind.kind.to_owned() } else { format!("{}.{}", kind.kind, kind.group) }
+}
+
+/// What becomes of a live object that carries our label and is not planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is deleted.
+    Prune,
+    /// It stays, for this reason.
+    Keep(&'static str),
+    /// It is being deleted already.
+    Going,
+}
+
+/// What becomes of a live object that is not planned.
+pub fn verdict(live: &Value, set_id: &str) -> Verdict {
+    let metadata = &live["metadata"];
+    if metadata["labels"][PART_OF_LABEL] != set_id {
+        return Verdict::Keep("it is not labelled as ours");
+    }
+    if live["kind"].as_str().is_none_or(|kind| NEVER_PRUNED.contains(&kind)) {
+        return Verdict::Keep("its kind is never deleted");
+    }
+    if metadata["annotations"][DELETION] == "detach" {
+        return Verdict::Keep("it is annotated so");
+    }
+    // Who copies an object copies its labels, too.
+    if !ownership::is_applied_by_us(live) {
+        return Verdict::Keep("it carries our label, and was made by somebody else");
+    }
+    if metadata["deletionTimestamp"].is_string() { Verdict::Going } else { Verdict::Prune }
+}
+
+/// Whether a live object is annotated to be left alone.
+pub fn is_left_alone(live: &Value) -> bool {
+    live["metadata"]["annotations"][MUTATION] == "ignore"
+}
+
+/// The live objects that are not planned, by what becomes of them; of those that are deleted the last applied first.
+pub fn verdicts<'a>(
+    seen: impl Iterator<Item = (&'a Place, &'a Value)>,
+    planned: &[Object],
+    set_id: &str,
+) -> Vec<(&'a Place, &'a Value, Verdict)> {
+    let mut names: BTreeMap<Place, BTreeSet<&str>> = BTreeMap::new();
+    for object in planned {
+        names.entry(Place::of(object)).or_default().insert(object.name());
+    }
+    let is_planned = |place: &Place, live: &Value| {
+        let name = live["metadata"]["name"].as_str().unwrap_or_default();
+        names.get(place).is_some_and(|names| names.contains(name))
+    };
+    let mut all: Vec<_> = seen
+        .filter(|(place, live)| !is_planned(place, live))
+        .map(|(place, live)| (place, live, verdict(live, set_id)))
+        .collect();
+    all.sort_by_key(|(place, ..)| std::cmp::Reverse(place.kind.wave));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: &str = "own";
+
+    fn object(kind: &str, namespace: &str) -> Object {
+        let known = KINDS.iter().find(|known| known.kind == kind).unwrap();
+        let mut value = json!({"apiVersion": known.api_version(), "kind": kind, "metadata": {"name": "x"}});
+        if known.namespaced {
+            value["metadata"]["namespace"] = namespace.into();
+        }
+        Object::new(value).unwrap()
+    }
+
+    #[test]
+    fn the_set_id_is_that_of_the_enhancement_proposal() {
+        // KEP-3659: base64url of the SHA-256 of <name>.<namespace>.<kind>.<group>.
+        let id = set_id("ns");
+        assert_eq!(id.len(), "applyset-".len() + 43 + "-v1".len());
+        assert!(id.len() <= 63, "a label's value");
+        assert_ne!(id, set_id("other"));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let objects = [
+            object("Deployment", "managed"),
+            object("Service", "managed"),
+            object("Role", "kube-system"),
+            object("ClusterRole", ""),
+            object("Role", OWN),
+        ];
+        let scope = Scope::of(&objects);
+        let config_map = scope.config_map(OWN);
+        assert_eq!(Scope::read(&config_map), scope);
+        let annotations = &config_map["metadata"]["annotations"];
+        assert_eq!(
+            annotations[KINDS_ANNOTATION],
+            "ClusterRole.rbac.authorization.k8s.io,Deployment.apps,Role.rbac.authorization.k8s.io,Service"
+        );
+        assert_eq!(annotations[NAMESPACES], "kube-system,managed");
+        assert!(says(&config_map, &config_map));
+        assert!(!says(&Scope::of(&objects[1..]).config_map(OWN), &config_map));
+        assert!(!says(&Value::Null, &config_map));
+    }
+
+    #[test]
+    fn what_a_newer_version_wrote_is_not_forgotten() {
+        let line = "Widget.example.com managed";
+        let scope = Scope::read(&json!({"data": {SCOPE: format!("{line}\nDeployment.apps managed\n")}}));
+        assert_eq!(scope.places().count(), 1);
+        let shrunk = scope.only(|_| false);
+        assert_eq!(shrunk.config_map(OWN)["data"][SCOPE], format!("{line}\n"));
+    }
+
+    #[test]
+    fn only_what_is_ours_and_may_go_is_pruned() {
+        let id = set_id(OWN);
+        let ours = json!([{"manager": ownership::FIELD_MANAGER, "operation": "Apply"}]);
+        let live = |kind: &str, part_of: &str, annotations: Value| {
+            json!({"kind": kind, "metadata": {
+                "labels": {PART_OF_LABEL: part_of}, "annotations": annotations, "managedFields": ours,
+            }})
+        };
+        assert_eq!(verdict(&live("Deployment", &id, Value::Null), &id), Verdict::Prune);
+        let mut going = live("Deployment", &id, Value::Null);
+        going["metadata"]["deletionTimestamp"] = "now".into();
+        assert_eq!(verdict(&going, &id), Verdict::Going);
+        let mut copied = live("Deployment", &id, Value::Null);
+        copied["metadata"]["managedFields"] = json!([{"manager": "kubectl", "operation": "Apply"}]);
+        for kept in [
+            live("Deployment", &set_id("other"), Value::Null),
+            live("Deployment", &id, json!({DELETION: "detach"})),
+            live("Namespace", &id, Value::Null),
+            live("Secret", &id, Value::Null),
+            live("CustomResourceDefinition", &id, Value::Null),
+            copied,
+        ] {
+            assert!(matches!(verdict(&kept, &id), Verdict::Keep(_)), "{kept}");
+        }
+    }
+
+    #[test]
+    fn what_was_applied_last_is_pruned_first() {
+        let id = set_id(OWN);
+        let live = |kind: &str, name: &str| json!({"kind": kind, "metadata": {"name": name}});
+        let objects =
+            ["ClusterRole", "PodDisruptionBudget", "Deployment", "Service"].map(|kind| object(kind, "managed"));
+        let places = objects.each_ref().map(Place::of);
+        let seen: Vec<_> = places.iter().map(|place| (place, live(place.kind.kind, "old"))).collect();
+        let planned = live("Deployment", "x");
+        let seen = seen.iter().map(|(place, live)| (*place, live)).chain([(&places[2], &planned)]);
+        let order: Vec<_> = verdicts(seen, &objects, &id).iter().map(|(place, ..)| place.kind.kind).collect();
+        assert_eq!(order, ["PodDisruptionBudget", "Deployment", "Service", "ClusterRole"]);
+    }
+}

@@ -1,0 +1,163 @@
+//! What cannot be changed is made anew, and is taken away only when the new one will be taken.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use ccm_operator::{apply, object::Object, plan::Plan};
+use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    contract::{images, plans, statuses},
+    lab::{LIMIT, Lab, NAMESPACE, PREDECESSOR, aws_manifest, describe, message},
+    support::{eventually, openshift::Cluster, operator::Operator},
+};
+
+/// Creates an object of a plan as somebody else, changed before.
+async fn create(lab: &Lab, object: &Object, change: impl Fn(&mut Value)) -> Result<String> {
+    let mut value = object.value().clone();
+    change(&mut value);
+    let api = apply::api(&lab.client, object.kind(), object.namespace());
+    let params = PostParams { field_manager: Some(PREDECESSOR.into()), ..PostParams::default() };
+    let live = api.create(&params, &serde_json::from_value(value)?).await?;
+    live.metadata.uid.context("a uid")
+}
+
+fn with_another_selector(value: &mut Value) {
+    value["spec"]["selector"]["matchLabels"] = json!({"other": "selector"});
+    value["spec"]["template"]["metadata"]["labels"] = json!({"other": "selector"});
+}
+
+/// Waits until an object is another one than that of this UID.
+async fn made_anew(lab: &Lab, operator: &Operator, object: &Object, uid: &str) -> Result<Value> {
+    let api = apply::api(&lab.client, object.kind(), object.namespace());
+    let waited = eventually("the object made anew", LIMIT, async || {
+        let live = api.get(object.name()).await?;
+        ensure!(live.metadata.uid.as_deref() != Some(uid), "it is the old one");
+        Ok(Some(serde_json::to_value(live)?))
+    })
+    .await;
+    waited.with_context(|| format!("the operator said:\n{}", operator.log()))
+}
+
+#[tokio::test]
+async fn another_selector_makes_a_workload_anew() -> Result<()> {
+    let plans = plans()?;
+    let (_, azure) = plans.iter().find(|(name, _)| *name == "Azure").context("Azure")?;
+    let (_, status) = statuses().find(|(name, _)| *name == "Azure").context("Azure")?;
+    let lab = Lab::new(&Cluster::on(status)).await?;
+    lab.write_images(&images())?;
+    let workloads: Vec<_> =
+        azure.objects().iter().filter(|object| ["Deployment", "DaemonSet"].contains(&object.kind().kind)).collect();
+    assert_eq!(workloads.len(), 2);
+    let mut uids = Vec::new();
+    for object in &workloads {
+        uids.push(create(&lab, object, with_another_selector).await?);
+    }
+    let mark = lab.mark().await?;
+    let operator = lab.start()?;
+    for (object, uid) in workloads.iter().zip(&uids) {
+        let live = made_anew(&lab, &operator, object, uid).await?;
+        assert_eq!(live["spec"]["selector"], object.value()["spec"]["selector"]);
+    }
+    lab.converged(&operator).await?;
+    for object in &workloads {
+        assert!(operator.log().contains(&format!("recreated {}", object.key())), "{}", operator.log());
+    }
+    let deleted: Vec<_> = lab.writes(mark)?.into_iter().filter(|write| write.starts_with("delete")).collect();
+    assert_eq!(deleted.len(), 2, "{deleted:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_would_be_refused_is_not_deleted() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let object = aws_manifest("Deployment");
+    let uid = create(&lab, &object, with_another_selector).await?;
+    let policies: Api<ValidatingAdmissionPolicy> = Api::all(lab.client.clone());
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(lab.client.clone());
+    let policy = json!({"metadata": {"name": "no-deployments"}, "spec": {
+        "matchConstraints": {"resourceRules": [{
+            "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["deployments"],
+        }]},
+        "validations": [{"expression": "false", "message": "no Deployments today"}],
+    }});
+    policies.create(&PostParams::default(), &serde_json::from_value(policy)?).await?;
+    let binding = json!({"metadata": {"name": "no-deployments"}, "spec": {
+        "policyName": "no-deployments", "validationActions": ["Deny"],
+    }});
+    bindings.create(&PostParams::default(), &serde_json::from_value(binding)?).await?;
+    let api = apply::api(&lab.client, object.kind(), NAMESPACE);
+    eventually("the policy", LIMIT, async || {
+        let mut other = object.value().clone();
+        other["metadata"]["name"] = "other".into();
+        let params = PostParams { dry_run: true, ..PostParams::default() };
+        ensure!(api.create(&params, &serde_json::from_value(other)?).await.is_err(), "it is taken");
+        Ok(Some(()))
+    })
+    .await?;
+
+    let operator = lab.start()?;
+    let degraded = lab.conditions(&operator, &["Degraded=True"]).await?;
+    assert!(message(&degraded, "Degraded").contains("no Deployments today"), "{degraded:#}");
+    assert_eq!(api.get(object.name()).await?.metadata.uid, Some(uid.clone()));
+    policies.delete("no-deployments", &DeleteParams::default()).await?;
+    bindings.delete("no-deployments", &DeleteParams::default()).await?;
+    made_anew(&lab, &operator, &object, &uid).await?;
+    lab.converged(&operator).await.map(drop)
+}
+
+#[tokio::test]
+async fn another_role_makes_a_binding_anew_while_a_stand_in_grants_the_same() -> Result<()> {
+    for kind in ["ClusterRoleBinding", "RoleBinding"] {
+        let plans = plans()?;
+        let (_, plan) = plans.iter().find(|(name, _)| *name == "Nutanix").context("Nutanix")?;
+        let object = binding(plan, kind)?;
+        let (_, status) = statuses().find(|(name, _)| *name == "Nutanix").context("Nutanix")?;
+        let lab = Lab::new(&Cluster::on(status)).await?;
+        lab.write_images(&images())?;
+        let uid = create(&lab, object, |value| value["roleRef"]["name"] = "another".into()).await?;
+        // What a process before this one has left when it was killed, for yet another role.
+        let stand_in = format!("{}-next", object.name());
+        let left_over = |value: &mut Value| {
+            value["metadata"]["name"] = stand_in.as_str().into();
+            value["metadata"]["labels"] = json!({apply::PART_OF_LABEL: apply::set_id(crate::lab::OWN_NAMESPACE)});
+            value["roleRef"]["name"] = "yet-another".into();
+        };
+        create(&lab, object, left_over).await?;
+        let mark = lab.mark().await?;
+        let operator = lab.start()?;
+        let live = made_anew(&lab, &operator, object, &uid).await?;
+        assert_eq!(live["roleRef"]["name"], object.value()["roleRef"]["name"]);
+        lab.converged(&operator).await?;
+        let api = apply::api(&lab.client, object.kind(), object.namespace());
+        eventually("the stand-in to go", LIMIT, async || {
+            ensure!(api.get_opt(&stand_in).await?.is_none(), "it is there");
+            Ok(Some(()))
+        })
+        .await?;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let mut writes = lab.requests(mark)?;
+        writes.retain(|request| {
+            request.is_write()
+                && request.code < 400
+                && request.resource == object.kind().plural
+                && request.name.starts_with(object.name())
+        });
+        writes.sort_by_key(|request| request.at);
+        let writes: Vec<_> = writes.iter().map(|request| describe(request).replace(object.name(), "X")).collect();
+        let plural = object.kind().plural;
+        let expected = ["delete X-next", "patch X-next", "delete X", "patch X", "delete X-next"]
+            .map(|line| line.replace(' ', &format!(" {plural} ")));
+        assert_eq!(writes, expected);
+    }
+    Ok(())
+}
+
+fn binding<'a>(plan: &'a Plan, kind: &str) -> Result<&'a Object> {
+    plan.objects().iter().find(|object| object.kind().kind == kind).context("a binding")
+}
