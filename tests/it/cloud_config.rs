@@ -11,7 +11,7 @@ use ccm_operator::yaml;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::lab::binary;
+use crate::lab::{binary, repository};
 
 /// The input files of one cluster.
 struct Files {
@@ -286,5 +286,34 @@ fn wrong_usage_is_exit_code_two() -> Result<()> {
     fs::remove_file(files.path("infrastructure"))?;
     let Said { code, stderr, .. } = files.run(&[]);
     assert!(code == Some(2) && stderr.contains("--cluster-infrastructure-file"), "{stderr}");
+    Ok(())
+}
+
+/// The blocks of a document in a language.
+fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+    let begin = format!("```{language}\n");
+    text.split(&begin).skip(1).filter_map(|rest| rest.split("```").next()).collect()
+}
+
+#[test]
+fn the_documented_commands_answer_as_documented() -> Result<()> {
+    let text = fs::read_to_string(repository().join("docs/cloud-configuration.md"))?;
+    let dir = TempDir::new()?;
+    for block in blocks(&text, "yaml") {
+        let name = block.lines().next().and_then(|line| line.strip_prefix("# ")).expect("the file's name");
+        fs::write(dir.path().join(name), block)?;
+    }
+    let commands = blocks(&text, "console");
+    assert_eq!(commands.len(), 2);
+    for block in commands {
+        let end = block.lines().take_while(|line| line.ends_with('\\')).count() + 1;
+        let lines: Vec<&str> = block.split_inclusive('\n').collect();
+        let command = lines[..end].concat();
+        let command = command.strip_prefix("$ ").expect("a command");
+        let command = command.replacen("ccm-operator", &binary().display().to_string(), 1);
+        let output = Command::new("sh").args(["-c", &command]).current_dir(dir.path()).output()?;
+        let Said { code, stdout, stderr } = said(output);
+        assert_eq!((code, format!("{stderr}{stdout}")), (Some(0), lines[end..].concat()), "{command}");
+    }
     Ok(())
 }
