@@ -1,11 +1,12 @@
 # make test     everything that CI checks of behaviour: unit tests and tests on a real control plane
 # make check    format, lints and docs
+# make fuzz     a million inputs, or RUNS=…, for every function that takes text of others; needs a C++ compiler
 # make demo     the operator at work on a real control plane; KEEP=1 leaves it running
 # make bench    figures: time, requests, memory, each also with 20 ms of latency
 # make rbac     which rights of the operator no test needed
 # make generate what is generated: image-references and the images ConfigMap, docs/provider.schema.json, snapshots
 .DEFAULT_GOAL := build
-.PHONY: build test check demo bench rbac generate testplane ccm
+.PHONY: build test check fuzz demo bench rbac generate testplane ccm
 
 build:
 	cargo build --release --locked
@@ -25,6 +26,9 @@ check:
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
+
+fuzz:
+	hack/fuzz/run.sh
 
 demo: build testplane
 	cargo run --locked --quiet --example demo

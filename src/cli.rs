@@ -486,7 +486,8 @@ fn boolean(text: &str) -> Result<bool, &'static str> {
 
 /// A feature gate in Go's spelling, such as `Name=true`.
 fn feature_gate(text: &str) -> Result<(String, bool), String> {
-    let (name, value) = text.split_once('=').ok_or("give it as Name=true or Name=false")?;
+    let named = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    let (name, value) = named.ok_or("give it as Name=true or Name=false")?;
     Ok((name.to_owned(), boolean(value)?))
 }
 

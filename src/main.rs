@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use std::{
+    collections::BTreeMap,
     env,
     io::{self, Write},
     path::{Path, PathBuf},
@@ -160,7 +161,9 @@ fn cloud_config(args: CloudConfigArgs) -> anyhow::Result<()> {
         network: args.network_file,
     };
     let CloudConfigSources { sources, config_map } = files.read(DEFAULT_NAMESPACE)?;
-    let gates = args.feature_gates.into_iter().filter(|(_, is_enabled)| *is_enabled).map(|(name, _)| name).collect();
+    // Of a gate that is given twice the last counts, as in Go.
+    let gates: BTreeMap<String, bool> = args.feature_gates.into_iter().collect();
+    let gates = gates.into_iter().filter_map(|(name, is_enabled)| is_enabled.then_some(name)).collect();
     let preview = Preview::new(&embedded::catalog()?, &sources, config_map.as_ref(), gates)?;
     for warning in &preview.synced.warnings {
         say(&format!("warning: {warning}"));

@@ -1,4 +1,4 @@
-//! What is counted and measured, in the text format of OpenMetrics (no IO).
+//! What is counted and measured, in the text format of `OpenMetrics` (no IO).
 //!
 //! Labels are words of this program and kinds, never names of objects: their number is bounded.
 

@@ -42,7 +42,7 @@ pub enum Error {
          ConfigMap that it names"
     )]
     OtherConfigMap {
-        /// The one that was given.
+        /// The one that was given, as far as its manifest says.
         given: String,
         /// What it would read.
         named: String,
@@ -67,16 +67,21 @@ impl Preview {
         let why = || format!("its provider {} needs none", provider.name());
         let settings = provider.descriptor.cloud_config.as_ref().ok_or_else(|| Error::Nothing(why()))?;
         let named = sources.infrastructure.as_ref().map(|found| found.spec.cloud_config.clone()).unwrap_or_default();
+        let metadata = |key: &str| config_map.and_then(|found| found["metadata"][key].as_str());
+        let (namespace, name) = (metadata("namespace"), metadata("name"));
         let is_managed = settings.sources.contains(&ConfigSource::Managed)
-            && config_map.is_some_and(|found| found["metadata"]["namespace"] == sync::MANAGED_NAMESPACE);
-        if let Some(given) = config_map.filter(|_| !is_managed).and_then(|found| found["metadata"]["name"].as_str())
-            && given != named.name
-        {
+            && (namespace, name) == (Some(sync::MANAGED_NAMESPACE), Some(sync::MANAGED_NAME));
+        // A manifest need not say its namespace, nor one on the way to a cluster its name.
+        let is_named = !named.name.is_empty()
+            && namespace.is_none_or(|namespace| namespace == sync::USER_NAMESPACE)
+            && name.is_none_or(|name| name == named.name);
+        if config_map.is_some() && !is_managed && !is_named {
+            let given = [namespace, name].into_iter().flatten().collect::<Vec<_>>().join("/");
             let named = match named.name.as_str() {
                 "" => "Infrastructure cluster names none".to_owned(),
-                name => format!("Infrastructure cluster names {name:?}"),
+                name => format!("Infrastructure cluster names {name:?}, of namespace {}", sync::USER_NAMESPACE),
             };
-            return Err(Error::OtherConfigMap { given: given.to_owned(), named });
+            return Err(Error::OtherConfigMap { given, named });
         }
         let context = Context { feature_gates, ..Context::gather(sources) };
         let (managed, user) = if is_managed { (config_map, None) } else { (None, config_map) };
@@ -88,15 +93,18 @@ impl Preview {
 
     /// What changed, and which rule changed it; values that look like secrets are masked. Empty when nothing changed.
     pub fn diff(&self) -> String {
-        let shown = |text: &str| mask::lines(text).iter().map(|line| format!("{line}\n")).collect::<String>();
+        let shown = |text: &str| mask::lines(text).iter().flat_map(|line| [line, "\n"]).collect::<String>();
         let (before, after) = (shown(&self.before), shown(self.synced.text()));
         let mut text = TextDiff::from_lines(&before, &after)
             .unified_diff()
             .header(&self.from, &format!("ConfigMap {}, key {}", sync::TARGET_NAME, sync::KEY))
             .to_string();
         for change in &self.synced.changes {
-            text.push_str(&format!("# {}: {}\n", change.key, change.rule));
+            text.extend(["# ", &change.key, ": ", change.rule, "\n"]);
         }
         text
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -96,8 +96,12 @@ impl CloudConfig {
         lines.extend(synced.changes.iter().map(|change| format!("{}: {}", change.key, change.rule)));
         let said = lines.iter().chain(&synced.warnings).cloned().collect();
         if self.logged != said {
-            lines.iter().for_each(|line| info!("{line}"));
-            synced.warnings.iter().for_each(|warning| warn!("{warning}"));
+            for line in &lines {
+                info!("{line}");
+            }
+            for warning in &synced.warnings {
+                warn!("{warning}");
+            }
             self.logged = said;
         }
     }

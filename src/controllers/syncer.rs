@@ -49,9 +49,15 @@ pub(super) struct Syncer {
     brake_until: Option<Instant>,
     /// Since when an input is wrong that may mend itself.
     failing_since: Option<Instant>,
-    /// What was last said: the trouble, if any.
-    last: Option<Option<String>>,
-    logged: Option<Option<String>>,
+    last: Option<Verdict>,
+    logged: Option<Verdict>,
+}
+
+/// What is said of a controller's work.
+#[derive(Clone, PartialEq, Eq)]
+enum Verdict {
+    Fine,
+    Trouble(String),
 }
 
 impl Syncer {
@@ -91,24 +97,27 @@ impl Syncer {
         }
         let patience = self.controller.patience;
         let mut waiting = Vec::new();
-        let trouble = match desired {
+        let verdict = match desired {
             Desired::Waiting(pending) => {
                 let lasting = cluster.observer.lasting_trouble(patience, needs);
                 waiting.clone_from(pending);
-                lasting.map(Some)
+                lasting.map(Verdict::Trouble)
             }
             Desired::Failed { error, is_terminal } => {
                 let since = *self.failing_since.get_or_insert_with(Instant::now);
                 if *is_terminal || since.elapsed() >= patience {
-                    Some(Some(error.clone()))
+                    Some(Verdict::Trouble(error.clone()))
                 } else {
                     waiting.push(error.clone());
                     self.last.clone()
                 }
             }
             Desired::Objects(objects) => match self.apply_all(cluster, objects).await {
-                Ok(()) => Some(cluster.observer.lasting_trouble(patience, needs)),
-                Err(Failure { error, is_reported: true }) => Some(Some(error)),
+                Ok(()) => {
+                    let lasting = cluster.observer.lasting_trouble(patience, needs);
+                    Some(lasting.map_or(Verdict::Fine, Verdict::Trouble))
+                }
+                Err(Failure { error, is_reported: true }) => Some(Verdict::Trouble(error)),
                 Err(Failure { error, is_reported: false }) => {
                     waiting.push(error);
                     self.last.clone()
@@ -118,9 +127,9 @@ impl Syncer {
         if !matches!(desired, Desired::Failed { .. }) {
             self.failing_since = None;
         }
-        if let Some(trouble) = trouble {
-            waiting.extend(self.report(cluster, trouble.as_deref()).await.err());
-            self.last = Some(trouble);
+        if let Some(verdict) = verdict {
+            waiting.extend(self.report(cluster, &verdict).await.err());
+            self.last = Some(verdict);
         }
         let due = [
             self.applying.due(),
@@ -152,7 +161,7 @@ impl Syncer {
     }
 
     fn is_reported(&self, is_terminal: bool) -> bool {
-        let said = matches!(&self.last, Some(Some(_)));
+        let said = matches!(self.last, Some(Verdict::Trouble(_)));
         is_terminal || said || self.applying.has_lasted(self.controller.patience, Instant::now())
     }
 
@@ -182,19 +191,24 @@ impl Syncer {
     }
 
     /// Says what is wrong, if anything is, unless it is said already.
-    async fn report(&mut self, cluster: &mut Cluster, trouble: Option<&str>) -> Result<(), String> {
+    async fn report(&mut self, cluster: &mut Cluster, verdict: &Verdict) -> Result<(), String> {
         if !cluster.observer.knows_cluster_operator() {
             return Ok(());
         }
         if let Some(error) = self.reporting.waits(Instant::now()) {
             return Err(error.to_owned());
         }
-        if self.logged.as_ref().map(Option::as_deref) != Some(trouble) {
-            match trouble {
-                Some(trouble) => error!("{} is degraded: {trouble}", self.controller.name),
-                None => info!("{} works as expected", self.controller.name),
+        let trouble = match verdict {
+            Verdict::Fine => None,
+            Verdict::Trouble(trouble) => Some(trouble.as_str()),
+        };
+        if self.logged.as_ref() != Some(verdict) {
+            if let Some(trouble) = trouble {
+                error!("{} is degraded: {trouble}", self.controller.name);
+            } else {
+                info!("{} works as expected", self.controller.name);
             }
-            self.logged = Some(trouble.map(ToOwned::to_owned));
+            self.logged = Some(verdict.clone());
         }
         let now = Timestamp::now().round(Unit::Second).unwrap_or_default().to_string();
         let next = cluster.status().next_of(self.controller, trouble, &now);

@@ -104,13 +104,3 @@ fn programs_read_actions_and_fields() {
     );
     assert_eq!(summary(&changes), "0 to create, 1 to change, 0 to remove, 0 as planned, 1 refused");
 }
-
-#[test]
-fn labels_and_nameless_items_have_readable_paths() {
-    let mut fields = BTreeSet::new();
-    let before = json!({"metadata": {"labels": {"k8s.io/a": "1"}}, "spec": {"args": ["a"], "ports": [{"port": 1}]}});
-    let after = json!({"metadata": {"labels": {"k8s.io/a": "2"}}, "spec": {"args": ["b"], "ports": [{"port": 2}]}});
-    compare(&before, &after, String::new(), &mut fields);
-    let fields: Vec<_> = fields.iter().map(String::as_str).collect();
-    assert_eq!(fields, ["metadata.labels[k8s.io/a]", "spec.args", "spec.ports"]);
-}

@@ -139,9 +139,9 @@ fn what_is_wrong_is_said_and_the_last_good_file_stays() -> Result<()> {
         let pod = Pod::new()?;
         fs::write(pod.output(), "the last good one")?;
         if text == "-" {
-            fs::remove_file(pod.path(file))?
+            fs::remove_file(pod.path(file))?;
         } else {
-            fs::write(pod.path(file), text)?
+            fs::write(pod.path(file), text)?;
         }
         let output = pod.command().output()?;
         let error = String::from_utf8(output.stderr.clone())?;

@@ -75,7 +75,7 @@ fn writes_of(lab: &Lab, mark: Mark, name: &str) -> Result<Vec<String>> {
 }
 
 fn with_images(lab: Lab) -> Result<Lab> {
-    lab.write_images(&crate::contract::images().to_string())?;
+    lab.write_images(&crate::contract::images())?;
     Ok(lab)
 }
 

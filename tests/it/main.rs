@@ -6,6 +6,7 @@ mod support;
 
 mod azure_credentials;
 mod bad_input;
+mod cloud_config;
 mod config_sync;
 mod contract;
 mod crash;
@@ -13,6 +14,7 @@ mod diff;
 mod drift;
 mod faults;
 mod flags;
+mod fuzz;
 mod gcfg;
 mod lab;
 mod leader;

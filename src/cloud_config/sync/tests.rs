@@ -1,3 +1,5 @@
+#![allow(clippy::needless_pass_by_value, reason = "a literal reads best where it stands")]
+
 use super::*;
 use crate::cloud_config::Transform;
 

@@ -1,0 +1,99 @@
+//! Every function that takes text of others, and what has to hold of it whatever the text is. It stands alone, because the
+//! tests in `tests/it` take it in too.
+
+use std::sync::LazyLock;
+
+use ccm_operator::{
+    azure_credentials::{Credentials, inject},
+    cloud_config::{Context, Transform},
+    mask, trust_bundle, yaml,
+};
+
+/// What a function does with an input; it may refuse it, but not panic.
+pub(crate) type Function = fn(&[u8]);
+
+/// By their names, which are those of the folders with their seeds.
+pub(crate) const FUNCTIONS: [(&str, Function); 8] = [
+    ("aws", |input| transform(Transform::Aws, input)),
+    ("azure", |input| transform(Transform::Azure, input)),
+    ("azure_credentials", credentials),
+    ("azurestack", |input| transform(Transform::AzureStack, input)),
+    ("mask", masked),
+    ("openstack", |input| transform(Transform::OpenStack, input)),
+    ("trust_bundle", bundle),
+    ("vsphere", |input| transform(Transform::VSphere, input)),
+];
+
+/// Clusters that differ in all that a transform may ask for.
+static CLUSTERS: LazyLock<[Context; 3]> = LazyLock::new(|| {
+    let plain = Context::default();
+    let one = Context {
+        azure_cloud_name: "AzureStackCloud".into(),
+        feature_gates: vec!["AWSServiceLBNetworkSecurityGroup".into()],
+        service_networks: vec!["fd02::/112".into()],
+        vsphere: Some(spec("{}")),
+        vips: vec!["192.0.2.1".into(), "2001:db8::1".into()],
+    };
+    let many = Context {
+        azure_cloud_name: "AzureUSGovernmentCloud".into(),
+        feature_gates: vec!["VSphereMultiVCenterDay2".into()],
+        service_networks: vec!["172.30.0.0/16".into(), "fd02::/112".into()],
+        vsphere: Some(spec(
+            "vcenters:\n\
+             - {server: one.example.com, port: 443, datacenters: [a, b]}\n\
+             - {server: two.example.com, datacenters: []}\n\
+             failureDomains:\n\
+             - {server: one.example.com, topology: {datacenter: c}}\n\
+             - {server: three.example.com, topology: {datacenter: d}}\n\
+             nodeNetworking:\n\
+             \x20 internal: {network: in, networkSubnetCidr: [10.0.0.0/8], excludeNetworkSubnetCidr: ['fd00::/8']}\n\
+             \x20 external: {network: out}\n",
+        )),
+        vips: vec!["192.0.2.1".into()],
+    };
+    [plain, one, many]
+});
+
+fn spec(text: &str) -> ccm_operator::openshift::VSpherePlatformSpec {
+    yaml::from_str(text).expect("a specification")
+}
+
+/// What is completed once is complete.
+fn transform(transform: Transform, input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    for cluster in &*CLUSTERS {
+        let Ok(output) = transform.apply(text, cluster) else { continue };
+        let again = transform.apply(&output.text, cluster).expect("its own output");
+        assert_eq!(again.text, output.text, "not idempotent");
+        assert!(again.changes.is_empty(), "changes its own output: {:?}", again.changes);
+        assert_eq!(output.changes.is_empty(), output.text == text, "says what it changed: {:?}", output.changes);
+    }
+}
+
+/// The input is the configuration and, after a NUL, the secret.
+fn credentials(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let (config, secret) = text.split_once('\0').unwrap_or((text, "secret"));
+    let credentials =
+        Credentials { client_id: Some("id".into()), client_secret: Some(secret.into()), ..Credentials::default() };
+    if let Ok(injected) = inject(config, &credentials, true) {
+        let again = inject(&injected.text, &credentials, true).expect("its own output");
+        assert_eq!(again.text, injected.text, "not idempotent");
+    }
+}
+
+/// What was read and written is read again.
+fn bundle(input: &[u8]) {
+    if let Ok(certificates) = trust_bundle::parse(input)
+        && let Ok(merged) = trust_bundle::merge(Some(&certificates), &certificates, None)
+    {
+        let again = trust_bundle::parse(merged.text.as_bytes()).expect("its own output");
+        assert_eq!(again, certificates, "other certificates");
+    }
+}
+
+/// A line for a line.
+fn masked(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    assert_eq!(mask::lines(text).len(), text.lines().count(), "other lines");
+}

@@ -1,0 +1,21 @@
+#!/bin/sh
+# Gives every function of functions.rs, or those that are named, RUNS inputs, guided by what each input reaches. What is
+# found goes to target/fuzz/; what a function fell over is printed with the file that holds it: make it a seed.
+set -eu
+cd "$(dirname "$0")"
+target=${CARGO_TARGET_DIR:-$PWD/../../target}/fuzz
+host=$(rustc -vV | sed -n 's/^host: //p')
+# The coverage that libFuzzer follows. With --target it is left out of build scripts, which have no fuzzer.
+export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
+cargo build --release --quiet --target "$host" --target-dir "$target"
+
+[ $# -gt 0 ] || set -- seeds/*
+for function in "$@"; do
+	function=${function##*/}
+	found=$target/corpus/$function
+	mkdir -p "$found"
+	echo "== $function"
+	FUZZ=$function "$target/$host/release/fuzz" -runs="${RUNS:-1000000}" -max_len=2048 -timeout=10 -verbosity=0 \
+	    -print_final_stats=1 -artifact_prefix="$target/$function-" "$found" "seeds/$function"
+done

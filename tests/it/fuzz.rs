@@ -1,0 +1,91 @@
+//! What `make fuzz` does at length, in short: every seed and some thousand texts made of them, for every function.
+
+use std::{fs, path::PathBuf};
+
+use functions::FUNCTIONS;
+use proptest::{prelude::*, sample::Index};
+
+use crate::lab::repository;
+
+#[path = "../../hack/fuzz/functions.rs"]
+mod functions;
+
+fn folder() -> PathBuf {
+    repository().join("hack/fuzz/seeds")
+}
+
+fn seeds(function: &str) -> Vec<Vec<u8>> {
+    let files = fs::read_dir(folder().join(function)).unwrap_or_else(|error| panic!("seeds of {function}: {error}"));
+    let mut files: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
+    files.sort();
+    files.iter().map(|file| fs::read(file).unwrap()).collect()
+}
+
+/// A change of a text.
+#[derive(Clone, Debug)]
+enum Edit {
+    /// Another byte.
+    Byte(Index, u8),
+    /// Some bytes less.
+    Cut(Index, Index),
+    /// A piece of a seed more.
+    Piece(Index, Index, Index, Index),
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    let telling = prop::sample::select(b"\n\r\t \"'=:;#\\[]{}|>-&*?!%@0\0\xff".to_vec());
+    prop_oneof![
+        (any::<Index>(), prop_oneof![telling, any::<u8>()]).prop_map(|(at, byte)| Edit::Byte(at, byte)),
+        (any::<Index>(), any::<Index>()).prop_map(|(from, to)| Edit::Cut(from, to)),
+        any::<(Index, Index, Index, Index)>().prop_map(|(at, seed, from, to)| Edit::Piece(at, seed, from, to)),
+    ]
+}
+
+/// A part of a text, at most a line or two long.
+fn part(text: &[u8], from: Index, to: Index) -> std::ops::Range<usize> {
+    let start = from.index(text.len() + 1);
+    start..start + to.index((text.len() - start).min(80) + 1)
+}
+
+fn edited(seeds: &[Vec<u8>], seed: Index, edits: Vec<Edit>) -> Vec<u8> {
+    let mut text = seed.get(seeds).clone();
+    for edit in edits {
+        match edit {
+            Edit::Byte(at, byte) if !text.is_empty() => {
+                let at = at.index(text.len());
+                text[at] = byte;
+            }
+            Edit::Byte(_, byte) => text.push(byte),
+            Edit::Cut(from, to) => drop(text.drain(part(&text, from, to))),
+            Edit::Piece(at, seed, from, to) => {
+                let seed = seed.get(seeds);
+                let at = at.index(text.len() + 1);
+                text.splice(at..at, seed[part(seed, from, to)].iter().copied());
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn every_function_bears_its_seeds_and_what_is_made_of_them() {
+    let config = ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() };
+    for (name, function) in FUNCTIONS {
+        let seeds = seeds(name);
+        assert!(seeds.len() > 3, "{name} has {} seeds", seeds.len());
+        for seed in &seeds {
+            function(seed);
+        }
+        proptest!(config.clone(), |(seed: Index, edits in prop::collection::vec(edit(), 1..6))| {
+            function(&edited(&seeds, seed, edits));
+        });
+    }
+}
+
+#[test]
+fn every_folder_of_seeds_is_a_functions() {
+    let mut folders: Vec<_> =
+        fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    folders.sort();
+    assert_eq!(folders, FUNCTIONS.map(|(name, _)| name));
+}
