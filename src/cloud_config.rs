@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use crate::{facts::Sources, mask, openshift::VSpherePlatformSpec};
+use crate::{facts::Sources, mask, openshift::VSpherePlatformSpec, yaml::did_you_mean};
 
 mod aws;
 mod azure;
@@ -90,6 +90,15 @@ pub struct Warning {
     pub line: Option<usize>,
     /// What it is and what to do.
     pub message: String,
+}
+
+/// How many warnings of a configuration name the nearest known key. Nobody reads more of them, and to look for it is what
+/// costs.
+const HINTED: usize = 100;
+
+/// The nearest of the known words, if there were not too many warnings already.
+fn hint<'a>(warnings: &[Warning], word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    if warnings.len() < HINTED { did_you_mean(word, known) } else { String::new() }
 }
 
 /// Why a configuration cannot be used. Always terminal. Holds no value that may be a secret.

@@ -178,10 +178,14 @@ pub fn to_string(value: &impl Serialize) -> Result<String, Error> {
 
 /// " (did you mean `near`?)" when one of the known words is near the given one, else nothing.
 pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let lower = word.to_lowercase();
+    let near = |candidate: &str| 1 + candidate.len() / 4;
     known
         .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(&word.to_lowercase(), &candidate.to_lowercase()), candidate))
-        .filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 4)
+        // Words of another length are not near, which is cheaper to see.
+        .filter(|candidate| candidate.len().abs_diff(lower.len()) <= near(candidate))
+        .map(|candidate| (strsim::damerau_levenshtein(&lower, &candidate.to_lowercase()), candidate))
+        .filter(|(distance, candidate)| *distance <= near(candidate))
         .min()
         .map(|(_, candidate)| format!(" (did you mean `{candidate}`?)"))
         .unwrap_or_default()

@@ -7,7 +7,7 @@
 use serde_json::json;
 
 use super::{
-    Change, Context, Error, Output, Warning,
+    Change, Context, Error, Output, Warning, hint,
     json::{self, BYTE_ORDER_MARK, Document, Member, is_named},
 };
 use crate::yaml::did_you_mean;
@@ -239,12 +239,12 @@ fn rewritten(rule: &'static str, key: &str) -> Change {
 /// Names what has no effect, and refuses what the cloud-controller-manager would.
 fn checked(document: &Document<'_>) -> Result<Vec<Warning>, Error> {
     let mut warnings = Vec::new();
-    for member in document.members() {
-        let line = Some(document.line(member));
+    for (line, member) in document.members() {
+        let line = Some(line);
         let name = &member.name;
         let known = KNOWN.iter().find(|(_, names)| names.iter().any(|known| is_named(name, known)));
         let Some((kind, _)) = known else {
-            let hint = did_you_mean(name, KNOWN.iter().flat_map(|(_, names)| names.iter().copied()));
+            let hint = hint(&warnings, name, KNOWN.iter().flat_map(|(_, names)| names.iter().copied()));
             let message = format!("`{name}` is unknown to the cloud-controller-manager and has no effect{hint}");
             warnings.push(Warning { line, message });
             continue;

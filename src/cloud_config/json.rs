@@ -41,9 +41,15 @@ impl<'a> Document<'a> {
         Ok(Self { text, members, replaced: Vec::new(), added: Vec::new() })
     }
 
-    /// All members, in their order.
-    pub(crate) fn members(&self) -> impl Iterator<Item = &Member<'a>> {
-        self.members.0.iter()
+    /// All members, in their order, each with the line of its value, from 1.
+    pub(crate) fn members(&self) -> impl Iterator<Item = (usize, &Member<'a>)> {
+        let (mut line, mut from) = (1, 0);
+        self.members.0.iter().map(move |member| {
+            let start = self.range(member).start;
+            line += self.text.get(from..start).unwrap_or_default().matches('\n').count();
+            from = start;
+            (line, member)
+        })
     }
 
     /// The members of a name, ignoring case.

@@ -6,10 +6,9 @@
 use std::ops::RangeInclusive;
 
 use super::{
-    Error, Warning,
+    Error, Warning, hint,
     ini::{Document, Header, Placed},
 };
-use crate::yaml::did_you_mean;
 
 /// A section that a cloud-controller-manager knows.
 #[derive(Debug)]
@@ -50,7 +49,7 @@ pub(super) fn check(
     let mut warnings = Vec::new();
     for (line, header) in document.headers() {
         if section(sections, header).is_none() && !(header.sub.is_empty() && owned(&header.name, None)) {
-            warnings.push(Warning { line: Some(line), message: unknown_section(sections, header) });
+            warnings.push(Warning { line: Some(line), message: unknown_section(&warnings, sections, header) });
         }
     }
     for placed in document.entries() {
@@ -60,7 +59,7 @@ pub(super) fn check(
             continue;
         }
         let message = match section.keys.iter().find(|(key, _)| key.eq_ignore_ascii_case(&entry.key)) {
-            None => Some(unknown_key(sections, section, &entry.key)),
+            None => Some(unknown_key(&warnings, sections, section, &entry.key)),
             Some((key, kind)) => {
                 if let Some(takes) = kind.refuses(entry.value.as_deref()) {
                     let message = format!(
@@ -87,7 +86,7 @@ fn named<'a>(sections: &'a [Section], name: &str) -> Option<&'a Section> {
     sections.iter().find(|section| section.name.eq_ignore_ascii_case(name))
 }
 
-fn unknown_section(sections: &[Section], header: &Header) -> String {
+fn unknown_section(warnings: &[Warning], sections: &[Section], header: &Header) -> String {
     let Header { name, sub } = header;
     match named(sections, name) {
         Some(section) => format!(
@@ -97,12 +96,12 @@ fn unknown_section(sections: &[Section], header: &Header) -> String {
         ),
         None => format!(
             "the cloud-controller-manager does not know the section [{name}] and ignores all its keys{}",
-            did_you_mean(name, sections.iter().map(|section| section.name))
+            hint(warnings, name, sections.iter().map(|section| section.name))
         ),
     }
 }
 
-fn unknown_key(sections: &[Section], section: &Section, key: &str) -> String {
+fn unknown_key(warnings: &[Warning], sections: &[Section], section: &Section, key: &str) -> String {
     let place = sections.iter().find(|other| other.keys.iter().any(|(known, _)| known.eq_ignore_ascii_case(key)));
     match place {
         Some(place) => format!(
@@ -112,7 +111,7 @@ fn unknown_key(sections: &[Section], section: &Section, key: &str) -> String {
         None => format!(
             "the cloud-controller-manager does not know [{}] {key} and ignores it{}",
             section.name,
-            did_you_mean(key, section.keys.iter().map(|(known, _)| *known))
+            hint(warnings, key, section.keys.iter().map(|(known, _)| *known))
         ),
     }
 }

@@ -19,6 +19,9 @@ use crate::{
     status,
 };
 
+/// How many warnings of one configuration are logged.
+const LOGGED_WARNINGS: usize = 20;
+
 /// The controller of the cloud's configuration.
 pub(super) struct CloudConfig {
     syncer: Syncer,
@@ -94,8 +97,11 @@ impl CloudConfig {
             for line in &lines {
                 info!("{line}");
             }
-            for warning in &synced.warnings {
+            for warning in synced.warnings.iter().take(LOGGED_WARNINGS) {
                 warn!("{warning}");
+            }
+            if let Some(more) = synced.warnings.len().checked_sub(LOGGED_WARNINGS).filter(|more| *more > 0) {
+                warn!("and {more} more of the like; `ccm-operator cloud-config` shows all of them");
             }
             self.logged = said;
         }

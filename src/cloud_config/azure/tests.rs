@@ -247,7 +247,11 @@ fn object() -> impl Strategy<Value = String> {
 }
 
 fn pairs(text: &str) -> Vec<(String, String)> {
-    Document::parse(text).unwrap().members().map(|member| (member.name.to_string(), member.value.to_owned())).collect()
+    Document::parse(text)
+        .unwrap()
+        .members()
+        .map(|(_, member)| (member.name.to_string(), member.value.to_owned()))
+        .collect()
 }
 
 const OWNED: [&str; 3] = [CLOUD, VM_TYPE, PROBE_MODE];
@@ -287,7 +291,7 @@ proptest! {
         let source = source.replace("\"vmType\"", "\"x1\"").replace("\"VMTYPE\"", "\"x2\"");
         let output = stack(&source).unwrap().text;
         let end = Document::parse(&source).unwrap();
-        let last = end.members().last().map_or(source.find('{').unwrap() + 1, |last| last.value.as_ptr() as usize - source.as_ptr() as usize + last.value.len());
+        let last = end.members().last().map_or(source.find('{').unwrap() + 1, |(_, last)| last.value.as_ptr() as usize - source.as_ptr() as usize + last.value.len());
         prop_assert_eq!(&output[..last], &source[..last]);
         prop_assert!(output.ends_with(&source[last..]));
     }

@@ -117,3 +117,29 @@ fn an_error_of_the_transform_names_object_key_and_line() {
     let error = run(&settings, &named("mine", "config"), None, Some(data)).unwrap_err();
     assert!(error.starts_with("ConfigMap openshift-config/mine, key config, line 3"), "{error}");
 }
+
+#[test]
+fn a_configuration_as_large_as_a_config_map_is_taken() {
+    let lines = |line: fn(usize) -> String| {
+        (0..).map(line).scan(0, |length, line| {
+            *length += line.len();
+            (*length < 900 * 1024).then_some(line)
+        })
+    };
+    let many = |line| lines(line).collect::<String>();
+    let ini = || many(|number| format!("unknown-key-{number} = some value\n"));
+    let json = many(|number| format!("  \"unknownKey{number}\": \"some value\",\n"));
+    let yaml = many(|number| format!("unknownKey{number}: some value\n"));
+    let minimal = vsphere::MINIMAL;
+    for (transform, text) in [
+        (Transform::Aws, format!("[Global]\n{}", ini())),
+        (Transform::OpenStack, format!("[Global]\n{}", ini())),
+        (Transform::Azure, format!("{{\n{json}  \"cloud\": \"\"\n}}\n")),
+        (Transform::AzureStack, format!("{{\n{json}  \"vmType\": \"\"\n}}\n")),
+        (Transform::VSphere, format!("{minimal}{yaml}")),
+    ] {
+        let context = Context { vsphere: Some(crate::openshift::VSpherePlatformSpec::default()), ..Context::default() };
+        let output = transform.apply(&text, &context).unwrap();
+        assert!(output.text.len() > 890 * 1024 && output.warnings.len() > 10_000, "{transform:?}");
+    }
+}

@@ -5,11 +5,8 @@
 
 use serde_json::Value;
 
-use super::super::{Error, Warning};
-use crate::yaml::{
-    did_you_mean,
-    outline::{Member, Node},
-};
+use super::super::{Error, Warning, hint};
+use crate::yaml::outline::{Member, Node};
 
 /// What a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,13 +253,13 @@ pub(super) fn ignored(root: &Node) -> Vec<Warning> {
     for top in root.members() {
         let Some(section) = SECTIONS.iter().find(|section| section.name == top.key) else {
             let known = SECTIONS.iter().map(|section| (section.name, section.legacy));
-            let near = nearest(&top.key, known);
+            let near = nearest(&warnings, &top.key, known);
             warnings.extend(warning(top, &top.key, &near));
             continue;
         };
         let mut check = |path: &str, node: &Node| {
             for member in node.members().iter().filter(|member| section.kind(&member.key).is_none()) {
-                let mut hint = nearest(&member.key, section.keys.iter().map(|(key, _)| (*key, *key)));
+                let mut hint = nearest(&warnings, &member.key, section.keys.iter().map(|(key, _)| (*key, *key)));
                 if let (true, Some(other)) = (hint.is_empty(), home(&member.key)) {
                     hint = format!(" (it belongs into `{other}`)");
                 }
@@ -287,12 +284,12 @@ fn warning(member: &Member, path: &str, hint: &str) -> Option<Warning> {
 }
 
 /// A key that differs in its dashes and capitals alone is surely meant; otherwise the nearest one is offered.
-fn nearest<'a>(key: &str, known: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> String {
+fn nearest<'a>(warnings: &[Warning], key: &str, known: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> String {
     let bare = |key: &str| key.replace(['-', '_'], "").to_lowercase();
     let same = known.clone().find(|(name, other)| [bare(name), bare(other)].contains(&bare(key)));
     match same {
         Some((name, _)) => format!(" (did you mean `{name}`?)"),
-        None => did_you_mean(key, known.map(|(name, _)| name)),
+        None => hint(warnings, key, known.map(|(name, _)| name)),
     }
 }
 
