@@ -41,12 +41,16 @@ impl CloudConfig {
     pub(super) async fn pass(&mut self, cluster: &mut Cluster) -> Round {
         let needs = cluster.cloud_config_references();
         if self.revision != cluster.revision() || matches!(self.desired, Desired::Waiting(_)) {
-            self.desired = if cluster.observer.knows_documents() {
+            let desired = if cluster.observer.knows_documents() {
                 let pending = cluster.observer.pending_named(&needs);
                 if pending.is_empty() { self.desire(cluster) } else { Desired::Waiting(pending) }
             } else {
                 Desired::Waiting(cluster.observer.pending(&needs))
             };
+            if self.desired != desired {
+                self.desired = desired;
+                self.syncer.replanned();
+            }
             self.revision = cluster.revision();
         }
         self.syncer.pass(cluster, &self.desired, &needs).await

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// What a controller wants.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Desired {
     /// Not known yet: this is waited for.
     Waiting(Vec<String>),
@@ -80,6 +80,11 @@ impl Syncer {
     /// Whether it may write.
     pub(super) fn leads(&self) -> bool {
         self.authority.write_budget().is_some()
+    }
+
+    /// What has failed may have failed because of what was wanted before.
+    pub(super) fn replanned(&mut self) {
+        self.applying = Backoff::default();
     }
 
     /// Writes what is not as wanted, and says how it went. `needs` are the objects without which nothing can be known.

@@ -105,13 +105,17 @@ impl TrustedCa {
         let needs = cluster.trusted_ca_references();
         if self.revision != Some(cluster.revision()) || matches!(self.desired, Desired::Waiting(_)) {
             let pending = cluster.observer.pending_named(&needs);
-            self.desired = if !cluster.observer.knows_documents() {
+            let desired = if !cluster.observer.knows_documents() {
                 Desired::Waiting(cluster.observer.pending(&needs))
             } else if pending.is_empty() {
                 self.desire(cluster)
             } else {
                 Desired::Waiting(pending)
             };
+            if self.desired != desired {
+                self.desired = desired;
+                self.syncer.replanned();
+            }
             self.revision = Some(cluster.revision());
         }
         // With time, too: certificates end.

@@ -319,6 +319,25 @@ async fn a_large_configuration_works_and_unrelated_ones_cost_nothing() -> Result
 }
 
 #[tokio::test]
+async fn a_configuration_that_was_refused_again_and_again_recovers_at_once() -> Result<()> {
+    let lab = with_images(Lab::new(&openstack()).await?)?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    // The source is as long as a ConfigMap may be; completed it is longer.
+    let rest = 1024 * 1024 - SOURCE.len() - "# \n".len();
+    set_source(&lab, json!({"config": format!("# {}\n{SOURCE}", "x".repeat(rest))})).await?;
+    lab.conditions(&operator, &["CloudConfigControllerDegraded=True"]).await?;
+    // By now the next try is eight seconds off.
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    set_source(&lab, json!({"config": SOURCE.replace("one", "two")})).await?;
+    let mended = std::time::Instant::now();
+    cloud_conf(&lab, &operator, |text| text.contains("flavor-id = two")).await?;
+    assert!(mended.elapsed() < Duration::from_secs(4), "{:?}", mended.elapsed());
+    lab.conditions(&operator, &WELL).await?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn vspheres_configuration_is_published_behind_its_gate() -> Result<()> {
     let spec = json!({"type": "VSphere", "vsphere": {
         "vcenters": [{"server": "one.example.com", "datacenters": ["dc"]}],
