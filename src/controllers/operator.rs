@@ -113,7 +113,7 @@ impl Operator {
             self.gated_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
             self.rolling_since.map(|since| since + ROLLOUT_GRACE),
             self.stuck_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
-            cluster.observer.trouble_lasts_at(TRANSIENT_ERROR_PATIENCE),
+            cluster.observer.trouble_changes_at(TRANSIENT_ERROR_PATIENCE),
         ];
         Round { waiting, due: due.into_iter().flatten().collect() }
     }

@@ -104,7 +104,7 @@ impl Syncer {
         let mut waiting = Vec::new();
         let verdict = match desired {
             Desired::Waiting(pending) => {
-                let lasting = cluster.observer.lasting_trouble(patience, needs);
+                let lasting = cluster.observer.lasting_trouble_of_inputs(patience, needs);
                 waiting.clone_from(pending);
                 lasting.map(Verdict::Trouble)
             }
@@ -119,7 +119,7 @@ impl Syncer {
             }
             Desired::Objects(objects) => match self.apply_all(cluster, objects).await {
                 Ok(()) => {
-                    let lasting = cluster.observer.lasting_trouble(patience, needs);
+                    let lasting = cluster.observer.lasting_trouble_of_inputs(patience, needs);
                     Some(lasting.map_or(Verdict::Fine, Verdict::Trouble))
                 }
                 Err(Failure { error, is_reported: true }) => Some(Verdict::Trouble(error)),
@@ -141,7 +141,7 @@ impl Syncer {
             self.reporting.due(),
             self.brake_until,
             self.failing_since.map(|since| since + patience),
-            cluster.observer.trouble_lasts_at(patience),
+            cluster.observer.trouble_changes_at(patience),
         ];
         Round { waiting, due: due.into_iter().flatten().collect() }
     }
