@@ -251,11 +251,11 @@ impl Operator {
         }
         let before = cluster.status();
         let version = cluster.settings.release_version.as_deref().unwrap_or("unknown");
-        if self.is_short_rollout(outcome, &before, version) {
+        let live = cluster.observer.cluster_operator();
+        if self.is_short_rollout(outcome, &before, version) && live.is_some() {
             return Ok(());
         }
         self.log(outcome);
-        let live = cluster.observer.cluster_operator();
         let now = Timestamp::now().round(Unit::Second).unwrap_or_default().to_string();
         let objects = self.plan.as_ref().map_or(&[][..], |plan| plan.objects());
         let ClusterSettings { own_namespace, namespace, .. } = &cluster.settings;
@@ -276,7 +276,7 @@ impl Operator {
             Ok(written) => {
                 self.reporting = Backoff::default();
                 if let Some(written) = written {
-                    cluster.observer.put_cluster_operator(written);
+                    cluster.put_cluster_operator(written);
                 }
                 Ok(())
             }

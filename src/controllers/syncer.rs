@@ -223,7 +223,7 @@ impl Syncer {
             Ok(written) => {
                 self.reporting = Backoff::default();
                 if let Some(written) = written {
-                    cluster.observer.put_cluster_operator(written);
+                    cluster.put_cluster_operator(written);
                 }
                 Ok(())
             }

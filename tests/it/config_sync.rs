@@ -137,6 +137,10 @@ async fn a_bad_source_is_said_and_the_last_good_configuration_stays() -> Result<
         eventually("the Deployment again", LIMIT, async || openstack_deployment(&lab).await.map(Some)).await?;
         assert_eq!(data(&lab, "cloud-conf").await?, good);
         assert!(writes_of(&lab, mark, "cloud-conf")?.is_empty());
+        // What has worked once has, also when the report is lost.
+        openshift::delete_cluster_operator(&lab.client).await?;
+        let again = ["CloudConfigControllerAvailable=True", "CloudConfigControllerDegraded=True", "Available=True"];
+        lab.conditions(&operator, &again).await?;
         set_source(&lab, json!({"config": SOURCE, "ca-bundle.pem": ""})).await?;
         lab.conditions(&operator, &WELL).await?;
     }
