@@ -83,7 +83,8 @@ impl CloudConfig {
                 self.log(&synced);
                 let target = cluster.cloud_config();
                 let published = synced.is_published.then_some((sync::MANAGED_NAMESPACE, sync::MANAGED_NAME));
-                let places = published.into_iter().chain([(&*target.namespace, &*target.name)]);
+                // The copy for others comes last: one that is refused must not keep the cluster's own back.
+                let places = std::iter::once((&*target.namespace, &*target.name)).chain(published);
                 let objects = places.map(|(namespace, name)| Object::new(synced.config_map(namespace, name)));
                 match objects.collect() {
                     Ok(objects) => Desired::Objects(objects),
@@ -108,5 +109,40 @@ impl CloudConfig {
             }
             self.logged = said;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use kube::Client;
+    use serde_json::json;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::{controllers::cluster, lease::Leadership, metrics::Metrics};
+
+    #[tokio::test]
+    async fn what_is_published_comes_after_what_the_cluster_needs() {
+        let client = Client::new(Router::new(), "own");
+        let mut cluster = cluster::tests::unseen(client.clone());
+        cluster.sources.infrastructure = serde_json::from_value(json!({
+            "spec": {
+                "cloudConfig": {"name": "absent"},
+                "platformSpec": {"vsphere": {"vcenters": [{"server": "one", "datacenters": ["dc"]}]}},
+            },
+            "status": {"platformStatus": {"type": "VSphere"}},
+        }))
+        .unwrap();
+        let gates = [json!({"version": "1", "enabled": [{"name": "VSphereMultiVCenterDay2"}]})];
+        cluster.sources.feature_gate = serde_json::from_value(json!({"status": {"featureGates": gates}})).unwrap();
+        cluster.sources.release_version = Some("1".into());
+        let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);
+        let events = Events::start(client, Metrics::default());
+        let mut controller = CloudConfig::new(Authority { leadership, shutdown }, events);
+        let desired = controller.desire(&cluster);
+        let Desired::Objects(objects) = desired else { panic!("{desired:?}") };
+        let names: Vec<_> = objects.iter().map(Object::name).collect();
+        assert_eq!(names, [sync::TARGET_NAME, sync::MANAGED_NAME]);
     }
 }
