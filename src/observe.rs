@@ -391,7 +391,8 @@ mod tests {
         if !uri.path().ends_with("/deployments") {
             std::future::pending::<()>().await;
         }
-        let status = json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "message": "no", "code": 403});
+        let status =
+            json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "message": "no", "code": 403});
         (StatusCode::FORBIDDEN, status.to_string())
     }
 

@@ -137,7 +137,9 @@ impl TrustedCa {
         if cluster.sources.proxy.is_none() {
             // Nothing is looked at any more, so that nothing is said of it.
             (self.given, self.unusable) = (Vec::new(), Vec::new());
-            SOURCES.into_iter().for_each(|source| self.metrics.certificates_end(source, None));
+            for source in SOURCES {
+                self.metrics.certificates_end(source, None);
+            }
             return Desired::Objects(Vec::new());
         }
         let system = match &self.system {
@@ -166,7 +168,9 @@ impl TrustedCa {
         }));
         let first = |certificates: &[Certificate]| certificates.iter().map(|certificate| certificate.not_after).min();
         let ends = [first(system), user.as_deref().and_then(first), cloud.as_deref().and_then(first)];
-        SOURCES.into_iter().zip(ends).for_each(|(source, end)| self.metrics.certificates_end(source, end));
+        for (source, end) in SOURCES.into_iter().zip(ends) {
+            self.metrics.certificates_end(source, end);
+        }
         self.given = user.into_iter().chain(cloud).flatten().collect();
         self.unusable = unusable;
         match object {

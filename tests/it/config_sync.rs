@@ -336,7 +336,7 @@ async fn a_configuration_that_was_refused_again_and_again_recovers_at_once() -> 
     set_source(&lab, json!({"config": SOURCE.replace("one", "two")})).await?;
     let mended = std::time::Instant::now();
     cloud_conf(&lab, &operator, |text| text.contains("flavor-id = two")).await?;
-    assert!(mended.elapsed() < Duration::from_secs(4), "{:?}", mended.elapsed());
+    assert!(mended.elapsed() < Duration::from_secs(3), "{:?}", mended.elapsed());
     lab.conditions(&operator, &WELL).await?;
     Ok(())
 }
