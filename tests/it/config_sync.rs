@@ -331,8 +331,8 @@ async fn a_configuration_that_was_refused_again_and_again_recovers_at_once() -> 
     let rest = 1024 * 1024 - SOURCE.len() - "# \n".len();
     set_source(&lab, json!({"config": format!("# {}\n{SOURCE}", "x".repeat(rest))})).await?;
     lab.conditions(&operator, &["CloudConfigControllerDegraded=True"]).await?;
-    // By now the next try is eight seconds off.
-    tokio::time::sleep(Duration::from_secs(8)).await;
+    // Tries follow at 0.25, 0.75, 1.75, 3.75 and 7.75 s, and then not before 15.75 s.
+    tokio::time::sleep(Duration::from_secs(10)).await;
     set_source(&lab, json!({"config": SOURCE.replace("one", "two")})).await?;
     let mended = std::time::Instant::now();
     cloud_conf(&lab, &operator, |text| text.contains("flavor-id = two")).await?;
