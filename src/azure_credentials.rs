@@ -83,7 +83,8 @@ enum Login<'a> {
     WorkloadIdentity { tenant: &'a str, token_file: &'a str },
 }
 
-/// Puts credentials into a configuration. Whatever it said of them is replaced.
+/// Puts credentials into a configuration. What it said of the same members is replaced; those of the other way to log in stay
+/// as they are, as the Go operator leaves them.
 pub fn inject(config: &str, credentials: &Credentials, disable_managed_identity: bool) -> Result<Injected, Error> {
     let client_id = given(credentials.client_id.as_ref()).ok_or(Error::NoClientId)?;
     let login = login(credentials)?;

@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use crate::{facts::Sources, mask, openshift::VSpherePlatformSpec, yaml::did_you_mean};
+use crate::{facts::Sources, openshift::VSpherePlatformSpec, yaml::did_you_mean};
 
 mod aws;
 mod azure;
@@ -126,16 +126,6 @@ fn described(line: Option<usize>, message: &str, f: &mut fmt::Formatter<'_>) -> 
     match line {
         Some(line) => write!(f, "line {line}: {message}"),
         None => f.write_str(message),
-    }
-}
-
-impl Change {
-    /// The change as it may be shown: without what looks like a secret.
-    #[must_use]
-    pub fn masked(&self) -> Self {
-        let name = self.key.rsplit([' ', '.']).next().unwrap_or(&self.key);
-        let shown = |value: &Option<String>| value.as_deref().map(|value| mask::value(name, value).into_owned());
-        Self { before: shown(&self.before), after: shown(&self.after), ..self.clone() }
     }
 }
 

@@ -152,9 +152,29 @@ impl Controllers {
         waiting.sort();
         waiting.dedup();
         self.health.set(waiting);
-        // What was due when the turn began has had it.
-        let due = rounds.into_iter().flat_map(|round| round.due).filter(|due| *due > started);
-        let now = Instant::now();
-        due.fold(now + RESYNC_PERIOD, Instant::min).max(now + SHORTEST_PAUSE)
+        next_turn(rounds.into_iter().flat_map(|round| round.due), started)
+    }
+}
+
+/// When the turn after one that began then is due, if nothing happens before.
+fn next_turn(due: impl IntoIterator<Item = Instant>, started: Instant) -> Instant {
+    // What was due when the turn began has had it, also where the turn could do nothing with it.
+    let due = due.into_iter().filter(|due| *due > started);
+    let now = Instant::now();
+    due.fold(now + RESYNC_PERIOD, Instant::min).max(now + SHORTEST_PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_due_has_had_its_turn_and_what_became_due_gets_one_soon() {
+        let started = Instant::now();
+        let pause = |due: &[Instant]| next_turn(due.iter().copied(), started).saturating_duration_since(started);
+        assert!(pause(&[]) >= RESYNC_PERIOD);
+        assert!(pause(&[started]) >= RESYNC_PERIOD, "again and again without a pause");
+        let soon = pause(&[started, started + Duration::from_nanos(1)]);
+        assert!(soon >= SHORTEST_PAUSE && soon < RESYNC_PERIOD, "{soon:?}");
     }
 }

@@ -78,11 +78,6 @@ pub fn is_secret_key(key: &str) -> bool {
             && !squashed.starts_with("automount"))
 }
 
-/// The value of a key as it may be shown.
-pub fn value<'a>(key: &str, value: &'a str) -> Cow<'a, str> {
-    if is_secret_key(key) && !says_nothing(value) { Cow::Borrowed(MASK) } else { text(value) }
-}
-
 /// One line of INI, YAML or JSON as it may be shown; what a line before it began is not known here.
 pub fn line(text: &str) -> Cow<'_, str> {
     Shown::default().line(text)

@@ -149,11 +149,13 @@ impl Observer {
 
     /// What has kept a watch from working for this long; of named objects only these count.
     pub fn lasting_trouble(&self, period: Duration, named: &BTreeSet<Reference>) -> Option<String> {
-        let lasting =
-            |watched: &&Watched| watched.seen.trouble().is_some_and(|trouble| trouble.since.elapsed() >= period);
-        let texts: Vec<_> =
-            self.relevant(named).map(|(_, watched)| watched).filter(lasting).map(describe_pending).collect();
-        (!texts.is_empty()).then(|| format!("failed to watch {}", texts.join("; ")))
+        lasting(self.relevant(named).map(|(_, watched)| watched), period)
+    }
+
+    /// The same of the documents and these named objects alone: who reads nothing else has no other trouble.
+    pub fn lasting_trouble_of_inputs(&self, period: Duration, named: &BTreeSet<Reference>) -> Option<String> {
+        let is_input = |id: &Id| !matches!(id, Id::Inventory | Id::Ours(_));
+        lasting(self.relevant(named).filter(|(id, _)| is_input(id)).map(|(_, watched)| watched), period)
     }
 
     fn relevant(&self, named: &BTreeSet<Reference>) -> impl Iterator<Item = (&Id, &Watched)> {
@@ -161,10 +163,12 @@ impl Observer {
         self.watches.iter().filter(move |(id, _)| is_relevant(id))
     }
 
-    /// When the first trouble that there is will have lasted for this long.
-    pub fn trouble_lasts_at(&self, period: Duration) -> Option<Instant> {
+    /// When the first trouble that there is will have lasted for this long, or be over: a watch that works again where it
+    /// broke off says nothing before something happens.
+    pub fn trouble_changes_at(&self, period: Duration) -> Option<Instant> {
         let troubles = self.watches.values().filter_map(|watched| watched.seen.trouble());
-        troubles.map(|trouble| trouble.since + period).filter(|at| *at > Instant::now()).min()
+        let changes = troubles.flat_map(|trouble| [trouble.since + period, trouble.ends_at()]);
+        changes.filter(|at| *at > Instant::now()).min()
     }
 
     /// Whether every document has been seen, and the ClusterOperator.
@@ -358,10 +362,57 @@ fn forget_secret(secret: &mut DynamicObject) {
     secret.metadata.annotations = None;
 }
 
+fn lasting<'a>(watches: impl Iterator<Item = &'a Watched>, period: Duration) -> Option<String> {
+    let has_lasted = |watched: &&Watched| watched.seen.trouble().is_some_and(|one| one.since.elapsed() >= period);
+    let texts: Vec<_> = watches.filter(has_lasted).map(describe_pending).collect();
+    (!texts.is_empty()).then(|| format!("failed to watch {}", texts.join("; ")))
+}
+
 fn describe_pending(watched: &Watched) -> String {
     let target = watched.target.describe();
     match watched.seen.trouble() {
         Some(trouble) => format!("{target}: {}", trouble.error),
         None => target,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{
+        Router,
+        http::{StatusCode, Uri},
+    };
+
+    use super::*;
+    use crate::object::KINDS;
+
+    /// A cluster whose Deployments may not be seen, and that never answers about anything else.
+    async fn answer(uri: Uri) -> (StatusCode, String) {
+        if !uri.path().ends_with("/deployments") {
+            std::future::pending::<()>().await;
+        }
+        let status =
+            json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "message": "no", "code": 403});
+        (StatusCode::FORBIDDEN, status.to_string())
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_fails_is_the_trouble_of_who_needs_it() {
+        let client = Client::new(Router::new().fallback(answer), "own");
+        let optional = OptionalDocuments { cluster_version: false, network: false };
+        let mut observer = Observer::new(client, "set".into(), optional);
+        let deployments = KINDS.iter().find(|kind| kind.kind == "Deployment").unwrap();
+        let config_map = json!({"data": {"scope": "Deployment.apps managed\n"}});
+        let scope = Scope::read(&config_map);
+        assert!(scope.contains(&Place { kind: deployments, namespace: "managed".into() }));
+        observer.follow(&scope, &Scope::default());
+        observer.changed().await;
+        let (now, named) = (Duration::ZERO, BTreeSet::new());
+        let trouble = observer.lasting_trouble(now, &named).unwrap();
+        assert!(trouble.contains("deployments.apps in namespace managed"), "{trouble}");
+        assert_eq!(observer.lasting_trouble_of_inputs(now, &named), None);
+        // It has lasted already; what is left to wait for is its end.
+        let ends = observer.trouble_changes_at(now).unwrap();
+        assert!(ends > Instant::now() + Duration::from_secs(20));
     }
 }

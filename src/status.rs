@@ -159,6 +159,22 @@ impl Status {
         Self::deserialize(&cluster_operator["status"]).unwrap_or_default()
     }
 
+    /// This, and of what it does not say what was said before: one that was deleted is made again by its writers one after
+    /// the other.
+    #[must_use]
+    pub fn completed(mut self, before: &Self) -> Self {
+        let lost = before.conditions.iter().filter(|condition| self.find(&condition.type_).is_none());
+        let lost: Vec<_> = lost.cloned().collect();
+        self.conditions.extend(lost);
+        if self.versions.is_empty() {
+            self.versions.clone_from(&before.versions);
+        }
+        if self.related_objects.is_empty() {
+            self.related_objects.clone_from(&before.related_objects);
+        }
+        self
+    }
+
     /// Whether a version has been reached.
     pub fn is_at(&self, version: &str) -> bool {
         self.versions.iter().any(|reached| reached.name == OPERAND && reached.version == version)
@@ -434,5 +450,16 @@ mod tests {
         assert!(Status::of(&live).says(&own));
         let patch = without_obsolete_condition(&live).unwrap();
         assert_eq!(patch, json!({"metadata": {"resourceVersion": "7"}, "status": {"conditions": own.conditions}}));
+    }
+
+    #[test]
+    fn one_that_was_deleted_says_what_it_said_before() {
+        let before = next(&Status::default(), &Outcome::Done, V1, "1");
+        let made_anew = before.next_of(&CLOUD_CONFIG, None, "2").completed(&before);
+        let failed = Outcome::Failed { error: "x".into() };
+        let after = next(&made_anew, &failed, V1, "3");
+        assert_eq!(after.find("Available"), before.find("Available"));
+        assert!(after.is_at(V1) && made_anew.is_available(&CLOUD_CONFIG));
+        assert_eq!(made_anew.clone().completed(&before), made_anew);
     }
 }

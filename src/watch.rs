@@ -84,6 +84,13 @@ pub struct Trouble {
     last: Instant,
 }
 
+impl Trouble {
+    /// When it counts no longer, unless there is another error before.
+    pub fn ends_at(&self) -> Instant {
+        self.last + LONGEST_SILENCE
+    }
+}
+
 impl Seen {
     /// The objects that are there.
     pub fn objects(&self) -> impl Iterator<Item = &Value> {
@@ -102,7 +109,7 @@ impl Seen {
 
     /// What keeps the watch from working now.
     pub fn trouble(&self) -> Option<&Trouble> {
-        self.trouble.as_ref().filter(|trouble| trouble.last.elapsed() < LONGEST_SILENCE)
+        self.trouble.as_ref().filter(|trouble| Instant::now() < trouble.ends_at())
     }
 
     /// Takes what the watch delivered. Answers an error that is not the same as the last one.

@@ -86,6 +86,14 @@ pub enum Error {
         /// The key.
         key: String,
     },
+    /// The configuration is no text.
+    #[error("{config_map}: key {key} is in binaryData; put it into data, as text")]
+    Binary {
+        /// The ConfigMap.
+        config_map: Reference,
+        /// The key.
+        key: String,
+    },
     /// The configuration cannot be used.
     #[error("{place}, {error}")]
     Transform {
@@ -146,7 +154,8 @@ impl Synced {
     /// The ConfigMaps that are to hold it, when the target is in this namespace.
     pub fn objects(&self, namespace: &str) -> Result<Vec<Object>, object::Error> {
         let published = self.is_published.then_some((MANAGED_NAMESPACE, MANAGED_NAME));
-        let places = published.into_iter().chain([(namespace, TARGET_NAME)]);
+        // The copy for others comes last: one that is refused must not keep the cluster's own back.
+        let places = std::iter::once((namespace, TARGET_NAME)).chain(published);
         places.map(|(namespace, name)| Object::new(self.config_map(namespace, name))).collect()
     }
 
@@ -173,6 +182,9 @@ impl Synced {
 /// All data of a source, with the configuration under [`KEY`], and the key that it had.
 fn data_of(config_map: &Reference, value: &Value, named_key: &str) -> Result<(Map<String, Value>, String), Error> {
     let mut data = value["data"].as_object().cloned().unwrap_or_default();
+    if let Some(key) = [KEY, named_key].into_iter().find(|key| value["binaryData"].get(key).is_some()) {
+        return Err(Error::Binary { config_map: config_map.clone(), key: key.to_owned() });
+    }
     if data.contains_key(KEY) || named_key.is_empty() || named_key == KEY {
         data.entry(KEY).or_insert_with(|| "".into());
         return Ok((data, KEY.to_owned()));

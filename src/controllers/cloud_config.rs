@@ -43,12 +43,16 @@ impl CloudConfig {
     pub(super) async fn pass(&mut self, cluster: &mut Cluster) -> Round {
         let needs = cluster.cloud_config_references();
         if self.revision != cluster.revision() || matches!(self.desired, Desired::Waiting(_)) {
-            self.desired = if cluster.observer.knows_documents() {
+            let desired = if cluster.observer.knows_documents() {
                 let pending = cluster.observer.pending_named(&needs);
                 if pending.is_empty() { self.desire(cluster) } else { Desired::Waiting(pending) }
             } else {
                 Desired::Waiting(cluster.observer.pending(&needs))
             };
+            if self.desired != desired {
+                self.desired = desired;
+                self.syncer.replanned();
+            }
             self.revision = cluster.revision();
         }
         self.syncer.pass(cluster, &self.desired, &needs).await
@@ -105,5 +109,41 @@ impl CloudConfig {
             }
             self.logged = said;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use kube::Client;
+    use serde_json::json;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::object::Object;
+    use crate::{controllers::cluster, lease::Leadership, metrics::Metrics};
+
+    #[tokio::test]
+    async fn what_is_published_comes_after_what_the_cluster_needs() {
+        let client = Client::new(Router::new(), "own");
+        let mut cluster = cluster::tests::unseen(client.clone());
+        cluster.sources.infrastructure = serde_json::from_value(json!({
+            "spec": {
+                "cloudConfig": {"name": "absent"},
+                "platformSpec": {"vsphere": {"vcenters": [{"server": "one", "datacenters": ["dc"]}]}},
+            },
+            "status": {"platformStatus": {"type": "VSphere"}},
+        }))
+        .unwrap();
+        let gates = [json!({"version": "1", "enabled": [{"name": "VSphereMultiVCenterDay2"}]})];
+        cluster.sources.feature_gate = serde_json::from_value(json!({"status": {"featureGates": gates}})).unwrap();
+        cluster.sources.release_version = Some("1".into());
+        let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);
+        let events = Events::start(client, Metrics::default());
+        let mut controller = CloudConfig::new(Authority { leadership, shutdown }, events);
+        let desired = controller.desire(&cluster);
+        let Desired::Objects(objects) = desired else { panic!("{desired:?}") };
+        let names: Vec<_> = objects.iter().map(Object::name).collect();
+        assert_eq!(names, [sync::TARGET_NAME, sync::MANAGED_NAME]);
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use kube::Client;
+use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::{
@@ -45,6 +46,8 @@ pub struct Cluster {
     pub(super) unreadable: Option<String>,
     /// What the pods refer to that are planned.
     pub(super) references: BTreeSet<Reference>,
+    /// What the ClusterOperator said last: deleted and made again, it is to say what it said before.
+    said: Status,
     /// Told whether the control plane is one node, once that is known.
     single_replica: watch::Sender<Option<bool>>,
     /// Grows whenever a document or a named object may have changed.
@@ -79,6 +82,7 @@ impl Cluster {
             settings,
             unreadable: None,
             references: BTreeSet::new(),
+            said: Status::default(),
             single_replica,
             revision: 0,
         }
@@ -86,6 +90,7 @@ impl Cluster {
 
     /// Takes over what the watches have delivered.
     pub(super) fn refresh(&mut self) {
+        self.said = self.status();
         if !self.observer.knows_documents() {
             return;
         }
@@ -116,9 +121,15 @@ impl Cluster {
         }
     }
 
-    /// What the live ClusterOperator says.
+    /// What the ClusterOperator says, and said before it was deleted.
     pub(super) fn status(&self) -> Status {
-        self.observer.cluster_operator().map(Status::of).unwrap_or_default()
+        self.observer.cluster_operator().map(Status::of).unwrap_or_default().completed(&self.said)
+    }
+
+    /// Takes the answer to a write of the ClusterOperator.
+    pub(super) fn put_cluster_operator(&mut self, live: Value) {
+        self.observer.put_cluster_operator(live);
+        self.said = self.status();
     }
 
     /// The ConfigMap that cloud-controller-managers read their configuration from.
@@ -169,5 +180,24 @@ impl Cluster {
             named.extend(self.references.iter().cloned());
         }
         self.observer.want(&named);
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::embedded;
+
+    /// A cluster of which nothing was seen.
+    pub(in crate::controllers) fn unseen(client: Client) -> Cluster {
+        let settings = ClusterSettings {
+            namespace: "managed".into(),
+            own_namespace: "own".into(),
+            release_version: None,
+            tls_flags: TlsFlags::default(),
+            with_operator: false,
+            with_config_sync: true,
+        };
+        Cluster::new(client, embedded::catalog().unwrap(), settings, "set".into(), watch::channel(None).0)
     }
 }

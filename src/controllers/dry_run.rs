@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Instant};
 use serde_json::Value;
 use tracing::{error, info, warn};
 
-use super::{FILES_PERIOD, RESYNC_PERIOD, backoff::Backoff, cluster::Cluster, images_file::ImagesFile};
+use super::{FILES_PERIOD, backoff::Backoff, cluster::Cluster, images_file::ImagesFile, next_turn};
 use crate::{
     apply::inventory::{self, Scope},
     cluster::{Place, Reader},
@@ -66,8 +66,9 @@ impl DryRun {
         self.images.read();
         info!("dry run: what the operator would do is logged, nothing is written");
         loop {
+            let started = Instant::now();
             self.look().await;
-            let wake = self.trying.due().unwrap_or_else(|| Instant::now() + RESYNC_PERIOD);
+            let wake = next_turn(self.trying.due(), started);
             loop {
                 tokio::select! {
                     () = self.cluster.observer.changed() => break,

@@ -113,7 +113,7 @@ impl Operator {
             self.gated_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
             self.rolling_since.map(|since| since + ROLLOUT_GRACE),
             self.stuck_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
-            cluster.observer.trouble_lasts_at(TRANSIENT_ERROR_PATIENCE),
+            cluster.observer.trouble_changes_at(TRANSIENT_ERROR_PATIENCE),
         ];
         Round { waiting, due: due.into_iter().flatten().collect() }
     }
@@ -251,11 +251,11 @@ impl Operator {
         }
         let before = cluster.status();
         let version = cluster.settings.release_version.as_deref().unwrap_or("unknown");
-        if self.is_short_rollout(outcome, &before, version) {
+        let live = cluster.observer.cluster_operator();
+        if self.is_short_rollout(outcome, &before, version) && live.is_some() {
             return Ok(());
         }
         self.log(outcome);
-        let live = cluster.observer.cluster_operator();
         let now = Timestamp::now().round(Unit::Second).unwrap_or_default().to_string();
         let objects = self.plan.as_ref().map_or(&[][..], |plan| plan.objects());
         let ClusterSettings { own_namespace, namespace, .. } = &cluster.settings;
@@ -276,7 +276,7 @@ impl Operator {
             Ok(written) => {
                 self.reporting = Backoff::default();
                 if let Some(written) = written {
-                    cluster.observer.put_cluster_operator(written);
+                    cluster.put_cluster_operator(written);
                 }
                 Ok(())
             }

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// What a controller wants.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Desired {
     /// Not known yet: this is waited for.
     Waiting(Vec<String>),
@@ -82,6 +82,11 @@ impl Syncer {
         self.authority.write_budget().is_some()
     }
 
+    /// What has failed may have failed because of what was wanted before.
+    pub(super) fn replanned(&mut self) {
+        self.applying = Backoff::default();
+    }
+
     /// Writes what is not as wanted, and says how it went. `needs` are the objects without which nothing can be known.
     pub(super) async fn pass(
         &mut self,
@@ -99,7 +104,7 @@ impl Syncer {
         let mut waiting = Vec::new();
         let verdict = match desired {
             Desired::Waiting(pending) => {
-                let lasting = cluster.observer.lasting_trouble(patience, needs);
+                let lasting = cluster.observer.lasting_trouble_of_inputs(patience, needs);
                 waiting.clone_from(pending);
                 lasting.map(Verdict::Trouble)
             }
@@ -114,7 +119,7 @@ impl Syncer {
             }
             Desired::Objects(objects) => match self.apply_all(cluster, objects).await {
                 Ok(()) => {
-                    let lasting = cluster.observer.lasting_trouble(patience, needs);
+                    let lasting = cluster.observer.lasting_trouble_of_inputs(patience, needs);
                     Some(lasting.map_or(Verdict::Fine, Verdict::Trouble))
                 }
                 Err(Failure { error, is_reported: true }) => Some(Verdict::Trouble(error)),
@@ -136,7 +141,7 @@ impl Syncer {
             self.reporting.due(),
             self.brake_until,
             self.failing_since.map(|since| since + patience),
-            cluster.observer.trouble_lasts_at(patience),
+            cluster.observer.trouble_changes_at(patience),
         ];
         Round { waiting, due: due.into_iter().flatten().collect() }
     }
@@ -218,7 +223,7 @@ impl Syncer {
             Ok(written) => {
                 self.reporting = Backoff::default();
                 if let Some(written) = written {
-                    cluster.observer.put_cluster_operator(written);
+                    cluster.put_cluster_operator(written);
                 }
                 Ok(())
             }

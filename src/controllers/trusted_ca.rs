@@ -38,6 +38,9 @@ const KEY: &str = "ca-bundle.crt";
 /// The key of certificates that come with the cloud's configuration.
 const CLOUD_CONFIG_KEY: &str = "ca-bundle.pem";
 
+/// Where certificates are from, as the metric names it.
+const SOURCES: [&str; 3] = ["system", "proxy", "cloud-config"];
+
 /// What a file was like when it was read.
 type Stamp = Result<(SystemTime, u64), String>;
 
@@ -105,13 +108,17 @@ impl TrustedCa {
         let needs = cluster.trusted_ca_references();
         if self.revision != Some(cluster.revision()) || matches!(self.desired, Desired::Waiting(_)) {
             let pending = cluster.observer.pending_named(&needs);
-            self.desired = if !cluster.observer.knows_documents() {
+            let desired = if !cluster.observer.knows_documents() {
                 Desired::Waiting(cluster.observer.pending(&needs))
             } else if pending.is_empty() {
                 self.desire(cluster)
             } else {
                 Desired::Waiting(pending)
             };
+            if self.desired != desired {
+                self.desired = desired;
+                self.syncer.replanned();
+            }
             self.revision = Some(cluster.revision());
         }
         // With time, too: certificates end.
@@ -128,6 +135,11 @@ impl TrustedCa {
             return Desired::Failed { error: error.clone(), is_terminal: true };
         }
         if cluster.sources.proxy.is_none() {
+            // Nothing is looked at any more, so that nothing is said of it.
+            (self.given, self.unusable) = (Vec::new(), Vec::new());
+            for source in SOURCES {
+                self.metrics.certificates_end(source, None);
+            }
             return Desired::Objects(Vec::new());
         }
         let system = match &self.system {
@@ -155,9 +167,10 @@ impl TrustedCa {
             "data": {KEY: bundle},
         }));
         let first = |certificates: &[Certificate]| certificates.iter().map(|certificate| certificate.not_after).min();
-        self.metrics.certificates_end("system", first(system));
-        self.metrics.certificates_end("proxy", user.as_deref().and_then(first));
-        self.metrics.certificates_end("cloud-config", cloud.as_deref().and_then(first));
+        let ends = [first(system), user.as_deref().and_then(first), cloud.as_deref().and_then(first)];
+        for (source, end) in SOURCES.into_iter().zip(ends) {
+            self.metrics.certificates_end(source, end);
+        }
         self.given = user.into_iter().chain(cloud).flatten().collect();
         self.unusable = unusable;
         match object {
@@ -200,4 +213,39 @@ fn cloud_certificates(cluster: &Cluster) -> Option<Result<Vec<Certificate>, Stri
     let target = cluster.cloud_config();
     let text = cluster.observer.named(&target).and_then(|found: &Value| found["data"][CLOUD_CONFIG_KEY].as_str())?;
     Some(trust_bundle::parse(text.as_bytes()).map_err(|error| format!("{target}, key {CLOUD_CONFIG_KEY}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use kube::Client;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::{controllers::cluster, lease::Leadership, openshift::Proxy};
+
+    #[tokio::test]
+    async fn without_a_proxy_nothing_is_said_of_its_certificates() {
+        let client = Client::new(Router::new(), "own");
+        let mut cluster = cluster::tests::unseen(client.clone());
+        let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);
+        let (authority, metrics) = (Authority { leadership, shutdown }, Metrics::default());
+        let events = Events::start(client, metrics.clone());
+        let mut controller = TrustedCa::new(authority, PathBuf::new(), events, metrics.clone());
+        let certificate =
+            Certificate { der: vec![1], subject: "CN=x".into(), not_before: 0, not_after: 7, is_ca: true };
+        controller.system = Ok(vec![certificate.clone()]);
+
+        let proxy = serde_json::from_value::<Proxy>(json!({"spec": {"trustedCA": {"name": "user-ca"}}}));
+        cluster.sources.proxy = Some(proxy.unwrap());
+        assert!(matches!(controller.desire(&cluster), Desired::Objects(objects) if objects.len() == 1));
+        assert!(controller.unusable.len() == 1 && metrics.text().contains("source=\"system\""));
+        controller.given = vec![certificate];
+        assert_eq!(controller.expiring().len(), 1);
+
+        cluster.sources.proxy = None;
+        assert!(matches!(controller.desire(&cluster), Desired::Objects(objects) if objects.is_empty()));
+        assert!(controller.unusable.is_empty() && controller.expiring().is_empty());
+        assert!(!metrics.text().contains("source="), "{}", metrics.text());
+    }
 }

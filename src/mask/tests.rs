@@ -97,13 +97,6 @@ fn a_secret_of_several_lines_is_masked_to_its_end() {
     assert_eq!(lines("-----BEGIN CERTIFICATE-----\nMIIabc\n"), ["-----BEGIN CERTIFICATE-----", "MIIabc"]);
 }
 
-#[test]
-fn a_value_is_masked_by_its_key() {
-    assert_eq!(value("[Global] password", "hunter2"), MASK);
-    assert_eq!(value("[Global] use-clouds", "true"), "true");
-    assert_eq!(value("[Global] auth-url", "https://a:b@c/"), "https://a:***@c/");
-}
-
 proptest! {
     #[test]
     fn a_secret_is_never_shown(

@@ -137,6 +137,10 @@ async fn a_bad_source_is_said_and_the_last_good_configuration_stays() -> Result<
         eventually("the Deployment again", LIMIT, async || openstack_deployment(&lab).await.map(Some)).await?;
         assert_eq!(data(&lab, "cloud-conf").await?, good);
         assert!(writes_of(&lab, mark, "cloud-conf")?.is_empty());
+        // What has worked once has, also when the report is lost.
+        openshift::delete_cluster_operator(&lab.client).await?;
+        let again = ["CloudConfigControllerAvailable=True", "CloudConfigControllerDegraded=True", "Available=True"];
+        lab.conditions(&operator, &again).await?;
         set_source(&lab, json!({"config": SOURCE, "ca-bundle.pem": ""})).await?;
         lab.conditions(&operator, &WELL).await?;
     }
@@ -343,6 +347,25 @@ async fn a_large_configuration_works_and_unrelated_ones_cost_nothing() -> Result
         api.delete(&format!("unrelated-{index}"), &kube::api::DeleteParams::default()).await?;
     }
     assert!(requests.is_empty(), "{requests:#?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_configuration_that_was_refused_again_and_again_recovers_at_once() -> Result<()> {
+    let lab = with_images(Lab::new(&openstack()).await?)?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    // The source is as long as a ConfigMap may be; completed it is longer.
+    let rest = 1024 * 1024 - SOURCE.len() - "# \n".len();
+    set_source(&lab, json!({"config": format!("# {}\n{SOURCE}", "x".repeat(rest))})).await?;
+    lab.conditions(&operator, &["CloudConfigControllerDegraded=True"]).await?;
+    // Tries follow at 0.25, 0.75, 1.75, 3.75 and 7.75 s, and then not before 15.75 s.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    set_source(&lab, json!({"config": SOURCE.replace("one", "two")})).await?;
+    let mended = std::time::Instant::now();
+    cloud_conf(&lab, &operator, |text| text.contains("flavor-id = two")).await?;
+    assert!(mended.elapsed() < Duration::from_secs(3), "{:?}", mended.elapsed());
+    lab.conditions(&operator, &WELL).await?;
     Ok(())
 }
 

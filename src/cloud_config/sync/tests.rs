@@ -69,6 +69,17 @@ fn the_key_is_cloud_conf_else_the_one_that_is_named() {
 }
 
 #[test]
+fn a_configuration_that_is_no_text_is_refused() {
+    for (key, data) in [
+        ("", json!({"binaryData": {"cloud.conf": "YQ=="}})),
+        ("config", json!({"binaryData": {"config": "YQ=="}, "data": {"other": "x"}})),
+    ] {
+        let error = run(&settings(true, &USER), &named("mine", key), None, Some(data)).unwrap_err();
+        assert!(error.starts_with("ConfigMap openshift-config/mine: key c") && error.contains("binaryData"), "{error}");
+    }
+}
+
+#[test]
 fn without_a_source_some_clouds_get_an_empty_one_and_others_an_error() {
     for (name, key) in [("", ""), ("mine", ""), ("mine", "cloud.conf")] {
         let synced = run(&settings(true, &BOTH), &named(name, key), None, None).unwrap();

@@ -279,8 +279,14 @@ pub(super) fn ignored(root: &Node) -> Vec<Warning> {
 
 fn warning(member: &Member, path: &str, hint: &str) -> Option<Warning> {
     // A merge key is none of the document's own.
-    (member.key != "<<")
-        .then(|| Warning { line: Some(member.line), message: format!("`{path}` is not known and has no effect{hint}") })
+    (member.key != "<<").then(|| {
+        // Without a blank behind its colon a key holds its value, which may be a secret.
+        let (name, hint) = match path.split_once(':') {
+            Some((name, _)) => (name, " (is there a blank behind the colon?)"),
+            None => (path, hint),
+        };
+        Warning { line: Some(member.line), message: format!("`{name}` is not known and has no effect{hint}") }
+    })
 }
 
 /// A key that differs in its dashes and capitals alone is surely meant; otherwise the nearest one is offered.

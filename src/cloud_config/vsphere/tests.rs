@@ -341,6 +341,11 @@ fn what_the_ccm_ignores_is_a_warning_with_its_line() {
         ("Labels: {}\n", 6, "`Labels` is not known and has no effect (did you mean `labels`?)"),
         ("VirtualCenter: {}\n", 6, "did you mean `vcenter`?"),
         ("x-mine: 1\n", 6, "`x-mine` is not known and has no effect"),
+        (
+            "labels: {password:hunter2}\n",
+            6,
+            "`labels.password` is not known and has no effect (is there a blank behind",
+        ),
         ("loadBalancer:\n  snatDisabled: \"x\"\n", 7, "until then all of `loadBalancer` has no effect"),
         ("---\na: 1\n", 6, "another document begins here"),
     ] {
