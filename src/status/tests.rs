@@ -1,0 +1,129 @@
+use super::*;
+
+const V1: &str = "4.21.0";
+
+fn next(previous: &Status, outcome: &Outcome, version: &str, now: &str) -> Status {
+    let related_objects = related_objects("own", "managed", &[], std::iter::empty());
+    let context = Context { version, related_objects, remarks: String::new(), now };
+    previous.next(outcome, &context)
+}
+
+fn summary(status: &Status) -> Vec<(&str, &str, &str)> {
+    let conditions = status.conditions.iter();
+    conditions.map(|condition| (&*condition.type_, &*condition.status, &*condition.reason)).collect()
+}
+
+fn progressing() -> Outcome {
+    let key = Key { group: "apps".into(), kind: "Deployment".into(), namespace: "n".into(), name: "ccm".into() };
+    Outcome::Progressing { rollouts: vec![key] }
+}
+
+#[test]
+fn the_version_is_announced_when_it_is_reached() {
+    let first = next(&Status::default(), &progressing(), V1, "t1");
+    assert_eq!(
+        summary(&first),
+        [
+            ("Available", "False", "SyncingResources"),
+            ("Progressing", "True", "SyncingResources"),
+            ("Degraded", "False", "AsExpected"),
+            ("Upgradeable", "True", "AsExpected"),
+        ]
+    );
+    assert_eq!(first.conditions[1].message, "Progressing towards operator: 4.21.0");
+    assert!(first.versions.is_empty());
+
+    let second = next(&first, &Outcome::Done, V1, "t2");
+    assert_eq!(
+        summary(&second),
+        [
+            ("Available", "True", "AsExpected"),
+            ("Progressing", "False", "AsExpected"),
+            ("Degraded", "False", "AsExpected"),
+            ("Upgradeable", "True", "AsExpected"),
+        ]
+    );
+    assert_eq!(second.versions[0].version, V1);
+    assert_eq!(second.conditions[2].last_transition_time, "t1", "what has not changed keeps its time");
+
+    let upgrade = next(&second, &progressing(), "4.22.0", "t3");
+    assert_eq!(upgrade.conditions[1].message, "Progressing towards operator: 4.22.0");
+    assert_eq!(upgrade.versions, second.versions, "the old version stays until the new one is reached");
+    assert_eq!(upgrade.conditions[0], second.conditions[0], "Available keeps its value");
+
+    let again = next(&second, &progressing(), V1, "t3");
+    assert_eq!(again.conditions[1].message, "Waiting for the rollout of Deployment n/ccm");
+    assert_eq!(again.conditions[1].reason, "AsExpected");
+}
+
+#[test]
+fn an_error_is_said_and_nothing_else_is_touched() {
+    let done = next(&Status::default(), &Outcome::Done, V1, "t1");
+    let failed = next(&done, &Outcome::Failed { error: "cause".into() }, V1, "t2");
+    assert_eq!(
+        summary(&failed),
+        [
+            ("Available", "True", "AsExpected"),
+            ("Progressing", "False", "AsExpected"),
+            ("Degraded", "True", "SyncingFailed"),
+            ("Upgradeable", "False", "SyncingFailed"),
+        ]
+    );
+    assert_eq!(failed.conditions[2].message, "cause");
+    let first = next(&Status::default(), &Outcome::Failed { error: "cause".into() }, V1, "t2");
+    assert_eq!(summary(&first)[0], ("Available", "False", "SyncingResources"));
+}
+
+#[test]
+fn the_same_state_is_said_once() {
+    for outcome in
+        [Outcome::Done, progressing(), Outcome::Failed { error: "x".into() }, Outcome::Nothing { why: "y".into() }]
+    {
+        let first = next(&Status::default(), &outcome, V1, "t1");
+        assert!(first.says(&next(&first, &outcome, V1, "t2")), "{outcome:?}");
+        assert!(!Status::default().says(&first));
+    }
+}
+
+#[test]
+fn a_controller_says_its_own_and_stays_available_with_the_last_good_input() {
+    let failed = Status::default().next_of(&CLOUD_CONFIG, Some("cause"), "t1");
+    assert_eq!(
+        summary(&failed),
+        [
+            ("CloudConfigControllerAvailable", "False", "SyncingFailed"),
+            ("CloudConfigControllerDegraded", "True", "SyncingFailed"),
+        ]
+    );
+    assert!(!failed.is_available(&CLOUD_CONFIG));
+    let synced = failed.next_of(&CLOUD_CONFIG, None, "t2");
+    assert!(synced.is_available(&CLOUD_CONFIG) && !synced.is_available(&TRUSTED_CA));
+    assert_eq!(synced.trouble_of(&CLOUD_CONFIG), None);
+    let again = synced.next_of(&CLOUD_CONFIG, Some("cause"), "t3");
+    assert_eq!(again.conditions[0], synced.conditions[0]);
+    assert_eq!(again.trouble_of(&CLOUD_CONFIG), Some("cause"));
+    assert!(again.says(&again.next_of(&CLOUD_CONFIG, Some("cause"), "t4")));
+    assert_eq!(serde_json::to_value(&again).unwrap().as_object().unwrap().len(), 1, "no versions, no objects");
+}
+
+#[test]
+fn other_writers_conditions_do_not_matter_but_the_obsolete_one_goes() {
+    let own = next(&Status::default(), &Outcome::Done, V1, "t1");
+    let mut live = json!({"metadata": {"resourceVersion": "7"}, "status": own});
+    assert_eq!(without_obsolete_condition(&live), None);
+    live["status"]["conditions"].as_array_mut().unwrap().insert(1, json!({"type": "CloudControllerOwner"}));
+    assert!(Status::of(&live).says(&own));
+    let patch = without_obsolete_condition(&live).unwrap();
+    assert_eq!(patch, json!({"metadata": {"resourceVersion": "7"}, "status": {"conditions": own.conditions}}));
+}
+
+#[test]
+fn one_that_was_deleted_says_what_it_said_before() {
+    let before = next(&Status::default(), &Outcome::Done, V1, "1");
+    let made_anew = before.next_of(&CLOUD_CONFIG, None, "2").completed(&before);
+    let failed = Outcome::Failed { error: "x".into() };
+    let after = next(&made_anew, &failed, V1, "3");
+    assert_eq!(after.find("Available"), before.find("Available"));
+    assert!(after.is_at(V1) && made_anew.is_available(&CLOUD_CONFIG));
+    assert_eq!(made_anew.clone().completed(&before), made_anew);
+}
