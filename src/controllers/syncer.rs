@@ -150,7 +150,7 @@ impl Syncer {
             if let Err(error) = self.apply(cluster, object).await {
                 let (text, is_terminal) = (crate::chain(&error), error.source.is_terminal());
                 // Also what is refused for good is tried again: the process's rights may change, or the object.
-                if self.applying.failed(&text, Instant::now()) && !is_terminal {
+                if self.applying.failed(&text, crate::retry_after(&error), Instant::now()) && !is_terminal {
                     warn!("{text}; trying again");
                 }
                 return Err(Failure { error: text, is_reported: self.is_reported(is_terminal) });
@@ -223,11 +223,11 @@ impl Syncer {
                 Ok(())
             }
             Err(error) => {
-                let error = crate::chain(&error);
-                if self.reporting.failed(&error, Instant::now()) {
-                    warn!("{error}; trying again");
+                let text = crate::chain(&error);
+                if self.reporting.failed(&text, crate::retry_after(&error), Instant::now()) {
+                    warn!("{text}; trying again");
                 }
-                Err(error)
+                Err(text)
             }
         }
     }
