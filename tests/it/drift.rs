@@ -41,6 +41,14 @@ async fn drift_of_every_kind_is_repaired() -> Result<()> {
         ("Deployment", json!({"spec": {"template": {"metadata": {"annotations": {"added": "x"}}}}}), 2),
         ("Deployment", json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}}), 2),
         ("Deployment", json!({"metadata": {"managedFields": [{}]}}), 2),
+        (
+            "Deployment",
+            json!({
+                "metadata": {"managedFields": [{}]},
+                "spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}},
+            }),
+            2,
+        ),
         ("Service", json!({"metadata": {"managedFields": [{}]}, "spec": {"selector": {"added": "x"}}}), 2),
         (
             "PodDisruptionBudget",
