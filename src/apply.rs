@@ -132,7 +132,7 @@ pub async fn write_inventory(
         config_map["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
     }
     let namespace = config_map["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &namespace, &inventory_resource());
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &namespace, &config_map_resource());
     let params = PatchParams::apply(FIELD_MANAGER).force();
     let name = inventory::NAME;
     let written = send(budget, api.patch(name, &params, &Patch::Apply(&config_map))).await;
@@ -142,8 +142,8 @@ pub async fn write_inventory(
     })
 }
 
-/// The inventory's resource.
-pub fn inventory_resource() -> ApiResource {
+/// The resource of ConfigMaps, of which the inventory is one.
+pub fn config_map_resource() -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", "ConfigMap"), "configmaps")
 }
 

@@ -4,13 +4,17 @@
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use k8s_openapi::jiff::SignedDuration;
 
-use crate::{facts::DEFAULT_NAMESPACE, lease::Timings, plan::Phase, telemetry::LogFormat};
+use crate::{facts::DEFAULT_NAMESPACE, plan::Phase, telemetry::LogFormat};
+
+mod controllers;
+
+pub use controllers::{
+    CONFIG_SYNC_LEASE, ConfigSyncArgs, ControllerGroup, ControllersArgs, LeaderElectionArgs, OperatorArgs,
+};
 
 /// The Go operator's programs, each with the command that takes its place when this program is started under that name.
 const GO_PROGRAMS: [(&str, &str); 1] = [("azure-config-credentials-injector", "azure-inject-credentials")];
@@ -204,56 +208,6 @@ pub enum OutputFormat {
     Yaml,
 }
 
-/// The lease of the config-sync controllers, the same as the Go operator's.
-pub const CONFIG_SYNC_LEASE: &str = "cluster-cloud-config-sync-leader";
-
-const LEADER_ELECTION: &str = "Leader election";
-
-/// A group of controllers that run under one lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ControllerGroup {
-    /// Every one of them.
-    #[value(name = "*")]
-    All,
-    /// Applies the provider's manifests and reports the ClusterOperator's status.
-    Operator,
-    /// Syncs the cloud's configuration and the trusted certificates.
-    ConfigSync,
-}
-
-/// Flags of every command that runs controllers.
-#[derive(Args, Debug)]
-pub struct ControllersArgs {
-    /// The namespace to manage.
-    #[arg(long, default_value = DEFAULT_NAMESPACE)]
-    pub namespace: String,
-
-    /// Where /healthz and /readyz are served; without a host on all addresses.
-    #[arg(long, value_name = "ADDRESS", default_value = ":9440")]
-    pub health_addr: String,
-
-    /// The kubeconfig to use, instead of the Pod's own credentials.
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-
-    /// A file that says where the API server is, as /etc/kubernetes/apiserver-url.env does on nodes of OpenShift. It comes
-    /// before the Pod's environment, whose address answers only once there is a pod network.
-    #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
-    pub api_server_env_file: Option<PathBuf>,
-
-    /// The certificates that the system trusts; they become part of the bundle that the cloud-controller-manager trusts.
-    #[arg(long, value_name = "FILE", default_value = "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem")]
-    pub system_trust_bundle: PathBuf,
-
-    /// The version that this operator brings.
-    #[arg(env = "RELEASE_VERSION", long, hide = true)]
-    pub release_version: Option<String>,
-
-    /// Leader election.
-    #[command(flatten)]
-    pub leader_election: LeaderElectionArgs,
-}
-
 /// Flags of `cloud-config`.
 #[derive(Args, Debug)]
 pub struct CloudConfigArgs {
@@ -276,107 +230,6 @@ pub struct CloudConfigArgs {
     /// Show what changed and which rule changed it, instead of the result; values that look like secrets are masked.
     #[arg(long)]
     pub diff: bool,
-}
-
-/// Flags of `config-sync`.
-#[derive(Args, Debug)]
-pub struct ConfigSyncArgs {
-    /// What every command has that runs controllers.
-    #[command(flatten)]
-    pub common: ControllersArgs,
-
-    /// The name of the lease.
-    #[arg(long, value_name = "NAME", default_value = CONFIG_SYNC_LEASE, help_heading = LEADER_ELECTION)]
-    pub leader_elect_resource_name: String,
-}
-
-/// Flags of `operator`.
-#[derive(Args, Debug)]
-pub struct OperatorArgs {
-    /// Log what would be done, and write nothing: no object, no status, no lease.
-    #[arg(long, conflicts_with = "controllers")]
-    pub dry_run: bool,
-
-    /// What every command has that runs controllers.
-    #[command(flatten)]
-    pub common: ControllersArgs,
-
-    /// Which controllers run in this process, each group under its own lease.
-    #[arg(long, value_enum, value_name = "GROUPS", value_delimiter = ',', default_value = "*")]
-    pub controllers: Vec<ControllerGroup>,
-
-    /// The name of the operator's lease.
-    #[arg(long, value_name = "NAME", default_value = "cluster-cloud-controller-manager-leader",
-        help_heading = LEADER_ELECTION)]
-    pub leader_elect_resource_name: String,
-
-    /// The file with the images of all providers, a JSON object of key and image reference. It is followed.
-    #[arg(long, value_name = "FILE", default_value = "/etc/cloud-controller-manager-config/images.json")]
-    pub images_json: PathBuf,
-
-    /// The lowest TLS version that the cloud-controller-manager serves, instead of the cluster's profile.
-    #[arg(long, value_name = "VERSION", value_parser = ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"])]
-    pub tls_min_version: Option<String>,
-
-    /// The cipher suites that the cloud-controller-manager serves, by IANA's names, instead of the cluster's profile.
-    #[arg(long, value_name = "SUITES", value_delimiter = ',')]
-    pub tls_cipher_suites: Vec<String>,
-
-    /// Accepted for the Go operator's command lines; metrics are not served yet.
-    #[arg(long, value_name = "ADDRESS", default_value = ":9258", hide_short_help = true)]
-    pub metrics_bind_address: String,
-
-    /// Accepted for the Go operator's command lines; nothing is served.
-    #[arg(long, value_name = "PORT", default_value_t = 9443, hide_short_help = true)]
-    pub webhook_port: u16,
-}
-
-/// Flags of leader election.
-#[derive(Args, Debug)]
-#[command(next_help_heading = LEADER_ELECTION)]
-pub struct LeaderElectionArgs {
-    /// Compete for the lease, and act only while holding it.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true,
-        default_missing_value = "true", action = clap::ArgAction::Set)]
-    pub leader_elect: bool,
-
-    /// The namespace of the lease [default: the Pod's own].
-    #[arg(long, value_name = "NAMESPACE")]
-    pub leader_elect_resource_namespace: Option<String>,
-
-    /// How long a lease counts that nobody renews [default: 137s; 270s on a single node].
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    pub leader_elect_lease_duration: Option<Duration>,
-
-    /// How long the holder tries to renew before it gives up [default: 107s; 240s on a single node].
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    pub leader_elect_renew_deadline: Option<Duration>,
-
-    /// How long between two tries [default: 26s; 60s on a single node].
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    pub leader_elect_retry_period: Option<Duration>,
-
-    /// Accepted for the Go operator's command lines; the lock is always a Lease.
-    #[arg(long, value_name = "KIND", hide = true)]
-    pub leader_elect_resource_lock: Option<String>,
-}
-
-impl LeaderElectionArgs {
-    /// The timings, when any was given; an error says what is wrong with them.
-    pub fn timings(&self) -> Result<Option<Timings>, &'static str> {
-        let given =
-            [self.leader_elect_lease_duration, self.leader_elect_renew_deadline, self.leader_elect_retry_period];
-        if given.iter().all(Option::is_none) {
-            return Ok(None);
-        }
-        let default = Timings::HIGHLY_AVAILABLE;
-        let timings = Timings {
-            lease_duration: given[0].unwrap_or(default.lease_duration),
-            renew_deadline: given[1].unwrap_or(default.renew_deadline),
-            retry_period: given[2].unwrap_or(default.retry_period),
-        };
-        timings.problem().map_or(Ok(Some(timings)), Err)
-    }
 }
 
 /// Flags of `render`.
@@ -491,48 +344,14 @@ fn feature_gate(text: &str) -> Result<(String, bool), String> {
     Ok((name.to_owned(), boolean(value)?))
 }
 
-/// A duration in Go's spelling, such as `137s` or `1m30s`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: Result<SignedDuration, _> = text.parse();
-    parsed
-        .ok()
-        .and_then(|duration| Duration::try_from(duration).ok())
-        .filter(|duration| !duration.is_zero())
-        .ok_or_else(|| "give a positive duration such as 137s or 1m30s".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory;
 
-    fn operator(arguments: &str) -> Result<OperatorArgs, clap::Error> {
-        let cli = Cli::try_parse_from(["ccm-operator", "operator"].into_iter().chain(arguments.split_whitespace()))?;
-        match cli.command {
-            Command::Operator(operator) => Ok(operator),
-            _ => unreachable!(),
-        }
-    }
-
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn the_go_operators_command_line_is_accepted() {
-        let args = operator(
-            "--leader-elect=true --leader-elect-lease-duration=137s --leader-elect-renew-deadline=1m47s \
-             --leader-elect-retry-period=26s --leader-elect-resource-namespace=openshift-cloud-controller-manager-operator \
-             --images-json=/x/images.json --webhook-port=9443 --metrics-bind-address=:9258 --health-addr=127.0.0.1:9259 -v=2",
-        )
-        .unwrap();
-        assert!(args.common.leader_election.leader_elect);
-        assert_eq!(args.common.leader_election.timings(), Ok(Some(Timings::HIGHLY_AVAILABLE)));
-        assert!(!operator("--leader-elect=false").unwrap().common.leader_election.leader_elect);
-        assert!(operator("--leader-elect").unwrap().common.leader_election.leader_elect);
-        assert_eq!(operator("").unwrap().common.leader_election.timings(), Ok(None));
-        assert!(operator("--leader-elect-lease-duration=60s").unwrap().common.leader_election.timings().is_err());
     }
 
     #[test]
@@ -573,16 +392,6 @@ mod tests {
             ("--enable-azure-workload-identity", None),
         ] {
             assert_eq!(parse(line).map(|args| args.disable_identity_extension_auth), disabled, "{line}");
-        }
-    }
-
-    #[test]
-    fn durations_are_gos() {
-        for (text, seconds) in [("137s", 137.0), ("1m30s", 90.0), ("2h", 7200.0), ("500ms", 0.5), ("1.5h", 5400.0)] {
-            assert_eq!(duration(text).map(|duration| duration.as_secs_f64()), Ok(seconds), "{text}");
-        }
-        for text in ["", "5", "-1s", "0s", "soon"] {
-            assert!(duration(text).is_err(), "{text}");
         }
     }
 }

@@ -18,6 +18,10 @@ use crate::{
         inventory::{self, Scope, Verdict},
     },
     catalog::{Catalog, Selection},
+    cloud_config::{
+        Context,
+        sync::{self, Inputs, Synced},
+    },
     config_hash::{self, Digests, Referable},
     facts::{
         Sources,
@@ -100,6 +104,7 @@ impl Reader {
         sources.infrastructure = self.document("Infrastructure", "infrastructures", "cluster").await?;
         sources.proxy = self.document("Proxy", "proxies", "cluster").await?;
         sources.feature_gate = self.document("FeatureGate", "featuregates", "cluster").await?;
+        sources.network = self.document("Network", "networks", "cluster").await?;
         sources.api_server = self.document("APIServer", "apiservers", "cluster").await?;
         sources.cluster_version = self.document("ClusterVersion", "clusterversions", "version").await?;
         Ok(sources)
@@ -121,6 +126,28 @@ impl Reader {
             }
         }
         Ok(digests)
+    }
+
+    /// What the cloud's configuration is to be, `None` where none is synced. The inner error says what is wrong with it.
+    pub async fn cloud_config(
+        &self,
+        catalog: &Catalog,
+        sources: &Sources,
+    ) -> Result<Option<Result<Synced, sync::Error>>, Error> {
+        let Ok(Selection::Provider(provider)) = catalog.select(sources) else { return Ok(None) };
+        let Some(settings) = &provider.descriptor.cloud_config else { return Ok(None) };
+        let named = sources.infrastructure.as_ref().map(|found| found.spec.cloud_config.clone()).unwrap_or_default();
+        let (mut managed, mut user) = (None, None);
+        let wanted = [(sync::managed(settings), &mut managed), (sync::user(settings, &named), &mut user)];
+        for (reference, found) in wanted {
+            if let Some(reference) = reference {
+                let resource = apply::config_map_resource();
+                *found = self.get(&resource, Some(&reference.namespace), &reference.name).await?;
+            }
+        }
+        let context = &Context::gather(sources);
+        let (managed, user) = (managed.as_ref(), user.as_ref());
+        Ok(Some(sync::sync(&Inputs { settings, named: &named, managed, user, context })))
     }
 
     /// The live state of a planned object.
@@ -147,7 +174,7 @@ impl Reader {
             return Ok(Vec::new());
         }
         let set_id = apply::set_id(&self.place.own_namespace);
-        let resource = apply::inventory_resource();
+        let resource = apply::config_map_resource();
         let inventory = self.get(&resource, Some(&self.place.own_namespace), inventory::NAME).await?;
         let scope = inventory.as_ref().map(Scope::read).unwrap_or_default();
         let params = ListParams::default().labels(&format!("{PART_OF_LABEL}={set_id}"));

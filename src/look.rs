@@ -6,11 +6,17 @@ use std::{
 };
 
 use ccm_operator::{
-    apply, chain,
+    apply,
+    catalog::Catalog,
+    chain,
     cli::{ClusterArgs, DiffArgs, DiffFormat, OutputFormat, StatusArgs},
     client,
     cluster::{Place, Reader},
-    diff, embedded, output,
+    config_hash::{self, Reference},
+    diff, embedded,
+    facts::Sources,
+    object::Object,
+    output,
     plan::{Phase, Plan},
     report::{self, Report},
 };
@@ -36,13 +42,20 @@ pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<bool> {
         let reader = reader(&args.cluster).await?;
         let catalog = embedded::catalog()?;
         let mut sources = reader.sources(args.cluster.images_json.as_deref()).await?;
-        sources.digests = Some(reader.digests(&catalog, &sources).await?);
+        let config = cloud_config(&reader, &catalog, &sources).await?;
+        let mut digests = reader.digests(&catalog, &sources).await?;
+        for object in &config {
+            // The pods are restarted by what it becomes, not by what it is.
+            let reference = Reference::config_map(object.namespace(), object.name());
+            digests.insert(reference, config_hash::digest(object.value()));
+        }
+        sources.digests = Some(digests);
         let plan = Plan::new(&catalog, &sources, Phase::Cluster)?;
         if let Plan::Nothing { why } = &plan {
             say(&format!("nothing is to be applied: {why}"));
         }
         let plan = plan.labelled(&apply::set_id(&reader.place().own_namespace));
-        anyhow::Ok(diff::cluster::changes(&reader, plan.objects()).await?)
+        anyhow::Ok(diff::cluster::changes(&reader, &config, plan.objects()).await?)
     })?;
     match args.output {
         DiffFormat::Json => print(&output::json(&changes)?)?,
@@ -55,6 +68,18 @@ pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<bool> {
     let refused = changes.iter().filter(|change| change.action == diff::Action::Refuse).count();
     anyhow::ensure!(refused == 0, "the API server refuses {refused} of the objects");
     Ok(!changes.iter().any(diff::Change::is_difference))
+}
+
+/// The ConfigMaps of the cloud's configuration, as they are to be. What cannot be used is said: the last good ones stay.
+async fn cloud_config(reader: &Reader, catalog: &Catalog, sources: &Sources) -> anyhow::Result<Vec<Object>> {
+    match reader.cloud_config(catalog, sources).await? {
+        None => Ok(Vec::new()),
+        Some(Ok(synced)) => Ok(synced.objects(&reader.place().namespace)?),
+        Some(Err(error)) => {
+            say(&format!("the cloud configuration stays as it is: {}", chain(&error)));
+            Ok(Vec::new())
+        }
+    }
 }
 
 /// Whether the cluster's cloud-controller-manager is well.

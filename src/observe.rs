@@ -107,7 +107,7 @@ impl Observer {
     /// Watches the inventory, too.
     pub fn watch_inventory(&mut self, own_namespace: &str) {
         let selector = Selector::Name(inventory::NAME.to_owned());
-        self.start(Id::Inventory, apply::inventory_resource(), Some(own_namespace.to_owned()), selector);
+        self.start(Id::Inventory, apply::config_map_resource(), Some(own_namespace.to_owned()), selector);
     }
 
     /// Waits until something was seen, and takes all that has arrived.

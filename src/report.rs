@@ -2,7 +2,7 @@
 //! conditions, what changed last.
 //!
 //! Made of what [`read`] found; the same findings always give the same report. Times are those of the cluster: how long
-//! ago they are, only [`text`] says.
+//! ago they are, only [`mod@text`] says.
 
 mod pods;
 pub mod read;

@@ -16,6 +16,7 @@ const SOON: i64 = 30 * 24 * 60 * 60;
 /// The length of a line of PEM.
 const COLUMNS: usize = 64;
 const BEGIN: &[u8] = b"-----BEGIN ";
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Why a bundle cannot be used.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
@@ -76,6 +77,8 @@ pub struct Bundle<'a> {
 
 /// Reads every certificate of a text, each once, in its order.
 pub fn parse(text: &[u8]) -> Result<Vec<Certificate>, Error> {
+    // A block counts at the beginning of a line only.
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut cursor = Cursor::new(text);
     let mut known = HashSet::new();
     let mut certificates = Vec::new();

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::{
     cluster,
+    config::ConfigSync,
     drift::Repair,
     measure::{Convergence, Idle, Measured},
     support::audit::Request,
@@ -204,18 +205,6 @@ fn figures(results: &Results) -> Vec<Figure> {
         both("second run, writes", Unit::Count, "", &|measured| {
             Summary::of([count(&measured.second_run, cluster::counts_as_write)])
         }),
-        both("source changed to cloud-conf", Unit::Milliseconds, "", &|Measured { config_sync, .. }| {
-            Summary::of(config_sync.times.iter().copied().map(milliseconds))
-        }),
-        both("writes of cloud-conf for a change", Unit::Count, "", &|Measured { config_sync, .. }| {
-            Summary::of([config_sync.writes])
-        }),
-        both("memory after 100 changes", Unit::Mebibytes, "", &|Measured { config_sync, .. }| {
-            Summary::of([mebibytes(config_sync.warm_rss_kib)])
-        }),
-        both("memory after 1000 changes", Unit::Mebibytes, "", &|Measured { config_sync, .. }| {
-            Summary::of([mebibytes(config_sync.rss_kib)])
-        }),
         Figure {
             name: "render, as a process".to_owned(),
             unit: Unit::Milliseconds,
@@ -231,19 +220,40 @@ fn figures(results: &Results) -> Vec<Figure> {
             upstream: "116 MB, 2 binaries",
         },
     ]);
-    let beside = [("alone", &results.unrelated.without), ("beside 10,000 of each kind", &results.unrelated.with)];
-    for (what, run) in beside {
-        let figure = |name: String, unit, value| Figure {
-            name,
-            unit,
-            direct: Summary::of([value]),
-            delayed: None,
-            upstream: "",
-        };
-        figures.push(figure(format!("memory, {what}"), Unit::Mebibytes, mebibytes(run.rss_kib)));
-        figures.push(figure(format!("requests, {what}"), Unit::Count, number(run.requests.len())));
-    }
+    figures.extend(of_config_sync(results));
+    figures.extend(beside_unrelated(results));
     figures
+}
+
+fn of_config_sync(results: &Results) -> Vec<Figure> {
+    let both = |name: &str, unit: Unit, summary: &dyn Fn(&ConfigSync) -> Summary| Figure {
+        name: name.to_owned(),
+        unit,
+        direct: summary(&results.direct.config_sync),
+        delayed: Some(summary(&results.delayed.config_sync)),
+        upstream: "",
+    };
+    vec![
+        both("source changed to cloud-conf", Unit::Milliseconds, &|measured| {
+            Summary::of(measured.times.iter().copied().map(milliseconds))
+        }),
+        both("writes of cloud-conf for a change", Unit::Count, &|measured| Summary::of([measured.writes])),
+        both("memory after 100 changes", Unit::Mebibytes, &|measured| Summary::of([mebibytes(measured.warm_rss_kib)])),
+        both("memory after 1000 changes", Unit::Mebibytes, &|measured| Summary::of([mebibytes(measured.rss_kib)])),
+    ]
+}
+
+fn beside_unrelated(results: &Results) -> Vec<Figure> {
+    let figure =
+        |name: String, unit, value| Figure { name, unit, direct: Summary::of([value]), delayed: None, upstream: "" };
+    let runs = [("alone", &results.unrelated.without), ("beside 10,000 of each kind", &results.unrelated.with)];
+    let figures = runs.map(|(what, run)| {
+        [
+            figure(format!("memory, {what}"), Unit::Mebibytes, mebibytes(run.rss_kib)),
+            figure(format!("requests, {what}"), Unit::Count, number(run.requests.len())),
+        ]
+    });
+    figures.into_iter().flatten().collect()
 }
 
 fn verbs(measured: &Measured) -> BTreeSet<&str> {

@@ -46,7 +46,10 @@ pub async fn measure(access: &Access<'_>, lab: &Lab) -> Result<Unrelated> {
             object["apiVersion"] = api_version.into();
             object["kind"] = kind.into();
             object["metadata"] = json!({"name": format!("unrelated-{number}"), "labels": {"app": "unrelated"}});
-            async move { anyhow::Ok(drop(api.create(&PostParams::default(), &serde_json::from_value(object)?).await?)) }
+            async move {
+                api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+                anyhow::Ok(())
+            }
         };
         stream::iter(0..COUNT).map(create).buffer_unordered(CONCURRENCY).try_collect::<Vec<_>>().await?;
     }
@@ -54,6 +57,8 @@ pub async fn measure(access: &Access<'_>, lab: &Lab) -> Result<Unrelated> {
     let with = measure::cold(access).await?;
     Ok(Unrelated { without, with })
 }
+
+const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 
 /// What the operator watches on AWS: by a label in a namespace or in the cluster, or by a name.
 fn kinds() -> [(&'static str, &'static str, &'static str, Value); 7] {
@@ -68,7 +73,6 @@ fn kinds() -> [(&'static str, &'static str, &'static str, Value); 7] {
         "validations": [{"expression": "true"}],
     });
     let binding = json!({"policyName": "there-is-none", "validationActions": ["Audit"]});
-    const ADMISSION: &str = "admissionregistration.k8s.io/v1";
     [
         ("v1", "ConfigMap", "openshift-config", json!({"data": {"cloud.conf": "[Global]\n"}})),
         ("v1", "ConfigMap", NAMESPACE, json!({"data": {"cloud.conf": "[Global]\n"}})),

@@ -14,8 +14,12 @@ cargo build --release --quiet --target "$host" --target-dir "$target"
 for function in "$@"; do
 	function=${function##*/}
 	found=$target/corpus/$function
+	log=$target/$function.log
 	mkdir -p "$found"
-	echo "== $function"
-	FUZZ=$function "$target/$host/release/fuzz" -runs="${RUNS:-1000000}" -max_len=2048 -timeout=10 -verbosity=0 \
-	    -print_final_stats=1 -artifact_prefix="$target/$function-" "$found" "seeds/$function"
+	FUZZ=$function "$target/$host/release/fuzz" -runs="${RUNS:-1000000}" -max_len=2048 -timeout=10 -print_funcs=0 \
+		-artifact_prefix="$target/$function-" "$found" "seeds/$function" >"$log" 2>&1 || {
+		tail -n 50 "$log" >&2
+		exit 1
+	}
+	echo "$function: $(grep -E '\bDONE\b|^Done' "$log" | tr -s '\n\t ' ' ')"
 done

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{Change, Context, Error as TransformError, Warning, vsphere};
 use crate::{
     config_hash::Reference,
+    object::{self, Object},
     openshift::ConfigMapFileReference,
     provider::{CloudConfig, ConfigSource},
 };
@@ -142,8 +143,15 @@ pub fn sync(inputs: &Inputs) -> Result<Synced, Error> {
 }
 
 impl Synced {
+    /// The ConfigMaps that are to hold it, when the target is in this namespace.
+    pub fn objects(&self, namespace: &str) -> Result<Vec<Object>, object::Error> {
+        let published = self.is_published.then_some((MANAGED_NAMESPACE, MANAGED_NAME));
+        let places = published.into_iter().chain([(namespace, TARGET_NAME)]);
+        places.map(|(namespace, name)| Object::new(self.config_map(namespace, name))).collect()
+    }
+
     /// A ConfigMap that holds it.
-    pub fn config_map(&self, namespace: &str, name: &str) -> Value {
+    fn config_map(&self, namespace: &str, name: &str) -> Value {
         let mut value = json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",

@@ -16,7 +16,6 @@ use crate::{
         sync::{self, Inputs, Synced},
     },
     events::Events,
-    object::Object,
     status,
 };
 
@@ -77,11 +76,7 @@ impl CloudConfig {
             Err(error) => failed(format!("failed to sync the cloud configuration: {}", crate::chain(&error))),
             Ok(synced) => {
                 self.log(&synced);
-                let target = cluster.cloud_config();
-                let published = synced.is_published.then_some((sync::MANAGED_NAMESPACE, sync::MANAGED_NAME));
-                let places = published.into_iter().chain([(&*target.namespace, &*target.name)]);
-                let objects = places.map(|(namespace, name)| Object::new(synced.config_map(namespace, name)));
-                match objects.collect() {
+                match synced.objects(&cluster.settings.namespace) {
                     Ok(objects) => Desired::Objects(objects),
                     Err(error) => failed(crate::chain(&error)),
                 }

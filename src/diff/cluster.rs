@@ -44,9 +44,10 @@ pub enum Error {
     Yaml(#[from] yaml::Error),
 }
 
-/// What would become of the planned objects, in their order, and of those that are ours and not planned any more.
-pub async fn changes(reader: &Reader, planned: &[Object]) -> Result<Vec<Change>, Error> {
-    let looked = stream::iter(planned).map(|object| async move {
+/// What would become of the configuration and of the planned objects, in their order, and of those that are ours and not
+/// planned any more.
+pub async fn changes(reader: &Reader, config: &[Object], planned: &[Object]) -> Result<Vec<Change>, Error> {
+    let looked = stream::iter(config.iter().chain(planned)).map(|object| async move {
         let live = reader.live(object).await?;
         change(reader.client(), object, live.as_ref()).await
     });

@@ -31,8 +31,8 @@ fn a_diff_names_fields_and_shows_no_noise_and_no_secret() {
         change.fields,
         [
             "spec.replicas",
-            "spec.template.spec.containers[ccm].env[OS_PASSWORD].value",
-            "spec.template.spec.containers[ccm].image"
+            "spec.template.spec.containers[name=ccm].env[name=OS_PASSWORD].value",
+            "spec.template.spec.containers[name=ccm].image"
         ]
     );
     insta::assert_snapshot!(unified(&[change], false), @r#"

@@ -34,6 +34,7 @@ fn what_is_kept() {
         ("several, in their order", format!("{b}{a}"), vec!["CN=b", "CN=a"]),
         ("text around", format!("# the first\nSubject: é\n\n{a}some text\n{b}\nthe end"), vec!["CN=a", "CN=b"]),
         ("CRLF", format!("{a}{b}").replace('\n', "\r\n"), vec!["CN=a", "CN=b"]),
+        ("a byte order mark", format!("\u{feff}{a}{b}"), vec!["CN=a", "CN=b"]),
         ("no line break at the end", a.trim_end().to_owned(), vec!["CN=a"]),
         ("one twice, in other lines", format!("{a}{b}{}", a.replace('\n', "\r\n")), vec!["CN=a", "CN=b"]),
         ("expired", expired.clone(), vec!["CN=expired"]),

@@ -169,12 +169,12 @@ fn kubeconfig_of(server: &str) -> String {
     .to_string()
 }
 
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// A plain HTTP request: the status and the body.
-async fn get(port: u16, path: &str) -> Result<(u16, String)> {
+pub(crate) async fn get(port: u16, path: &str) -> Result<(u16, String)> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");

@@ -280,6 +280,34 @@ async fn trusted_certificates_are_merged_and_what_cannot_be_used_is_left_out() -
     Ok(())
 }
 
+#[tokio::test]
+async fn a_certificate_that_ends_soon_is_told_of() -> Result<()> {
+    let cluster = Cluster { proxy_spec: json!({"trustedCA": {"name": "user-ca"}}), ..Cluster::default() };
+    let lab = Lab::new(&cluster).await?;
+    let metadata = json!({"name": "user-ca", "namespace": USER});
+    let text = pki::authority("lasting")? + &pki::authority_until("ending", 10)?;
+    let object =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ca-bundle.crt": text}});
+    objects::apply(&lab.client, object).await?;
+    let port = crate::bad_input::free_port()?;
+    let address = format!("--health-addr=127.0.0.1:{port}");
+    let operator = lab.start_as("5a1ec0de-0000-4000-8000-000000000001", &[&address])?;
+    lab.converged(&operator).await?;
+    let events: kube::Api<k8s_openapi::api::core::v1::Event> = kube::Api::namespaced(lab.client.clone(), "default");
+    let message = eventually("the Event", LIMIT, async || {
+        let about = kube::api::ListParams::default().fields("reason=TrustedCertificatesExpiring");
+        Ok(events.list(&about).await?.items.into_iter().find_map(|event| event.message))
+    })
+    .await?;
+    assert!(message.contains("CN=ending ends at ") && !message.contains("lasting"), "{message}");
+    let (code, metrics) = crate::bad_input::get(port, "/metrics").await?;
+    let end = "ccm_operator_trusted_certificate_expiration_timestamp_seconds{source=\"proxy\"}";
+    assert!(code == 200 && metrics.contains(end), "{code} {metrics}");
+    let created = "ccm_operator_object_changes_total{action=\"created\",kind=\"Deployment\"} 1";
+    assert!(metrics.contains(created), "{metrics}");
+    Ok(())
+}
+
 /// Certificates of at least this length together.
 fn many_more(length: usize) -> Result<String> {
     let mut text = String::new();

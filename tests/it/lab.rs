@@ -189,7 +189,10 @@ impl Lab {
 
     fn run_with(&self, kubeconfig: &Path, command: &str, pod_uid: &str, arguments: &[&str]) -> Result<Operator> {
         let system_bundle = format!("--system-trust-bundle={}", self.system_bundle().display());
-        let mut all = vec![command, "--health-addr=127.0.0.1:0", &system_bundle];
+        let mut all = vec![command, &system_bundle];
+        if !arguments.iter().any(|argument| argument.starts_with("--health-addr")) {
+            all.push("--health-addr=127.0.0.1:0");
+        }
         all.extend(arguments);
         Operator::start(binary(), kubeconfig, &all, &[("RELEASE_VERSION", VERSION), ("POD_UID", pod_uid)])
     }

@@ -7,12 +7,13 @@ use anyhow::Result;
 use crate::lab::repository;
 
 /// The modules of `src/` that may do IO; every other one is pure. ARCHITECTURE.md says the same.
-const IO: [&str; 34] = [
+const IO: [&str; 35] = [
     "apply.rs",
     "apply/error.rs",
     "azure_credentials/files.rs",
     "bundle/folder.rs",
     "cli.rs",
+    "cli/controllers.rs",
     "client.rs",
     "cluster.rs",
     "controllers.rs",

@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::Result;
+use k8s_openapi::jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType};
 
 /// File of the certificate authority.
@@ -24,7 +25,15 @@ pub const SERVICE_ACCOUNT_PUB: &str = "service-account.pub";
 
 /// The certificate of an authority of this name, as PEM.
 pub fn authority(name: &str) -> Result<String> {
+    authority_until(name, 4000)
+}
+
+/// The same, that ends in so many days.
+pub fn authority_until(name: &str, days: i64) -> Result<String> {
+    let end = Timestamp::now().checked_add(SignedDuration::from_hours(24 * days))?.to_zoned(TimeZone::UTC).date();
+    let (month, day) = (u8::try_from(end.month())?, u8::try_from(end.day())?);
     let mut certificate = CertificateParams::default();
+    certificate.not_after = rcgen::date_time_ymd(end.year().into(), month, day);
     certificate.distinguished_name.push(DnType::CommonName, name);
     certificate.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     Ok(certificate.self_signed(&KeyPair::generate()?)?.pem())
