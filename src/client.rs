@@ -1,8 +1,9 @@
 //! The connection to the API server (IO).
 //!
-//! kube's own stack, put together here for the two things that its default leaves out: small requests are sent at once
-//! instead of waiting for the answer to the last packet (40 ms each time a connection is new), and a connection whose other
-//! end has gone is noticed within a minute instead of at the end of a watch.
+//! kube's own stack, put together here for what its default leaves out: small requests are sent at once instead of
+//! waiting for the answer to the last packet (40 ms each time a connection is new), a connection whose other end has gone or
+//! has fallen silent is noticed within a minute or two instead of at the end of a watch, watches do not begin again in a hot
+//! loop, and the pause that a refusal asks for is shown.
 
 use std::{
     collections::HashSet,

@@ -323,7 +323,7 @@ impl Applying {
         if self.backoff.failed(&text, asked, now) && !is_terminal {
             warn!("{text}; trying again");
         }
-        let is_reported = is_terminal || self.backoff.has_lasted(TRANSIENT_ERROR_PATIENCE, now);
+        let is_reported = self.backoff.has_lasted(error.source.patience(TRANSIENT_ERROR_PATIENCE), now);
         Err(if is_reported { Stopped::Failed(text) } else { Stopped::Retrying(text) })
     }
 

@@ -3,7 +3,10 @@
 //!
 //! Bad input is said at once and changes nothing: the last good ConfigMap stays. It never decides what a ConfigMap is to hold.
 
-use std::{collections::BTreeSet, time::Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use k8s_openapi::jiff::{Timestamp, Unit};
 use tracing::{error, info, warn};
@@ -143,7 +146,7 @@ impl Syncer {
 
     async fn apply_all(&mut self, cluster: &mut Cluster, objects: &[Object]) -> Result<(), Failure> {
         if let Some(error) = self.applying.waits(Instant::now()) {
-            return Err(Failure { error: error.to_owned(), is_reported: self.is_reported(false) });
+            return Err(Failure { error: error.to_owned(), is_reported: self.is_reported(self.controller.patience) });
         }
         self.brake_until = None;
         for object in objects {
@@ -153,16 +156,17 @@ impl Syncer {
                 if self.applying.failed(&text, crate::retry_after(&error), Instant::now()) && !is_terminal {
                     warn!("{text}; trying again");
                 }
-                return Err(Failure { error: text, is_reported: self.is_reported(is_terminal) });
+                let is_reported = self.is_reported(error.source.patience(self.controller.patience));
+                return Err(Failure { error: text, is_reported });
             }
         }
         self.applying = Backoff::default();
         Ok(())
     }
 
-    fn is_reported(&self, is_terminal: bool) -> bool {
+    fn is_reported(&self, patience: Duration) -> bool {
         let said = matches!(self.last, Some(Verdict::Trouble(_)));
-        is_terminal || said || self.applying.has_lasted(self.controller.patience, Instant::now())
+        said || self.applying.has_lasted(patience, Instant::now())
     }
 
     async fn apply(&mut self, cluster: &mut Cluster, object: &Object) -> Result<(), apply::Error> {

@@ -202,7 +202,7 @@ async fn an_object_that_is_edited_every_second_is_repaired_each_time_and_told_as
     for edit in 0..EDITS {
         pace.tick().await;
         lab.update("Deployment", &json!({"spec": {"replicas": 3 + edit}})).await?;
-        eventually("the repair", Duration::from_secs(1), async || {
+        eventually("the repair", LIMIT, async || {
             let live = lab.live("Deployment").await?.unwrap_or_default();
             ensure!(live["spec"]["replicas"] == 2, "{}", live["spec"]["replicas"]);
             Ok(Some(()))

@@ -132,17 +132,16 @@ async fn an_api_server_that_restarts_is_waited_for_and_nobody_is_told() -> Resul
     let Plane::Own(plane) = &mut lab.plane else { unreachable!("it is alone") };
     plane.restart_api_server(Duration::from_secs(5)).await?;
     // What is changed now is seen: the watches are back.
-    lab.update("Deployment", &json!({"spec": {"replicas": 7}})).await?;
+    lab.update("Service", &json!({"spec": {"selector": {"added": "x"}}})).await?;
     let repaired = eventually("the repair", LIMIT, async || {
-        let live = lab.live("Deployment").await?.unwrap_or_default();
-        ensure!(live["spec"]["replicas"] == 2, "{}", live["spec"]["replicas"]);
+        let live = lab.live("Service").await?.unwrap_or_default();
+        ensure!(live["spec"]["selector"]["added"].is_null(), "{}", live["spec"]["selector"]);
         Ok(Some(()))
     });
     repaired.await.with_context(|| operator.log())?;
     tokio::time::sleep(WHILE).await;
     never_degraded(&lab, &operator).await?;
     let after = lab.cluster_operator().await?;
-    // The repair is no rollout that lasts: not a word.
     assert_eq!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"], "{}", operator.log());
     let seen = proxy.seen();
     assert!(seen.iter().any(crate::support::faults::Seen::is_watch), "the connection was not lost");
