@@ -271,9 +271,9 @@ impl<F: Fn() -> Option<Duration>> Writer<'_, F> {
     }
 
     async fn fold(&self, live: &Value) -> Result<(), Error> {
-        // What is whose, where nothing is noted, only the server can tell: a dry run of an apply says it.
+        // What is whose, where nothing is noted, only the server can tell.
         let shown = if ownership::is_wiped(live) {
-            Some(self.server_side_apply(self.desired.value(), true).await?)
+            Some(self.server_side_apply(&ownership::bare(self.desired.value()), true).await?)
         } else {
             None
         };

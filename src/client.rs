@@ -1,8 +1,9 @@
 //! The connection to the API server (IO).
 //!
-//! kube's own stack, put together here for the two things that its default leaves out: small requests are sent at once
-//! instead of waiting for the answer to the last packet (40 ms each time a connection is new), and a connection whose other
-//! end has gone is noticed within a minute instead of at the end of a watch.
+//! kube's own stack, put together here for what its default leaves out: small requests are sent at once instead of
+//! waiting for the answer to the last packet (40 ms each time a connection is new), a connection whose other end has gone or
+//! has fallen silent is noticed within a minute or two instead of at the end of a watch, watches do not begin again in a hot
+//! loop, and the pause that a refusal asks for is shown.
 
 use std::{
     collections::HashSet,
@@ -12,8 +13,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::http::{Request, Uri};
-use futures::{FutureExt, future::BoxFuture};
+use axum::{
+    body::{Body as AnswerBody, Bytes, HttpBody},
+    http::{
+        Request, Response, Uri,
+        header::{CONTENT_LENGTH, RETRY_AFTER},
+    },
+};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use hyper_util::{
     client::legacy::{Client as HttpClient, connect::HttpConnector},
     rt::TokioExecutor,
@@ -23,6 +30,7 @@ use kube::{
     client::{Body, ConfigExt},
     config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
+use serde_json::{Value, json};
 use tower::{BoxError, ServiceBuilder, filter::AsyncFilterLayer};
 
 use crate::facts::api_server_of_env_file;
@@ -145,6 +153,53 @@ fn watched(uri: &Uri) -> Option<String> {
     })
 }
 
+/// How long an answer may pause. On every watch the API server sends a bookmark each minute, also when nothing happens: a
+/// watch that says nothing for longer is blind, and to find that out costs no request.
+const LONGEST_SILENCE: Duration = Duration::from_secs(100);
+
+/// An answer that breaks off when it pauses for too long.
+fn never_silent<B>(body: B, limit: Duration) -> AnswerBody
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let pieces = AnswerBody::new(body).into_data_stream();
+    AnswerBody::from_stream(stream::unfold(pieces, move |mut pieces| async move {
+        let piece = match tokio::time::timeout(limit, pieces.next()).await {
+            Ok(piece) => piece?.map_err(BoxError::from),
+            Err(_) => Err(format!("the API server has said nothing for {} s", limit.as_secs()).into()),
+        };
+        Some((piece, pieces))
+    }))
+}
+
+/// How long an answer may be that refuses something.
+const LONGEST_REFUSAL: usize = 1 << 20;
+
+/// Puts the pause that the API server asks for in a header of its refusal where kube shows it: into the details of the
+/// status. A server that is too busy to answer says it in no other way.
+async fn with_retry_after<B>(answer: Response<B>) -> Result<Response<AnswerBody>, BoxError>
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let seconds = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
+    let (mut parts, body) = answer.into_parts();
+    let body = never_silent(body, LONGEST_SILENCE);
+    let Some(seconds) = seconds.filter(|_| !parts.status.is_success()) else {
+        return Ok(Response::from_parts(parts, body));
+    };
+    let body = axum::body::to_bytes(body, LONGEST_REFUSAL).await?;
+    let said = serde_json::from_slice(&body).ok().filter(Value::is_object);
+    let mut said = said.unwrap_or_else(|| {
+        let message = String::from_utf8_lossy(&body).trim().to_owned();
+        json!({"status": "Failure", "code": parts.status.as_u16(), "message": message})
+    });
+    said["details"]["retryAfterSeconds"] = seconds.into();
+    parts.headers.remove(CONTENT_LENGTH);
+    Ok(Response::from_parts(parts, said.to_string().into()))
+}
+
 /// No layer that tries again: errors are ours to wait for, with one policy, and to tell.
 fn client(config: &Config) -> Result<Client, kube::Error> {
     let mut http = HttpConnector::new();
@@ -160,7 +215,44 @@ fn client(config: &Config) -> Result<Client, kube::Error> {
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(paced())
+        .and_then(with_retry_after)
         .map_err(BoxError::from)
         .service(http_client);
     Ok(Client::new(service, config.default_namespace.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_that_falls_silent_breaks_off() {
+        let said = stream::iter([Ok::<_, BoxError>(Bytes::from("a"))]);
+        let ended = never_silent(AnswerBody::from_stream(said), Duration::from_secs(60));
+        assert_eq!(axum::body::to_bytes(ended, 10).await.unwrap(), "a");
+        let said = stream::iter([Ok::<_, BoxError>(Bytes::from("a"))]).chain(stream::pending());
+        let silent = never_silent(AnswerBody::from_stream(said), Duration::from_millis(20));
+        let pieces: Vec<_> = silent.into_data_stream().take(2).collect().await;
+        assert_eq!(pieces[0].as_ref().unwrap(), "a");
+        let error = pieces[1].as_ref().unwrap_err().to_string();
+        assert!(error.contains("the API server has said nothing"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn the_pause_that_is_asked_for_stands_in_the_details() {
+        let refusal = |body: &str| {
+            Response::builder().status(429).header(RETRY_AFTER, "7").body(AnswerBody::from(body.to_owned())).unwrap()
+        };
+        let said = async |body: &str| -> Value {
+            let answer = with_retry_after(refusal(body)).await.unwrap();
+            serde_json::from_slice(&axum::body::to_bytes(answer.into_body(), 1000).await.unwrap()).unwrap()
+        };
+        let hurried = said("Too many requests\n").await;
+        let expected = json!({"status": "Failure", "code": 429, "message": "Too many requests"});
+        assert_eq!(hurried["details"], json!({"retryAfterSeconds": 7}));
+        assert!(expected.as_object().unwrap().iter().all(|(name, value)| hurried[name] == *value), "{hurried}");
+        let status = said(r#"{"reason": "TooManyRequests", "details": {"kind": "pods"}}"#).await;
+        let details = json!({"kind": "pods", "retryAfterSeconds": 7});
+        assert_eq!(status, json!({"reason": "TooManyRequests", "details": details}));
+    }
 }

@@ -41,6 +41,8 @@ pub mod verify;
 pub mod watch;
 pub mod yaml;
 
+use std::time::Duration;
+
 /// An error with its causes in one line, each said once.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = String::new();
@@ -57,6 +59,16 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         }
     }
     text.replace('\n', " ")
+}
+
+/// How long the API server has asked to be left alone, where it has refused something and said so; else no time.
+pub(crate) fn retry_after(error: &(dyn std::error::Error + 'static)) -> Duration {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let details = causes.filter_map(|cause| match cause.downcast_ref()? {
+        kube::Error::Api(status) => status.details.as_ref(),
+        _ => None,
+    });
+    Duration::from_secs(details.map(|details| u64::from(details.retry_after_seconds)).max().unwrap_or_default())
 }
 
 /// What an error of the client says: the API server's own words stand for its answers.

@@ -1,9 +1,15 @@
 //! Why an object could not be brought to what it should be, and what that means (no IO; knows the client's errors).
 
+use std::time::Duration;
+
 use crate::object::Key;
 
 /// The fields that cannot be changed, as the API server names them: what has another value there is made anew.
 const IMMUTABLE: [&str; 2] = ["spec.selector", "roleRef"];
+
+/// How long rights that are missing may be missing unsaid: an API server that has just started denies everybody what it has
+/// not read yet.
+const RIGHTS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// An object that could not be applied.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +57,15 @@ impl Cause {
         }
     }
 
+    /// How long such an error has to last before it is reported; `transient` is how long one has to that passes by itself.
+    pub fn patience(&self, transient: Duration) -> Duration {
+        match self {
+            Self::Api(kube::Error::Api(status)) if status.code == 403 => RIGHTS_PATIENCE,
+            terminal if terminal.is_terminal() => Duration::ZERO,
+            _ => transient,
+        }
+    }
+
     /// Whether the object was refused because it changes a field that cannot be changed.
     pub(crate) fn is_immutable(&self) -> bool {
         let Self::Api(kube::Error::Api(status)) = self else { return false };
@@ -95,5 +110,14 @@ mod tests {
             assert!(!status(code, "", ""), "{code}");
         }
         assert!(!Cause::Timeout.is_terminal());
+    }
+
+    #[test]
+    fn a_right_that_is_missing_may_come() {
+        let patience = |code| {
+            let status = kube::core::Status { code, ..kube::core::Status::default() };
+            Cause::Api(kube::Error::Api(Box::new(status))).patience(Duration::from_secs(150)).as_secs()
+        };
+        assert_eq!([403, 422, 503].map(patience), [5, 0, 150]);
     }
 }

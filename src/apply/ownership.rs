@@ -85,6 +85,17 @@ pub fn is_wiped(live: &Value) -> bool {
     managed_fields(live).is_empty()
 }
 
+/// What an apply holds that changes nothing: as a dry run it makes the server note whose the fields of a wiped object are,
+/// also when an apply of the whole would be refused for what somebody has added.
+pub fn bare(desired: &Value) -> Value {
+    let metadata = ["name", "namespace"].into_iter().filter_map(|field| {
+        let value = desired["metadata"].get(field)?;
+        Some((field.to_owned(), value.clone()))
+    });
+    let metadata: Map<_, _> = metadata.collect();
+    json!({"apiVersion": desired["apiVersion"], "kind": desired["kind"], "metadata": metadata})
+}
+
 /// Whether we have applied an object.
 pub fn is_applied_by_us(live: &Value) -> bool {
     managed_fields(live).iter().any(is_ours)

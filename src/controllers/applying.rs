@@ -317,12 +317,13 @@ impl Applying {
         };
         let text = crate::chain(error);
         let is_terminal = error.source.is_terminal();
+        let asked = errors.iter().map(|error| crate::retry_after(error)).max().unwrap_or_default();
         let now = Instant::now();
         // Also what is refused for good is tried again: the operator's rights may change, or the object.
-        if self.backoff.failed(&text, now) && !is_terminal {
+        if self.backoff.failed(&text, asked, now) && !is_terminal {
             warn!("{text}; trying again");
         }
-        let is_reported = is_terminal || self.backoff.has_lasted(TRANSIENT_ERROR_PATIENCE, now);
+        let is_reported = self.backoff.has_lasted(error.source.patience(TRANSIENT_ERROR_PATIENCE), now);
         Err(if is_reported { Stopped::Failed(text) } else { Stopped::Retrying(text) })
     }
 

@@ -31,13 +31,15 @@ struct Failing {
 }
 
 impl Backoff {
-    /// Notes a failure; answers whether it is another one than the last.
-    pub(super) fn failed(&mut self, error: &str, now: Instant) -> bool {
+    /// Notes a failure; answers whether it is another one than the last. The next try is due after the pause that `asked` is,
+    /// if that is longer than its own.
+    pub(super) fn failed(&mut self, error: &str, asked: Duration, now: Instant) -> bool {
         let known = self.failing.take();
         let is_new = known.as_ref().is_none_or(|known| known.error != error);
         let since = known.as_ref().map_or(now, |known| known.since);
         let pause = known.map_or(PAUSE.0, |known| (known.pause * 2).min(PAUSE.1));
-        self.failing = Some(Failing { since, pause, not_before: now + pause, error: error.to_owned() });
+        let not_before = now + pause.max(asked.min(PAUSE.1));
+        self.failing = Some(Failing { since, pause, not_before, error: error.to_owned() });
         is_new
     }
 
@@ -89,7 +91,7 @@ mod tests {
         let mut now = start;
         let mut pauses = Vec::new();
         for _ in 0..10 {
-            backoff.failed("x", now);
+            backoff.failed("x", Duration::ZERO, now);
             pauses.push((backoff.due().unwrap() - now).as_millis());
             now = backoff.due().unwrap();
         }
@@ -101,7 +103,18 @@ mod tests {
     #[test]
     fn only_another_error_is_news() {
         let (mut backoff, now) = (Backoff::default(), Instant::now());
-        assert!(backoff.failed("x", now) && !backoff.failed("x", now) && backoff.failed("y", now));
+        let mut failed = |error| backoff.failed(error, Duration::ZERO, now);
+        assert!(failed("x") && !failed("x") && failed("y"));
+    }
+
+    #[test]
+    fn the_pause_that_is_asked_for_is_kept_up_to_a_minute() {
+        let (mut backoff, now) = (Backoff::default(), Instant::now());
+        let mut pause = |seconds| {
+            backoff.failed("x", Duration::from_secs(seconds), now);
+            (backoff.due().unwrap() - now).as_millis()
+        };
+        assert_eq!([pause(0), pause(5), pause(0), pause(3600)], [250, 5000, 1000, 60000]);
     }
 
     #[test]

@@ -133,9 +133,9 @@ impl DryRun {
     }
 
     fn try_again(&mut self, error: &(dyn std::error::Error + 'static)) {
-        let error = crate::chain(error);
-        if self.trying.failed(&error, Instant::now()) {
-            warn!("{error}; trying again");
+        let text = crate::chain(error);
+        if self.trying.failed(&text, crate::retry_after(error), Instant::now()) {
+            warn!("{text}; trying again");
         }
     }
 

@@ -281,11 +281,11 @@ impl Operator {
                 Ok(())
             }
             Err(error) => {
-                let error = crate::chain(&error);
-                if self.reporting.failed(&error, Instant::now()) {
-                    warn!("{error}; trying again");
+                let text = crate::chain(&error);
+                if self.reporting.failed(&text, crate::retry_after(&error), Instant::now()) {
+                    warn!("{text}; trying again");
                 }
-                Err(error)
+                Err(text)
             }
         }
     }

@@ -3,7 +3,10 @@
 //!
 //! Bad input is said at once and changes nothing: the last good ConfigMap stays. It never decides what a ConfigMap is to hold.
 
-use std::{collections::BTreeSet, time::Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use k8s_openapi::jiff::{Timestamp, Unit};
 use tracing::{error, info, warn};
@@ -148,26 +151,27 @@ impl Syncer {
 
     async fn apply_all(&mut self, cluster: &mut Cluster, objects: &[Object]) -> Result<(), Failure> {
         if let Some(error) = self.applying.waits(Instant::now()) {
-            return Err(Failure { error: error.to_owned(), is_reported: self.is_reported(false) });
+            return Err(Failure { error: error.to_owned(), is_reported: self.is_reported(self.controller.patience) });
         }
         self.brake_until = None;
         for object in objects {
             if let Err(error) = self.apply(cluster, object).await {
                 let (text, is_terminal) = (crate::chain(&error), error.source.is_terminal());
                 // Also what is refused for good is tried again: the process's rights may change, or the object.
-                if self.applying.failed(&text, Instant::now()) && !is_terminal {
+                if self.applying.failed(&text, crate::retry_after(&error), Instant::now()) && !is_terminal {
                     warn!("{text}; trying again");
                 }
-                return Err(Failure { error: text, is_reported: self.is_reported(is_terminal) });
+                let is_reported = self.is_reported(error.source.patience(self.controller.patience));
+                return Err(Failure { error: text, is_reported });
             }
         }
         self.applying = Backoff::default();
         Ok(())
     }
 
-    fn is_reported(&self, is_terminal: bool) -> bool {
+    fn is_reported(&self, patience: Duration) -> bool {
         let said = matches!(self.last, Some(Verdict::Trouble(_)));
-        is_terminal || said || self.applying.has_lasted(self.controller.patience, Instant::now())
+        said || self.applying.has_lasted(patience, Instant::now())
     }
 
     async fn apply(&mut self, cluster: &mut Cluster, object: &Object) -> Result<(), apply::Error> {
@@ -228,11 +232,11 @@ impl Syncer {
                 Ok(())
             }
             Err(error) => {
-                let error = crate::chain(&error);
-                if self.reporting.failed(&error, Instant::now()) {
-                    warn!("{error}; trying again");
+                let text = crate::chain(&error);
+                if self.reporting.failed(&text, crate::retry_after(&error), Instant::now()) {
+                    warn!("{text}; trying again");
                 }
-                Err(error)
+                Err(text)
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::{
     apply::{
         self, Cause, REQUEST_TIMEOUT,
         inventory::{self, Verdict},
-        ownership::{FIELD_MANAGER, Need, need, preview},
+        ownership::{self, FIELD_MANAGER, Need, need, preview},
     },
     cluster::{self, Reader},
     object::{Key, Object},
@@ -123,8 +123,15 @@ async fn apply_alone(client: &Client, desired: &Object) -> Result<DynamicObject,
 }
 
 async fn take_over(client: &Client, desired: &Object, live: &Value) -> Result<DynamicObject, Cause> {
+    let mut live = live.clone();
+    if ownership::is_wiped(&live) {
+        // What is whose only the server can tell, as the operator asks it.
+        let params = PatchParams::apply(FIELD_MANAGER).force().dry_run();
+        let noted = patch(client, desired, &params, &Patch::Apply(ownership::bare(desired.value()))).await?;
+        live["metadata"]["managedFields"] = apply::to_value(&noted)["metadata"]["managedFields"].take();
+    }
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() }.dry_run();
-    patch(client, desired, &params, &Patch::Merge(preview::patch(desired.value(), live))).await
+    patch(client, desired, &params, &Patch::Merge(preview::patch(desired.value(), &live))).await
 }
 
 async fn patch(

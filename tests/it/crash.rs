@@ -1,145 +1,275 @@
 //! Crashes: killed at any request, the operator ends up where it would have ended without.
+//!
+//! Each scenario has a control plane of its own, so that it runs beside the other tests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
-use ccm_operator::{apply, object::Object, plan::Plan};
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Api;
+use ccm_operator::{
+    apply::{self, PART_OF_LABEL, REQUEST_TIMEOUT, inventory::Scope},
+    object::{KINDS, Object},
+};
+use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
+use http::Method;
+use kube::{
+    Api,
+    api::{DynamicObject, ListParams},
+};
 use serde_json::{Value, json};
 
 use crate::{
     contract::{images, plans},
-    lab::{CONFIG_SYNC_LEASE, LEASE, LIMIT, Lab, NAMESPACE, OWN_NAMESPACE, describe},
+    lab::{CONFIG_SYNC_LEASE, INVENTORY, LEASE, LIMIT, Lab, NAMESPACE, OWN_NAMESPACE, config_maps},
+    recreate,
     support::{
         eventually,
-        faults::Faults,
+        faults::{Faults, Seen},
         objects,
         openshift::{self, Cluster},
+        operator::Operator,
     },
 };
 
-/// How the operator comes to have something to do.
-struct Scenario {
-    /// Its name in messages.
-    name: &'static str,
-    /// Makes the cluster what it is before the operator starts.
-    prepare: for<'a> fn(&'a Lab, &'a [Object]) -> Preparation<'a>,
+/// What the operator finds when it starts on Azure.
+enum Found {
+    /// Nothing of its own.
+    Nothing,
+    /// All that another platform's provider brings, and the inventory that says so.
+    OtherPlatform(Vec<Object>),
+    /// Objects that cannot be changed to what they should be.
+    Unchangeable,
 }
 
-type Preparation<'a> = std::pin::Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
-
-const CONVERGENCE: Scenario = Scenario { name: "convergence", prepare: |lab, planned| Box::pin(empty(lab, planned)) };
+/// The kinds whose objects cannot be changed in [`Found::Unchangeable`].
+const UNCHANGEABLE: [&str; 4] = ["ClusterRoleBinding", "RoleBinding", "DaemonSet", "Deployment"];
 
 /// What the config-sync controllers make.
 const CONFIG_MAPS: [&str; 2] = ["cloud-conf", "ccm-trusted-ca"];
 
-/// Nothing of the operator's is there.
-async fn empty(lab: &Lab, planned: &[Object]) -> Result<()> {
-    let mut made: Vec<_> = planned.iter().map(|object| object.value().clone()).collect();
-    made.extend(CONFIG_MAPS.map(config_map));
-    made.extend([LEASE, CONFIG_SYNC_LEASE].map(lease));
-    let deleted = made.iter().map(|object| objects::delete(&lab.client, object));
-    futures::future::try_join_all(deleted).await?;
-    openshift::delete_cluster_operator(&lab.client).await
+/// What of a platform's plan is applied, labelled as ours.
+fn planned_on(platform: &str) -> Result<Vec<Object>> {
+    let plan = plans()?.into_iter().find(|(name, _)| *name == platform).context("a platform")?.1;
+    Ok(plan.labelled(&apply::set_id(OWN_NAMESPACE)).objects().to_vec())
 }
 
-/// What is planned on Azure.
-fn azure() -> Result<Plan> {
-    let plan = plans()?.into_iter().find(|(name, _)| *name == "Azure");
-    Ok(plan.context("Azure")?.1)
+/// The name under which an object is asked for, last in a request's path.
+fn path_of(object: &Object) -> String {
+    format!("/{}/{}", object.kind().plural, object.name())
 }
 
-fn config_map(name: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": NAMESPACE}})
+/// A cluster on Azure, and the operator's way to it.
+struct Stage {
+    lab: Lab,
+    proxy: Faults,
+    planned: Vec<Object>,
+    found: Found,
 }
 
-fn lease(name: &str) -> Value {
-    let metadata = json!({"name": name, "namespace": OWN_NAMESPACE});
-    json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata})
-}
-
-/// What must be the same after every crash: the objects and what is said of them.
-async fn state(lab: &Lab, planned: &[Object]) -> Result<Vec<(String, Value)>> {
-    let mut state = Vec::new();
-    for object in planned {
-        let live = apply::api(&lab.client, object.kind(), object.namespace()).get_opt(object.name()).await?;
-        let mut live = serde_json::to_value(live.with_context(|| format!("{} is not there", object.key()))?)?;
-        for field in ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"] {
-            live["metadata"].as_object_mut().context("metadata")?.remove(field);
-        }
-        for field in ["clusterIP", "clusterIPs"] {
-            live["spec"].as_object_mut().map(|spec| spec.remove(field));
-        }
-        live.as_object_mut().context("an object")?.remove("status");
-        state.push((object.key().to_string(), live));
+impl Stage {
+    async fn new(found: Found) -> Result<Self> {
+        let azure = json!({"type": "Azure", "azure": {"cloudName": "AzurePublicCloud"}});
+        let lab = Lab::alone(&Cluster::on(azure)).await?;
+        lab.write_images(&images())?;
+        let proxy = Faults::start(lab.kubeconfig(), lab.dir.path()).await?;
+        Ok(Self { lab, proxy, planned: planned_on("Azure")?, found })
     }
-    for name in CONFIG_MAPS {
-        let config_maps: Api<ConfigMap> = Api::namespaced(lab.client.clone(), NAMESPACE);
-        state.push((name.to_owned(), serde_json::to_value(config_maps.get(name).await?.data)?));
+
+    /// Makes the cluster what it is before the operator starts.
+    async fn prepare(&self, found: &Found) -> Result<()> {
+        let named = |api_version: &str, kind: &str, namespace: &str, name: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": namespace}});
+        let mut there: Vec<_> = self.planned.iter().map(|object| object.value().clone()).collect();
+        there.extend(CONFIG_MAPS.map(|name| named("v1", "ConfigMap", NAMESPACE, name)));
+        there.push(named("v1", "ConfigMap", OWN_NAMESPACE, INVENTORY));
+        let leases = [LEASE, CONFIG_SYNC_LEASE];
+        there.extend(leases.map(|name| named("coordination.k8s.io/v1", "Lease", OWN_NAMESPACE, name)));
+        let client = &self.lab.client;
+        // What is asked for at once has connections of its own.
+        let deleted = stream::iter(&there).map(|object| objects::delete(client, object)).buffer_unordered(4);
+        deleted.try_collect::<Vec<_>>().await?;
+        openshift::delete_cluster_operator(client).await?;
+        match found {
+            Found::Nothing => {}
+            Found::OtherPlatform(objects) => {
+                let budget = || Some(REQUEST_TIMEOUT);
+                let inventory = Scope::of(objects).config_map(OWN_NAMESPACE);
+                apply::write_inventory(client, inventory, None, budget()).await?;
+                let applied = stream::iter(objects).map(|object| apply::apply(client, object, None, budget));
+                applied.buffer_unordered(4).try_collect::<Vec<_>>().await?;
+            }
+            Found::Unchangeable => {
+                let objects = self.planned.iter().filter(|object| UNCHANGEABLE.contains(&object.kind().kind));
+                let made = objects.map(|object| {
+                    recreate::create(&self.lab, object, |value| {
+                        if value["roleRef"].is_null() {
+                            recreate::with_another_selector(value);
+                        } else {
+                            value["roleRef"]["name"] = "another".into();
+                        }
+                    })
+                });
+                ensure!(try_join_all(made).await?.len() == UNCHANGEABLE.len(), "one of each kind");
+            }
+        }
+        Ok(())
     }
-    let cluster_operator = lab.cluster_operator().await?;
-    let conditions = cluster_operator["status"]["conditions"].as_array().context("conditions")?;
-    let said = ["type", "status", "reason", "message"];
-    let said = conditions.iter().map(|one| said.map(|field| one[field].as_str().unwrap_or_default()).join(" "));
-    // They stand in the order in which they were first said.
-    state.push(("ClusterOperator".into(), json!(said.collect::<BTreeSet<_>>())));
-    state.push(("related objects".into(), cluster_operator["status"]["relatedObjects"].clone()));
-    Ok(state)
-}
 
-/// Kills the operator after each of its requests, as many as a run without a crash has.
-async fn survives(scenario: &Scenario) -> Result<()> {
-    // Once: reading every provider takes longer than a whole run.
-    let plan = azure()?;
-    let planned = plan.objects();
-    let azure = json!({"type": "Azure", "azure": {"cloudName": "AzurePublicCloud"}});
-    let lab = Lab::new(&Cluster::on(azure)).await?;
-    lab.write_images(&images())?;
-    let proxy = Faults::start(lab.kubeconfig(), lab.dir.path()).await?;
-    (scenario.prepare)(&lab, planned).await?;
-    let operator = lab.start_through(proxy.kubeconfig())?;
-    lab.converged(&operator).await?;
-    let requests = proxy.seen().len();
-    ensure!(requests > 20, "{requests} requests are no convergence");
-    let expected = state(&lab, planned).await?;
-    operator.kill()?;
-    operator.wait(LIMIT).await?;
+    fn start(&self) -> Result<Operator> {
+        self.lab.start_through(self.proxy.kubeconfig())
+    }
 
-    let mark = lab.mark().await?;
-    for number in 1..=requests {
-        let crash = || format!("{}: killed at request {number} of {requests}", scenario.name);
-        (scenario.prepare)(&lab, planned).await?;
-        let served = proxy.end_after(number);
-        let operator = lab.start_through(proxy.kubeconfig())?;
+    /// What must be the same after every crash: everything that carries our label, what the other controllers have made,
+    /// the inventory, and what is said of it all.
+    async fn state(&self) -> Result<BTreeMap<String, Value>> {
+        let client = &self.lab.client;
+        let label = ListParams::default().labels(&format!("{PART_OF_LABEL}={}", apply::set_id(OWN_NAMESPACE)));
+        let lists = KINDS.iter().map(async |kind| {
+            let api: Api<DynamicObject> = Api::all_with(client.clone(), &apply::resource(kind));
+            anyhow::Ok((kind, api.list(&label).await?))
+        });
+        let mut state = BTreeMap::new();
+        for (kind, objects) in try_join_all(lists).await? {
+            for object in objects {
+                let mut live = serde_json::to_value(object)?;
+                for field in ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"] {
+                    live["metadata"].as_object_mut().context("metadata")?.remove(field);
+                }
+                for field in ["clusterIP", "clusterIPs"] {
+                    live["spec"].as_object_mut().map(|spec| spec.remove(field));
+                }
+                live.as_object_mut().context("an object")?.remove("status");
+                state.insert(apply::key_of(kind, &live).to_string(), live);
+            }
+        }
+        for name in CONFIG_MAPS {
+            let config_map = config_maps(client, NAMESPACE).get(name).await?;
+            state.insert(name.to_owned(), json!(config_map.data));
+        }
+        let inventory = config_maps(client, OWN_NAMESPACE).get(INVENTORY).await?;
+        let metadata = (inventory.metadata.labels, inventory.metadata.annotations);
+        state.insert(INVENTORY.to_owned(), json!([inventory.data, metadata]));
+        let cluster_operator = self.lab.cluster_operator().await?;
+        let conditions = cluster_operator["status"]["conditions"].as_array().context("conditions")?;
+        let said = ["type", "status", "reason", "message"];
+        let said = conditions.iter().map(|one| said.map(|field| one[field].as_str().unwrap_or_default()).join(" "));
+        // They stand in the order in which they were first said.
+        state.insert("ClusterOperator".to_owned(), json!(said.collect::<BTreeSet<_>>()));
+        state.insert("related objects".to_owned(), cluster_operator["status"]["relatedObjects"].clone());
+        Ok(state)
+    }
+
+    /// Lets an operator run until it is done, and ends it; answers its requests.
+    async fn run(&self, expected: Option<&BTreeMap<String, Value>>) -> Result<Vec<Seen>> {
+        self.proxy.forget();
+        let operator = self.start()?;
+        done(&operator).await?;
+        self.lab.converged(&operator).await?;
+        let seen = self.proxy.seen();
+        if let Some(expected) = expected {
+            let settled = eventually("the state of a clean run", LIMIT, async || {
+                let state = self.state().await?;
+                let names: BTreeSet<_> = state.keys().chain(expected.keys()).collect();
+                let other = names.into_iter().find(|name| state.get(*name) != expected.get(*name));
+                if let Some(name) = other {
+                    let text =
+                        |state: &BTreeMap<String, Value>| state.get(name).map_or("nothing".into(), Value::to_string);
+                    anyhow::bail!("{name}: {}\ninstead of {}", text(&state), text(expected));
+                }
+                Ok(Some(()))
+            });
+            settled.await.with_context(|| operator.log())?;
+        }
+        end(operator).await?;
+        Ok(if expected.is_some() { self.proxy.seen() } else { seen })
+    }
+
+    /// Kills an operator once its request of this number is served; answers what has reached the server.
+    async fn crash(&self, number: usize) -> Result<Vec<Seen>> {
+        let served = self.proxy.end_after(number);
+        let operator = self.start()?;
         // Runs differ by a request or two, as a watch may tell of several writes at once: all is done then before.
         tokio::select! {
             biased;
             served = served => served?,
-            converged = lab.converged(&operator) => drop(converged.with_context(crash)?),
+            done = done(&operator) => done?,
         }
-        operator.kill()?;
-        operator.wait(LIMIT).await?;
-        proxy.forget();
-        let operator = lab.start_through(proxy.kubeconfig())?;
-        lab.converged(&operator).await.with_context(crash)?;
-        eventually("the state of a clean run", LIMIT, async || {
-            let state = state(&lab, planned).await?;
-            let other: Vec<_> = state.iter().zip(&expected).filter(|(found, expected)| found != expected).collect();
-            ensure!(other.is_empty(), "{other:#?}");
-            Ok(Some(()))
-        })
-        .await
-        .with_context(|| format!("{}\n{}", crash(), operator.log()))?;
-        operator.kill()?;
-        operator.wait(LIMIT).await?;
+        end(operator).await?;
+        let mut seen = self.proxy.seen();
+        seen.truncate(number);
+        Ok(seen)
     }
-    let deleted: Vec<_> = lab.requests(mark)?.into_iter().filter(|one| one.verb.starts_with("delete")).collect();
-    ensure!(deleted.is_empty(), "{:?}", deleted.iter().map(describe).collect::<Vec<_>>());
+
+    /// That nothing was deleted which belongs to the new set, but what has to be made anew: that at most once.
+    fn deletes_nothing_planned(&self, requests: &[Seen]) -> Result<()> {
+        let deleted: Vec<_> = requests.iter().filter(|one| one.method == Method::DELETE).collect();
+        for object in &self.planned {
+            let is_made_anew = matches!(self.found, Found::Unchangeable) && UNCHANGEABLE.contains(&object.kind().kind);
+            let count = deleted.iter().filter(|one| one.path.ends_with(&path_of(object))).count();
+            ensure!(count <= usize::from(is_made_anew), "{} was deleted {count} times: {deleted:#?}", object.key());
+        }
+        Ok(())
+    }
+}
+
+/// Waits until an operator says that it is done. Its log is read because that costs the API server nothing.
+async fn done(operator: &Operator) -> Result<()> {
+    eventually("the end of the work", LIMIT, async || {
+        Ok(operator.log().contains("everything is applied and runs").then_some(()))
+    })
+    .await
+    .with_context(|| operator.log())
+}
+
+async fn end(operator: Operator) -> Result<()> {
+    operator.kill()?;
+    operator.wait(LIMIT).await.map(drop)
+}
+
+/// Kills the operator after each of its requests, as many as a run without a crash has.
+async fn survives(found: Found, writes: usize) -> Result<()> {
+    let stage = Stage::new(found).await?;
+    stage.prepare(&Found::Nothing).await?;
+    stage.run(None).await?;
+    let expected = eventually("a state", LIMIT, async || Ok(Some(stage.state().await?))).await?;
+    let inventory = config_maps(&stage.lab.client, OWN_NAMESPACE).get(INVENTORY).await?;
+    let scope = Scope::read(&serde_json::to_value(inventory)?);
+    ensure!(scope == Scope::of(&stage.planned), "{scope:?}");
+    for object in &stage.planned {
+        ensure!(expected.contains_key(&object.key().to_string()), "{} is not there", object.key());
+    }
+    // Those and what is no object: configuration, certificates, inventory, and what is said in two parts.
+    ensure!(expected.len() == stage.planned.len() + CONFIG_MAPS.len() + 3, "{:?}", expected.keys());
+
+    stage.prepare(&stage.found).await?;
+    let clean = stage.run(Some(&expected)).await.context("without a crash")?;
+    let written = clean.iter().filter(|one| one.is_write() && !one.is_lease() && !one.path.ends_with("/events"));
+    let written = written.count();
+    ensure!(written >= stage.planned.len() + writes, "{written} writes are not all that is to be done: {clean:#?}");
+    for number in 1..=clean.len() {
+        let survived = async {
+            stage.prepare(&stage.found).await?;
+            let mut requests = stage.crash(number).await?;
+            requests.extend(stage.run(Some(&expected)).await?);
+            stage.deletes_nothing_planned(&requests)
+        };
+        survived.await.with_context(|| format!("killed at request {number} of {}", clean.len()))?;
+    }
     Ok(())
 }
 
 #[tokio::test]
 async fn a_convergence_survives_a_crash_at_any_request() -> Result<()> {
-    survives(&CONVERGENCE).await
+    survives(Found::Nothing, 0).await
+}
+
+#[tokio::test]
+async fn a_switch_of_the_platform_survives_a_crash_at_any_request() -> Result<()> {
+    let before = planned_on("VSphere")?;
+    let count = before.len();
+    survives(Found::OtherPlatform(before), count).await
+}
+
+#[tokio::test]
+async fn making_objects_anew_survives_a_crash_at_any_request() -> Result<()> {
+    // Each is tried, tried under another name, deleted and made.
+    survives(Found::Unchangeable, 3 * UNCHANGEABLE.len()).await
 }

@@ -3,6 +3,7 @@
 use std::{path::Path, process::Command, process::Output};
 
 use anyhow::{Context, Result, ensure};
+use ccm_operator::apply::{change, ownership::FIELD_MANAGER};
 use serde_json::{Value, json};
 
 use crate::{
@@ -84,10 +85,10 @@ async fn a_diff_says_what_the_operator_then_does() -> Result<()> {
     assert_eq!(deployment["action"], "configure", "{changes:#?}");
     let fields: Vec<_> = deployment["fields"].as_array().context("fields")?.iter().filter_map(Value::as_str).collect();
     assert!(fields.contains(&"spec.replicas") && fields.contains(&"spec.strategy.type"), "{fields:?}");
-    assert!(fields.contains(&"spec.template.spec.containers[sidecar]"), "{fields:?}");
+    assert!(fields.contains(&"spec.template.spec.containers[name=sidecar]"), "{fields:?}");
     assert_eq!(
         action(&changes, "Service")["fields"],
-        json!(["spec.ports[https].port", "spec.ports[https].targetPort"])
+        json!(["spec.ports[name=https].port", "spec.ports[name=https].targetPort"])
     );
     assert_eq!(action(&changes, "PodDisruptionBudget")["action"], "create");
     let (_, text, _) = diff(&lab, &[]).await?;
@@ -102,6 +103,55 @@ async fn a_diff_says_what_the_operator_then_does() -> Result<()> {
     drop(operator);
     let refused: Vec<_> = lab.requests(mark)?.into_iter().filter(|request| request.code == 422).collect();
     assert!(refused.is_empty(), "{refused:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_object_whose_managed_fields_were_wiped_is_previewed_as_the_operator_repairs_it() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    operator.terminate()?;
+    operator.wait(LIMIT).await?;
+    let wiped = json!([{}]);
+    let container = json!([
+        {"name": "cloud-controller-manager", "image": "other", "command": ["sh"]}, {"name": "sidecar", "image": "x"},
+    ]);
+    // An apply alone would be refused: it leaves the parameters of the other strategy.
+    let deployment = json!({"metadata": {"managedFields": wiped}, "spec": {
+        "replicas": 5, "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}},
+        "template": {"metadata": {"annotations": {"added": "x"}}, "spec": {"containers": container}},
+    }});
+    let service = json!({"metadata": {"managedFields": wiped}, "spec": {
+        "ports": [{"name": "more", "port": 1}], "selector": {"added": "x"},
+    }});
+    let budget = json!({"metadata": {"managedFields": wiped, "labels": {"team": "a"}}});
+    let edits = [("Deployment", deployment), ("Service", service), ("PodDisruptionBudget", budget)];
+    let mut edited = Vec::new();
+    for (kind, edit) in &edits {
+        let good = spec(lab.live(kind).await?);
+        edited.push((kind, good, lab.update(kind, edit).await?));
+    }
+    let (_, changes) = json(&lab).await?;
+
+    let operator = lab.start()?;
+    for (kind, good, before) in &edited {
+        let waited = eventually("the repair", LIMIT, async || {
+            let live = lab.live(kind).await?.unwrap_or_default();
+            let managers = live["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+            let is_ours = |entry: &Value| entry["manager"] == FIELD_MANAGER && entry["operation"] == "Apply";
+            ensure!(managers.iter().any(is_ours) && spec(Some(live.clone())) == *good, "{live:#}");
+            Ok(Some(live))
+        })
+        .await;
+        let after = waited.with_context(|| operator.log())?;
+        let fields = change::fields(before, &after);
+        let previewed = action(&changes, kind)["fields"].as_array().cloned().unwrap_or_default();
+        assert_eq!(json!(previewed), json!(fields), "{kind}: {changes:#?}");
+        assert_eq!(fields.is_empty(), **kind == "PodDisruptionBudget", "{kind}: {fields:?}");
+    }
+    let log = operator.log();
+    assert!(!log.contains("degraded") && !log.contains("trying again"), "{log}");
     Ok(())
 }
 

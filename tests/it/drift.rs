@@ -41,6 +41,14 @@ async fn drift_of_every_kind_is_repaired() -> Result<()> {
         ("Deployment", json!({"spec": {"template": {"metadata": {"annotations": {"added": "x"}}}}}), 2),
         ("Deployment", json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}}), 2),
         ("Deployment", json!({"metadata": {"managedFields": [{}]}}), 2),
+        (
+            "Deployment",
+            json!({
+                "metadata": {"managedFields": [{}]},
+                "spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}},
+            }),
+            2,
+        ),
         ("Service", json!({"metadata": {"managedFields": [{}]}, "spec": {"selector": {"added": "x"}}}), 2),
         (
             "PodDisruptionBudget",
@@ -194,7 +202,7 @@ async fn an_object_that_is_edited_every_second_is_repaired_each_time_and_told_as
     for edit in 0..EDITS {
         pace.tick().await;
         lab.update("Deployment", &json!({"spec": {"replicas": 3 + edit}})).await?;
-        eventually("the repair", Duration::from_secs(1), async || {
+        eventually("the repair", LIMIT, async || {
             let live = lab.live("Deployment").await?.unwrap_or_default();
             ensure!(live["spec"]["replicas"] == 2, "{}", live["spec"]["replicas"]);
             Ok(Some(()))

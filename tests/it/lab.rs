@@ -1,7 +1,7 @@
 //! The set-up of the tests that run the operator: an OpenShift cluster on a real control plane, with the operator as a
 //! process that acts as its own `ServiceAccount` with the RBAC of `manifests/` and no more.
 
-use std::{fs, path::Path, path::PathBuf, time::Duration};
+use std::{fs, ops::Deref, path::Path, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use ccm_operator::{
@@ -20,7 +20,7 @@ use tokio::{sync::MutexGuard, task::JoinHandle};
 
 use crate::support::{
     audit::{self, Mark, Request},
-    control_plane::{self, ControlPlane},
+    control_plane::{self, ControlPlane, Options},
     eventually, kubelet, objects,
     objects::Workloads,
     openshift::{self, Cluster},
@@ -49,14 +49,33 @@ pub(crate) const IMAGE: &str = "registry.example/ocp/aws-ccm:lab";
 /// How long anything may take before a test gives up: long, because machines are slow at times.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
+/// Where a test's cluster is.
+pub(crate) enum Plane {
+    /// On the control plane of all tests, while nobody else uses it.
+    Shared(&'static ControlPlane),
+    /// On one of its own.
+    Own(ControlPlane),
+}
+
+impl Deref for Plane {
+    type Target = ControlPlane;
+
+    fn deref(&self) -> &ControlPlane {
+        match self {
+            Self::Shared(plane) => plane,
+            Self::Own(plane) => plane,
+        }
+    }
+}
+
 /// A cluster that one test has for itself.
 pub(crate) struct Lab {
-    pub(crate) plane: &'static ControlPlane,
+    pub(crate) plane: Plane,
     pub(crate) client: Client,
     pub(crate) dir: TempDir,
     kubeconfig: PathBuf,
     workloads: Option<JoinHandle<Result<()>>>,
-    _exclusive: MutexGuard<'static, ()>,
+    _exclusive: Option<MutexGuard<'static, ()>>,
 }
 
 impl Lab {
@@ -74,8 +93,25 @@ impl Lab {
 
     /// The same, installed from another folder than `manifests/`.
     pub(crate) async fn with_payload(cluster: &Cluster, manifests: &Path) -> Result<Self> {
-        let plane = control_plane::shared().await?;
+        let plane = Plane::Shared(control_plane::shared().await?);
         let exclusive = control_plane::exclusive().await;
+        Self::on(plane, Some(exclusive), cluster, manifests).await
+    }
+
+    /// As [`Self::new`], on a control plane of its own: for a test that takes long, so that the others go on beside it.
+    pub(crate) async fn alone(cluster: &Cluster) -> Result<Self> {
+        let plane = Plane::Own(ControlPlane::start(Options::default()).await?);
+        let mut lab = Self::on(plane, None, cluster, &repository().join("manifests")).await?;
+        lab.finish_workloads();
+        Ok(lab)
+    }
+
+    async fn on(
+        plane: Plane,
+        exclusive: Option<MutexGuard<'static, ()>>,
+        cluster: &Cluster,
+        manifests: &Path,
+    ) -> Result<Self> {
         let client = plane.client()?;
         openshift::install_crds(&client).await?;
         openshift::reset(&client).await?;

@@ -16,6 +16,7 @@ mod faults;
 mod flags;
 mod fuzz;
 mod gcfg;
+mod hysteresis;
 mod lab;
 mod leader;
 mod manifests;

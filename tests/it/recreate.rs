@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Creates an object of a plan as somebody else, changed before.
-async fn create(lab: &Lab, object: &Object, change: impl Fn(&mut Value)) -> Result<String> {
+pub(crate) async fn create(lab: &Lab, object: &Object, change: impl Fn(&mut Value)) -> Result<String> {
     let mut value = object.value().clone();
     change(&mut value);
     let api = apply::api(&lab.client, object.kind(), object.namespace());
@@ -27,7 +27,7 @@ async fn create(lab: &Lab, object: &Object, change: impl Fn(&mut Value)) -> Resu
     live.metadata.uid.context("a uid")
 }
 
-fn with_another_selector(value: &mut Value) {
+pub(crate) fn with_another_selector(value: &mut Value) {
     value["spec"]["selector"]["matchLabels"] = json!({"other": "selector"});
     value["spec"]["template"]["metadata"]["labels"] = json!({"other": "selector"});
 }

@@ -39,6 +39,7 @@ const ADMIN_TOKEN: &str = "admin-token";
 const ADMIN_KUBECONFIG: &str = "admin.kubeconfig";
 const TOKENS: &str = "tokens.csv";
 const AUDIT_POLICY: &str = "audit-policy.json";
+const API_SERVER: &str = "kube-apiserver";
 const AUDIT_LOG: &str = "audit.log";
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -66,6 +67,7 @@ pub struct ControlPlane {
     etcd_port: ReservedPort,
     ca_der: Vec<u8>,
     dir: TempDir,
+    options: Options,
 }
 
 impl ControlPlane {
@@ -80,8 +82,8 @@ impl ControlPlane {
             "omitStages": ["RequestReceived"], "rules": [{"level": "Metadata"}],
         });
         fs::write(dir.path().join(AUDIT_POLICY), policy.to_string())?;
-        let mut plane =
-            Self { processes: Vec::new(), port: ReservedPort::new()?, etcd_port: ReservedPort::new()?, ca_der, dir };
+        let (port, etcd_port) = (ReservedPort::new()?, ReservedPort::new()?);
+        let mut plane = Self { processes: Vec::new(), port, etcd_port, ca_der, dir, options };
         plane.write_kubeconfig(ADMIN_KUBECONFIG, plane.port(), ADMIN_TOKEN)?;
 
         plane.spawn(&binaries, "etcd", plane.etcd_flags())?;
@@ -93,18 +95,7 @@ impl ControlPlane {
             })
             .await?;
 
-        plane.spawn(&binaries, "kube-apiserver", plane.api_server_flags(options))?;
-        let client = plane.client()?;
-        plane
-            .until("kube-apiserver is ready", async || {
-                client.request_text(http::Request::get(READY).body(Vec::new())?).await?;
-                // Made in the background, and manifests refer to them.
-                Api::<Namespace>::all(client.clone()).get("kube-system").await?;
-                Api::<PriorityClass>::all(client.clone()).get("system-node-critical").await?;
-                Api::<PriorityClass>::all(client.clone()).get("system-cluster-critical").await?;
-                Ok(())
-            })
-            .await?;
+        plane.start_api_server(&binaries).await?;
 
         if options.controllers {
             plane.spawn(&binaries, "kube-controller-manager", plane.controller_manager_flags())?;
@@ -113,6 +104,30 @@ impl ControlPlane {
             plane.spawn(&binaries, "kube-scheduler", plane.controller_flags())?;
         }
         Ok(plane)
+    }
+
+    async fn start_api_server(&mut self, binaries: &Path) -> Result<()> {
+        self.spawn(binaries, API_SERVER, self.api_server_flags(self.options))?;
+        let client = self.client()?;
+        self.until("kube-apiserver is ready", async || {
+            client.request_text(http::Request::get(READY).body(Vec::new())?).await?;
+            // Made in the background, and manifests refer to them.
+            Api::<Namespace>::all(client.clone()).get("kube-system").await?;
+            Api::<PriorityClass>::all(client.clone()).get("system-node-critical").await?;
+            Api::<PriorityClass>::all(client.clone()).get("system-cluster-critical").await?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Ends the API server, starts it again after a while, and returns once it serves.
+    pub async fn restart_api_server(&mut self, away: Duration) -> Result<()> {
+        let position = self.processes.iter().position(|process| process.name() == API_SERVER);
+        let running = self.processes.remove(position.context("there is no API server")?);
+        running.end();
+        drop(running);
+        tokio::time::sleep(away).await;
+        self.start_api_server(&artifacts::binaries().await?).await
     }
 
     /// The port of the API server on 127.0.0.1.

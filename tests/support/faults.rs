@@ -309,14 +309,18 @@ fn until(answer: Response<Body>, after: Duration, last: Option<String>, is_silen
 fn refusal(code: u16, retry_after: Option<u32>) -> Response<Body> {
     let reason = match code {
         409 => "Conflict",
-        429 => "TooManyRequests",
         503 => "ServiceUnavailable",
         _ => "InternalError",
     };
-    let mut answer = Response::new(Body::from(status(code, reason).to_string()));
+    // Whom it keeps waiting for others' sake it answers in a hurry.
+    let (body, kind) = match code {
+        429 => ("Too many requests, please try again later.\n".to_owned(), "text/plain; charset=utf-8"),
+        _ => (status(code, reason).to_string(), "application/json"),
+    };
+    let mut answer = Response::new(Body::from(body));
     *answer.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = answer.headers_mut();
-    headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+    headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(kind));
     if let Some(seconds) = retry_after {
         headers.insert(http::header::RETRY_AFTER, seconds.into());
     }

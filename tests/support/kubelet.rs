@@ -64,7 +64,7 @@ pub async fn run(client: Client) -> Result<()> {
         if pod.metadata.deletion_timestamp.is_some() {
             unless_outdated(api.delete(&name, &DeleteParams::default().grace_period(0)).await)?;
         } else if is_startable(&pod) {
-            unless_outdated(apply_status(&api, &name, running(&pod)).await)?;
+            unless_outdated(update_status(&api, &name, running(&pod)).await)?;
         }
     }
     Ok(())
@@ -141,7 +141,7 @@ where
             continue;
         }
         let api = Api::<K>::namespaced(client.clone(), &workload.namespace().unwrap_or_default());
-        unless_outdated(apply_status(&api, &workload.name_any(), wanted).await)?;
+        unless_outdated(update_status(&api, &workload.name_any(), wanted).await)?;
     }
     Ok(())
 }
@@ -171,12 +171,13 @@ fn is_held(object: &impl ResourceExt) -> bool {
     object.annotations().contains_key(HOLD)
 }
 
-async fn apply_status<K>(api: &Api<K>, name: &str, status: Value) -> kube::Result<K>
+/// As an update, as the real ones do: where somebody has wiped the managed fields, it notes none.
+async fn update_status<K>(api: &Api<K>, name: &str, status: Value) -> kube::Result<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
-    let body = json!({"apiVersion": K::api_version(&()), "kind": K::kind(&()), "status": status});
-    api.patch_status(name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(body)).await
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+    api.patch_status(name, &params, &Patch::Merge(json!({"status": status}))).await
 }
 
 /// An object that is gone or was changed meanwhile needs nothing: its next event says what.
