@@ -11,13 +11,13 @@ use ccm_operator::{
     chain,
     cli::{ClusterArgs, DiffArgs, DiffFormat, OutputFormat, StatusArgs},
     client,
-    cluster::{Place, Reader},
     config_hash::{self, Reference},
     diff, embedded,
     facts::Sources,
     object::Object,
     output,
     plan::{Phase, Plan},
+    reader::{Place, Reader},
     report::{self, Report},
 };
 use k8s_openapi::jiff::Timestamp;

@@ -16,10 +16,10 @@ use crate::{
         inventory::{self, Verdict},
         ownership::{Need, need},
     },
-    cluster::Error as ReadError,
     mask,
     object::Object,
     plan::Plan,
+    reader::Error as ReadError,
     rollout::{self, Rollout},
     status::{Condition, Status},
 };

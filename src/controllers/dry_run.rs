@@ -12,10 +12,10 @@ use tracing::{error, info, warn};
 use super::{FILES_PERIOD, backoff::Backoff, cluster::Cluster, images_file::ImagesFile, next_turn};
 use crate::{
     apply::inventory::{self, Scope},
-    cluster::{Place, Reader},
     diff::{self, Action},
     object::{Key, Object},
     plan::{Phase, Plan},
+    reader::{Place, Reader},
     server::Health,
 };
 

@@ -17,8 +17,8 @@ use crate::{
         inventory::{self, Verdict},
         ownership::{self, FIELD_MANAGER, Need, need, preview},
     },
-    cluster::{self, Reader},
     object::{Key, Object},
+    reader::{self, Reader},
     yaml,
 };
 
@@ -30,7 +30,7 @@ const CONCURRENCY: usize = 4;
 pub enum Error {
     /// The cluster cannot be read.
     #[error(transparent)]
-    Read(#[from] cluster::Error),
+    Read(#[from] reader::Error),
     /// The API server did not answer.
     #[error("failed to try {object}")]
     Try {

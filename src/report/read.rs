@@ -7,8 +7,8 @@ use super::Findings;
 use crate::{
     apply,
     catalog::Catalog,
-    cluster::{Error, Reader},
     plan::{Phase, Plan},
+    reader::{Error, Reader},
 };
 
 /// Reads a cluster. An error means that the API server does not answer.

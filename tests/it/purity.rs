@@ -15,7 +15,7 @@ const IO: [&str; 35] = [
     "cli.rs",
     "cli/controllers.rs",
     "client.rs",
-    "cluster.rs",
+    "reader.rs",
     "controllers.rs",
     "controllers/applying.rs",
     "controllers/authority.rs",
