@@ -32,7 +32,7 @@ async fn a_healthy_cluster_fits_on_a_screen() -> Result<()> {
     assert!(text.contains(&format!("Version    {VERSION}")), "{text}");
     assert!(text.contains("as planned") && !text.contains("differs") && !text.contains("missing"), "{text}");
     assert!(text.contains("done     2/2    Deployment aws-cloud-controller-manager"), "{text}");
-    assert!(text.contains("applied by ccm-operator"), "{text}");
+    assert!(text.contains("LAST CHANGES") && text.contains("Service aws-cloud-controller-manager: "), "{text}");
     assert!(!text.contains("not shown"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let (_, yaml, _) = status(&lab, &["-o", "yaml"]).await?;
