@@ -78,9 +78,10 @@ impl Applying {
         &self.set_id
     }
 
-    /// What has failed may have failed because of the old plan.
+    /// What has failed may have failed because of the old plan; and what is written now puts nothing back.
     pub(super) fn replanned(&mut self) {
         self.backoff = Backoff::default();
+        self.brake = Brake::default();
     }
 
     /// When it is to act again, if nothing happens before.

@@ -85,9 +85,10 @@ impl Syncer {
         self.authority.write_budget().is_some()
     }
 
-    /// What has failed may have failed because of what was wanted before.
+    /// What has failed may have failed because of what was wanted before; and what is written now puts nothing back.
     pub(super) fn replanned(&mut self) {
         self.applying = Backoff::default();
+        self.brake = Brake::default();
     }
 
     /// Writes what is not as wanted, and says how it went. `needs` are the objects without which nothing can be known.

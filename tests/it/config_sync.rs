@@ -109,6 +109,21 @@ async fn the_configuration_follows_its_source_with_one_write_and_pods_restart_on
 }
 
 #[tokio::test]
+async fn a_source_that_changes_again_and_again_is_followed_without_a_brake() -> Result<()> {
+    let lab = with_images(Lab::new(&openstack()).await?)?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    let started = std::time::Instant::now();
+    for number in 0..20 {
+        set_source(&lab, json!({"config": SOURCE.replace("one", &format!("number-{number}"))})).await?;
+        cloud_conf(&lab, &operator, |text| text.contains(&format!("flavor-id = number-{number}\n"))).await?;
+    }
+    // Were these repairs, the brake would let two a second pass.
+    assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_bad_source_is_said_and_the_last_good_configuration_stays() -> Result<()> {
     let lab = with_images(Lab::new(&openstack()).await?)?;
     let operator = lab.start()?;
