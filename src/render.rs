@@ -96,12 +96,8 @@ fn prepare(destination: &Path, files: &[(PathBuf, String)]) -> Result<Vec<(Named
     let prepare = |(path, text): &(PathBuf, String)| {
         let path = destination.join(path);
         let folder = path.parent().unwrap_or(destination);
-        // A kubelet that reads the folder for static pods passes over names that begin with a dot.
         let write = || {
-            let mut file = tempfile::Builder::new().prefix(".ccm-operator-").tempfile_in(folder)?;
-            file.write_all(text.as_bytes())?;
-            file.as_file().set_permissions(Permissions::from_mode(0o644))?;
-            file.as_file().sync_all()?;
+            let file = beside(folder, text, 0o644)?;
             // Nothing can be renamed over a folder: better said before the first rename.
             if path.is_dir() { Err(io::Error::from(io::ErrorKind::IsADirectory)) } else { Ok(file) }
         };
@@ -109,6 +105,17 @@ fn prepare(destination: &Path, files: &[(PathBuf, String)]) -> Result<Vec<(Named
         Ok((file, path))
     };
     files.iter().map(prepare).collect()
+}
+
+/// A file with this text in a folder, complete and synced, to be renamed to its place.
+pub(crate) fn beside(folder: &Path, text: &str, mode: u32) -> io::Result<NamedTempFile> {
+    // A kubelet that reads the folder for static pods passes over names that begin with a dot.
+    let mut file = tempfile::Builder::new().prefix(".ccm-operator-").tempfile_in(folder)?;
+    file.write_all(text.as_bytes())?;
+    // Set and not asked for when it is made, so that no umask takes a right.
+    file.as_file().set_permissions(Permissions::from_mode(mode))?;
+    file.as_file().sync_all()?;
+    Ok(file)
 }
 
 fn failed(path: &Path, source: io::Error) -> Error {

@@ -3,15 +3,15 @@
 //! The written file appears whole or not at all, and only its owner and its group may read it.
 
 use std::{
-    fs::{self, File, Permissions},
-    io::{self, Write},
-    os::unix::fs::PermissionsExt,
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
 };
 
 use tracing::info;
 
 use super::{CLIENT_ID, CLIENT_SECRET, Credentials, FEDERATED_TOKEN_FILE, TENANT_ID};
+use crate::render;
 
 /// Why a file cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -72,12 +72,7 @@ fn without_line_break(mut text: String, name: &str) -> String {
 pub fn write(path: &Path, text: &str) -> Result<(), Error> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let write = || {
-        let mut file = tempfile::Builder::new().prefix(".ccm-operator-").tempfile_in(folder)?;
-        file.write_all(text.as_bytes())?;
-        // Set and not asked for when it is made, so that no umask takes the group's right.
-        file.as_file().set_permissions(Permissions::from_mode(0o640))?;
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)?;
+        render::beside(folder, text, 0o640)?.persist(path).map_err(|error| error.error)?;
         File::open(folder)?.sync_all()
     };
     write().map_err(|source| Error::Write { path: path.to_owned(), source })
