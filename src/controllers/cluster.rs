@@ -1,13 +1,14 @@
 //! What the controllers of a process see of the cluster, once for all of them (IO).
 //!
-//! Owns the watches and the documents taken from them. It writes nothing and decides nothing.
+//! Owns the watches, the documents taken from them, and the one way to the ClusterOperator. It decides nothing.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Instant};
 
 use kube::Client;
-use serde_json::Value;
 use tokio::sync::watch;
+use tracing::warn;
 
+use super::{authority::Authority, backoff::Backoff};
 use crate::{
     catalog::{Catalog, Selection},
     cloud_config::sync,
@@ -15,7 +16,7 @@ use crate::{
     facts::{Sources, images::Images, tls::TlsFlags},
     observe::{Observer, OptionalDocuments},
     provider::Provider,
-    status::Status,
+    status::{self, Status},
 };
 
 /// What a process is told of the cluster when it is started.
@@ -126,10 +127,32 @@ impl Cluster {
         self.observer.cluster_operator().map(Status::of).unwrap_or_default().completed(&self.said)
     }
 
-    /// Takes the answer to a write of the ClusterOperator.
-    pub(super) fn put_cluster_operator(&mut self, live: Value) {
-        self.observer.put_cluster_operator(live);
-        self.said = self.status();
+    /// Makes the ClusterOperator say what a field manager has to say; a failure is logged once and noted in `reporting`.
+    pub(super) async fn report(
+        &mut self,
+        writer: (&str, &Status),
+        is_well: bool,
+        authority: &Authority,
+        reporting: &mut Backoff,
+    ) -> Result<(), String> {
+        let live = self.observer.cluster_operator();
+        match status::write::write(&self.client, live, writer, is_well, || authority.write_budget()).await {
+            Ok(written) => {
+                *reporting = Backoff::default();
+                if let Some(written) = written {
+                    self.observer.put_cluster_operator(written);
+                    self.said = self.status();
+                }
+                Ok(())
+            }
+            Err(error) => {
+                let text = crate::chain(&error);
+                if reporting.failed(&text, crate::retry_after(&error), Instant::now()) {
+                    warn!("{text}; trying again");
+                }
+                Err(text)
+            }
+        }
     }
 
     /// The ConfigMap that cloud-controller-managers read their configuration from.

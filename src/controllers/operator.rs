@@ -11,7 +11,7 @@ use std::{
 };
 
 use k8s_openapi::jiff::{Timestamp, Unit};
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use super::{
     Round,
@@ -271,23 +271,7 @@ impl Operator {
         };
         let next = before.next(outcome, &context);
         let is_well = matches!(outcome, Outcome::Done | Outcome::Nothing { .. });
-        let budget = || self.authority.write_budget();
-        match status::write::write(&cluster.client, live, (FIELD_MANAGER, &next), is_well, budget).await {
-            Ok(written) => {
-                self.reporting = Backoff::default();
-                if let Some(written) = written {
-                    cluster.put_cluster_operator(written);
-                }
-                Ok(())
-            }
-            Err(error) => {
-                let text = crate::chain(&error);
-                if self.reporting.failed(&text, crate::retry_after(&error), Instant::now()) {
-                    warn!("{text}; trying again");
-                }
-                Err(text)
-            }
-        }
+        cluster.report((FIELD_MANAGER, &next), is_well, &self.authority, &mut self.reporting).await
     }
 
     /// Whether workloads have only just begun to roll out, with nothing new to be announced.

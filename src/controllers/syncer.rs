@@ -22,7 +22,7 @@ use crate::{
     config_hash::Reference,
     events::Events,
     object::Object,
-    status::{self, Controller},
+    status::Controller,
 };
 
 /// What a controller wants.
@@ -222,24 +222,7 @@ impl Syncer {
         }
         let now = Timestamp::now().round(Unit::Second).unwrap_or_default().to_string();
         let next = cluster.status().next_of(self.controller, trouble, &now);
-        let live = cluster.observer.cluster_operator();
-        let budget = || self.authority.write_budget();
-        match status::write::write(&cluster.client, live, (self.controller.manager, &next), false, budget).await {
-            Ok(written) => {
-                self.reporting = Backoff::default();
-                if let Some(written) = written {
-                    cluster.put_cluster_operator(written);
-                }
-                Ok(())
-            }
-            Err(error) => {
-                let text = crate::chain(&error);
-                if self.reporting.failed(&text, crate::retry_after(&error), Instant::now()) {
-                    warn!("{text}; trying again");
-                }
-                Err(text)
-            }
-        }
+        cluster.report((self.controller.manager, &next), false, &self.authority, &mut self.reporting).await
     }
 }
 
