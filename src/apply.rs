@@ -20,7 +20,10 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::object::{Key, Kind, Object};
+use crate::{
+    config_hash::Referable,
+    object::{Key, Kind, Object},
+};
 use change::{Action, Change};
 use ownership::{FIELD_MANAGER, Need, need};
 
@@ -142,9 +145,18 @@ pub async fn write_inventory(
     })
 }
 
+/// The resource of what pods refer to.
+pub fn resource_of(kind: Referable) -> ApiResource {
+    let (kind, plural) = match kind {
+        Referable::ConfigMap => ("ConfigMap", "configmaps"),
+        Referable::Secret => ("Secret", "secrets"),
+    };
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", kind), plural)
+}
+
 /// The resource of ConfigMaps, of which the inventory is one.
 pub fn config_map_resource() -> ApiResource {
-    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", "ConfigMap"), "configmaps")
+    resource_of(Referable::ConfigMap)
 }
 
 /// Whether the API server says that there is no such namespace.

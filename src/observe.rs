@@ -206,11 +206,7 @@ impl Observer {
             if self.watches.contains_key(&id) {
                 continue;
             }
-            let kind = match reference.kind {
-                Referable::ConfigMap => "ConfigMap",
-                Referable::Secret => "Secret",
-            };
-            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", kind));
+            let resource = apply::resource_of(reference.kind);
             self.start(id, resource, Some(reference.namespace.clone()), Selector::Name(reference.name.clone()));
         }
         self.named_changed = true;

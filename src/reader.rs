@@ -22,7 +22,7 @@ use crate::{
         Context,
         sync::{self, Inputs, Synced},
     },
-    config_hash::{self, Digests, Referable},
+    config_hash::{self, Digests},
     facts::{
         Sources,
         images::{self, Images},
@@ -115,11 +115,7 @@ impl Reader {
         let mut digests = Digests::new();
         if let Ok(Selection::Provider(provider)) = catalog.select(sources) {
             for reference in provider.references(&self.place.namespace) {
-                let (kind, plural) = match reference.kind {
-                    Referable::ConfigMap => ("ConfigMap", "configmaps"),
-                    Referable::Secret => ("Secret", "secrets"),
-                };
-                let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", kind), plural);
+                let resource = apply::resource_of(reference.kind);
                 if let Some(live) = self.get(&resource, Some(&reference.namespace), &reference.name).await? {
                     digests.insert(reference, config_hash::digest(&live));
                 }
@@ -192,7 +188,7 @@ impl Reader {
     async fn images(&self) -> Result<Result<Images, images::Error>, Error> {
         let (name, key) = IMAGES;
         let from = format!("ConfigMap {}/{name}", self.place.own_namespace);
-        let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", "ConfigMap"), "configmaps");
+        let resource = apply::config_map_resource();
         let config_map = self.get(&resource, Some(&self.place.own_namespace), name).await?;
         Ok(match config_map.as_ref().map(|config_map| config_map["data"][key].as_str()) {
             Some(Some(json)) => Images::parse(json, &from),

@@ -15,6 +15,7 @@ use crate::{
     config_hash::Reference,
     facts::{Sources, images::Images, tls::TlsFlags},
     observe::{Observer, OptionalDocuments},
+    plan::{Phase, Plan},
     provider::Provider,
     status::{self, Status},
 };
@@ -112,6 +113,19 @@ impl Cluster {
     /// Grows whenever a document or a named object may have changed.
     pub(super) fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// Whether all has been seen that a plan is made of.
+    pub(super) fn knows_inputs(&self) -> bool {
+        self.observer.knows_documents() && self.observer.pending_named(&self.references).is_empty()
+    }
+
+    /// The plan for what was seen, or what is wrong with it.
+    pub(super) fn plan(&self) -> Result<Plan, String> {
+        match &self.unreadable {
+            Some(error) => Err(error.clone()),
+            None => Plan::new(&self.catalog, &self.sources, Phase::Cluster).map_err(|error| crate::chain(&error)),
+        }
     }
 
     /// The provider that serves the cluster, if one does; `None` also while the platform is not known.

@@ -14,7 +14,7 @@ use crate::{
     apply::inventory::{self, Scope},
     diff::{self, Action},
     object::{Key, Object},
-    plan::{Phase, Plan},
+    plan::Plan,
     reader::{Place, Reader},
     server::Health,
 };
@@ -164,21 +164,14 @@ impl DryRun {
 
     /// Plans again when an input has changed, and watches what is planned.
     fn replan(&mut self) {
-        let observer = &self.cluster.observer;
-        let is_known = observer.knows_documents() && observer.pending_named(&self.cluster.references).is_empty();
-        if !is_known || (self.revision == self.cluster.revision() && !self.images.has_changed()) {
+        if !self.cluster.knows_inputs() || (self.revision == self.cluster.revision() && !self.images.has_changed()) {
             return;
         }
         self.revision = self.cluster.revision();
         if let Some(images) = self.images.take() {
             self.cluster.sources.images = images;
         }
-        let Cluster { catalog, sources, unreadable, .. } = &self.cluster;
-        let plan = match unreadable {
-            Some(error) => Err(error.clone()),
-            None => Plan::new(catalog, sources, Phase::Cluster).map_err(|error| crate::chain(&error)),
-        };
-        match plan {
+        match self.cluster.plan() {
             Err(error) => {
                 if self.bad_input.as_ref() != Some(&error) {
                     error!("dry run: the operator would be degraded: {error}");

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     apply::ownership::FIELD_MANAGER,
     object::Object,
-    plan::{Phase, Plan},
+    plan::Plan,
     rollout::{self, Rollout},
     status::{self, CLOUD_CONFIG, Context, Outcome, Status, TRANSIENT_ERROR_PATIENCE, TRUSTED_CA},
 };
@@ -178,20 +178,14 @@ impl Operator {
 
     /// Plans again when an input has changed.
     fn replan(&mut self, cluster: &mut Cluster) {
-        let is_known =
-            cluster.observer.knows_documents() && cluster.observer.pending_named(&cluster.references).is_empty();
-        if !is_known || (self.revision == cluster.revision() && !self.images.has_changed()) {
+        if !cluster.knows_inputs() || (self.revision == cluster.revision() && !self.images.has_changed()) {
             return;
         }
         self.revision = cluster.revision();
         if let Some(images) = self.images.take() {
             cluster.sources.images = images;
         }
-        let plan = match &cluster.unreadable {
-            Some(error) => Err(error.clone()),
-            None => Plan::new(&cluster.catalog, &cluster.sources, Phase::Cluster).map_err(|error| crate::chain(&error)),
-        };
-        match plan {
+        match cluster.plan() {
             Err(error) => self.bad_input = Some(error),
             Ok(plan) => {
                 let plan = plan.labelled(self.applying.set_id());
