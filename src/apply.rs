@@ -5,66 +5,34 @@
 //! what it changed. It never decides what should exist.
 
 pub mod change;
+pub mod diff;
+pub mod dry_run;
 mod error;
 pub mod inventory;
 pub mod ownership;
+pub mod verify;
 
 use std::time::Duration;
 
 use kube::{
     Api, Client,
-    api::{
-        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, Preconditions,
-        PropagationPolicy,
-    },
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, PropagationPolicy},
 };
 use serde_json::{Value, json};
 
-use crate::{
-    config_hash::Referable,
-    object::{Key, Kind, Object},
-};
+use crate::cluster::request::{Cause, REQUEST_TIMEOUT, api, config_map_resource, send, to_value};
+use crate::object::{Key, Kind, Object};
 use change::{Action, Change};
 use ownership::{FIELD_MANAGER, Need, need};
 
-pub use error::{Cause, Error};
-pub use inventory::{PART_OF_LABEL, set_id};
+pub use error::Error;
 
 /// How often a take-over is tried that others' writes cross.
 const FOLD_TRIES: usize = 3;
 
-/// How long one request may take before it counts as failed.
-pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
-
 /// What is added to an object's name for the one that stands in for it while it is made anew. The operator's rights
 /// name them.
 pub(crate) const STAND_IN: &str = "-next";
-
-/// The resource of a kind, known without asking the API server.
-pub fn resource(kind: &Kind) -> ApiResource {
-    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(kind.group, kind.version, kind.kind), kind.plural)
-}
-
-/// A client for the objects of a kind.
-pub fn api(client: &Client, kind: &Kind, namespace: &str) -> Api<DynamicObject> {
-    if kind.namespaced {
-        Api::namespaced_with(client.clone(), namespace, &resource(kind))
-    } else {
-        Api::all_with(client.clone(), &resource(kind))
-    }
-}
-
-/// Sends one request, if there is a budget of time for it, and gives it up when that is spent.
-pub(crate) async fn send<T>(
-    budget: Option<Duration>,
-    request: impl Future<Output = kube::Result<T>>,
-) -> Result<T, Cause> {
-    let budget = budget.ok_or(Cause::NotLeading)?.min(REQUEST_TIMEOUT);
-    match tokio::time::timeout(budget, request).await {
-        Ok(answer) => answer.map_err(Cause::Api),
-        Err(_) => Err(Cause::Timeout),
-    }
-}
 
 /// What an apply has come to.
 #[derive(Debug)]
@@ -143,27 +111,6 @@ pub async fn write_inventory(
         let object = Key { group: String::new(), kind: "ConfigMap".into(), namespace, name: name.into() };
         Error { object, action: "write the inventory", source }
     })
-}
-
-/// The resource of what pods refer to.
-pub fn resource_of(kind: Referable) -> ApiResource {
-    let (kind, plural) = match kind {
-        Referable::ConfigMap => ("ConfigMap", "configmaps"),
-        Referable::Secret => ("Secret", "secrets"),
-    };
-    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", kind), plural)
-}
-
-/// The resource of ConfigMaps, of which the inventory is one.
-pub fn config_map_resource() -> ApiResource {
-    resource_of(Referable::ConfigMap)
-}
-
-/// Whether the API server says that there is no such namespace.
-pub async fn is_namespace_gone(client: &Client, name: &str) -> bool {
-    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", "Namespace"), "namespaces");
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    matches!(send(Some(REQUEST_TIMEOUT), api.get(name)).await, Err(cause) if cause.is_absent())
 }
 
 /// What a live object of a kind is known by.
@@ -316,10 +263,4 @@ impl<F: Fn() -> Option<Duration>> Writer<'_, F> {
     fn error(&self, action: &'static str, source: Cause) -> Error {
         Error { object: self.desired.key(), action, source }
     }
-}
-
-/// An answer of the API server as data.
-pub(crate) fn to_value(object: &DynamicObject) -> Value {
-    // Made from JSON a moment ago: it goes back into JSON.
-    serde_json::to_value(object).unwrap_or_default()
 }

@@ -1,20 +1,30 @@
-//! The command line: what is asked for, and the settings that follow from it (pure but for the environment that clap
-//! reads). Flags are accepted in Go's spellings, so that the Go operator's command lines work.
+//! The command line (IO): a file for each command, with its flags and what it does.
+//!
+//! Flags are accepted in Go's spellings, so that the Go operator's command lines work. Exit codes: 0 done, 1 failed (one
+//! line on standard error says why), 2 wrong usage. `diff` and `status` answer by 0 or 1, and fail with 2.
 
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
+use std::{ffi::OsString, path::Path, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+
+use crate::{
+    error::chain,
+    process::logs::{self, LogFormat},
 };
+use flags::say;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-
-use crate::{facts::DEFAULT_NAMESPACE, plan::Phase, telemetry::LogFormat};
-
+mod azure;
+mod cloud_config;
 mod controllers;
-
-pub use controllers::{
-    CONFIG_SYNC_LEASE, ConfigSyncArgs, ControllerGroup, ControllersArgs, LeaderElectionArgs, OperatorArgs,
-};
+mod diff;
+mod findings;
+mod flags;
+mod image_references;
+mod operator;
+mod provider;
+mod render;
+mod snapshot;
+mod status;
 
 /// The Go operator's programs, each with the command that takes its place when this program is started under that name.
 const GO_PROGRAMS: [(&str, &str); 1] = [("azure-config-credentials-injector", "azure-inject-credentials")];
@@ -51,297 +61,68 @@ pub struct Cli {
 #[allow(clippy::large_enum_variant, reason = "there is one, and it is moved once")]
 pub enum Command {
     /// Keep this cluster's cloud-controller-manager installed and report to its ClusterOperator.
-    Operator(OperatorArgs),
+    Operator(controllers::OperatorArgs),
     /// Show what the operator would change in this cluster, by dry runs; nothing is written.
     ///
     /// Exit code: 0 nothing, 1 something, 2 it could not be found out, or the API server refuses an object.
-    Diff(DiffArgs),
+    Diff(diff::DiffArgs),
     /// Show how this cluster's cloud-controller-manager is doing, on one screen; nothing is written.
     ///
     /// Exit code: 0 available and not degraded, 1 otherwise, 2 the cluster could not be asked.
-    Status(StatusArgs),
+    Status(status::StatusArgs),
     /// Sync the cloud's configuration and the trusted certificates, which `operator` does too unless told otherwise.
-    ConfigSync(ConfigSyncArgs),
+    ConfigSync(controllers::ConfigSyncArgs),
     /// Show what a cluster's cloud configuration becomes, without the cluster.
-    CloudConfig(CloudConfigArgs),
+    CloudConfig(cloud_config::CloudConfigArgs),
     /// Write the manifests of the bootstrap VM, of the cluster, or of the installation to files.
-    Render(RenderArgs),
+    Render(render::RenderArgs),
     /// Print what release tooling finds the images by, made of the providers' descriptors.
-    ImageReferences(ImageReferencesArgs),
+    ImageReferences(image_references::ImageReferencesArgs),
     /// Write Azure's cloud configuration with the credentials in it, for the cloud-controller-manager in the same pod.
-    AzureInjectCredentials(AzureInjectCredentialsArgs),
+    AzureInjectCredentials(azure::AzureInjectCredentialsArgs),
     /// What the providers are: list them, show what is applied for one.
     #[command(subcommand)]
-    Provider(ProviderCommand),
+    Provider(provider::ProviderCommand),
 }
 
-/// Which cluster a command looks at.
-#[derive(Args, Debug)]
-pub struct ClusterArgs {
-    /// The kubeconfig to use, instead of the usual one.
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-
-    /// The namespace that is managed.
-    #[arg(long, default_value = DEFAULT_NAMESPACE)]
-    pub namespace: String,
-
-    /// The file with the images of all providers [default: the ConfigMap cloud-controller-manager-images of the cluster].
-    #[arg(long, value_name = "FILE")]
-    pub images_json: Option<PathBuf>,
+/// Runs a command to its end.
+pub fn run(cli: Cli) -> ExitCode {
+    logs::init(cli.log_format, cli.v);
+    let done = match cli.command {
+        Command::Operator(args) => operator::run_operator(args),
+        Command::ConfigSync(args) => operator::run_config_sync(args),
+        Command::Diff(args) => return answered(diff::run(&args)),
+        Command::Status(args) => return answered(status::run(&args)),
+        Command::CloudConfig(args) => cloud_config::run(args),
+        Command::Render(args) => render::run(&args),
+        Command::ImageReferences(args) => image_references::run(&args),
+        Command::AzureInjectCredentials(args) => azure::run(&args),
+        Command::Provider(command) => return ended(provider::run(&command)),
+    };
+    ended(done.map(|()| ExitCode::SUCCESS))
 }
 
-/// Flags of `diff`.
-#[derive(Args, Debug)]
-pub struct DiffArgs {
-    /// The cluster.
-    #[command(flatten)]
-    pub cluster: ClusterArgs,
-
-    /// How the differences are written.
-    #[arg(short, long, value_enum, default_value_t)]
-    pub output: DiffFormat,
-}
-
-/// How differences are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum DiffFormat {
-    /// A unified diff of YAML; coloured on a terminal, unless `NO_COLOR` is set.
-    #[default]
-    Diff,
-    /// One JSON document: of each object what would be done, and the fields.
-    Json,
-}
-
-/// Flags of `status`.
-#[derive(Args, Debug)]
-pub struct StatusArgs {
-    /// The cluster.
-    #[command(flatten)]
-    pub cluster: ClusterArgs,
-
-    /// How the answer is written.
-    #[arg(short, long, value_enum, default_value_t)]
-    pub output: OutputFormat,
-
-    /// Look again every two seconds, and show anew what has changed.
-    #[arg(short, long)]
-    pub watch: bool,
-}
-
-/// The commands about providers.
-#[derive(Debug, Subcommand)]
-pub enum ProviderCommand {
-    /// List the providers that come with this program.
-    List(ListArgs),
-    /// Show what is applied for a provider, and where each value comes from.
-    Show(ShowArgs),
-    /// Check providers against the rules that a cloud-controller-manager's manifests must keep. Exit code 1 when one is broken.
-    Verify(VerifyArgs),
-}
-
-/// Flags of `provider list`.
-#[derive(Args, Debug)]
-pub struct ListArgs {
-    /// How the answer is written.
-    #[arg(short, long, value_enum, default_value_t)]
-    pub output: OutputFormat,
-}
-
-/// Flags of `provider show`.
-#[derive(Args, Debug)]
-pub struct ShowArgs {
-    /// The provider, by its name in `provider list`.
-    pub name: String,
-
-    /// Where the objects are for.
-    #[arg(long, value_enum, default_value_t)]
-    pub phase: ShowPhase,
-
-    /// How the answer is written.
-    #[arg(short, long, value_enum, default_value_t)]
-    pub output: OutputFormat,
-}
-
-/// Flags of `provider verify`.
-#[derive(Args, Debug)]
-pub struct VerifyArgs {
-    /// A provider by its name in `provider list`, or a folder with assets/CLOUD/, bootstrap/CLOUD/ and, where it has them,
-    /// the manifests/ of the operator; `./NAME` is always a folder [default: every provider of `provider list`].
-    #[arg(value_name = "NAME|FOLDER")]
-    pub target: Option<String>,
-
-    /// How the findings are written.
-    #[arg(short, long, value_enum, default_value_t)]
-    pub output: VerifyFormat,
-
-    /// Ask the API server of a cluster, too, whether it would take every object; nothing is written.
-    #[arg(long)]
-    pub cluster: bool,
-
-    /// The kubeconfig of that cluster, instead of the usual one.
-    #[arg(long, value_name = "FILE", requires = "cluster")]
-    pub kubeconfig: Option<PathBuf>,
-}
-
-/// How findings are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum VerifyFormat {
-    /// For people, at most 100 columns wide.
-    #[default]
-    Table,
-    /// One JSON document.
-    Json,
-    /// JUnit's XML, a case for each rule.
-    Junit,
-}
-
-/// How an answer is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum OutputFormat {
-    /// For people, at most 100 columns wide.
-    #[default]
-    Table,
-    /// One JSON document.
-    Json,
-    /// One YAML document.
-    Yaml,
-}
-
-/// Flags of `cloud-config`.
-#[derive(Args, Debug)]
-pub struct CloudConfigArgs {
-    /// An Infrastructure manifest with its status.
-    #[arg(long, value_name = "FILE")]
-    pub cluster_infrastructure_file: PathBuf,
-
-    /// The ConfigMap manifest of the configuration [default: the cluster has none].
-    #[arg(long, value_name = "FILE")]
-    pub cloud_config_file: Option<PathBuf>,
-
-    /// A Network manifest; what follows from the networks of Services is left out without it.
-    #[arg(long, value_name = "FILE")]
-    pub network_file: Option<PathBuf>,
-
-    /// Feature gates that the cluster enables, as `Name=true`.
-    #[arg(long, value_name = "GATES", value_delimiter = ',', value_parser = feature_gate)]
-    pub feature_gates: Vec<(String, bool)>,
-
-    /// Show what changed and which rule changed it, instead of the result; values that look like secrets are masked.
-    #[arg(long)]
-    pub diff: bool,
-}
-
-/// Flags of `render`.
-#[derive(Args, Debug)]
-pub struct RenderArgs {
-    /// The folder to write into; it is made when it is missing.
-    #[arg(long, value_name = "DIR", required_unless_present = "output")]
-    pub dest_dir: Option<PathBuf>,
-
-    /// An Infrastructure manifest with its status; needed but for --phase install.
-    #[arg(long, value_name = "FILE")]
-    pub cluster_infrastructure_file: Option<PathBuf>,
-
-    /// The ConfigMap manifest cloud-controller-manager-images; needed but for --phase install.
-    #[arg(long, value_name = "FILE")]
-    pub images_file: Option<PathBuf>,
-
-    /// The ConfigMap manifest of the cloud's configuration; needed when the Infrastructure names one.
-    #[arg(long, value_name = "FILE")]
-    pub cloud_config_file: Option<PathBuf>,
-
-    /// Which manifests: DIR/bootstrap and DIR/config, or DIR/manifests with those of the cluster or of the installation.
-    #[arg(long, value_enum, default_value_t)]
-    pub phase: RenderPhase,
-
-    /// The namespace to manage, for --phase cluster and install.
-    #[arg(long, default_value = DEFAULT_NAMESPACE)]
-    pub namespace: String,
-
-    /// `-` prints the manifests as one YAML stream; not with --phase bootstrap.
-    #[arg(short, long, value_name = "-", value_parser = ["-"], conflicts_with = "dest_dir")]
-    pub output: Option<String>,
-}
-
-/// Which objects `provider show` shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum ShowPhase {
-    /// The static pod of the bootstrap VM.
-    Bootstrap,
-    /// What the operator applies to the cluster.
-    #[default]
-    Cluster,
-}
-
-impl From<ShowPhase> for Phase {
-    fn from(phase: ShowPhase) -> Self {
-        match phase {
-            ShowPhase::Bootstrap => Self::Bootstrap,
-            ShowPhase::Cluster => Self::Cluster,
+/// The exit code, after saying what went wrong.
+fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            say(&format!("ccm-operator: {}", chain(error.as_ref())));
+            ExitCode::FAILURE
         }
     }
 }
 
-/// Which manifests `render` writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum RenderPhase {
-    /// The static pod of the bootstrap VM, and its cloud.conf.
-    #[default]
-    Bootstrap,
-    /// What the operator applies to the cluster.
-    Cluster,
-    /// What the cluster's version operator installs: the operator itself, with its RBAC.
-    Install,
-}
-
-/// Flags of `image-references`.
-#[derive(Args, Debug)]
-pub struct ImageReferencesArgs {
-    /// Print the images ConfigMap instead, with an image for each key.
-    #[arg(long)]
-    pub config_map: bool,
-}
-
-/// Flags of `azure-inject-credentials`.
-#[derive(Args, Debug)]
-pub struct AzureInjectCredentialsArgs {
-    /// The cloud configuration to start from.
-    #[arg(long, value_name = "FILE", default_value = "/tmp/cloud-config/cloud.conf")]
-    pub cloud_config_file_path: PathBuf,
-
-    /// The file to write. Its folder must be there.
-    #[arg(long, value_name = "FILE", default_value = "/tmp/merged-cloud-config/cloud.conf")]
-    pub output_file_path: PathBuf,
-
-    /// The folder that the Secret with the credentials is mounted in.
-    #[arg(long, value_name = "DIR", default_value = "/etc/azure/credentials")]
-    pub creds_path: PathBuf,
-
-    /// Set useManagedIdentityExtension to false where the configuration has it, so that the credentials are used.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
-        default_missing_value = "true", action = clap::ArgAction::Set, value_parser = boolean)]
-    pub disable_identity_extension_auth: bool,
-
-    /// Accepted for the Go operator's command lines; the credentials say whether it is a workload identity.
-    #[arg(long, value_name = "TEXT", default_value = "false", hide_short_help = true)]
-    pub enable_azure_workload_identity: String,
-}
-
-/// A boolean in Go's spellings.
-fn boolean(text: &str) -> Result<bool, &'static str> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err("give true or false"),
+/// The exit code of a command that answers by it.
+fn answered(answer: anyhow::Result<bool>) -> ExitCode {
+    match answer {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            say(&format!("ccm-operator: {}", chain(error.as_ref())));
+            ExitCode::from(2)
+        }
     }
-}
-
-/// A feature gate in Go's spelling, such as `Name=true`.
-fn feature_gate(text: &str) -> Result<(String, bool), String> {
-    let named = text.split_once('=').filter(|(name, _)| !name.is_empty());
-    let (name, value) = named.ok_or("give it as Name=true or Name=false")?;
-    Ok((name.to_owned(), boolean(value)?))
 }
 
 #[cfg(test)]

@@ -10,24 +10,28 @@ use std::{
 
 use tokio::sync::watch;
 
-use crate::{events::Events, metrics::Metrics, server::Health};
-use applying::Applying;
-use authority::Authority;
-use cloud_config::CloudConfig;
-use cluster::Cluster;
+use crate::process::lease::Authority;
+use crate::{
+    controllers::events::Events,
+    process::{http::Health, metrics::Metrics},
+};
+use apply_plan::Applying;
+use cloud_conf::CloudConfig;
 use operator::Operator;
 use trusted_ca::TrustedCa;
+use view::Cluster;
 
-mod applying;
-pub mod authority;
+mod apply_plan;
 mod backoff;
-mod cloud_config;
-pub mod cluster;
+mod cloud_conf;
 pub mod dry_run;
+pub mod events;
 mod images_file;
+pub mod observe;
 mod operator;
-mod syncer;
+mod sync;
 mod trusted_ca;
+pub mod view;
 
 /// How often files are looked at again: kubelets swap them without a sign that every file system gives.
 const FILES_PERIOD: Duration = Duration::from_millis(500);

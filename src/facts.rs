@@ -3,17 +3,18 @@
 //! [`Sources`] are the documents as they were read, from a cluster ([`crate::controllers`]) or from files ([`files`]);
 //! [`Facts`] are what was found in them, checked. Every error here is terminal: the same input gives the same error.
 
-pub mod files;
 pub mod images;
+pub mod openshift;
+pub mod read;
 pub mod tls;
 
 use serde::Deserialize;
 
 use crate::{
-    config_hash::Digests,
-    openshift::{
+    facts::openshift::{
         ApiServer, ClusterVersion, FeatureGate, Infrastructure, InfrastructureStatus, Network, PlatformStatus, Proxy,
     },
+    object::reference::Digests,
 };
 use images::Images;
 use tls::{TlsFlags, TlsSettings};

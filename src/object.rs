@@ -3,6 +3,8 @@
 //! Owns what every part needs to know of an object: its identity and where its pods' containers are. It knows no
 //! schema: whether the fields are right is the API server's to say.
 
+pub mod reference;
+
 use std::fmt;
 
 use serde::Serialize;
@@ -228,6 +230,16 @@ pub fn containers(pod_spec: &Value) -> impl Iterator<Item = &Value> {
 /// A container's name, empty when it has none.
 pub fn container_name(container: &Value) -> &str {
     container["name"].as_str().unwrap_or_default()
+}
+
+/// Shows every string of a value, to change it; names of members are none.
+pub(crate) fn each_text(value: &mut Value, change: &mut impl FnMut(&mut String)) {
+    match value {
+        Value::String(text) => change(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| each_text(item, change)),
+        Value::Object(members) => members.values_mut().for_each(|member| each_text(member, change)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 #[cfg(test)]

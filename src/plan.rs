@@ -3,17 +3,21 @@
 //! The same sources always give the same plan. The plan never asks the cluster what is there, and makes no object that
 //! is not a file of the provider.
 
+pub mod show;
 mod substitute;
+pub mod write;
 
+use crate::provider::Phase;
 use crate::{
-    catalog::{Catalog, Selection},
     facts::{self, Facts, Sources},
     object::Object,
-    provider::Provider,
+    provider::{
+        Provider,
+        catalog::{Catalog, Selection},
+    },
 };
 
 pub use substitute::Error as SubstituteError;
-pub(crate) use substitute::each_text;
 
 /// What should be.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,15 +34,6 @@ pub enum Plan {
         /// Its objects.
         objects: Vec<Object>,
     },
-}
-
-/// Where the plan is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// The bootstrap VM: static pods.
-    Bootstrap,
-    /// The running cluster.
-    Cluster,
 }
 
 /// Why there is no plan. Always terminal: only another input can mend it.
@@ -73,7 +68,7 @@ impl Plan {
     pub fn labelled(mut self, set_id: &str) -> Self {
         if let Self::Objects { objects, .. } = &mut self {
             for object in objects {
-                object.set_label(crate::apply::PART_OF_LABEL, set_id);
+                object.set_label(crate::apply::inventory::PART_OF_LABEL, set_id);
             }
         }
         self

@@ -4,9 +4,12 @@
 use std::sync::LazyLock;
 
 use ccm_operator::{
-    azure_credentials::{Credentials, inject},
-    cloud_config::{Context, Transform},
-    mask, trust_bundle, yaml,
+    config::{
+        Context, Transform,
+        azure::credentials::{Credentials, inject},
+        certificates,
+    },
+    text::{mask, yaml},
 };
 
 /// What a function does with an input; it may refuse it, but not panic.
@@ -54,7 +57,7 @@ static CLUSTERS: LazyLock<[Context; 3]> = LazyLock::new(|| {
     [plain, one, many]
 });
 
-fn spec(text: &str) -> ccm_operator::openshift::VSpherePlatformSpec {
+fn spec(text: &str) -> ccm_operator::facts::openshift::VSpherePlatformSpec {
     yaml::from_str(text).expect("a specification")
 }
 
@@ -84,10 +87,10 @@ fn credentials(input: &[u8]) {
 
 /// What was read and written is read again.
 fn bundle(input: &[u8]) {
-    if let Ok(certificates) = trust_bundle::parse(input)
-        && let Ok(merged) = trust_bundle::merge(Some(&certificates), &certificates, None)
+    if let Ok(certificates) = certificates::parse(input)
+        && let Ok(merged) = certificates::merge(Some(&certificates), &certificates, None)
     {
-        let again = trust_bundle::parse(merged.text.as_bytes()).expect("its own output");
+        let again = certificates::parse(merged.text.as_bytes()).expect("its own output");
         assert_eq!(again, certificates, "other certificates");
     }
 }

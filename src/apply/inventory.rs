@@ -10,7 +10,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::ownership;
+use crate::apply::ownership;
 use crate::object::{KINDS, Kind, Object};
 
 /// The label by which our objects are found (KEP-3659).

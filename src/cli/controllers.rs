@@ -5,10 +5,11 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, ValueEnum};
 use k8s_openapi::jiff::SignedDuration;
 
-use crate::{facts::DEFAULT_NAMESPACE, lease::Timings};
+use super::flags::Connection;
+use crate::{facts::DEFAULT_NAMESPACE, process::lease::Timings};
 
 /// The lease of the config-sync controllers, the same as the Go operator's.
-pub const CONFIG_SYNC_LEASE: &str = "cluster-cloud-config-sync-leader";
+pub(super) const CONFIG_SYNC_LEASE: &str = "cluster-cloud-config-sync-leader";
 
 const LEADER_ELECTION: &str = "Leader election";
 
@@ -35,9 +36,9 @@ pub struct ControllersArgs {
     #[arg(long, value_name = "ADDRESS", default_value = ":9440")]
     pub health_addr: String,
 
-    /// The kubeconfig to use, instead of the Pod's own credentials.
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
+    /// The connection to the cluster.
+    #[command(flatten)]
+    pub connection: Connection,
 
     /// A file that says where the API server is, as /etc/kubernetes/apiserver-url.env does on nodes of OpenShift. It comes
     /// before the Pod's environment, whose address answers only once there is a pod network.

@@ -9,14 +9,17 @@ use std::{collections::BTreeMap, path::PathBuf, time::Instant};
 use serde_json::Value;
 use tracing::{error, info, warn};
 
-use super::{FILES_PERIOD, backoff::Backoff, cluster::Cluster, images_file::ImagesFile, next_turn};
+use crate::controllers::{FILES_PERIOD, backoff::Backoff, images_file::ImagesFile, next_turn, view::Cluster};
 use crate::{
-    apply::inventory::{self, Scope},
-    diff::{self, Action},
+    apply::{
+        diff::{self, Action},
+        dry_run,
+        inventory::{self, Scope},
+    },
+    cluster::read::Reader,
     object::{Key, Object},
     plan::Plan,
-    reader::{Place, Reader},
-    server::Health,
+    process::http::Health,
 };
 
 /// An object as it was when it was last asked about: the plan for it, and what was there.
@@ -42,10 +45,8 @@ pub struct DryRun {
 impl DryRun {
     /// One that has seen nothing yet; `set_id` marks our objects, `images_json` is the images file.
     pub fn new(cluster: Cluster, set_id: String, images_json: PathBuf, health: Health) -> Self {
-        let settings = &cluster.settings;
-        let place = Place { namespace: settings.namespace.clone(), own_namespace: settings.own_namespace.clone() };
         Self {
-            reader: Reader::new(cluster.client.clone(), place),
+            reader: Reader::new(cluster.client.clone()),
             cluster,
             set_id,
             images: ImagesFile::new(images_json),
@@ -125,27 +126,27 @@ impl DryRun {
         let observer = &self.cluster.observer;
         let seen = observer.ours().flat_map(|(place, objects)| objects.map(move |object| (place, object)));
         let verdicts = inventory::verdicts(seen, self.plan.objects(), &self.set_id);
-        let changes = verdicts.into_iter().map(|(_, live, verdict)| diff::cluster::removal(live, verdict));
+        let changes = verdicts.into_iter().map(|(_, live, verdict)| dry_run::removal(live, verdict));
         let changes: Vec<_> = changes.filter_map(Result::ok).flatten().collect();
         for change in changes {
             self.say(change.object.clone(), &change);
         }
     }
 
-    fn try_again(&mut self, error: &(dyn std::error::Error + 'static)) {
-        let text = crate::chain(error);
-        if self.trying.failed(&text, crate::retry_after(error), Instant::now()) {
+    fn try_again(&mut self, error: &dry_run::Error) {
+        let text = crate::error::chain(error);
+        if self.trying.failed(&text, error.retry_after(), Instant::now()) {
             warn!("{text}; trying again");
         }
     }
 
     /// What would become of an object. One that does not carry our label is seen by no watch.
-    async fn ask(&self, object: &Object, live: Option<Value>) -> Result<diff::Change, diff::cluster::Error> {
+    async fn ask(&self, object: &Object, live: Option<Value>) -> Result<diff::Change, dry_run::Error> {
         let live = match live {
             Some(live) => Some(live),
             None => self.reader.live(object).await?,
         };
-        diff::cluster::change(self.reader.client(), object, live.as_ref()).await
+        dry_run::change(self.reader.client(), object, live.as_ref()).await
     }
 
     fn say(&mut self, object: Key, change: &diff::Change) {

@@ -13,20 +13,24 @@ use std::{
 use k8s_openapi::jiff::{Timestamp, Unit};
 use tracing::{error, info};
 
-use super::{
-    Round,
-    applying::{Applying, Stopped},
-    authority::Authority,
-    backoff::Backoff,
-    cluster::{Cluster, ClusterSettings},
-    images_file::ImagesFile,
-};
 use crate::{
     apply::ownership::FIELD_MANAGER,
     object::Object,
     plan::Plan,
-    rollout::{self, Rollout},
-    status::{self, CLOUD_CONFIG, Context, Outcome, Status, TRANSIENT_ERROR_PATIENCE, TRUSTED_CA},
+    status::{
+        cluster_operator::{self, CLOUD_CONFIG, Context, Outcome, Status, TRANSIENT_ERROR_PATIENCE, TRUSTED_CA},
+        rollout::{self, Rollout},
+    },
+};
+use crate::{
+    controllers::{
+        Round,
+        apply_plan::{Applying, Stopped},
+        backoff::Backoff,
+        images_file::ImagesFile,
+        view::{Cluster, ClusterSettings},
+    },
+    process::lease::Authority,
 };
 
 /// How long a rollout may take before it is said that there is one, when the version stays: a controller that catches up
@@ -258,7 +262,7 @@ impl Operator {
             related_objects: match self.plan {
                 // What a process before this one has applied is still there.
                 None if !before.related_objects.is_empty() => before.related_objects.clone(),
-                _ => status::related_objects(own_namespace, namespace, objects, self.applying.kept()),
+                _ => cluster_operator::related_objects(own_namespace, namespace, objects, self.applying.kept()),
             },
             remarks: self.applying.remarks(),
             now: &now,

@@ -1,6 +1,6 @@
 //! Keeps ConfigMap `ccm-trusted-ca` as the certificates that cloud-controller-managers trust (IO).
 //!
-//! Thin: what it is to hold is [`crate::trust_bundle`]'s, how it is written [`super::syncer`]'s. What an administrator gave
+//! Thin: what it is to hold is [`crate::config::certificates`]'s, how it is written [`super::syncer`]'s. What an administrator gave
 //! and cannot be used is left out, and said; the rest stays trusted.
 
 use std::{
@@ -14,19 +14,20 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use tracing::warn;
 
-use super::{
-    Round,
-    authority::Authority,
-    cluster::Cluster,
-    syncer::{Desired, Syncer},
+use crate::{
+    config::certificates::{self, Certificate},
+    controllers::events::Events,
+    object::{Object, reference::Reference},
+    process::metrics::Metrics,
+    status::cluster_operator,
 };
 use crate::{
-    config_hash::Reference,
-    events::Events,
-    metrics::Metrics,
-    object::Object,
-    status,
-    trust_bundle::{self, Certificate},
+    controllers::{
+        Round,
+        sync::{Desired, Syncer},
+        view::Cluster,
+    },
+    process::lease::Authority,
 };
 
 /// The ConfigMap.
@@ -68,7 +69,7 @@ impl TrustedCa {
     /// One that has seen nothing yet; `system_bundle` is the file of certificates that the system trusts.
     pub(super) fn new(authority: Authority, system_bundle: PathBuf, events: Events, metrics: Metrics) -> Self {
         Self {
-            syncer: Syncer::new(&status::TRUSTED_CA, authority, events.clone()),
+            syncer: Syncer::new(&cluster_operator::TRUSTED_CA, authority, events.clone()),
             events,
             system_bundle,
             stamp: None,
@@ -93,7 +94,8 @@ impl TrustedCa {
             format!("failed to read the certificates that the system trusts, {path}: {why}")
         };
         let text = fs::read(&self.system_bundle).map_err(|error| wrong(error.to_string()));
-        self.system = text.and_then(|text| trust_bundle::parse(&text).map_err(|error| wrong(crate::chain(&error))));
+        self.system =
+            text.and_then(|text| certificates::parse(&text).map_err(|error| wrong(crate::error::chain(&error))));
         (self.stamp, self.revision) = (Some(stamp), None);
         true
     }
@@ -152,9 +154,9 @@ impl TrustedCa {
         };
         let user = cluster.user_ca().and_then(|user| usable(user_certificates(cluster, &user)));
         let cloud = cloud_certificates(cluster).and_then(usable);
-        let bundle = match trust_bundle::merge(user.as_deref(), system, cloud.as_deref()) {
+        let bundle = match certificates::merge(user.as_deref(), system, cloud.as_deref()) {
             Ok(bundle) => bundle.text,
-            Err(error) => return Desired::Failed { error: crate::chain(&error), is_terminal: true },
+            Err(error) => return Desired::Failed { error: crate::error::chain(&error), is_terminal: true },
         };
         let object = Object::new(json!({
             "apiVersion": "v1",
@@ -175,7 +177,7 @@ impl TrustedCa {
         self.unusable = unusable;
         match object {
             Ok(object) => Desired::Objects(vec![object]),
-            Err(error) => Desired::Failed { error: crate::chain(&error), is_terminal: true },
+            Err(error) => Desired::Failed { error: crate::error::chain(&error), is_terminal: true },
         }
     }
 
@@ -188,7 +190,7 @@ impl TrustedCa {
             let verb = if certificate.not_after <= now { "ended" } else { "ends" };
             format!("the trusted certificate of {} {verb} at {ends}", certificate.subject)
         };
-        trust_bundle::expiring(&self.given, now).map(describe).collect()
+        certificates::expiring(&self.given, now).map(describe).collect()
     }
 
     /// Says it in the log and as an Event, unless that was the last that was said.
@@ -205,14 +207,14 @@ fn user_certificates(cluster: &Cluster, user: &Reference) -> Result<Vec<Certific
     let found =
         cluster.observer.named(user).ok_or_else(|| format!("{user}, which Proxy cluster names, does not exist"))?;
     let text = found["data"][KEY].as_str().ok_or_else(|| format!("{user} has no key {KEY}"))?;
-    trust_bundle::parse(text.as_bytes()).map_err(|error| format!("{user}, key {KEY}: {error}"))
+    certificates::parse(text.as_bytes()).map_err(|error| format!("{user}, key {KEY}: {error}"))
 }
 
 /// The certificates that came with the cloud's configuration, if any did.
 fn cloud_certificates(cluster: &Cluster) -> Option<Result<Vec<Certificate>, String>> {
     let target = cluster.cloud_config();
     let text = cluster.observer.named(&target).and_then(|found: &Value| found["data"][CLOUD_CONFIG_KEY].as_str())?;
-    Some(trust_bundle::parse(text.as_bytes()).map_err(|error| format!("{target}, key {CLOUD_CONFIG_KEY}: {error}")))
+    Some(certificates::parse(text.as_bytes()).map_err(|error| format!("{target}, key {CLOUD_CONFIG_KEY}: {error}")))
 }
 
 #[cfg(test)]
@@ -222,12 +224,12 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::{controllers::cluster, lease::Leadership, openshift::Proxy};
+    use crate::{controllers::view, facts::openshift::Proxy, process::lease::Leadership};
 
     #[tokio::test]
     async fn without_a_proxy_nothing_is_said_of_its_certificates() {
         let client = Client::new(Router::new(), "own");
-        let mut cluster = cluster::tests::unseen(client.clone());
+        let mut cluster = view::tests::unseen(client.clone());
         let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);
         let (authority, metrics) = (Authority { leadership, shutdown }, Metrics::default());
         let events = Events::start(client, metrics.clone());

@@ -77,7 +77,7 @@ impl Images {
         let (from, owned_key, container) = (self.from.clone(), key.to_owned(), container.to_owned());
         match self.by_key.get(key).map(|image| image.trim()) {
             None => {
-                let hint = crate::yaml::did_you_mean(key, self.by_key.keys().map(String::as_str));
+                let hint = crate::text::suggest::did_you_mean(key, self.by_key.keys().map(String::as_str));
                 Err(Error::NoKey { from, key: owned_key, hint, container })
             }
             Some("") => Err(Error::Empty { from, key: owned_key, container }),

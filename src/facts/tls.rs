@@ -4,7 +4,7 @@
 //! and their suites: openshift/api `config/v1/types_tlssecurityprofile.go`. The suites that Go knows, by IANA's names:
 //! Go's crypto/tls `CipherSuites` and `InsecureCipherSuites`.
 
-use crate::openshift::ApiServer;
+use crate::facts::openshift::ApiServer;
 
 /// TLS settings given on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

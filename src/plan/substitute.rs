@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
+use crate::object::each_text;
 use crate::{
-    config_hash,
     facts::{DEFAULT_NAMESPACE, Fact, Facts, images},
-    object::{Object, container_name},
+    object::{Object, container_name, reference},
     provider::{Descriptor, FactOrText, ValueSource},
 };
 
@@ -82,16 +82,6 @@ fn namespace(object: &mut Object, namespace: &str) {
     });
 }
 
-/// Shows every string of a value, to change it; names of members are none.
-pub(crate) fn each_text(value: &mut Value, change: &mut impl FnMut(&mut String)) {
-    match value {
-        Value::String(text) => change(text),
-        Value::Array(items) => items.iter_mut().for_each(|item| each_text(item, change)),
-        Value::Object(members) => members.values_mut().for_each(|member| each_text(member, change)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
 fn images(descriptor: &Descriptor, object: &mut Object, facts: &Facts) -> Result<(), Error> {
     let key = object.key().to_string();
     for container in containers_mut(object, &["initContainers", "containers"]) {
@@ -136,10 +126,10 @@ fn environment(descriptor: &Descriptor, object: &mut Object, facts: &Facts) -> R
 /// Pods read what they mount once, when they start: their template changes with it, so that they are started again.
 fn config_hash(object: &mut Object, facts: &Facts) {
     let (Some(digests), Some("/spec/template/spec")) = (&facts.digests, object.pod_spec_pointer()) else { return };
-    let references = object.pod_spec().map(|pod| config_hash::references(pod, object.namespace())).unwrap_or_default();
+    let references = object.pod_spec().map(|pod| reference::references(pod, object.namespace())).unwrap_or_default();
     if !references.is_empty() {
-        let hash = config_hash::hash(&references, digests);
-        object.value_mut()["spec"]["template"]["metadata"]["annotations"][config_hash::ANNOTATION] = hash.into();
+        let hash = reference::hash(&references, digests);
+        object.value_mut()["spec"]["template"]["metadata"]["annotations"][reference::ANNOTATION] = hash.into();
     }
 }
 

@@ -150,7 +150,7 @@ fn a_single_node_gets_one_replica_and_no_budget() {
 
 #[test]
 fn what_is_missing_is_named() {
-    let error = |sources: &Sources| crate::chain(&Plan::new(&catalog(), sources, Phase::Cluster).unwrap_err());
+    let error = |sources: &Sources| crate::error::chain(&Plan::new(&catalog(), sources, Phase::Cluster).unwrap_err());
     assert_eq!(
         error(&sources(DEFAULT_NAMESPACE, json!({"infrastructureName": ""}))),
         "Deployment openshift-cloud-controller-manager/demo: argument --cluster-name of container \

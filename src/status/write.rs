@@ -12,11 +12,9 @@ use kube::{
 use serde_json::{Value, json};
 use tracing::info;
 
-use super::{CLUSTER_OPERATOR, Status, without_obsolete_condition};
-use crate::{
-    apply::{self, ownership::FIELD_MANAGER},
-    yaml,
-};
+use crate::cluster::request;
+use crate::status::cluster_operator::{CLUSTER_OPERATOR, Status, without_obsolete_condition};
+use crate::{apply::ownership::FIELD_MANAGER, text::yaml};
 
 /// The ClusterOperator as the cluster's version operator installs it.
 const MANIFEST: &str =
@@ -30,7 +28,17 @@ pub enum Error {
     Manifest(#[from] yaml::Error),
     /// The API server did not take it.
     #[error("failed to write the status of ClusterOperator {CLUSTER_OPERATOR}")]
-    Api(#[from] apply::Cause),
+    Api(#[from] request::Cause),
+}
+
+impl Error {
+    /// How long the API server has asked to be left alone.
+    pub fn retry_after(&self) -> Duration {
+        match self {
+            Self::Api(cause) => cause.retry_after(),
+            Self::Manifest(_) => Duration::ZERO,
+        }
+    }
 }
 
 /// The ClusterOperator's resource.
@@ -55,7 +63,7 @@ pub async fn write(
             members.remove("status");
         }
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        apply::send(budget(), api.patch(CLUSTER_OPERATOR, &params, &Patch::Apply(manifest))).await?;
+        request::send(budget(), api.patch(CLUSTER_OPERATOR, &params, &Patch::Apply(manifest))).await?;
         info!("made ClusterOperator {CLUSTER_OPERATOR}");
     }
     let mut written = None;
@@ -67,15 +75,15 @@ pub async fn write(
             "status": own,
         });
         let (params, patch) = (PatchParams::apply(manager).force(), Patch::Apply(body));
-        written = Some(apply::send(budget(), api.patch_status(CLUSTER_OPERATOR, &params, &patch)).await?);
+        written = Some(request::send(budget(), api.patch_status(CLUSTER_OPERATOR, &params, &patch)).await?);
     }
     if is_well
         && let Some(patch) =
-            written.as_ref().map(apply::to_value).as_ref().or(live).and_then(without_obsolete_condition)
+            written.as_ref().map(request::to_value).as_ref().or(live).and_then(without_obsolete_condition)
     {
         let params = PatchParams::default();
         let patch = Patch::Merge(patch);
-        written = Some(apply::send(budget(), api.patch_status(CLUSTER_OPERATOR, &params, &patch)).await?);
+        written = Some(request::send(budget(), api.patch_status(CLUSTER_OPERATOR, &params, &patch)).await?);
     }
-    Ok(written.as_ref().map(apply::to_value))
+    Ok(written.as_ref().map(request::to_value))
 }

@@ -8,11 +8,10 @@ use std::{
 
 use anyhow::{Context, Result};
 use ccm_operator::{
-    embedded,
     facts::{DEFAULT_NAMESPACE, Sources, images::Images},
     object::Object,
-    plan::{Phase, Plan},
-    render,
+    plan::{Plan, write},
+    provider::{Phase, embedded},
 };
 use serde_json::{Value, json};
 
@@ -472,7 +471,7 @@ fn vsphere_labels_nodes_only_where_other_platforms_may_be_mixed_in() -> Result<(
 #[test]
 fn every_plan_is_as_it_was() -> Result<()> {
     for (name, plan) in plans()? {
-        insta::assert_snapshot!(format!("plan_{name}"), render::stream(plan.objects())?);
+        insta::assert_snapshot!(format!("plan_{name}"), write::stream(plan.objects())?);
     }
     Ok(())
 }
@@ -482,7 +481,7 @@ fn every_bootstrap_pod_is_as_it_was() -> Result<()> {
     let catalog = embedded::catalog()?;
     for platform in &PLATFORMS {
         let plan = Plan::new(&catalog, &sources(platform, DEFAULT_NAMESPACE)?, Phase::Bootstrap)?;
-        insta::assert_snapshot!(format!("bootstrap_{}", platform.name), render::stream(plan.objects())?);
+        insta::assert_snapshot!(format!("bootstrap_{}", platform.name), write::stream(plan.objects())?);
     }
     Ok(())
 }

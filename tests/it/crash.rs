@@ -6,8 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
+use ccm_operator::apply::inventory;
+use ccm_operator::cluster::request;
 use ccm_operator::{
-    apply::{self, PART_OF_LABEL, REQUEST_TIMEOUT, inventory::Scope},
+    apply::{
+        self,
+        inventory::{PART_OF_LABEL, Scope},
+    },
+    cluster::request::REQUEST_TIMEOUT,
     object::{KINDS, Object},
 };
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
@@ -53,7 +59,7 @@ const CONFIG_MAPS: [&str; 2] = ["cloud-conf", "ccm-trusted-ca"];
 /// What of a platform's plan is applied, labelled as ours.
 fn planned_on(platform: &str) -> Result<Vec<Object>> {
     let plan = plans()?.into_iter().find(|(name, _)| *name == platform).context("a platform")?.1;
-    Ok(plan.labelled(&apply::set_id(OWN_NAMESPACE)).objects().to_vec())
+    Ok(plan.labelled(&inventory::set_id(OWN_NAMESPACE)).objects().to_vec())
 }
 
 /// The name under which an object is asked for, last in a request's path.
@@ -125,9 +131,9 @@ impl Stage {
     /// the inventory, and what is said of it all.
     async fn state(&self) -> Result<BTreeMap<String, Value>> {
         let client = &self.lab.client;
-        let label = ListParams::default().labels(&format!("{PART_OF_LABEL}={}", apply::set_id(OWN_NAMESPACE)));
+        let label = ListParams::default().labels(&format!("{PART_OF_LABEL}={}", inventory::set_id(OWN_NAMESPACE)));
         let lists = KINDS.iter().map(async |kind| {
-            let api: Api<DynamicObject> = Api::all_with(client.clone(), &apply::resource(kind));
+            let api: Api<DynamicObject> = Api::all_with(client.clone(), &request::resource(kind));
             anyhow::Ok((kind, api.list(&label).await?))
         });
         let mut state = BTreeMap::new();

@@ -183,7 +183,7 @@ async fn left_over_kept_and_refused_objects_are_told() -> Result<()> {
     other["spec"]["selector"]["matchLabels"]["added"] = "x".into();
     other["spec"]["template"]["metadata"]["labels"]["added"] = "x".into();
     let object = aws_manifest("Deployment");
-    let api = ccm_operator::apply::api(&lab.client, object.kind(), object.namespace());
+    let api = ccm_operator::cluster::request::api(&lab.client, object.kind(), object.namespace());
     let params = kube::api::PostParams { field_manager: Some(PREDECESSOR.into()), ..Default::default() };
     api.create(&params, &serde_json::from_value(other)?).await?;
     let (code, changes) = json(&lab).await?;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use ccm_operator::apply;
+use ccm_operator::apply::inventory;
+use ccm_operator::cluster::request;
 use k8s_openapi::api::core::v1::Event;
 use kube::{
     Api,
@@ -37,7 +38,7 @@ async fn drift_of_every_kind_is_repaired() -> Result<()> {
         ("Deployment", json!({"spec": {"replicas": 5}}), 1),
         ("Deployment", json!({"spec": {"template": {"spec": {"hostNetwork": false}}}}), 1),
         ("Deployment", json!({"metadata": {"labels": {"k8s-app": "other"}}}), 1),
-        ("Deployment", json!({"metadata": {"labels": {apply::PART_OF_LABEL: null}}}), 1),
+        ("Deployment", json!({"metadata": {"labels": {inventory::PART_OF_LABEL: null}}}), 1),
         ("Deployment", json!({"spec": {"template": {"metadata": {"annotations": {"added": "x"}}}}}), 2),
         ("Deployment", json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}}), 2),
         ("Deployment", json!({"metadata": {"managedFields": [{}]}}), 2),
@@ -89,7 +90,7 @@ type Edit = fn(&mut Value);
 /// Changes the Deployment's pods by an update, as `kubectl edit` does, and answers how many writes the repair took.
 async fn edit_pods(lab: &Lab, operator: &Operator, edit: impl Fn(&mut Value)) -> Result<usize> {
     let object = aws_manifest("Deployment");
-    let api = apply::api(&lab.client, object.kind(), object.namespace());
+    let api = request::api(&lab.client, object.kind(), object.namespace());
     let before = essence(&lab.live("Deployment").await?.unwrap());
     let mark = lab.mark().await?;
     // The stand-in for the workloads' controllers writes at the same time.
@@ -170,7 +171,7 @@ async fn rules_and_subjects_are_repaired() -> Result<()> {
         ("ClusterRole", json!({"metadata": {"managedFields": [{}]}, "rules": []})),
     ] {
         let object = plan.objects().iter().find(|object| object.kind().kind == kind).context(kind)?;
-        let api = apply::api(&lab.client, object.kind(), object.namespace());
+        let api = request::api(&lab.client, object.kind(), object.namespace());
         let before = essence(&serde_json::to_value(api.get(object.name()).await?)?);
         let mark = lab.mark().await?;
         let params = PatchParams { field_manager: Some("kubectl-edit".into()), ..PatchParams::default() };
@@ -306,7 +307,7 @@ async fn replicas_are_ours_also_against_the_scale_subresource() -> Result<()> {
     let operator = lab.start()?;
     lab.converged(&operator).await?;
     let object = aws_manifest("Deployment");
-    let api = apply::api(&lab.client, object.kind(), object.namespace());
+    let api = request::api(&lab.client, object.kind(), object.namespace());
     let scale = Patch::Merge(json!({"spec": {"replicas": 7}}));
     api.patch_scale(object.name(), &PatchParams::default(), &scale).await?;
     eventually("two replicas", LIMIT, async || {

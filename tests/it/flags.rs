@@ -12,9 +12,9 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use ccm_operator::{
-    embedded,
     facts::Sources,
-    plan::{Phase, Plan},
+    plan::Plan,
+    provider::{Phase, embedded},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;

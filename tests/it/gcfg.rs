@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use ccm_operator::cloud_config::{Context, Transform};
+use ccm_operator::config::{Context, Transform};
 use proptest::{
     prelude::*,
     strategy::ValueTree,
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::support::artifacts;
 
-#[path = "../../src/cloud_config/samples.rs"]
+#[path = "../../src/config/samples.rs"]
 mod samples;
 
 /// What a cloud made of a configuration.

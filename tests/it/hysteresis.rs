@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use ccm_operator::{apply, object::Object};
+use ccm_operator::cluster::request;
+use ccm_operator::object::Object;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -19,7 +20,7 @@ const WHILE: Duration = Duration::from_millis(1500);
 
 /// Lets nobody but the test write a workload's status.
 async fn hold(lab: &Lab, object: &Object) -> Result<Value> {
-    let api = apply::api(&lab.client, object.kind(), object.namespace());
+    let api = request::api(&lab.client, object.kind(), object.namespace());
     let patch = Patch::Merge(json!({"metadata": {"annotations": {HOLD: ""}}}));
     Ok(serde_json::to_value(api.patch(object.name(), &PatchParams::default(), &patch).await?)?)
 }

@@ -4,9 +4,11 @@
 use std::{fs, ops::Deref, path::Path, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, ensure};
+use ccm_operator::apply::inventory;
+use ccm_operator::cluster::request;
 use ccm_operator::{
-    apply, embedded,
     object::{KINDS, Object},
+    provider::embedded,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
@@ -128,7 +130,7 @@ impl Lab {
         // RBAC reaches the authorizer a moment after it is written; a cluster's operator starts long after.
         let own = client_of(&lab.kubeconfig).await?;
         eventually("the operator's RBAC", LIMIT, async || {
-            let policies = apply::api(&own, aws_manifest("ValidatingAdmissionPolicy").kind(), "");
+            let policies = request::api(&own, aws_manifest("ValidatingAdmissionPolicy").kind(), "");
             policies.list(&ListParams::default()).await?;
             Ok(Some(()))
         })
@@ -258,14 +260,14 @@ impl Lab {
     /// A live object of AWS, by its kind; `None` when it is not there.
     pub(crate) async fn live(&self, kind: &str) -> Result<Option<Value>> {
         let object = aws_manifest(kind);
-        let live = apply::api(&self.client, object.kind(), object.namespace()).get_opt(object.name()).await?;
+        let live = request::api(&self.client, object.kind(), object.namespace()).get_opt(object.name()).await?;
         Ok(live.map(serde_json::to_value).transpose()?)
     }
 
     /// Changes a live object of AWS as an administrator's client does: a patch that counts as an update.
     pub(crate) async fn update(&self, kind: &str, patch: &Value) -> Result<Value> {
         let object = aws_manifest(kind);
-        let api = apply::api(&self.client, object.kind(), object.namespace());
+        let api = request::api(&self.client, object.kind(), object.namespace());
         let params = PatchParams { field_manager: Some("kubectl-edit".into()), ..PatchParams::default() };
         Ok(serde_json::to_value(api.patch(object.name(), &params, &Patch::Merge(patch)).await?)?)
     }
@@ -278,7 +280,7 @@ impl Lab {
     /// Deletes a live object of AWS.
     pub(crate) async fn delete(&self, kind: &str) -> Result<()> {
         let object = aws_manifest(kind);
-        let api = apply::api(&self.client, object.kind(), object.namespace());
+        let api = request::api(&self.client, object.kind(), object.namespace());
         api.delete(object.name(), &DeleteParams::default()).await?;
         Ok(())
     }
@@ -353,17 +355,18 @@ async fn delete_all(client: &Client) -> Result<()> {
     ignore_absent(config_maps(client, OWN_NAMESPACE).delete(INVENTORY, &DeleteParams::default()).await)?;
     let catalog = embedded::catalog()?;
     for object in catalog.providers().flat_map(|provider| &provider.manifests) {
-        let api = apply::api(client, object.kind(), object.namespace());
+        let api = request::api(client, object.kind(), object.namespace());
         ignore_absent(api.delete(object.name(), &DeleteParams::default()).await)?;
     }
     // What a test before this one has left in another namespace.
-    let label = ListParams::default().labels(&format!("{}={}", apply::PART_OF_LABEL, apply::set_id(OWN_NAMESPACE)));
+    let label =
+        ListParams::default().labels(&format!("{}={}", inventory::PART_OF_LABEL, inventory::set_id(OWN_NAMESPACE)));
     for kind in &KINDS {
-        let everywhere: Api<DynamicObject> = Api::all_with(client.clone(), &apply::resource(kind));
+        let everywhere: Api<DynamicObject> = Api::all_with(client.clone(), &request::resource(kind));
         for object in everywhere.list(&label).await? {
             let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
             let name = object.metadata.name.as_deref().unwrap_or_default();
-            ignore_absent(apply::api(client, kind, namespace).delete(name, &DeleteParams::default()).await)?;
+            ignore_absent(request::api(client, kind, namespace).delete(name, &DeleteParams::default()).await)?;
         }
     }
     for name in ["cloud-conf", "ccm-trusted-ca"] {

@@ -27,7 +27,6 @@ mod platforms;
 mod policies;
 mod provider;
 mod prune;
-mod purity;
 mod recreate;
 mod render;
 mod roll_back;

@@ -1,13 +1,11 @@
 //! Every manifest against the real API server: accepted strictly, unchanged by a second apply, and doing what it says.
 
 use anyhow::{Context, Result, ensure};
+use ccm_operator::cluster::request;
 use ccm_operator::{
-    apply::{
-        self,
-        ownership::{FIELD_MANAGER, Need, need},
-    },
-    embedded,
+    apply::ownership::{FIELD_MANAGER, Need, need},
     object::Object,
+    provider::embedded,
 };
 use k8s_openapi::api::core::v1::Service;
 use kube::{
@@ -28,7 +26,7 @@ use crate::{
 
 async fn strict_dry_run(client: &Client, object: &Object) -> Result<Value> {
     let params = PatchParams::apply("test").force().validation_strict().dry_run();
-    let api = apply::api(client, object.kind(), object.namespace());
+    let api = request::api(client, object.kind(), object.namespace());
     Ok(serde_json::to_value(api.patch(object.name(), &params, &Patch::Apply(object.value())).await?)?)
 }
 
@@ -59,7 +57,7 @@ async fn what_is_planned_is_accepted_strictly_and_a_second_apply_changes_nothing
     for (platform, plan) in plans()? {
         assert!(plan.objects().len() >= 3, "{platform}");
         for object in plan.objects() {
-            let api = apply::api(&lab.client, object.kind(), object.namespace());
+            let api = request::api(&lab.client, object.kind(), object.namespace());
             let params = PatchParams::apply(FIELD_MANAGER).force().validation_strict();
             let first = api.patch(object.name(), &params, &Patch::Apply(object.value())).await;
             let first = first.with_context(|| format!("{platform}: {}", object.key()))?;

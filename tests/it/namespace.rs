@@ -3,7 +3,8 @@
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use ccm_operator::{apply, facts::DEFAULT_NAMESPACE};
+use ccm_operator::cluster::request;
+use ccm_operator::facts::DEFAULT_NAMESPACE;
 use serde_json::json;
 
 use crate::{
@@ -46,7 +47,7 @@ async fn everything_works_in_another_namespace() -> Result<()> {
         let (_, plan) = plans.iter().find(|(other, _)| *other == name).context("a plan")?;
         for object in plan.objects() {
             assert_ne!(object.namespace(), DEFAULT_NAMESPACE, "{}", object.key());
-            let api = apply::api(&lab.client, object.kind(), object.namespace());
+            let api = request::api(&lab.client, object.kind(), object.namespace());
             assert!(api.get_opt(object.name()).await?.is_some(), "{name}: {}", object.key());
             api.delete(object.name(), &kube::api::DeleteParams::default()).await?;
         }

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
+use ccm_operator::cluster::request;
 use ccm_operator::{
-    apply,
     cli::{Cli, Command},
-    embedded,
     object::Object,
-    yaml,
+    provider::embedded,
+    text::yaml,
 };
 use clap::Parser;
 use kube::api::{Patch, PatchParams};
@@ -217,7 +217,7 @@ async fn the_operators_own_deployment_is_accepted_and_its_command_line_understoo
     objects::install_manifests(&client, &repository().join("manifests"), Workloads::Skip).await?;
     let deployment = Object::new(deployment)?;
     let params = PatchParams::apply("test").validation_strict().dry_run();
-    let api = apply::api(&client, deployment.kind(), deployment.namespace());
+    let api = request::api(&client, deployment.kind(), deployment.namespace());
     api.patch(deployment.name(), &params, &Patch::Apply(deployment.value())).await?;
     Ok(())
 }

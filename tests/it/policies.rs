@@ -1,7 +1,7 @@
 //! The admission policies of the providers do what they say, on the real API server.
 
 use anyhow::{Context, Result, bail, ensure};
-use ccm_operator::apply;
+use ccm_operator::cluster::request;
 use k8s_openapi::api::{
     authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
     core::v1::{Node, Service, ServiceAccount},
@@ -30,7 +30,7 @@ async fn apply_policies_of(platform: &str, lab: &Lab) -> Result<()> {
     let (_, plan) = plans.iter().find(|(name, _)| *name == platform).context("a platform")?;
     let policies = plan.objects().iter().filter(|object| object.kind().kind.starts_with("ValidatingAdmissionPolicy"));
     for policy in policies {
-        let api = apply::api(&lab.client, policy.kind(), policy.namespace());
+        let api = request::api(&lab.client, policy.kind(), policy.namespace());
         api.patch(policy.name(), &PatchParams::apply("test").force(), &Patch::Apply(policy.value())).await?;
     }
     Ok(())

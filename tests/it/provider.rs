@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Result;
-use ccm_operator::yaml;
+use ccm_operator::text::yaml;
 use serde_json::Value;
 use tempfile::TempDir;
 

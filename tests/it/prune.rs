@@ -7,8 +7,14 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use ccm_operator::apply::inventory;
+use ccm_operator::cluster::request;
 use ccm_operator::{
-    apply::{self, PART_OF_LABEL, inventory::Place, ownership::FIELD_MANAGER},
+    apply::{
+        self,
+        inventory::{PART_OF_LABEL, Place},
+        ownership::FIELD_MANAGER,
+    },
     object::{KINDS, Kind, Object},
     plan::Plan,
 };
@@ -34,10 +40,10 @@ const DELETION: &str = "client.lifecycle.config.k8s.io/deletion";
 
 /// Every object in the cluster that carries the label of our set, and was made by us.
 async fn ours(lab: &Lab) -> Result<BTreeSet<String>> {
-    let label = ListParams::default().labels(&format!("{PART_OF_LABEL}={}", apply::set_id(OWN_NAMESPACE)));
+    let label = ListParams::default().labels(&format!("{PART_OF_LABEL}={}", inventory::set_id(OWN_NAMESPACE)));
     let mut found = BTreeSet::new();
     for kind in &KINDS {
-        let api: Api<DynamicObject> = Api::all_with(lab.client.clone(), &apply::resource(kind));
+        let api: Api<DynamicObject> = Api::all_with(lab.client.clone(), &request::resource(kind));
         for object in api.list(&label).await? {
             let object = serde_json::to_value(&object)?;
             if apply::ownership::is_applied_by_us(&object) {
@@ -92,8 +98,8 @@ fn every_pair(count: usize) -> Vec<usize> {
 async fn decoys(lab: &Lab, places: &BTreeSet<Place>) -> Result<Vec<(&'static Kind, Value)>> {
     let labels = [
         ("plain", json!({"app.kubernetes.io/part-of": "ccm-operator"})),
-        ("other-set", json!({PART_OF_LABEL: apply::set_id("another-namespace")})),
-        ("copied", json!({PART_OF_LABEL: apply::set_id(OWN_NAMESPACE)})),
+        ("other-set", json!({PART_OF_LABEL: inventory::set_id("another-namespace")})),
+        ("copied", json!({PART_OF_LABEL: inventory::set_id(OWN_NAMESPACE)})),
     ];
     let mut made = Vec::new();
     for place in places {
@@ -105,7 +111,7 @@ async fn decoys(lab: &Lab, places: &BTreeSet<Place>) -> Result<Vec<(&'static Kin
             if place.kind.namespaced {
                 object["metadata"]["namespace"] = place.namespace.as_str().into();
             }
-            let api = apply::api(&lab.client, place.kind, &place.namespace);
+            let api = request::api(&lab.client, place.kind, &place.namespace);
             let params = PostParams { field_manager: Some("somebody".into()), ..PostParams::default() };
             let live = api.create(&params, &serde_json::from_value(object)?).await?;
             made.push((place.kind, serde_json::to_value(&live)?));
@@ -178,7 +184,7 @@ async fn from_every_platform_to_every_other_exactly_the_new_set_is_there() -> Re
     lab.converged(&operator).await?;
     for (kind, decoy) in &decoys {
         let key = apply::key_of(kind, decoy);
-        let api = apply::api(&lab.client, kind, &key.namespace);
+        let api = request::api(&lab.client, kind, &key.namespace);
         let live = api.get_opt(&key.name).await?.with_context(|| format!("{key} is gone"))?;
         assert_eq!(untouched(&serde_json::to_value(&live)?), untouched(decoy), "{key}");
         api.delete(&key.name, &DeleteParams::default()).await?;
@@ -250,7 +256,7 @@ async fn objects_move_to_another_namespace_and_back_after_that_is_deleted() -> R
 
     // The namespace is deleted with all that is in it, the operator's rights there too.
     for object in moved.iter().filter(|object| object.namespace() == OTHER) {
-        let api = apply::api(&lab.client, object.kind(), OTHER);
+        let api = request::api(&lab.client, object.kind(), OTHER);
         api.delete(object.name(), &DeleteParams::default()).await?;
     }
     let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
@@ -333,7 +339,7 @@ async fn the_inventory_is_written_again_and_what_it_lists_is_pruned_after_a_rest
     );
     assert!(annotations["applyset.kubernetes.io/tooling"].starts_with("ccm-operator/v"));
     let label = &written.metadata.labels.context("labels")?["applyset.kubernetes.io/id"];
-    assert_eq!(*label, apply::set_id(OWN_NAMESPACE));
+    assert_eq!(*label, inventory::set_id(OWN_NAMESPACE));
 
     operator.kill()?;
     operator.wait(LIMIT).await?;
@@ -405,11 +411,11 @@ async fn a_prune_that_is_forbidden_is_reported() -> Result<()> {
     // As an earlier version might have left it, whose name the rights do not list.
     let left = json!({
         "apiVersion": "v1", "kind": "Service",
-        "metadata": {"name": "left", "namespace": NAMESPACE, "labels": {PART_OF_LABEL: apply::set_id(OWN_NAMESPACE)}},
+        "metadata": {"name": "left", "namespace": NAMESPACE, "labels": {PART_OF_LABEL: inventory::set_id(OWN_NAMESPACE)}},
         "spec": {"ports": [{"port": 80}]},
     });
     let services =
-        apply::api(&lab.client, KINDS.iter().find(|kind| kind.kind == "Service").context("kind")?, NAMESPACE);
+        request::api(&lab.client, KINDS.iter().find(|kind| kind.kind == "Service").context("kind")?, NAMESPACE);
     services.patch("left", &PatchParams::apply(FIELD_MANAGER), &Patch::Apply(&left)).await?;
     let started = Instant::now();
     let degraded = lab.conditions(&operator, &["Degraded=True"]).await?;

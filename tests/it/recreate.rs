@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use ccm_operator::{apply, object::Object, plan::Plan};
+use ccm_operator::apply::inventory;
+use ccm_operator::cluster::request;
+use ccm_operator::{object::Object, plan::Plan};
 use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 use kube::{
     Api,
@@ -21,7 +23,7 @@ use crate::{
 pub(crate) async fn create(lab: &Lab, object: &Object, change: impl Fn(&mut Value)) -> Result<String> {
     let mut value = object.value().clone();
     change(&mut value);
-    let api = apply::api(&lab.client, object.kind(), object.namespace());
+    let api = request::api(&lab.client, object.kind(), object.namespace());
     let params = PostParams { field_manager: Some(PREDECESSOR.into()), ..PostParams::default() };
     let live = api.create(&params, &serde_json::from_value(value)?).await?;
     live.metadata.uid.context("a uid")
@@ -34,7 +36,7 @@ pub(crate) fn with_another_selector(value: &mut Value) {
 
 /// Waits until an object is another one than that of this UID.
 async fn made_anew(lab: &Lab, operator: &Operator, object: &Object, uid: &str) -> Result<Value> {
-    let api = apply::api(&lab.client, object.kind(), object.namespace());
+    let api = request::api(&lab.client, object.kind(), object.namespace());
     let waited = eventually("the object made anew", LIMIT, async || {
         let live = api.get(object.name()).await?;
         ensure!(live.metadata.uid.as_deref() != Some(uid), "it is the old one");
@@ -91,7 +93,7 @@ async fn what_would_be_refused_is_not_deleted() -> Result<()> {
         "policyName": "no-deployments", "validationActions": ["Deny"],
     }});
     bindings.create(&PostParams::default(), &serde_json::from_value(binding)?).await?;
-    let api = apply::api(&lab.client, object.kind(), NAMESPACE);
+    let api = request::api(&lab.client, object.kind(), NAMESPACE);
     eventually("the policy", LIMIT, async || {
         let mut other = object.value().clone();
         other["metadata"]["name"] = "other".into();
@@ -125,7 +127,8 @@ async fn another_role_makes_a_binding_anew_while_a_stand_in_grants_the_same() ->
         let stand_in = format!("{}-next", object.name());
         let left_over = |value: &mut Value| {
             value["metadata"]["name"] = stand_in.as_str().into();
-            value["metadata"]["labels"] = json!({apply::PART_OF_LABEL: apply::set_id(crate::lab::OWN_NAMESPACE)});
+            value["metadata"]["labels"] =
+                json!({inventory::PART_OF_LABEL: inventory::set_id(crate::lab::OWN_NAMESPACE)});
             value["roleRef"]["name"] = "yet-another".into();
         };
         create(&lab, object, left_over).await?;
@@ -134,7 +137,7 @@ async fn another_role_makes_a_binding_anew_while_a_stand_in_grants_the_same() ->
         let live = made_anew(&lab, &operator, object, &uid).await?;
         assert_eq!(live["roleRef"]["name"], object.value()["roleRef"]["name"]);
         lab.converged(&operator).await?;
-        let api = apply::api(&lab.client, object.kind(), object.namespace());
+        let api = request::api(&lab.client, object.kind(), object.namespace());
         eventually("the stand-in to go", LIMIT, async || {
             ensure!(api.get_opt(&stand_in).await?.is_none(), "it is there");
             Ok(Some(()))

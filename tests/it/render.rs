@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use ccm_operator::yaml;
+use ccm_operator::text::yaml;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -1,7 +1,7 @@
 //! Going back to the Go operator: what it writes, it can write over ours.
 
 use anyhow::{Context, Result};
-use ccm_operator::apply;
+use ccm_operator::cluster::request;
 use kube::api::{DynamicObject, PostParams};
 use serde_json::json;
 
@@ -24,7 +24,7 @@ async fn a_plain_update_of_every_object_is_taken_after_ours() -> Result<()> {
         operator.wait(LIMIT).await?;
         let (_, plan) = plans.iter().find(|(other, _)| *other == name).context("a plan")?;
         for object in plan.objects() {
-            let api = apply::api(&lab.client, object.kind(), object.namespace());
+            let api = request::api(&lab.client, object.kind(), object.namespace());
             let params = PostParams { field_manager: Some(PREDECESSOR.into()), ..PostParams::default() };
             // The stand-in for the workloads' controllers may write at the same time.
             let updated = eventually("the plain update", LIMIT, async || {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use ccm_operator::{apply, object::Object};
+use ccm_operator::cluster::request;
+use ccm_operator::object::Object;
 use kube::api::{DynamicObject, PostParams};
 use serde_json::{Value, json};
 
@@ -38,7 +39,7 @@ fn essence(object: &Value) -> Value {
 }
 
 async fn live(lab: &Lab, object: &Object) -> Result<Value> {
-    let api = apply::api(&lab.client, object.kind(), object.namespace());
+    let api = request::api(&lab.client, object.kind(), object.namespace());
     Ok(serde_json::to_value(api.get(object.name()).await?)?)
 }
 
@@ -122,7 +123,7 @@ async fn create_as_predecessor(lab: &Lab, object: &Object) -> Result<String> {
         "ValidatingAdmissionPolicyBinding" => value["spec"]["validationActions"] = json!(["Warn", "Audit"]),
         _ => {}
     }
-    let api = apply::api(&lab.client, object.kind(), object.namespace());
+    let api = request::api(&lab.client, object.kind(), object.namespace());
     let params = PostParams { field_manager: Some(PREDECESSOR.into()), ..PostParams::default() };
     api.create(&params, &serde_json::from_value(value)?).await?;
     // The stand-in for the workloads' controllers writes at the same time.

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{FIELD_MANAGER, fold, path_matches};
+use crate::apply::ownership::{FIELD_MANAGER, fold, path_matches};
 
 /// The merge patch that makes of a live object what a take-over and an apply would make of it, guarded by the resource
 /// version.

@@ -1,0 +1,105 @@
+//! What is secret in an object that is shown, and how it is hidden (pure).
+//!
+//! Secret values become stars before a text is made of the object. That two of them differ still shows.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::text::mask::{self, MASK, is_secret_key};
+
+/// Both states of an object with their secrets masked.
+pub(super) fn masked(before: Option<Value>, after: Option<Value>) -> (Option<Value>, Option<Value>) {
+    let secrets = |object: &Option<Value>| {
+        let mut found = BTreeSet::new();
+        let mut object = object.clone();
+        if let Some(object) = &mut object {
+            each_secret(object, &mut |text| {
+                found.insert(text.clone());
+            });
+        }
+        found
+    };
+    let (old, new) = (secrets(&before), secrets(&after));
+    let has_both = before.is_some() && after.is_some();
+    let mask = |object: Option<Value>, others: &BTreeSet<String>, when: &str| {
+        object.map(|mut object| {
+            each_secret(&mut object, &mut |text| {
+                let differs = has_both && !others.contains(text);
+                *text = if differs { format!("{MASK} ({when})") } else { MASK.to_owned() };
+            });
+            object
+        })
+    };
+    (mask(before, &new, "before"), mask(after, &old, "after"))
+}
+
+/// Visits every text of an object that is secret, or that holds a secret.
+fn each_secret(object: &mut Value, visit: &mut impl FnMut(&mut String)) {
+    if object["kind"] == "Secret" {
+        for field in ["data", "stringData"] {
+            for value in
+                object.get_mut(field).and_then(Value::as_object_mut).into_iter().flat_map(|map| map.values_mut())
+            {
+                visit_text(value, visit);
+            }
+        }
+    }
+    each_secret_inside(object, visit);
+}
+
+fn each_secret_inside(value: &mut Value, visit: &mut impl FnMut(&mut String)) {
+    match value {
+        Value::Object(members) => {
+            let is_secret = members.get("name").and_then(Value::as_str).is_some_and(is_secret_key);
+            if is_secret && let Some(value) = members.get_mut("value") {
+                visit_text(value, visit);
+            }
+            members.values_mut().for_each(|value| each_secret_inside(value, visit));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| each_secret_inside(item, visit)),
+        Value::String(text) if holds_secret(text) => visit(text),
+        _ => {}
+    }
+}
+
+fn visit_text(value: &mut Value, visit: &mut impl FnMut(&mut String)) {
+    if let Value::String(text) = value {
+        visit(text);
+    }
+}
+
+/// An argument such as `--password=x`, or what looks like a password in a URL.
+fn holds_secret(text: &str) -> bool {
+    mask::lines(text).iter().zip(text.lines()).any(|(shown, line)| shown != line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn secrets_become_stars_and_their_change_still_shows() {
+        let object = |password: &str, proxy: &str| {
+            Some(json!({
+                "kind": "Deployment",
+                "spec": {"containers": [{
+                    "args": ["--client-secret=abc", "--v=2"],
+                    "env": [{"name": "PASSWORD", "value": password}, {"name": "HTTPS_PROXY", "value": proxy}],
+                }]},
+            }))
+        };
+        let (before, after) = masked(object("one", "http://u:p@proxy/"), object("two", "http://u:p@proxy/"));
+        let (before, after) = (before.unwrap(), after.unwrap());
+        let container = &before["spec"]["containers"][0];
+        assert_eq!(container["args"], json!(["***", "--v=2"]));
+        assert_eq!(container["env"][0]["value"], "*** (before)");
+        assert_eq!(container["env"][1]["value"], "***");
+        assert_eq!(after["spec"]["containers"][0]["env"][0]["value"], "*** (after)");
+
+        let secret = json!({"kind": "Secret", "data": {"any": "eA=="}, "stringData": {"other": "y"}});
+        let (shown, _) = masked(Some(secret), None);
+        assert_eq!(shown, Some(json!({"kind": "Secret", "data": {"any": "***"}, "stringData": {"other": "***"}})));
+    }
+}

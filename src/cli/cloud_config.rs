@@ -1,0 +1,64 @@
+//! The command `cloud-config`: what a cluster's configuration becomes, without the cluster.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use clap::Args;
+
+use super::flags::{boolean, print, say};
+use crate::{
+    config::preview::Preview,
+    facts::{
+        DEFAULT_NAMESPACE,
+        read::{CloudConfigFiles, CloudConfigSources},
+    },
+    provider::embedded,
+};
+
+/// Flags of `cloud-config`.
+#[derive(Args, Debug)]
+pub struct CloudConfigArgs {
+    /// An Infrastructure manifest with its status.
+    #[arg(long, value_name = "FILE")]
+    pub cluster_infrastructure_file: PathBuf,
+
+    /// The ConfigMap manifest of the configuration [default: the cluster has none].
+    #[arg(long, value_name = "FILE")]
+    pub cloud_config_file: Option<PathBuf>,
+
+    /// A Network manifest; what follows from the networks of Services is left out without it.
+    #[arg(long, value_name = "FILE")]
+    pub network_file: Option<PathBuf>,
+
+    /// Feature gates that the cluster enables, as `Name=true`.
+    #[arg(long, value_name = "GATES", value_delimiter = ',', value_parser = feature_gate)]
+    pub feature_gates: Vec<(String, bool)>,
+
+    /// Show what changed and which rule changed it, instead of the result; values that look like secrets are masked.
+    #[arg(long)]
+    pub diff: bool,
+}
+
+/// A feature gate in Go's spelling, such as `Name=true`.
+fn feature_gate(text: &str) -> Result<(String, bool), String> {
+    let named = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    let (name, value) = named.ok_or("give it as Name=true or Name=false")?;
+    Ok((name.to_owned(), boolean(value)?))
+}
+
+/// Prints the result, or what changed.
+pub(super) fn run(args: CloudConfigArgs) -> anyhow::Result<()> {
+    let files = CloudConfigFiles {
+        infrastructure: args.cluster_infrastructure_file,
+        cloud_config: args.cloud_config_file,
+        network: args.network_file,
+    };
+    let CloudConfigSources { sources, config_map } = files.read(DEFAULT_NAMESPACE)?;
+    // Of a gate that is given twice the last counts, as in Go.
+    let gates: BTreeMap<String, bool> = args.feature_gates.into_iter().collect();
+    let gates = gates.into_iter().filter_map(|(name, is_enabled)| is_enabled.then_some(name)).collect();
+    let preview = Preview::new(&embedded::catalog()?, &sources, config_map.as_ref(), gates)?;
+    for warning in &preview.synced.warnings {
+        say(&format!("warning: {warning}"));
+    }
+    print(&if args.diff { preview.diff() } else { preview.synced.text().to_owned() })
+}

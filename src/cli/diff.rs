@@ -1,0 +1,90 @@
+//! The command `diff`: what the operator would change in a cluster.
+
+use std::io::{self, IsTerminal};
+
+use clap::{Args, ValueEnum};
+
+use super::{
+    flags::{ClusterArgs, print, runtime, say},
+    snapshot::Snapshot,
+};
+use crate::{
+    apply::{diff, dry_run, inventory},
+    error::chain,
+    facts::Sources,
+    object::{
+        Object,
+        reference::{self, Reference},
+    },
+    plan::Plan,
+    provider::{Phase, catalog::Catalog, embedded},
+    text::output,
+};
+
+/// Flags of `diff`.
+#[derive(Args, Debug)]
+pub struct DiffArgs {
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+
+    /// How the differences are written.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: DiffFormat,
+}
+
+/// How differences are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum DiffFormat {
+    /// A unified diff of YAML; coloured on a terminal, unless `NO_COLOR` is set.
+    #[default]
+    Diff,
+    /// One JSON document: of each object what would be done, and the fields.
+    Json,
+}
+
+/// Whether nothing would change.
+pub(super) fn run(args: &DiffArgs) -> anyhow::Result<bool> {
+    let changes = runtime()?.block_on(async {
+        let snapshot = args.cluster.snapshot().await?;
+        let catalog = embedded::catalog()?;
+        let mut sources = snapshot.sources(args.cluster.images_json.as_deref()).await?;
+        let config = cloud_config(&snapshot, &catalog, &sources).await?;
+        let mut digests = snapshot.digests(&catalog, &sources).await?;
+        for object in &config {
+            // The pods are restarted by what it becomes, not by what it is.
+            let reference = Reference::config_map(object.namespace(), object.name());
+            digests.insert(reference, reference::digest(object.value()));
+        }
+        sources.digests = Some(digests);
+        let plan = Plan::new(&catalog, &sources, Phase::Cluster)?;
+        if let Plan::Nothing { why } = &plan {
+            say(&format!("nothing is to be applied: {why}"));
+        }
+        let plan = plan.labelled(&inventory::set_id(&snapshot.place().own_namespace));
+        anyhow::Ok(dry_run::changes(snapshot.reader(), &snapshot.place().own_namespace, &config, plan.objects()).await?)
+    })?;
+    match args.output {
+        DiffFormat::Json => print(&output::json(&changes)?)?,
+        DiffFormat::Diff => {
+            let colors = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
+            print(&diff::unified(&changes, colors))?;
+            say(&diff::summary(&changes));
+        }
+    }
+    let refused = changes.iter().filter(|change| change.action == diff::Action::Refuse).count();
+    anyhow::ensure!(refused == 0, "the API server refuses {refused} of the objects");
+    Ok(!changes.iter().any(diff::Change::is_difference))
+}
+
+/// The ConfigMaps of the cloud's configuration, as they are to be. What cannot be used is said: the last good ones stay.
+async fn cloud_config(snapshot: &Snapshot, catalog: &Catalog, sources: &Sources) -> anyhow::Result<Vec<Object>> {
+    match snapshot.cloud_config(catalog, sources).await? {
+        None => Ok(Vec::new()),
+        Some(Ok(synced)) => Ok(synced.objects(&snapshot.place().namespace)?),
+        Some(Err(error)) => {
+            say(&format!("the cloud configuration stays as it is: {}", chain(&error)));
+            Ok(Vec::new())
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Flags that several commands share, and how every command answers.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use anyhow::Context;
+use clap::{Args, CommandFactory, ValueEnum, error::ErrorKind};
+use kube::Client;
+
+use super::{
+    Cli,
+    snapshot::{Place, Snapshot},
+};
+use crate::{cluster::client, facts::DEFAULT_NAMESPACE};
+
+/// The operator's namespace where it does not run in a Pod.
+const OPERATOR_NAMESPACE: &str = "openshift-cloud-controller-manager-operator";
+
+/// How to reach a cluster.
+#[derive(Args, Debug)]
+pub struct Connection {
+    /// The kubeconfig to use [default: KUBECONFIG or ~/.kube/config; in a Pod its own credentials].
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+}
+
+impl Connection {
+    /// A client; asks the API server for nothing.
+    pub async fn client(&self) -> Result<Client, client::Error> {
+        client::connect(self.kubeconfig.as_deref(), None).await
+    }
+}
+
+/// Which cluster a command looks at.
+#[derive(Args, Debug)]
+pub struct ClusterArgs {
+    /// The connection to it.
+    #[command(flatten)]
+    pub connection: Connection,
+
+    /// The namespace that is managed.
+    #[arg(long, default_value = DEFAULT_NAMESPACE)]
+    pub namespace: String,
+
+    /// The file with the images of all providers [default: the ConfigMap cloud-controller-manager-images of the cluster].
+    #[arg(long, value_name = "FILE")]
+    pub images_json: Option<PathBuf>,
+}
+
+impl ClusterArgs {
+    /// The cluster, to be read.
+    pub(super) async fn snapshot(&self) -> Result<Snapshot, client::Error> {
+        let place = Place { namespace: self.namespace.clone(), own_namespace: own_namespace() };
+        Ok(Snapshot::new(self.connection.client().await?, place))
+    }
+}
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// For people, at most 100 columns wide.
+    #[default]
+    Table,
+    /// One JSON document.
+    Json,
+    /// One YAML document.
+    Yaml,
+}
+
+/// A boolean in Go's spellings.
+pub(super) fn boolean(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("give true or false"),
+    }
+}
+
+/// The namespace of the Pod.
+pub(super) fn own_namespace() -> String {
+    fs::read_to_string("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+        .unwrap_or_else(|_| OPERATOR_NAMESPACE.to_owned())
+}
+
+/// One thread is enough: what is done between two requests takes microseconds.
+pub(super) fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// Ends with exit code 2.
+pub(super) fn wrong_usage(message: &str) -> ! {
+    Cli::command().error(ErrorKind::ValueValidation, message).exit()
+}
+
+/// Tells the person who runs a command. What was done is done also if nobody listens.
+pub(super) fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Prints what was asked for.
+pub(super) fn print(text: &str) -> anyhow::Result<()> {
+    io::stdout().write_all(text.as_bytes()).context("failed to write to standard output")
+}

@@ -1,0 +1,163 @@
+//! The commands `provider list`, `provider show` and `provider verify`.
+
+use std::{path::Path, process::ExitCode};
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::flags::{Connection, OutputFormat, print, runtime, wrong_usage};
+use crate::{
+    apply,
+    plan::show,
+    provider::{Phase, embedded, read, verify},
+    text::output,
+};
+
+/// The commands about providers.
+#[derive(Debug, Subcommand)]
+pub enum ProviderCommand {
+    /// List the providers that come with this program.
+    List(ListArgs),
+    /// Show what is applied for a provider, and where each value comes from.
+    Show(ShowArgs),
+    /// Check providers against the rules that a cloud-controller-manager's manifests must keep. Exit code 1 when one is broken.
+    Verify(VerifyArgs),
+}
+
+/// Flags of `provider list`.
+#[derive(Args, Debug)]
+pub struct ListArgs {
+    /// How the answer is written.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: OutputFormat,
+}
+
+/// Flags of `provider show`.
+#[derive(Args, Debug)]
+pub struct ShowArgs {
+    /// The provider, by its name in `provider list`.
+    pub name: String,
+
+    /// Where the objects are for.
+    #[arg(long, value_enum, default_value_t)]
+    pub phase: ShowPhase,
+
+    /// How the answer is written.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: OutputFormat,
+}
+
+/// Flags of `provider verify`.
+#[derive(Args, Debug)]
+pub struct VerifyArgs {
+    /// A provider by its name in `provider list`, or a folder with assets/CLOUD/, bootstrap/CLOUD/ and, where it has them,
+    /// the manifests/ of the operator; `./NAME` is always a folder [default: every provider of `provider list`].
+    #[arg(value_name = "NAME|FOLDER")]
+    pub target: Option<String>,
+
+    /// How the findings are written.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: VerifyFormat,
+
+    /// Ask the API server of a cluster, too, whether it would take every object; nothing is written.
+    #[arg(long)]
+    pub cluster: bool,
+
+    /// The connection to that cluster.
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+/// How findings are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum VerifyFormat {
+    /// For people, at most 100 columns wide.
+    #[default]
+    Table,
+    /// One JSON document.
+    Json,
+    /// JUnit's XML, a case for each rule.
+    Junit,
+}
+
+/// Which objects `provider show` shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ShowPhase {
+    /// The static pod of the bootstrap VM.
+    Bootstrap,
+    /// What the operator applies to the cluster.
+    #[default]
+    Cluster,
+}
+
+impl From<ShowPhase> for Phase {
+    fn from(phase: ShowPhase) -> Self {
+        match phase {
+            ShowPhase::Bootstrap => Self::Bootstrap,
+            ShowPhase::Cluster => Self::Cluster,
+        }
+    }
+}
+
+/// Runs one of the commands about providers.
+pub(super) fn run(command: &ProviderCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        ProviderCommand::List(args) => list(args).map(|()| ExitCode::SUCCESS),
+        ProviderCommand::Show(args) => show(args).map(|()| ExitCode::SUCCESS),
+        ProviderCommand::Verify(args) => verify(args),
+    }
+}
+
+fn list(args: &ListArgs) -> anyhow::Result<()> {
+    let summaries: Vec<_> = embedded::bundles().iter().map(|bundle| show::summary(bundle, embedded::VERSION)).collect();
+    print(&match args.output {
+        OutputFormat::Table => show::list_table(&summaries),
+        OutputFormat::Json => output::json(&summaries)?,
+        OutputFormat::Yaml => output::yaml(&summaries)?,
+    })
+}
+
+fn show(args: &ShowArgs) -> anyhow::Result<()> {
+    let bundles = embedded::bundles();
+    let bundle = bundles.iter().find(|bundle| bundle.name == args.name);
+    let bundle = bundle.unwrap_or_else(|| wrong_usage(&show::unknown(&args.name, &bundles)));
+    let details = show::details(bundle, embedded::VERSION, args.phase.into());
+    print(&match args.output {
+        OutputFormat::Table => show::details_table(&details),
+        OutputFormat::Json => output::json(&details)?,
+        OutputFormat::Yaml => output::yaml(&details)?,
+    })
+}
+
+fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
+    if args.connection.kubeconfig.is_some() && !args.cluster {
+        wrong_usage("--kubeconfig needs --cluster");
+    }
+    let mut bundles = embedded::bundles();
+    let mut payload = Some(embedded::payload());
+    if let Some(target) = &args.target {
+        if bundles.iter().any(|bundle| bundle.name == *target) {
+            bundles.retain(|bundle| bundle.name == *target);
+        } else if Path::new(target).is_dir() {
+            (bundles, payload) = match read::read(Path::new(target)) {
+                Err(error @ read::Error::NoProviders(_)) => wrong_usage(&error.to_string()),
+                read => read?,
+            };
+        } else {
+            wrong_usage(&format!("{}; nor is it a folder", show::unknown(target, &bundles)));
+        }
+    }
+    let mut report = verify::verify(&bundles, payload.as_ref());
+    if args.cluster {
+        let refusals = runtime()?.block_on(async {
+            let client = args.connection.client().await?;
+            anyhow::Ok(apply::verify::dry_run(&client, &bundles).await?)
+        })?;
+        report = report.with_refusals(refusals);
+    }
+    print(&match args.output {
+        VerifyFormat::Table => report.table(),
+        VerifyFormat::Json => output::json(&report)?,
+        VerifyFormat::Junit => output::junit(&report.suites()),
+    })?;
+    Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

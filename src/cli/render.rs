@@ -1,0 +1,128 @@
+//! The command `render`: manifests as files.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+
+use super::flags::{print, say, wrong_usage};
+use crate::{
+    facts::{DEFAULT_NAMESPACE, read::Files},
+    plan::{Plan, write},
+    provider::{Phase, embedded, payload},
+};
+
+/// The file of the install payload that is no manifest of the cluster's.
+const IMAGE_REFERENCES: &str = "image-references";
+
+/// Flags of `render`.
+#[derive(Args, Debug)]
+pub struct RenderArgs {
+    /// The folder to write into; it is made when it is missing.
+    #[arg(long, value_name = "DIR", required_unless_present = "output")]
+    pub dest_dir: Option<PathBuf>,
+
+    /// An Infrastructure manifest with its status; needed but for --phase install.
+    #[arg(long, value_name = "FILE")]
+    pub cluster_infrastructure_file: Option<PathBuf>,
+
+    /// The ConfigMap manifest cloud-controller-manager-images; needed but for --phase install.
+    #[arg(long, value_name = "FILE")]
+    pub images_file: Option<PathBuf>,
+
+    /// The ConfigMap manifest of the cloud's configuration; needed when the Infrastructure names one.
+    #[arg(long, value_name = "FILE")]
+    pub cloud_config_file: Option<PathBuf>,
+
+    /// Which manifests: DIR/bootstrap and DIR/config, or DIR/manifests with those of the cluster or of the installation.
+    #[arg(long, value_enum, default_value_t)]
+    pub phase: RenderPhase,
+
+    /// The namespace to manage, for --phase cluster and install.
+    #[arg(long, default_value = DEFAULT_NAMESPACE)]
+    pub namespace: String,
+
+    /// `-` prints the manifests as one YAML stream; not with --phase bootstrap.
+    #[arg(short, long, value_name = "-", value_parser = ["-"], conflicts_with = "dest_dir")]
+    pub output: Option<String>,
+}
+
+/// Which manifests `render` writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum RenderPhase {
+    /// The static pod of the bootstrap VM, and its cloud.conf.
+    #[default]
+    Bootstrap,
+    /// What the operator applies to the cluster.
+    Cluster,
+    /// What the cluster's version operator installs: the operator itself, with its RBAC.
+    Install,
+}
+
+/// Writes the manifests of one phase.
+pub(super) fn run(args: &RenderArgs) -> anyhow::Result<()> {
+    if args.phase == RenderPhase::Install { render_install(args) } else { render(args) }
+}
+
+fn render(args: &RenderArgs) -> anyhow::Result<()> {
+    if args.output.is_some() && args.phase == RenderPhase::Bootstrap {
+        wrong_usage("--output needs --phase cluster or install: the bootstrap phase writes more than manifests");
+    }
+    let (Some(infrastructure), Some(images)) = (&args.cluster_infrastructure_file, &args.images_file) else {
+        wrong_usage("give --cluster-infrastructure-file and --images-file")
+    };
+    let files = Files {
+        infrastructure: infrastructure.clone(),
+        images: images.clone(),
+        cloud_config: args.cloud_config_file.clone(),
+    };
+    let sources = files.sources(&args.namespace)?;
+    let phase = if args.phase == RenderPhase::Cluster { Phase::Cluster } else { Phase::Bootstrap };
+    let plan = Plan::new(&embedded::catalog()?, &sources, phase)?;
+    if let Plan::Nothing { why } = &plan {
+        say(&format!("no manifests are written: {why}"));
+    }
+    if let (Phase::Bootstrap, Some(infrastructure)) = (phase, &sources.infrastructure) {
+        let config = files.cloud_config(infrastructure)?;
+        let files = write::bootstrap_files(plan.objects(), config)?;
+        return deliver(args, &["bootstrap", "config"], &files, String::new);
+    }
+    let stream = write::stream(plan.objects())?;
+    deliver(args, &["manifests"], &write::cluster_files(plan.objects())?, || stream)
+}
+
+fn render_install(args: &RenderArgs) -> anyhow::Result<()> {
+    let mut files = Vec::new();
+    for (name, bytes) in embedded::manifests() {
+        let text = std::str::from_utf8(bytes).with_context(|| format!("failed to read the embedded {name}"))?;
+        // The image stream is for release tooling, and knows no namespace.
+        let text =
+            if name == IMAGE_REFERENCES { text.to_owned() } else { payload::for_namespace(text, &args.namespace)? };
+        files.push((PathBuf::from("manifests").join(name), text));
+    }
+    let stream = || {
+        let manifests = files.iter().filter(|(name, _)| !name.ends_with(IMAGE_REFERENCES));
+        let documents =
+            manifests.map(|(_, text)| if text.starts_with("---") { text.clone() } else { format!("---\n{text}") });
+        documents.collect::<String>()
+    };
+    deliver(args, &["manifests"], &files, stream)
+}
+
+/// Writes files below the destination, or the stream to standard output.
+fn deliver(
+    args: &RenderArgs,
+    folders: &[&str],
+    files: &[(PathBuf, String)],
+    stream: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    match &args.dest_dir {
+        Some(destination) => {
+            for path in write::write(destination, folders, files)? {
+                say(&format!("wrote {}", path.display()));
+            }
+            Ok(())
+        }
+        None => print(&stream()),
+    }
+}

@@ -1,0 +1,79 @@
+//! The command `status`: how a cluster's cloud-controller-manager is doing.
+
+use std::{
+    io::{self, IsTerminal},
+    time::Duration,
+};
+
+use clap::Args;
+use k8s_openapi::jiff::Timestamp;
+
+use super::{
+    findings,
+    flags::{ClusterArgs, OutputFormat, print, runtime, say},
+};
+use crate::{
+    error::chain,
+    provider::embedded,
+    status::screen::{self, Report},
+    text::output,
+};
+
+/// How often `status --watch` looks.
+const WATCH_PERIOD: Duration = Duration::from_secs(2);
+
+/// Empties a terminal.
+const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
+
+/// Flags of `status`.
+#[derive(Args, Debug)]
+pub struct StatusArgs {
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+
+    /// How the answer is written.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: OutputFormat,
+
+    /// Look again every two seconds, and show anew what has changed.
+    #[arg(short, long)]
+    pub watch: bool,
+}
+
+/// Whether the cluster's cloud-controller-manager is well.
+pub(super) fn run(args: &StatusArgs) -> anyhow::Result<bool> {
+    let catalog = embedded::catalog()?;
+    runtime()?.block_on(async {
+        let snapshot = args.cluster.snapshot().await?;
+        let clears = args.watch && args.output == OutputFormat::Table && io::stdout().is_terminal();
+        let mut shown = None;
+        loop {
+            let findings = findings::findings(&snapshot, &catalog, args.cluster.images_json.as_deref()).await;
+            let report = match findings {
+                Ok(findings) => Report::new(&findings, &args.cluster.namespace),
+                // Who watches waits for the API server to come back.
+                Err(error) if args.watch && shown.is_some() => {
+                    say(&chain(&error));
+                    tokio::time::sleep(WATCH_PERIOD).await;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            // Ages grow on a terminal; elsewhere only what has changed is news.
+            if clears || shown.as_ref() != Some(&report) {
+                let text = match args.output {
+                    OutputFormat::Table => screen::text::screen(&report, Timestamp::now()),
+                    OutputFormat::Json => output::json(&report)?,
+                    OutputFormat::Yaml => output::yaml(&report)?,
+                };
+                print(&if clears { format!("{CLEAR}{text}") } else { text })?;
+            }
+            if !args.watch {
+                return Ok(report.healthy);
+            }
+            shown = Some(report);
+            tokio::time::sleep(WATCH_PERIOD).await;
+        }
+    })
+}

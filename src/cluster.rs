@@ -1,0 +1,6 @@
+//! The API server: connection, requests and watches (IO).
+
+pub mod client;
+pub mod read;
+pub mod request;
+pub mod watch;

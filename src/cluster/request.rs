@@ -1,0 +1,187 @@
+//! Requests to the API server, and what its answers mean (IO).
+
+use std::time::Duration;
+
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, GroupVersionKind},
+};
+use serde_json::Value;
+
+use crate::{
+    error::chain,
+    object::{Kind, reference::Referable},
+};
+
+/// How long one request may take before it counts as failed.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The fields that cannot be changed, as the API server names them: what has another value there is made anew.
+const IMMUTABLE: [&str; 2] = ["spec.selector", "roleRef"];
+
+/// How long rights that are missing may be missing unsaid: an API server that has just started denies everybody what it has
+/// not read yet.
+const RIGHTS_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The resource of a kind, known without asking the API server.
+pub fn resource(kind: &Kind) -> ApiResource {
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(kind.group, kind.version, kind.kind), kind.plural)
+}
+
+/// A client for the objects of a kind.
+pub fn api(client: &Client, kind: &Kind, namespace: &str) -> Api<DynamicObject> {
+    if kind.namespaced {
+        Api::namespaced_with(client.clone(), namespace, &resource(kind))
+    } else {
+        Api::all_with(client.clone(), &resource(kind))
+    }
+}
+
+/// Sends one request, if there is a budget of time for it, and gives it up when that is spent.
+pub async fn send<T>(budget: Option<Duration>, request: impl Future<Output = kube::Result<T>>) -> Result<T, Cause> {
+    let budget = budget.ok_or(Cause::NotLeading)?.min(REQUEST_TIMEOUT);
+    match tokio::time::timeout(budget, request).await {
+        Ok(answer) => answer.map_err(Cause::Api),
+        Err(_) => Err(Cause::Timeout),
+    }
+}
+
+/// The resource of what pods refer to.
+pub fn resource_of(kind: Referable) -> ApiResource {
+    let (kind, plural) = match kind {
+        Referable::ConfigMap => ("ConfigMap", "configmaps"),
+        Referable::Secret => ("Secret", "secrets"),
+    };
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", kind), plural)
+}
+
+/// The resource of ConfigMaps, of which the inventory is one.
+pub fn config_map_resource() -> ApiResource {
+    resource_of(Referable::ConfigMap)
+}
+
+/// Whether the API server says that there is no such namespace.
+pub async fn is_namespace_gone(client: &Client, name: &str) -> bool {
+    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", "Namespace"), "namespaces");
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    matches!(send(Some(REQUEST_TIMEOUT), api.get(name)).await, Err(cause) if cause.is_absent())
+}
+
+/// An answer of the API server as data.
+pub fn to_value(object: &DynamicObject) -> Value {
+    // Made from JSON a moment ago: it goes back into JSON.
+    serde_json::to_value(object).unwrap_or_default()
+}
+
+/// What an error of the client says, with its causes: the API server's own words stand for its answers.
+pub fn describe(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.replace('\n', " "),
+        other => chain(other),
+    }
+}
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Cause {
+    /// The API server's answer, or none at all.
+    #[error("{}", describe(.0))]
+    Api(kube::Error),
+    /// No answer in time.
+    #[error("no answer from the API server in time")]
+    Timeout,
+    /// It was deleted, and is held by a finalizer.
+    #[error("it was deleted, and is not gone before its finalizers are: {0}")]
+    Held(String),
+    /// The operator lost its lease, or is being stopped.
+    #[error("the operator may not write any more: it is no longer the leader, or is being stopped")]
+    NotLeading,
+}
+
+impl Cause {
+    /// Whether somebody else was faster.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Api(kube::Error::Api(status)) if status.code == 409)
+    }
+
+    /// Whether the same request can never succeed: the object has to change first, or the operator's rights.
+    pub fn is_terminal(&self) -> bool {
+        let Self::Api(kube::Error::Api(status)) = self else { return false };
+        match status.code {
+            401 | 404 | 408 | 409 | 429 => false,
+            400..500 => true,
+            _ => self.is_invalid(),
+        }
+    }
+
+    /// How long the API server has asked to be left alone, where it has refused something and said so; else no time.
+    pub fn retry_after(&self) -> Duration {
+        let Self::Api(kube::Error::Api(status)) = self else { return Duration::ZERO };
+        let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        Duration::from_secs(seconds.into())
+    }
+
+    /// How long such an error has to last before it is reported; `transient` is how long one has to that passes by itself.
+    pub fn patience(&self, transient: Duration) -> Duration {
+        match self {
+            Self::Api(kube::Error::Api(status)) if status.code == 403 => RIGHTS_PATIENCE,
+            terminal if terminal.is_terminal() => Duration::ZERO,
+            _ => transient,
+        }
+    }
+
+    /// Whether the object was refused because it changes a field that cannot be changed.
+    pub fn is_immutable(&self) -> bool {
+        let Self::Api(kube::Error::Api(status)) = self else { return false };
+        let causes = status.details.iter().flat_map(|details| &details.causes);
+        status.code == 422 && causes.into_iter().any(|cause| IMMUTABLE.contains(&cause.field.as_str()))
+    }
+
+    /// Whether there is nothing (any more).
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::Api(kube::Error::Api(status)) if status.code == 404)
+    }
+
+    /// Whether the object was refused for what it holds.
+    pub fn is_invalid(&self) -> bool {
+        let Self::Api(kube::Error::Api(status)) = self else { return false };
+        // The second is how the API server answers an object that does not fit its schema.
+        let misfit = status.reason.is_empty() && status.message.contains("failed to create typed patch object");
+        status.code == 422 || (status.code == 500 && misfit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_terminal_by_their_status() {
+        let status = |code, reason: &str, message: &str| {
+            let status = kube::core::Status {
+                code,
+                reason: reason.into(),
+                message: message.into(),
+                ..kube::core::Status::default()
+            };
+            Cause::Api(kube::Error::Api(Box::new(status))).is_terminal()
+        };
+        assert!(status(422, "Invalid", ""));
+        assert!(status(403, "Forbidden", ""));
+        assert!(status(500, "", "failed to create typed patch object (ns/x; apps/v1, Kind=Deployment): …"));
+        assert!(!status(500, "InternalError", "etcd is slow"));
+        for code in [404, 409, 429, 503] {
+            assert!(!status(code, "", ""), "{code}");
+        }
+        assert!(!Cause::Timeout.is_terminal());
+    }
+
+    #[test]
+    fn a_right_that_is_missing_may_come() {
+        let patience = |code| {
+            let status = kube::core::Status { code, ..kube::core::Status::default() };
+            Cause::Api(kube::Error::Api(Box::new(status))).patience(Duration::from_secs(150)).as_secs()
+        };
+        assert_eq!([403, 422, 503].map(patience), [5, 0, 150]);
+    }
+}

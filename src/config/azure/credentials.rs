@@ -1,0 +1,250 @@
+//! Azure's configuration and credentials → the configuration with the credentials in it (pure).
+//!
+//! The configuration is edited in place, so that its other members stay as they are, in their order, numbers as written. No
+//! error, note or `Debug` holds a credential.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::{
+    config,
+    text::json::{self, BYTE_ORDER_MARK, Document},
+};
+
+/// The file with the application's id. All of these names are those of the Secret `azure-cloud-credentials`.
+pub const CLIENT_ID: &str = "azure_client_id";
+/// The file with its secret.
+pub const CLIENT_SECRET: &str = "azure_client_secret";
+/// The file that says where the token of a workload identity is.
+pub const FEDERATED_TOKEN_FILE: &str = "azure_federated_token_file";
+/// The file with the tenant's id.
+pub const TENANT_ID: &str = "azure_tenant_id";
+
+/// Why there is no configuration with credentials.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Error {
+    /// Every credential needs it.
+    #[error("the credentials have no {CLIENT_ID}")]
+    NoClientId,
+    /// Neither way to log in is there.
+    #[error("the credentials have neither {CLIENT_SECRET} nor {FEDERATED_TOKEN_FILE}: one of them is needed")]
+    NoSecret,
+    /// Both ways are there.
+    #[error("the credentials have both {CLIENT_SECRET} and {FEDERATED_TOKEN_FILE}: only one of them may be set")]
+    TwoSecrets,
+    /// A workload identity belongs to a tenant.
+    #[error("the credentials have {FEDERATED_TOKEN_FILE} but no {TENANT_ID}, which a workload identity needs")]
+    NoTenant,
+    /// The configuration is not usable.
+    #[error("failed to read the cloud configuration")]
+    Config(#[source] config::Error),
+}
+
+/// Which credentials there are. What is blank is not there.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// The application's id.
+    pub client_id: Option<String>,
+    /// Its secret.
+    pub client_secret: Option<String>,
+    /// Where the token of a workload identity is.
+    pub federated_token_file: Option<String>,
+    /// The tenant's id.
+    pub tenant_id: Option<String>,
+}
+
+/// A configuration with credentials.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Injected {
+    /// The configuration. It holds secrets.
+    pub text: String,
+    /// What its reader may want to know, without any value.
+    pub notes: Vec<&'static str>,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials")
+    }
+}
+
+impl fmt::Debug for Injected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Injected").field("notes", &self.notes).finish_non_exhaustive()
+    }
+}
+
+/// How the cloud-controller-manager logs in.
+enum Login<'a> {
+    Secret(&'a str),
+    WorkloadIdentity { tenant: &'a str, token_file: &'a str },
+}
+
+/// Puts credentials into a configuration. What it said of the same members is replaced; those of the other way to log in stay
+/// as they are, as the Go operator leaves them.
+pub fn inject(config: &str, credentials: &Credentials, disable_managed_identity: bool) -> Result<Injected, Error> {
+    let client_id = given(credentials.client_id.as_ref()).ok_or(Error::NoClientId)?;
+    let login = login(credentials)?;
+    let mut notes = Vec::new();
+    let text = config.strip_prefix(BYTE_ORDER_MARK);
+    if text.is_some() {
+        notes.push("the byte order mark before the cloud configuration was dropped");
+    }
+    let mut document = Document::parse(text.unwrap_or(config)).map_err(Error::Config)?;
+    document.set("aadClientId", &client_id.into());
+    if document.named("useManagedIdentityExtension").next().is_some() && disable_managed_identity {
+        document.set("useManagedIdentityExtension", &false.into());
+        notes.push("useManagedIdentityExtension is set to false: the credentials are used instead");
+    } else if document.last("useManagedIdentityExtension").is_some_and(|member| member.value == "true") {
+        notes.push("useManagedIdentityExtension is true: the credentials may not be used");
+    }
+    match login {
+        Login::Secret(secret) => document.set("aadClientSecret", &secret.into()),
+        Login::WorkloadIdentity { tenant, token_file } => {
+            document.set("tenantId", &tenant.into());
+            document.set("aadFederatedTokenFile", &token_file.into());
+            document.set("useFederatedWorkloadIdentityExtension", &Value::Bool(true));
+        }
+    }
+    let text = document.write();
+    Ok(Injected { text: json::readable_as_yaml(&text).unwrap_or(text), notes })
+}
+
+fn login(credentials: &Credentials) -> Result<Login<'_>, Error> {
+    let secret = given(credentials.client_secret.as_ref());
+    let token_file = given(credentials.federated_token_file.as_ref());
+    match (secret, token_file) {
+        (Some(_), Some(_)) => Err(Error::TwoSecrets),
+        (Some(secret), None) => Ok(Login::Secret(secret)),
+        (None, Some(token_file)) => {
+            let tenant = given(credentials.tenant_id.as_ref()).ok_or(Error::NoTenant)?;
+            Ok(Login::WorkloadIdentity { tenant, token_file })
+        }
+        (None, None) => Err(Error::NoSecret),
+    }
+}
+
+fn given(value: Option<&String>) -> Option<&str> {
+    value.map(String::as_str).filter(|text| !text.trim().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Credentials of four letters, each for one that is there: client id, secret, token file, tenant; `_` is blank.
+    fn credentials(present: &str) -> Credentials {
+        let value = |letter: char, value: &str| {
+            if present.contains(letter.to_ascii_uppercase()) {
+                Some("\t ".to_owned())
+            } else {
+                present.contains(letter).then(|| value.to_owned())
+            }
+        };
+        Credentials {
+            client_id: value('c', "the-id"),
+            client_secret: value('s', "s3cr\"t/\u{7f}"),
+            federated_token_file: value('f', "/token"),
+            tenant_id: value('t', "the-tenant"),
+        }
+    }
+
+    #[test]
+    fn every_combination_of_credentials() {
+        let secret = json!({"aadClientId": "the-id", "aadClientSecret": "s3cr\"t/\u{7f}"});
+        let federated = json!({
+            "aadClientId": "the-id", "tenantId": "the-tenant", "aadFederatedTokenFile": "/token", "useFederatedWorkloadIdentityExtension": true,
+        });
+        for (present, expected) in [
+            ("", Err(Error::NoClientId)),
+            ("s", Err(Error::NoClientId)),
+            ("ft", Err(Error::NoClientId)),
+            ("Cs", Err(Error::NoClientId)),
+            ("c", Err(Error::NoSecret)),
+            ("ct", Err(Error::NoSecret)),
+            ("cS", Err(Error::NoSecret)),
+            ("cF", Err(Error::NoSecret)),
+            ("cf", Err(Error::NoTenant)),
+            ("cfT", Err(Error::NoTenant)),
+            ("csf", Err(Error::TwoSecrets)),
+            ("csft", Err(Error::TwoSecrets)),
+            ("cs", Ok(&secret)),
+            ("csF", Ok(&secret)),
+            // A tenant beside a secret is the configuration's affair.
+            ("cst", Ok(&secret)),
+            ("cft", Ok(&federated)),
+            ("cSft", Ok(&federated)),
+        ] {
+            let injected = inject("{}", &credentials(present), false);
+            let found = injected.map(|injected| serde_json::from_str::<Value>(&injected.text).unwrap());
+            assert_eq!(
+                found.as_ref().map_err(ToString::to_string),
+                expected.as_ref().map(|value| *value).map_err(Error::to_string),
+                "{present}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_rest_stays_as_it_is() {
+        let config = "{\n  \"big\": 12345678901234567890123,\n  \"AADClientId\": \"old\",\n  \"float\": 1.10,\n  \"tags\": \"a\\/b\"\n}\n";
+        let expected = "{\n  \"big\": 12345678901234567890123,\n  \"AADClientId\": \"the-id\",\n  \"float\": 1.10,\n  \"tags\": \"a/b\",\n  \
+                        \"aadClientSecret\": \"s3cr\\\"t/\\u007f\"\n}\n";
+        let injected = inject(config, &credentials("cs"), true).unwrap();
+        assert_eq!((injected.text.as_str(), injected.notes), (expected, vec![]));
+    }
+
+    #[test]
+    fn managed_identity_goes_only_when_it_is_there_and_unwanted() {
+        let with = |value: &str| format!("{{\"UseManagedIdentityExtension\":{value}}}");
+        for (config, disable, expected, notes) in [
+            ("{}".to_owned(), true, None, 0),
+            (with("true"), true, Some(false), 1),
+            (with("false"), true, Some(false), 1),
+            (with("null"), true, Some(false), 1),
+            (with("true"), false, Some(true), 1),
+            (with("false"), false, Some(false), 0),
+        ] {
+            let injected = inject(&config, &credentials("cs"), disable).unwrap();
+            let value: Value = serde_json::from_str(&injected.text).unwrap();
+            assert_eq!(
+                value.get("UseManagedIdentityExtension").and_then(Value::as_bool),
+                expected,
+                "{config} {disable}"
+            );
+            assert_eq!(injected.notes.len(), notes, "{config} {disable}");
+        }
+    }
+
+    #[test]
+    fn other_configurations_are_refused_and_a_byte_order_mark_is_dropped() {
+        for config in ["", "null", "[]", "{", "cloud: x", "{\"a\": 1} x"] {
+            assert!(matches!(inject(config, &credentials("cs"), false), Err(Error::Config(_))), "{config}");
+        }
+        let injected = inject("\u{feff}{}", &credentials("cs"), false).unwrap();
+        assert!(injected.text.starts_with('{') && injected.notes.len() == 1);
+    }
+
+    #[test]
+    fn nothing_secret_is_shown() {
+        let credentials = credentials("csft");
+        let injected = inject("{}", &self::credentials("cs"), false);
+        assert!(!format!("{credentials:?} {injected:?}").contains("the-"));
+    }
+
+    proptest! {
+        #[test]
+        fn injects_any_text_and_never_panics(config in any::<String>(), secret in any::<String>()) {
+            let credentials = Credentials { client_secret: Some(format!("x{secret}")), ..credentials("c") };
+            let _ = inject(&config, &credentials, true);
+            let injected = inject("{\"a\":1}", &credentials, false).unwrap();
+            let value: Value = serde_json::from_str(&injected.text).unwrap();
+            prop_assert_eq!(&value["aadClientSecret"], &format!("x{secret}"));
+            prop_assert_eq!(&inject(&injected.text, &credentials, false).unwrap().text, &injected.text);
+        }
+    }
+}

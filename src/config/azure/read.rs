@@ -1,0 +1,79 @@
+//! Reads configuration and credentials from files, and writes the configuration that holds both (IO).
+//!
+//! The written file appears whole or not at all, and only its owner and its group may read it.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+use tracing::info;
+
+use crate::config::azure::credentials::{CLIENT_ID, CLIENT_SECRET, Credentials, FEDERATED_TOKEN_FILE, TENANT_ID};
+use crate::files;
+
+/// Why a file cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It cannot be read, or is not UTF-8.
+    #[error("failed to read {}", path.display())]
+    Read {
+        /// Its path.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// It cannot be written.
+    #[error("failed to write {}", path.display())]
+    Write {
+        /// Its path.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+}
+
+/// Reads a configuration.
+pub fn config(path: &Path) -> Result<String, Error> {
+    fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })
+}
+
+/// Reads the credentials that a Secret is mounted as; a file that is missing is none.
+pub fn credentials(folder: &Path) -> Result<Credentials, Error> {
+    let read = |name: &str| {
+        let path = folder.join(name);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(without_line_break(text, name))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(Error::Read { path, source }),
+        }
+    };
+    Ok(Credentials {
+        client_id: read(CLIENT_ID)?,
+        client_secret: read(CLIENT_SECRET)?,
+        federated_token_file: read(FEDERATED_TOKEN_FILE)?,
+        tenant_id: read(TENANT_ID)?,
+    })
+}
+
+/// An editor puts a line break at the end of a file, and no credential ends in one.
+fn without_line_break(mut text: String, name: &str) -> String {
+    let length = text.trim_end_matches(['\r', '\n']).len();
+    if length < text.len() {
+        info!("a line break at the end of {name} is left out");
+        text.truncate(length);
+    }
+    text
+}
+
+/// Writes a configuration with credentials. Its group is the one that the folder gives to new files: in a volume of a pod with
+/// an fsGroup, that one.
+pub fn write(path: &Path, text: &str) -> Result<(), Error> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let write = || {
+        files::beside(folder, text, 0o640)?.persist(path).map_err(|error| error.error)?;
+        File::open(folder)?.sync_all()
+    };
+    write().map_err(|source| Error::Write { path: path.to_owned(), source })
+}

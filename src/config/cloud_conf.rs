@@ -1,0 +1,220 @@
+//! From where a cloud's configuration is taken, under which key, and what ConfigMap `cloud-conf` holds then (pure).
+//!
+//! The one function behind the controller and `ccm-operator cloud-config`. It reads no cluster: what was found is given.
+
+use serde_json::{Map, Value, json};
+
+use crate::config::{Change, Context, Error as TransformError, Warning, vsphere};
+use crate::{
+    config::{CloudConfig, ConfigSource},
+    facts::openshift::ConfigMapFileReference,
+    object::{self, Object, reference::Reference},
+};
+
+/// Where OpenShift's administrators put their configuration.
+pub const USER_NAMESPACE: &str = "openshift-config";
+
+/// Where OpenShift's operators put configuration for each other.
+pub const MANAGED_NAMESPACE: &str = "openshift-config-managed";
+
+/// The ConfigMap there that holds the cloud's configuration.
+pub const MANAGED_NAME: &str = "kube-cloud-config";
+
+/// The ConfigMap that cloud-controller-managers mount.
+pub const TARGET_NAME: &str = "cloud-conf";
+
+/// The key of the configuration in it.
+pub const KEY: &str = "cloud.conf";
+
+/// What is known of a cluster's configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// How the provider wants it.
+    pub settings: &'a CloudConfig,
+    /// `Infrastructure.spec.cloudConfig`.
+    pub named: &'a ConfigMapFileReference,
+    /// The ConfigMap [`managed`].
+    pub managed: Option<&'a Value>,
+    /// The ConfigMap [`user`].
+    pub user: Option<&'a Value>,
+    /// What transforms may know.
+    pub context: &'a Context,
+}
+
+/// What the target is to hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Synced {
+    /// Its `data`.
+    pub data: Map<String, Value>,
+    /// Its `binaryData`.
+    pub binary_data: Map<String, Value>,
+    /// Where the configuration is from, for people; `None` when there was none.
+    pub from: Option<String>,
+    /// What is different from the source.
+    pub changes: Vec<Change>,
+    /// What of the source has no effect, with the source's name.
+    pub warnings: Vec<String>,
+    /// Whether it is to be written to [`managed`] as well.
+    pub is_published: bool,
+}
+
+/// Why there is no configuration. Always terminal: only another input can mend it.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Error {
+    /// The cloud cannot do without one.
+    #[error(
+        "there is no cloud configuration: {0}. Put it there, or name the ConfigMap in spec.cloudConfig of \
+         Infrastructure cluster"
+    )]
+    None(String),
+    /// The ConfigMap has not the key that the Infrastructure names.
+    #[error("{config_map} has no key {key:?}, which spec.cloudConfig.key of Infrastructure cluster names{others}")]
+    NoKey {
+        /// The ConfigMap.
+        config_map: Reference,
+        /// The key.
+        key: String,
+        /// The keys that it has, for people.
+        others: String,
+    },
+    /// The ConfigMap holds nothing under the key.
+    #[error("{config_map}: key {key} is missing or empty, but this cloud needs a configuration")]
+    Empty {
+        /// The ConfigMap.
+        config_map: Reference,
+        /// The key.
+        key: String,
+    },
+    /// The configuration is no text.
+    #[error("{config_map}: key {key} is in binaryData; put it into data, as text")]
+    Binary {
+        /// The ConfigMap.
+        config_map: Reference,
+        /// The key.
+        key: String,
+    },
+    /// The configuration cannot be used.
+    #[error("{place}, {error}")]
+    Transform {
+        /// The ConfigMap and the key.
+        place: String,
+        /// What is wrong with it, with the line where that is known.
+        error: TransformError,
+    },
+}
+
+/// The ConfigMap that OpenShift's operators write, when the provider looks there.
+pub fn managed(settings: &CloudConfig) -> Option<Reference> {
+    let wanted = settings.sources.contains(&ConfigSource::Managed) || settings.publish_with_feature_gate.is_some();
+    wanted.then(|| Reference::config_map(MANAGED_NAMESPACE, MANAGED_NAME))
+}
+
+/// The ConfigMap that the administrator names, if any.
+pub fn user(settings: &CloudConfig, named: &ConfigMapFileReference) -> Option<Reference> {
+    let wanted = settings.sources.contains(&ConfigSource::User) && !named.name.is_empty();
+    wanted.then(|| Reference::config_map(USER_NAMESPACE, &named.name))
+}
+
+/// Chooses the source, completes and checks the configuration.
+pub fn sync(inputs: &Inputs) -> Result<Synced, Error> {
+    let Inputs { settings, named, context, .. } = *inputs;
+    let gate = settings.publish_with_feature_gate.as_deref();
+    let is_published = gate.is_some_and(|gate| context.has_feature_gate(gate));
+    let found = settings.sources.iter().find_map(|source| match source {
+        ConfigSource::Managed => Some((managed(settings)?, inputs.managed?)),
+        ConfigSource::User => Some((user(settings, named)?, inputs.user?)),
+    });
+    let (mut data, binary_data, place) = match found {
+        Some((config_map, value)) => {
+            let (data, key) = data_of(&config_map, value, &named.key)?;
+            if !settings.allow_empty && text(&data).trim().is_empty() {
+                return Err(Error::Empty { config_map, key });
+            }
+            let place = format!("{config_map}, key {key}");
+            (data, value["binaryData"].as_object().cloned().unwrap_or_default(), Some(place))
+        }
+        None if is_published && !named.name.is_empty() => (only(vsphere::MINIMAL), Map::new(), None),
+        None if settings.allow_empty && matches!(named.key.as_str(), "" | KEY) => (only(""), Map::new(), None),
+        None => return Err(Error::None(missing(settings, named))),
+    };
+    let (mut changes, mut warnings) = (Vec::new(), Vec::new());
+    if let Some(transform) = settings.transform {
+        let named = || place.clone().unwrap_or_else(|| "the empty configuration".to_owned());
+        let output = transform.apply(text(&data), context);
+        let output = output.map_err(|error| Error::Transform { place: named(), error })?;
+        warnings = output.warnings.iter().map(|warning: &Warning| format!("{}, {warning}", named())).collect();
+        changes = output.changes;
+        data.insert(KEY.to_owned(), output.text.into());
+    }
+    Ok(Synced { data, binary_data, from: place, changes, warnings, is_published })
+}
+
+impl Synced {
+    /// The ConfigMaps that are to hold it, when the target is in this namespace.
+    pub fn objects(&self, namespace: &str) -> Result<Vec<Object>, object::Error> {
+        let published = self.is_published.then_some((MANAGED_NAMESPACE, MANAGED_NAME));
+        // The copy for others comes last: one that is refused must not keep the cluster's own back.
+        let places = std::iter::once((namespace, TARGET_NAME)).chain(published);
+        places.map(|(namespace, name)| Object::new(self.config_map(namespace, name))).collect()
+    }
+
+    /// A ConfigMap that holds it.
+    fn config_map(&self, namespace: &str, name: &str) -> Value {
+        let mut value = json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": namespace},
+            "data": self.data,
+        });
+        if !self.binary_data.is_empty() {
+            value["binaryData"] = Value::Object(self.binary_data.clone());
+        }
+        value
+    }
+
+    /// The configuration.
+    pub fn text(&self) -> &str {
+        text(&self.data)
+    }
+}
+
+/// All data of a source, with the configuration under [`KEY`], and the key that it had.
+fn data_of(config_map: &Reference, value: &Value, named_key: &str) -> Result<(Map<String, Value>, String), Error> {
+    let mut data = value["data"].as_object().cloned().unwrap_or_default();
+    if let Some(key) = [KEY, named_key].into_iter().find(|key| value["binaryData"].get(key).is_some()) {
+        return Err(Error::Binary { config_map: config_map.clone(), key: key.to_owned() });
+    }
+    if data.contains_key(KEY) || named_key.is_empty() || named_key == KEY {
+        data.entry(KEY).or_insert_with(|| "".into());
+        return Ok((data, KEY.to_owned()));
+    }
+    let Some(text) = data.remove(named_key) else {
+        let keys = data.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let others = if keys.is_empty() { "; it holds nothing".to_owned() } else { format!("; it has {keys}") };
+        return Err(Error::NoKey { config_map: config_map.clone(), key: named_key.to_owned(), others });
+    };
+    data.insert(KEY.to_owned(), text);
+    Ok((data, named_key.to_owned()))
+}
+
+fn only(text: &str) -> Map<String, Value> {
+    Map::from_iter([(KEY.to_owned(), text.into())])
+}
+
+fn text(data: &Map<String, Value>) -> &str {
+    data.get(KEY).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn missing(settings: &CloudConfig, named: &ConfigMapFileReference) -> String {
+    let looked =
+        [managed(settings).filter(|_| settings.sources.contains(&ConfigSource::Managed)), user(settings, named)];
+    let looked: Vec<_> = looked.iter().flatten().map(ToString::to_string).collect();
+    match looked.len() {
+        0 => "Infrastructure cluster names none".to_owned(),
+        1 => format!("{} does not exist", looked[0]),
+        _ => format!("neither {} exists", looked.join(" nor ")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

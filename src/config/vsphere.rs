@@ -1,0 +1,284 @@
+//! The vSphere cloud-controller-manager's configuration, completed with what the Infrastructure says (pure).
+//!
+//! The Infrastructure owns `vcenter`, `nodes`, `global.ipFamily` and, with more than one failure domain, the `zone` and
+//! `region` of `labels`. They are set in the text where they mean something else than they should; every other byte
+//! stays. The result is read back: where an anchor, a merge key or a rare layout made the edit mean something else, it
+//! is an error. To write such a document anew would lose its comments and change what bare words like `y` and `010` say
+//! where the cloud-controller-manager reads a string. No crate for editing YAML is used: yamlpatch brings a parser in C,
+//! and yaml-edit one more of its own; here the places come from the parser that also reads the document.
+
+use std::net::IpAddr;
+
+use serde_json::{Map, Value, json};
+
+use crate::config::{Change, Context, Error, Output, Warning};
+use crate::{
+    facts::openshift::{VSphereNodeNetwork, VSpherePlatformSpec},
+    text::yaml::{
+        self, edit,
+        outline::{Outline, outline},
+    },
+};
+
+mod keys;
+mod legacy;
+#[cfg(test)]
+mod tests;
+
+/// What a cluster without any configuration starts from. The Secret is the one that the installer makes; without
+/// credentials the cloud-controller-manager refuses its configuration.
+pub const MINIMAL: &str = "global:\n  secretName: vsphere-creds\n  secretNamespace: kube-system\nvcenter: {}\n";
+
+/// An address that OVN-Kubernetes gives each node for itself: never a node's own.
+const OVN_ADDRESS: &str = "fd69::2/128";
+
+/// What the Infrastructure owns, and why it is set.
+const OWNED: &[(&[&str], &str)] = &[
+    (&["global", "ipFamily"], "the address families of the service networks, in their order"),
+    (&["nodes"], "the Infrastructure says which networks nodes have their addresses in"),
+    (&["vcenter"], "the Infrastructure lists the vCenters and where machines may be"),
+    (&["labels", "zone"], "there is more than one failure domain"),
+    (&["labels", "region"], "there is more than one failure domain"),
+];
+
+pub(super) fn transform(source: &str, context: &Context) -> Result<Output, Error> {
+    let mut output = Output { text: source.to_owned(), ..Output::default() };
+    let (before, places) = match read(source) {
+        Err(_) if legacy::is_ini(source) => {
+            let converted = legacy::convert(source)?;
+            output.text = yaml::to_string(&converted.document).map_err(|error| failed(&error))?;
+            output.changes.push(Change {
+                rule: "the legacy INI becomes YAML",
+                key: "format".to_owned(),
+                before: Some("INI".to_owned()),
+                after: Some("YAML".to_owned()),
+            });
+            output.changes.extend(converted.changes);
+            output.warnings.extend(converted.warnings);
+            let (document, _) = read(&output.text)?;
+            (document, None)
+        }
+        read => read.map(|(document, outline)| (document, Some(outline)))?,
+    };
+    if let Some(outline) = &places {
+        output.warnings.extend(outline.next.map(|line| Warning {
+            line: Some(line),
+            message: "another document begins here: only the first is read".to_owned(),
+        }));
+        output.warnings.extend(keys::ignored(&outline.root));
+    }
+    let wanted = context.vsphere.as_ref().map_or_else(|| before.clone(), |spec| completed(&before, spec, context));
+    check(&wanted, places.as_ref(), context.vsphere.is_some(), &mut output.warnings)?;
+    write(&before, &wanted, &mut output)?;
+    output.warnings.sort_by_key(|warning| warning.line);
+    Ok(output)
+}
+
+/// The first document, as the cloud-controller-manager reads no other, and where its values stand.
+fn read(text: &str) -> Result<(Value, Outline), Error> {
+    let Some(outline) = outline(text).map_err(|error| failed(&error))? else {
+        let message = "the configuration is empty: it needs at least a `vcenter` and its credentials".to_owned();
+        return Err(Error { line: None, message });
+    };
+    let document: Value = yaml::from_str(&text[..outline.end]).map_err(|error| failed(&error))?;
+    if !document.is_object() {
+        let message = "neither a YAML mapping nor an INI that begins with a section: write `global:` and `vcenter:`";
+        return Err(Error { line: None, message: message.to_owned() });
+    }
+    Ok((document, outline))
+}
+
+fn failed(error: &yaml::Error) -> Error {
+    let message = error.to_string();
+    // The line is said beside it, and the library's advice is for programmers.
+    let message = [" at line ", ", set ", "; use "]
+        .iter()
+        .fold(message.as_str(), |message, end| message.rsplit_once(end).map_or(message, |(message, _)| message));
+    Error { line: error.line().and_then(|line| usize::try_from(line).ok()), message: message.to_owned() }
+}
+
+/// Refuses what the cloud-controller-manager would. What only the Infrastructure can put right is a warning: a
+/// configuration follows it even to where nothing is left.
+fn check(wanted: &Value, places: Option<&Outline>, is_owned: bool, warnings: &mut Vec<Warning>) -> Result<(), Error> {
+    let nothing = outline("{}").ok().flatten();
+    if let Some(outline) = places.or(nothing.as_ref()) {
+        warnings.extend(keys::types(wanted, &outline.root)?);
+    }
+    if let Some((path, message)) = keys::missing(wanted) {
+        let line = places.and_then(|outline| outline.root.line(&path));
+        if !is_owned {
+            return Err(Error { line, message });
+        }
+        warnings.push(Warning { line, message: format!("{message}; the cloud-controller-manager does not start so") });
+    }
+    Ok(())
+}
+
+/// The document as it should be. A block that means the same already is left as it is.
+fn completed(before: &Value, spec: &VSpherePlatformSpec, context: &Context) -> Value {
+    let mut wanted = before.clone();
+    if let Some(families) = families(&context.service_networks) {
+        set(&mut wanted, &["global", "ipFamily"], families);
+    }
+    for (key, value) in [("nodes", nodes(spec, context)), ("vcenter", vcenters(spec))] {
+        if said(&before[key]) != said(&value) {
+            set(&mut wanted, &[key], value);
+        }
+    }
+    if spec.failure_domains.len() > 1 {
+        set(&mut wanted, &["labels", "zone"], json!("openshift-zone"));
+        set(&mut wanted, &["labels", "region"], json!("openshift-region"));
+    }
+    wanted
+}
+
+fn set(document: &mut Value, path: &[&str], value: Value) {
+    match (path, document) {
+        ([], document) => *document = value,
+        ([key, rest @ ..], Value::Object(members)) => set(members.entry(*key).or_insert(Value::Null), rest, value),
+        ([key, rest @ ..], document) if document.is_null() => {
+            *document = json!({ *key: null });
+            set(&mut document[*key], rest, value);
+        }
+        // Of a wrong type, which is refused later.
+        _ => {}
+    }
+}
+
+/// A value without what is as good as unset.
+fn said(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let members = members.iter().map(|(key, value)| (key.clone(), said(value)));
+            let members: Map<String, Value> = members.filter(|(_, value)| !value.is_null()).collect();
+            if members.is_empty() { Value::Null } else { members.into() }
+        }
+        Value::Array(items) if items.is_empty() => Value::Null,
+        Value::String(text) if text.is_empty() => Value::Null,
+        Value::Bool(false) => Value::Null,
+        Value::Number(number) if number.as_u64() == Some(0) => Value::Null,
+        other => other.clone(),
+    }
+}
+
+/// One family is only said when it is not the default; more than two are none of a cluster's.
+fn families(service_networks: &[String]) -> Option<Value> {
+    match service_networks {
+        [one] if is_ipv6(one) => Some(json!(["ipv6"])),
+        [first, _] if is_ipv6(first) => Some(json!(["ipv6", "ipv4"])),
+        [_, _] => Some(json!(["ipv4", "ipv6"])),
+        _ => None,
+    }
+}
+
+fn is_ipv6(network: &str) -> bool {
+    let address = network.split_once('/').map_or(network, |(address, _)| address);
+    address.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_ipv6())
+}
+
+fn nodes(spec: &VSpherePlatformSpec, context: &Context) -> Value {
+    let mut reserved = Vec::new();
+    if context.service_networks.iter().any(|network| is_ipv6(network)) {
+        let addresses = context.vips.iter().filter_map(|vip| vip.parse::<IpAddr>().ok());
+        reserved.extend(addresses.map(|address| format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 })));
+        reserved.push(OVN_ADDRESS.to_owned());
+    }
+    let excluded = |network: &VSphereNodeNetwork| {
+        let mut excluded = network.exclude_network_subnet_cidr.clone();
+        for subnet in &reserved {
+            if !excluded.contains(subnet) {
+                excluded.push(subnet.clone());
+            }
+        }
+        excluded.join(",")
+    };
+    let networking = &spec.node_networking;
+    let (internal, external) = (&networking.internal, &networking.external);
+    let members = [
+        ("internalVmNetworkName", internal.network.clone()),
+        ("internalNetworkSubnetCidr", internal.network_subnet_cidr.join(",")),
+        ("excludeInternalNetworkSubnetCidr", excluded(internal)),
+        ("externalVmNetworkName", external.network.clone()),
+        ("externalNetworkSubnetCidr", external.network_subnet_cidr.join(",")),
+        ("excludeExternalNetworkSubnetCidr", excluded(external)),
+    ];
+    let members = members.into_iter().filter(|(_, value)| !value.is_empty());
+    members.map(|(key, value)| (key.to_owned(), value.into())).collect::<Map<String, Value>>().into()
+}
+
+fn vcenters(spec: &VSpherePlatformSpec) -> Value {
+    let mut vcenters = Map::new();
+    let listed = spec.vcenters.iter().map(|vcenter| (&vcenter.server, vcenter.port, vcenter.datacenters.as_slice()));
+    let domains = spec.failure_domains.iter();
+    let placed = domains.map(|domain| (&domain.server, 0, std::slice::from_ref(&domain.topology.datacenter)));
+    for (server, port, datacenters) in listed.chain(placed).filter(|(server, ..)| !server.is_empty()) {
+        let vcenter = vcenters.entry(server.as_str()).or_insert_with(|| json!({ "server": server }));
+        if port != 0 {
+            vcenter["port"] = port.into();
+        }
+        for datacenter in datacenters.iter().filter(|datacenter| !datacenter.is_empty()) {
+            if vcenter["datacenters"].is_null() {
+                vcenter["datacenters"] = json!([]);
+            }
+            if let Some(known) = vcenter["datacenters"].as_array_mut()
+                && !known.iter().any(|known| known == datacenter)
+            {
+                known.push(datacenter.as_str().into());
+            }
+        }
+    }
+    vcenters.into()
+}
+
+/// Brings the text to the document wanted, and tells what that changed.
+fn write(before: &Value, wanted: &Value, output: &mut Output) -> Result<(), Error> {
+    if before == wanted {
+        return Ok(());
+    }
+    let at = |document, path: &[&str]| path.iter().fold(document, |value: &Value, key| &value[*key]).clone();
+    let mut text = Some(output.text.clone());
+    for (path, rule) in OWNED {
+        let (before, wanted) = (at(before, path), at(wanted, path));
+        if before != wanted {
+            text = text.and_then(|text| edit::set(&text, path, &wanted));
+            differences(rule, path, &said(&before), &said(&wanted), &mut output.changes);
+        }
+    }
+    let is_right = |text: &String| read(text).is_ok_and(|(document, _)| document == *wanted);
+    output.text = text.filter(is_right).ok_or_else(|| Error {
+        line: None,
+        message: "`global`, `vcenter`, `nodes` and `labels` cannot be completed in this layout: write one key a line, \
+                  without `?`, tags, and anchors that are used elsewhere"
+            .to_owned(),
+    })?;
+    Ok(())
+}
+
+/// One change for each value that differs.
+fn differences(rule: &'static str, path: &[&str], before: &Value, after: &Value, changes: &mut Vec<Change>) {
+    if before == after {
+        return;
+    }
+    let (old, new) = (before.as_object(), after.as_object());
+    if old.is_none() && new.is_none() {
+        let show = |value: &Value| match value {
+            Value::Null => None,
+            _ if !keys::is_public(path[0], path[path.len() - 1]) => Some("(not shown)".to_owned()),
+            Value::String(text) => Some(text.clone()),
+            Value::Array(items) => {
+                let items = items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned));
+                Some(items.collect::<Vec<_>>().join(","))
+            }
+            other => Some(other.to_string()),
+        };
+        changes.push(Change { rule, key: path.join("."), before: show(before), after: show(after) });
+        return;
+    }
+    let mut keys: Vec<&String> = old.into_iter().chain(new).flat_map(Map::keys).collect();
+    keys.sort();
+    keys.dedup();
+    for key in keys {
+        let path: Vec<&str> = path.iter().copied().chain([key.as_str()]).collect();
+        differences(rule, &path, &before[key.as_str()], &after[key.as_str()], changes);
+    }
+}

@@ -1,0 +1,173 @@
+//! The legacy INI of vSphere, turned into YAML (pure).
+//!
+//! Each key keeps its value under the name that the YAML has for it: `insecure-flag` is `insecureFlag`. Comments and
+//! order are not kept; what neither format knows is left out with a warning.
+
+use serde_json::{Map, Value};
+
+use crate::text::suggest::did_you_mean;
+use crate::{
+    config::{
+        Change, Error, Warning,
+        vsphere::keys::{Kind, SECTIONS, Section},
+    },
+    text::ini::{Document, Header, Placed},
+};
+
+/// Sections of the in-tree provider, for which there is no YAML.
+const DROPPED: &[&str] = &["Workspace", "Network", "Disk"];
+
+/// What an INI became.
+#[derive(Debug, Default)]
+pub(super) struct Converted {
+    /// The document.
+    pub(super) document: Map<String, Value>,
+    /// The sections that were dropped.
+    pub(super) changes: Vec<Change>,
+    /// What has no effect in it.
+    pub(super) warnings: Vec<Warning>,
+}
+
+/// Whether a text that is no YAML mapping is meant as INI: that begins with a section.
+pub(super) fn is_ini(text: &str) -> bool {
+    let mut lines = text.lines().map(|line| line.trim_start_matches('\u{feff}').trim());
+    lines.find(|line| !line.is_empty() && !line.starts_with(['#', ';'])).is_some_and(|line| line.starts_with('['))
+}
+
+/// Turns an INI into a document.
+pub(super) fn convert(text: &str) -> Result<Converted, Error> {
+    let ini = Document::parse(text)?;
+    let mut converted = Converted::default();
+    for (line, header) in ini.headers() {
+        converted.add_section(line, header)?;
+    }
+    for placed in ini.entries() {
+        converted.add_key(placed)?;
+    }
+    Ok(converted)
+}
+
+fn known(header: &Header) -> Option<&'static Section> {
+    SECTIONS.iter().find(|section| section.legacy.eq_ignore_ascii_case(&header.name))
+}
+
+impl Converted {
+    /// A heading alone makes a vCenter.
+    fn add_section(&mut self, line: usize, header: &Header) -> Result<(), Error> {
+        if DROPPED.iter().any(|name| name.eq_ignore_ascii_case(&header.name)) {
+            return Ok(());
+        }
+        let Some(section) = known(header) else {
+            let hint = did_you_mean(&header.name, SECTIONS.iter().map(|section| section.legacy));
+            self.warn(line, format!("`[{}]` is not known and has no effect{hint}", header.name));
+            return Ok(());
+        };
+        if section.named && header.sub.is_empty() {
+            return self.refuse(section, line, format!("`[{0}]` needs a name: `[{0} \"name\"]`", section.legacy));
+        }
+        self.members(section, header);
+        Ok(())
+    }
+
+    fn add_key(&mut self, Placed { header, line, entry }: Placed<'_>) -> Result<(), Error> {
+        let key = &entry.key;
+        if let Some(name) = DROPPED.iter().find(|name| name.eq_ignore_ascii_case(&header.name)) {
+            self.changes.push(Change {
+                rule: "there is no YAML for this section of the in-tree provider",
+                key: format!("[{name}] {key}"),
+                before: Some(entry.value.clone().unwrap_or_default()),
+                after: None,
+            });
+            return Ok(());
+        }
+        let Some(section) = known(header).filter(|section| !section.named || !header.sub.is_empty()) else {
+            return Ok(());
+        };
+        let dashed: Vec<(String, &str, Kind)> =
+            section.keys.iter().map(|(key, kind)| (dashes(key), *key, *kind)).collect();
+        let Some((_, name, kind)) = dashed.iter().find(|(dashed, ..)| dashed.eq_ignore_ascii_case(key)) else {
+            let hint = did_you_mean(key, dashed.iter().map(|(dashed, ..)| dashed.as_str()));
+            self.warn(line, format!("`{key}` of `[{}]` is not known and has no effect{hint}", section.legacy));
+            return Ok(());
+        };
+        match value(name, *kind, entry.value.as_deref()) {
+            Ok(Some(value)) => {
+                self.members(section, header).and_then(|members| members.insert((*name).to_owned(), value));
+                Ok(())
+            }
+            Ok(None) => Ok(()),
+            Err(wanted) => self.refuse(section, line, format!("`{key}` of `[{}]` has to be {wanted}", section.legacy)),
+        }
+    }
+
+    /// The mapping that a section's keys go to.
+    fn members(&mut self, section: &Section, header: &Header) -> Option<&mut Map<String, Value>> {
+        let mut members = object(&mut self.document, section.name)?;
+        if section.named {
+            members = object(members, &header.sub)?;
+            if section.name == "vcenter" {
+                // In YAML it has to be said.
+                members.entry("server").or_insert_with(|| header.sub.as_str().into());
+            }
+        }
+        Some(members)
+    }
+
+    /// An error where the cloud-controller-manager has one; it leaves other sections out.
+    fn refuse(&mut self, section: &Section, line: usize, message: String) -> Result<(), Error> {
+        if section.required {
+            return Err(Error { line: Some(line), message });
+        }
+        self.warn(line, message);
+        Ok(())
+    }
+
+    fn warn(&mut self, line: usize, message: String) {
+        self.warnings.push(Warning { line: Some(line), message });
+    }
+}
+
+fn object<'a>(map: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Map<String, Value>> {
+    map.entry(key).or_insert_with(|| Value::Object(Map::new())).as_object_mut()
+}
+
+/// `internalVmNetworkName` as the INI writes it, `internal-vm-network-name`.
+fn dashes(key: &str) -> String {
+    let mut dashed = String::new();
+    for letter in key.chars() {
+        if letter.is_ascii_uppercase() {
+            dashed.push('-');
+        }
+        dashed.push(letter.to_ascii_lowercase());
+    }
+    dashed
+}
+
+/// A value as YAML has it; blank is unset. The error says what it has to be.
+fn value(name: &str, kind: Kind, written: Option<&str>) -> Result<Option<Value>, &'static str> {
+    let Some(text) = written else {
+        // A key alone is true, of whatever it is that can be.
+        return Ok((kind == Kind::Flag).then_some(Value::Bool(true)));
+    };
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(match kind {
+        Kind::Text => Value::from(text),
+        Kind::Number => Value::from(text.parse::<u64>().map_err(|_| "a whole number")?),
+        Kind::Flag => Value::from(match text.to_ascii_lowercase().as_str() {
+            "true" | "yes" | "on" | "1" => true,
+            "false" | "no" | "off" | "0" => false,
+            _ => return Err("`true` or `false`"),
+        }),
+        Kind::List => {
+            let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
+            let is_family = |item: &&str| ["ipv4", "ipv6"].iter().any(|family| family.eq_ignore_ascii_case(item));
+            if name == "ipFamily" && !items.iter().all(is_family) {
+                return Err("`ipv4`, `ipv6` or both");
+            }
+            items.into()
+        }
+        Kind::Map => serde_json::from_str::<Map<String, Value>>(text).map_err(|_| "a JSON object of strings")?.into(),
+    }))
+}

@@ -1,0 +1,485 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::facts::openshift::{VSphereFailureDomain, VSphereNodeNetworking, VSphereTopology, VSphereVCenter};
+
+const SOURCE: &str = "\
+# Of the installer.
+global:
+  insecureFlag: true   # a lab
+  secretName: \"vsphere-creds\"
+  secretNamespace: kube-system
+
+vcenter: # the only one
+  vc.example.com:
+    server: vc.example.com
+    datacenters:
+    - DC1
+    user: someone
+
+# Kept.
+x-other: {a: [1, 2]}
+";
+
+fn domain(server: &str, datacenter: &str) -> VSphereFailureDomain {
+    VSphereFailureDomain { server: server.into(), topology: VSphereTopology { datacenter: datacenter.into() } }
+}
+
+fn strings(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+fn network(name: &str, subnets: &[&str], excluded: &[&str]) -> VSphereNodeNetwork {
+    VSphereNodeNetwork {
+        network: name.into(),
+        network_subnet_cidr: strings(subnets),
+        exclude_network_subnet_cidr: strings(excluded),
+    }
+}
+
+fn spec() -> VSpherePlatformSpec {
+    VSpherePlatformSpec {
+        vcenters: vec![VSphereVCenter { server: "vc.example.com".into(), port: 443, datacenters: strings(&["DC1"]) }],
+        ..VSpherePlatformSpec::default()
+    }
+}
+
+fn context(spec: VSpherePlatformSpec) -> Context {
+    Context { vsphere: Some(spec), ..Context::default() }
+}
+
+fn document(text: &str) -> Value {
+    yaml::from_str(text).unwrap()
+}
+
+fn completed_as(source: &str, context: &Context) -> Value {
+    let output = transform(source, context).unwrap();
+    let again = transform(&output.text, context).unwrap();
+    assert_eq!((again.text.as_str(), again.changes.len()), (output.text.as_str(), 0), "not idempotent");
+    document(&output.text)
+}
+
+#[test]
+fn without_the_infrastructures_block_nothing_changes() {
+    let odd = "---\r\n'global': {secretName: a, \"secretNamespace\": b}\t# c\r\nvcenter: {a: {server: a}}\r\n...\r\n";
+    for source in [SOURCE, odd, "{\"global\":{\"user\":\"a\",\"password\":\"b\",\"server\":\"c\"}}"] {
+        let output = transform(source, &Context::default()).unwrap();
+        assert_eq!(output.text, source);
+        assert_eq!(output.changes, []);
+    }
+}
+
+#[test]
+fn vcenters_are_the_infrastructures_and_the_rest_stays() {
+    let output = transform(SOURCE, &context(spec())).unwrap();
+    assert_eq!(
+        output.text,
+        SOURCE.replace(
+            "    server: vc.example.com\n    datacenters:\n    - DC1\n    user: someone\n",
+            "    datacenters:\n    - DC1\n    port: 443\n    server: vc.example.com\n"
+        )
+    );
+    let changes: Vec<_> = output
+        .changes
+        .iter()
+        .map(|change| (change.key.as_str(), change.before.as_deref(), change.after.as_deref()))
+        .collect();
+    assert_eq!(
+        changes,
+        [
+            ("vcenter.vc.example.com.port", None, Some("443")),
+            ("vcenter.vc.example.com.user", Some("(not shown)"), None)
+        ]
+    );
+    assert_eq!(transform(&output.text, &context(spec())).unwrap().changes, []);
+}
+
+#[test]
+fn a_block_that_means_the_same_stays_as_it_is() {
+    let source =
+        "vcenter: {vc.example.com: {port: 443, server: 'vc.example.com', datacenters: [DC1], insecureFlag: no}}
+global: {user: a, password: b}\nnodes: {}\n";
+    let output = transform(source, &context(spec())).unwrap();
+    assert_eq!((output.text.as_str(), output.changes), (source, vec![]));
+}
+
+#[test]
+fn failure_domains_add_datacenters_and_vcenters() {
+    let mut spec = spec();
+    spec.failure_domains = vec![
+        domain("vc.example.com", "DC1"),
+        domain("vc.example.com", "DC2"),
+        domain("other.example.com", "DC9"),
+        domain("other.example.com", "DC9"),
+    ];
+    let document = completed_as(SOURCE, &context(spec));
+    assert_eq!(
+        document["vcenter"],
+        json!({
+            "vc.example.com": {"server": "vc.example.com", "port": 443, "datacenters": ["DC1", "DC2"]},
+            "other.example.com": {"server": "other.example.com", "datacenters": ["DC9"]},
+        })
+    );
+}
+
+#[test]
+fn labels_are_set_with_more_than_one_failure_domain() {
+    let labelled = format!("{SOURCE}labels:\n  zone: mine # z\n  x: z\n");
+    for (domains, source, wanted) in [
+        (1, SOURCE, json!(null)),
+        (1, &labelled, json!({"zone": "mine", "x": "z"})),
+        (2, SOURCE, json!({"zone": "openshift-zone", "region": "openshift-region"})),
+        (2, &labelled, json!({"zone": "openshift-zone", "region": "openshift-region", "x": "z"})),
+    ] {
+        let mut spec = spec();
+        spec.failure_domains = vec![domain("vc.example.com", "DC1"); domains];
+        assert_eq!(completed_as(source, &context(spec))["labels"], wanted);
+    }
+    let mut spec = spec();
+    spec.failure_domains = vec![domain("vc.example.com", "DC1"); 2];
+    let text = transform(&labelled, &context(spec)).unwrap().text;
+    assert!(text.ends_with("labels:\n  zone: openshift-zone # z\n  x: z\n  region: openshift-region\n"), "{text}");
+}
+
+#[test]
+fn address_families_follow_the_service_networks() {
+    let (v4, v6) = ("172.30.0.0/16", "fd02::/112");
+    for (networks, source, wanted) in [
+        (&[][..], None, json!(null)),
+        (&[v4], None, json!(null)),
+        (&[v4], Some("[ipv6]"), json!(["ipv6"])),
+        (&[v6], None, json!(["ipv6"])),
+        (&[v4, v6], None, json!(["ipv4", "ipv6"])),
+        (&[v6, v4], Some("[ipv4]"), json!(["ipv6", "ipv4"])),
+    ] {
+        let line = source.map_or_else(String::new, |list| format!("  ipFamily: {list}\n"));
+        let source = SOURCE.replace("global:\n", &format!("global:\n{line}"));
+        let context = Context { service_networks: strings(networks), ..context(spec()) };
+        assert_eq!(completed_as(&source, &context)["global"]["ipFamily"], wanted, "{networks:?}");
+    }
+}
+
+#[test]
+fn virtual_addresses_are_excluded_once_there_is_ipv6() {
+    let mut spec = spec();
+    spec.node_networking = VSphereNodeNetworking {
+        internal: network("in", &["192.0.3.0/24", "fe80::4/128"], &["192.0.2.0/24", "fd69::2/128"]),
+        external: network("", &[], &[]),
+    };
+    let vips = strings(&["192.168.96.3", "fd65::200", "192.168.96.4", "192.168.96.3"]);
+    let networks = strings(&["172.30.0.0/16", "fd02::/112"]);
+    let mut context = Context { vips, ..context(spec) };
+    assert_eq!(
+        completed_as(&format!("{SOURCE}nodes:\n  externalVmNetworkName: gone\n"), &context)["nodes"],
+        json!({
+            "internalVmNetworkName": "in",
+            "internalNetworkSubnetCidr": "192.0.3.0/24,fe80::4/128",
+            "excludeInternalNetworkSubnetCidr": "192.0.2.0/24,fd69::2/128",
+        })
+    );
+    context.service_networks = networks;
+    let document = completed_as(SOURCE, &context);
+    let added = "192.168.96.3/32,fd65::200/128,192.168.96.4/32";
+    assert_eq!(document["nodes"]["excludeInternalNetworkSubnetCidr"], format!("192.0.2.0/24,fd69::2/128,{added}"));
+    assert_eq!(document["nodes"]["excludeExternalNetworkSubnetCidr"], format!("{added},fd69::2/128"));
+}
+
+#[test]
+fn what_the_infrastructure_does_not_have_is_emptied() {
+    let source = format!("{SOURCE}nodes:\n  internalVmNetworkName: a\n");
+    let output = transform(&source, &context(VSpherePlatformSpec::default())).unwrap();
+    let after = document(&output.text);
+    assert_eq!((&after["vcenter"], &after["nodes"]), (&json!({}), &json!({})));
+    assert!(output.text.contains("vcenter: {}\n\n# Kept."), "{}", output.text);
+    assert!(output.warnings.iter().any(|warning| warning.message.starts_with("no vCenter is listed")));
+}
+
+#[test]
+fn the_minimal_configuration_becomes_a_whole_one() {
+    let output = transform(MINIMAL, &context(spec())).unwrap();
+    assert_eq!(output.warnings, []);
+    assert_eq!(document(&output.text)["vcenter"]["vc.example.com"]["server"], "vc.example.com");
+}
+
+#[test]
+fn every_layout_comes_out_right() {
+    let wanted = json!({"vc.example.com": {"server": "vc.example.com", "port": 443, "datacenters": ["DC1"]}});
+    let network = "fd02::/112".to_owned();
+    let context = Context { service_networks: vec![network], ..context(spec()) };
+    for source in [
+        "{global: {user: a, password: b}, x: {y: [z]}}",
+        "{\"global\":{\"user\":\"a\",\"password\":\"b\"},\n  \"vcenter\": {}, \"x\": {\"y\":[\"z\"]}}\n",
+        "---\nglobal: {user: a, password: b}\nx: {y: [z]}\n...\n",
+        "---\r\nglobal:\r\n    user: a\r\n    password: b # p\r\nx:\r\n  y: [z]\r\n",
+        "global:\n  user: a\n  password: b\nvcenter:\nx:\n  y:\n  - z",
+        "global:\n  user: a\n  password: b\nvcenter: {old: {server: old}}\nx: {y: [z]}\n---\nother: 1\n",
+        "base: &b {user: a, password: b}\nglobal:\n  <<: *b\nvcenter: &v {}\nx: {y: [z]}\n",
+        "{global: {user: a, password: b,}, vcenter, x: {y: [z]},}",
+        "\u{feff}global: {user: a, password: b}\nx: {y: [z]}\n",
+        "\u{feff}vcenter: {}\nglobal: {user: a, password: b, ipFamily: }\nx: {y: [z]}\n",
+        "vcenter: *v\nglobal: {user: a, password: b}\nx: {y: [z]}\n"
+            .replacen("vcenter", "v: &v {}\nvcenter", 1)
+            .as_str(),
+    ] {
+        let output = transform(source, &context).unwrap_or_else(|error| panic!("{source:?}: {error}"));
+        let (after, _) = read(&output.text).unwrap();
+        assert_eq!(after["vcenter"], wanted, "{source:?}: {}", output.text);
+        assert_eq!(after["global"], json!({"user": "a", "password": "b", "ipFamily": ["ipv6"]}), "{source:?}");
+        assert_eq!(after["x"], json!({"y": ["z"]}), "{source:?}: {}", output.text);
+        assert_eq!(transform(&output.text, &context).unwrap().changes, [], "{source:?}: {}", output.text);
+        assert_eq!(output.text.contains("\r\n"), source.contains("\r\n"));
+        assert_eq!(output.text.starts_with('\u{feff}'), source.starts_with('\u{feff}'));
+    }
+    for source in [
+        "vcenter: &a\n  old: {server: o}\nglobal: {user: a, password: b}\nz: *a\n",
+        "vcenter: &a {old: {server: o}}\nglobal: {user: a, password: b}\nz: *a\n",
+        "? global\n: {user: a, password: b}\n",
+    ] {
+        let error = transform(source, &context).unwrap_err();
+        assert!(error.message.contains("layout"), "{error}");
+    }
+}
+
+const INI: &str = "\
+; of the installer
+[Global]
+secret-name = \"vsphere-creds\"
+secret-namespace = \"kube-system\"
+insecure-flag = \"1\"
+ip-family = ipv6
+ca-bundle = x
+
+[Workspace]
+server = \"vc.example.com\"
+folder = \"/DC1/vm/F1\"
+
+[VirtualCenter \"vc.example.com\"]
+datacenters = \"DC1, DC2,\"
+port = 8443
+
+[Nodes]
+internal-vm-network-name = \"VM Network\"
+
+[Labels]
+region = r
+zone =
+
+[LoadBalancer]
+ip-pool-name = pool
+tags = {\\\"a\\\": \\\"b\\\"}
+snat-disabled
+
+[Unknown]
+a = b
+
+[LoadBalancerClass]
+";
+
+#[test]
+fn the_legacy_ini_keeps_what_yaml_knows() {
+    let output = transform(INI, &Context::default()).unwrap();
+    assert_eq!(
+        document(&output.text),
+        json!({
+            "global": {"secretName": "vsphere-creds", "secretNamespace": "kube-system", "insecureFlag": true,
+                       "ipFamily": ["ipv6"]},
+            "vcenter": {"vc.example.com": {"server": "vc.example.com", "port": 8443, "datacenters": ["DC1", "DC2"]}},
+            "nodes": {"internalVmNetworkName": "VM Network"},
+            "labels": {"region": "r"},
+            "loadBalancer": {"ipPoolName": "pool", "tags": {"a": "b"}, "snatDisabled": true},
+        })
+    );
+    let changes: Vec<_> = output.changes.iter().map(|change| change.key.as_str()).collect();
+    assert_eq!(changes, ["format", "[Workspace] server", "[Workspace] folder"]);
+    let lines: Vec<_> = output.warnings.iter().map(|warning| warning.line).collect();
+    assert_eq!(lines, [Some(7), Some(29), Some(32)]);
+    assert_eq!(transform(&output.text, &Context::default()).unwrap().changes, []);
+    let with_spec = completed_as(INI, &context(spec()));
+    assert_eq!(with_spec["vcenter"]["vc.example.com"]["port"], 443);
+    assert_eq!(with_spec["nodes"], json!({}));
+}
+
+#[test]
+fn what_the_ccm_refuses_is_an_error_with_its_line() {
+    let head = "global: {user: a, password: b}\n";
+    for (source, line, words) in [
+        ("", None, "empty"),
+        ("# only\n", None, "empty"),
+        ("---\n", None, "neither"),
+        (":", Some(1), ""),
+        ("just text", None, "neither"),
+        ("[a, b", Some(1), "`]` is missing"),
+        ("global: {}\nglobal: {}\n", Some(2), "duplicate"),
+        ("global: {}\n  a: [\n", Some(2), ""),
+        ("global:\n\tuser: a\n", Some(2), ""),
+        (head, None, "no vCenter"),
+        (&format!("{head}vcenter:\n  a:\n    port: 1\n"), Some(3), "names no `server`"),
+        (&format!("{head}vcenter:\n  a:\n"), Some(3), "`vcenter.a` has to be a mapping"),
+        (&format!("{head}vcenter: {{a: {{server: a, port: \"1\"}}}}\n"), Some(2), "`vcenter.a.port` has to be a whole"),
+        (&format!("{head}vcenter: {{a: {{server: a, datacenters: DC}}}}\n"), Some(2), "has to be a list"),
+        ("global:\n  insecureFlag: \"true\"\n", Some(2), "`global.insecureFlag` has to be `true` or `false`"),
+        ("labels: x\n", Some(1), "`labels` has to be a mapping"),
+        ("vcenter:\n  a: {server: a}\n", Some(2), "no credentials"),
+        ("[Global]\nport = x\n", Some(2), "a whole number"),
+        ("[VirtualCenter]\n", Some(1), "needs a name"),
+        ("[Global]\nip-family = ipv5\n", Some(2), "`ipv4`, `ipv6` or both"),
+        ("[Global]\nuser = \"x\n", Some(2), "closing quote"),
+    ] {
+        let error = transform(source, &Context::default()).unwrap_err();
+        assert!(error.message.to_lowercase().contains(&words.to_lowercase()), "{source:?}: {error}");
+        assert_eq!(error.line, line, "{source:?}: {error}");
+    }
+}
+
+#[test]
+fn what_the_ccm_ignores_is_a_warning_with_its_line() {
+    let head = "vcenter:\n  a: {server: a}\nglobal:\n  user: a\n  password: b\n";
+    for (source, line, words) in [
+        ("  ca-file: x\n", 6, "`global.ca-file` is not known and has no effect (did you mean `caFile`?)"),
+        ("  insecure-flag: true\n", 6, "did you mean `insecureFlag`?"),
+        ("  zone: x\n", 6, "(it belongs into `labels`)"),
+        ("Labels: {}\n", 6, "`Labels` is not known and has no effect (did you mean `labels`?)"),
+        ("VirtualCenter: {}\n", 6, "did you mean `vcenter`?"),
+        ("x-mine: 1\n", 6, "`x-mine` is not known and has no effect"),
+        (
+            "labels: {password:hunter2}\n",
+            6,
+            "`labels.password` is not known and has no effect (is there a blank behind",
+        ),
+        ("loadBalancer:\n  snatDisabled: \"x\"\n", 7, "until then all of `loadBalancer` has no effect"),
+        ("---\na: 1\n", 6, "another document begins here"),
+    ] {
+        let output = transform(&format!("{head}{source}"), &Context::default()).unwrap();
+        let [warning] = &output.warnings[..] else { panic!("{source:?}: {:?}", output.warnings) };
+        assert!(warning.message.contains(words), "{warning}");
+        assert_eq!(warning.line, Some(line), "{warning}");
+    }
+}
+
+#[test]
+fn no_secret_is_ever_said() {
+    let source = "global: {user: hunter1, password: hunter2}\nvcenter:\n  a: {server: a, user: hunter3, password: \
+                  hunter4, pasword: hunter5}\n";
+    let output = transform(source, &context(spec())).unwrap();
+    assert_eq!(output.changes.len(), 7, "{:?}", output.changes);
+    assert!(!format!("{:?}{:?}", output.changes, output.warnings).contains("hunter"), "{:?}", output.changes);
+    for source in ["global: {password: [hunter]}", "[Global]\npassword = hunter2\\x", "global: {password: hunter2"] {
+        let error = transform(source, &Context::default()).unwrap_err();
+        assert!(!error.message.contains("hunter"), "{error}");
+    }
+}
+
+#[test]
+fn bombs_end_in_an_error() {
+    let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n".to_owned();
+    for level in 1..12 {
+        let alias = format!("*a{}", level - 1);
+        bomb.extend([format!("a{level}: &a{level} [{}]\n", vec![alias; 9].join(","))]);
+    }
+    let started = std::time::Instant::now();
+    for source in [bomb, "[".repeat(100_000), "a: ".to_owned() + &"{a: ".repeat(100_000), "- ".repeat(100_000)] {
+        assert!(transform(&source, &context(spec())).is_err());
+    }
+    assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
+}
+
+/// A document of lines that nobody owns, around and in blocks that are owned, and the same without what is owned.
+fn layout() -> impl Strategy<Value = String> {
+    let filler = prop_oneof![
+        Just(String::new()),
+        Just("# a comment: with {signs} [in it]\n".to_owned()),
+        Just("\n".to_owned()),
+        "[a-f]{1,4}".prop_map(|word| format!("x-{word}: \"{word}\" # c\n")),
+        "[a-f]{1,4}".prop_map(|word| format!("y-{word}:\n    # in\n  - {word}: {{k: 'v'}}\n\n  - |\n    text\n")),
+    ];
+    let vcenter = prop_oneof![
+        Just(String::new()),
+        Just("vcenter:\n".to_owned()),
+        Just("vcenter: {} # none\n".to_owned()),
+        Just("\"vcenter\":\n   old:\n      server: old\n      # of old\n   # below\n".to_owned()),
+        Just("vcenter: {old: {server: old,\n  port: 1}}\n".to_owned()),
+    ];
+    let nodes = prop_oneof![
+        Just(String::new()),
+        Just("nodes: # n\n  internalVmNetworkName: x\n".to_owned()),
+        Just("nodes: {internalVmNetworkName: x, other: 1}\n".to_owned()),
+    ];
+    let global = prop_oneof![
+        Just("global:\n  secretName: a # s\n  x: y\n  secretNamespace: 'b'\n".to_owned()),
+        Just("global: {secretName: a, x: y, secretNamespace: b}\n".to_owned()),
+        Just("global:\n  ipFamily: [ipv4]\n  # f\n  x: y\n".to_owned()),
+    ];
+    let fillers = || prop::collection::vec(filler.clone(), 0..3).prop_map(|lines| lines.concat());
+    let blocks = (vcenter, nodes, global).prop_flat_map(|(a, b, c)| Just(vec![a, b, c]).prop_shuffle());
+    (blocks, fillers(), fillers(), fillers(), fillers())
+        .prop_map(|(blocks, a, b, c, d)| format!("{a}{}{b}{}{c}{}{d}", blocks[0], blocks[1], blocks[2]))
+}
+
+fn any_context() -> impl Strategy<Value = Context> {
+    let names = prop::sample::subsequence(vec!["a.example.com", "b.example.com", "fd00::1"], 0..=3);
+    let networks = prop::sample::subsequence(vec!["172.30.0.0/16", "fd02::/112"], 0..=2);
+    (names, 0..3_usize, networks, "[ -~]{0,8}").prop_map(|(names, domains, networks, network_name)| {
+        let vcenter = |name: &&str| VSphereVCenter { server: (*name).into(), port: 1, datacenters: strings(&["D"]) };
+        Context {
+            service_networks: strings(&networks),
+            vips: strings(&["192.0.2.1", "fd65::1"]),
+            ..context(VSpherePlatformSpec {
+                vcenters: names.iter().map(vcenter).collect(),
+                failure_domains: vec![domain("b.example.com", "E"); domains],
+                node_networking: VSphereNodeNetworking {
+                    internal: network(&network_name, &["192.0.2.0/24"], &[]),
+                    ..VSphereNodeNetworking::default()
+                },
+            })
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_not_owned_is_kept(source in layout(), context in any_context()) {
+        // Repeated keys are another test's.
+        prop_assume!(read(&source).is_ok());
+        let (before, _) = read(&source).unwrap();
+        let output = transform(&source, &context).unwrap();
+        let (mut after, _) = read(&output.text).unwrap();
+        let spec = context.vsphere.as_ref().unwrap();
+        prop_assert_eq!(said(&after["vcenter"]), said(&vcenters(spec)));
+        prop_assert_eq!(said(&after["nodes"]), said(&nodes(spec, &context)));
+        let mut before = before;
+        for document in [&mut before, &mut after] {
+            for key in ["vcenter", "nodes", "labels"] {
+                document.as_object_mut().unwrap().remove(key);
+            }
+            document["global"].as_object_mut().unwrap().remove("ipFamily");
+        }
+        prop_assert_eq!(before, after);
+        // Every line that is in no owned block is there still, in its order.
+        let mut left = output.text.lines();
+        let owned = |line: &&str| line.starts_with(['#', 'x', 'y']) || line.starts_with("  x: ") || line.is_empty();
+        for line in source.lines().filter(owned) {
+            prop_assert!(left.any(|kept| kept == line), "{} is gone from\n{}", line, output.text);
+        }
+        let again = transform(&output.text, &context).unwrap();
+        prop_assert_eq!(again.text, output.text);
+        prop_assert_eq!(again.changes, vec![]);
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), context in any_context()) {
+        let _ = transform(&String::from_utf8_lossy(&bytes), &context);
+    }
+
+    #[test]
+    fn no_signs_of_yaml_and_ini_make_it_panic(
+        text in "([a-c\\[\\]{}:,#&*!|>'\"?\\-= \\t\\r\\n\\\\;é]|global|vcenter|nodes|labels|: |\n  ){0,40}",
+        context in any_context(),
+    ) {
+        for source in [text.clone(), format!("global: {text}"), format!("[Global]\n{text}"), format!("{{global: {{{text}")] {
+            if let Ok(output) = transform(&source, &context) {
+                let again = transform(&output.text, &context);
+                prop_assert_eq!(again.map(|again| again.text), Ok(output.text));
+            }
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! What any controller process needs (IO): leases, health, metrics, logs. Knows no cloud.
+
+pub mod http;
+pub mod lease;
+pub mod logs;
+pub mod metrics;

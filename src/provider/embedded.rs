@@ -1,0 +1,59 @@
+//! What comes with the program, embedded (pure): the providers (`assets/`, `bootstrap/`) and the install payload
+//! (`manifests/`).
+//!
+//! The one place that knows about embedding; everything else takes paths and bytes.
+
+use include_dir::{Dir, include_dir};
+
+use crate::provider::{
+    self,
+    catalog::Catalog,
+    folder::{self, Bundle, Payload},
+};
+
+/// The version of the embedded providers: the program's.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+static ASSETS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/assets");
+static BOOTSTRAP: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/bootstrap");
+static MANIFESTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/manifests");
+
+/// Every embedded file as (path from the repository's root, bytes).
+pub fn files() -> Vec<(String, &'static [u8])> {
+    let mut files = Vec::new();
+    collect("assets", &ASSETS, &mut files);
+    collect("bootstrap", &BOOTSTRAP, &mut files);
+    files
+}
+
+/// Every file of the install payload as (name, bytes), in the order of installing.
+pub fn manifests() -> Vec<(String, &'static [u8])> {
+    let files = MANIFESTS.files().map(|file| (file.path().display().to_string(), file.contents()));
+    let mut files: Vec<_> = files.collect();
+    files.sort();
+    files
+}
+
+/// The catalog of the embedded providers. An error here is a defect of this build; the tests exclude it.
+pub fn catalog() -> Result<Catalog, provider::Error> {
+    let files = files();
+    Catalog::new(files.iter().map(|(path, bytes)| (path.as_str(), *bytes)))
+}
+
+/// The embedded providers' folders.
+pub fn bundles() -> Vec<Bundle> {
+    let files = files();
+    folder::bundles(files.iter().map(|(path, bytes)| (path.as_str(), *bytes)))
+}
+
+/// What the install payload gives to them.
+pub fn payload() -> Payload {
+    let mut files = Vec::new();
+    collect("manifests", &MANIFESTS, &mut files);
+    Payload::read(files.iter().map(|(path, bytes)| (path.as_str(), *bytes)))
+}
+
+fn collect(root: &str, dir: &Dir<'static>, files: &mut Vec<(String, &'static [u8])>) {
+    files.extend(dir.files().map(|file| (format!("{root}/{}", file.path().display()), file.contents())));
+    dir.dirs().for_each(|dir| collect(root, dir, files));
+}

@@ -1,0 +1,169 @@
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::{
+    provider::{embedded, folder::bundles},
+    text::output::junit,
+};
+
+const FILES: [(&str, &str); 4] = [
+    ("assets/demo/deployment.yaml", include_str!("../../../tests/sound/assets/demo/deployment.yaml")),
+    ("assets/demo/provider.yaml", include_str!("../../../tests/sound/assets/demo/provider.yaml")),
+    ("assets/demo/role.yaml", include_str!("../../../tests/sound/assets/demo/role.yaml")),
+    ("bootstrap/demo/pod.yaml", include_str!("../../../tests/sound/bootstrap/demo/pod.yaml")),
+];
+
+const DEPLOYMENT: usize = 0;
+const DESCRIPTOR: usize = 1;
+const ROLE: usize = 2;
+const POD: usize = 3;
+
+/// For each rule: the file to change, what in it, what it becomes, and the words on the line that the finding names.
+#[rustfmt::skip]
+const FIXTURES: [(&str, usize, &str, &str, &str); 59] = [
+    ("readable", DESCRIPTOR, "platform: {type: Demo}", "plattform: {type: Demo}", "plattform"),
+    ("readable", DESCRIPTOR, "--cluster-name: infra", "--cluster-name: inffra", "--cluster-name"),
+    ("readable", ROLE, "kind: RoleBinding", "kind: Secret", "# The Role"),
+    ("readable", ROLE, "  verbs: [get, update]", "  verbs: [get, update]\n  verbs: [get]", "verbs: [get]"),
+    ("ambiguous-scalar", DEPLOYMENT, "type: Recreate", "type: Recreate\n  paused: no", "paused"),
+    ("ambiguous-scalar", DEPLOYMENT, "      - name: tmp\n        emptyDir: {}", "      - name: tmp\n        emptyDir: {sizeLimit: 0644}", "sizeLimit"),
+    ("placeholder", DEPLOYMENT, "--cloud-provider=demo", "--cloud-provider=${CLOUD}", "${CLOUD}"),
+    ("placeholder", DEPLOYMENT, "-v=2", "--zone={{ .Zone }}", "{{ .Zone }}"),
+    ("placeholder", DEPLOYMENT, "-v=2", "--zone=<your-zone>", "<your-zone>"),
+    ("placeholder", ROLE, "name: demo-cloud-provider\n  namespace: kube-system\nrules", "name: TODO\n  namespace: kube-system\nrules", "name: TODO"),
+    ("placeholder", DESCRIPTOR, "tag: demo-ccm", "tag: CHANGEME", "CHANGEME"),
+    ("container-names", DEPLOYMENT, "- name: cloud-controller-manager", "- name: ccm", "- name: ccm"),
+    ("image-key", DESCRIPTOR, "key: demoCcm", "key: demoCCM", "demoCCM"),
+    ("credentials-requested", DEPLOYMENT, "secretName: demo-cloud-credentials", "secretName: other", "secret:"),
+    ("credentials-requested", DEPLOYMENT, "        - name: CLOUD_CONFIG", "        - name: DEMO_SECRET_NAME\n          value: other\n        - name: CLOUD_CONFIG", "value: other"),
+    ("credentials-requested", DEPLOYMENT, "        - name: CLOUD_CONFIG", "        - name: TOKEN\n          valueFrom: {secretKeyRef: {name: other, key: a}}\n        - name: CLOUD_CONFIG", "secretKeyRef"),
+    ("rbac-wildcard", ROLE, "verbs: [get, update]", "verbs: [\"*\"]", "verbs"),
+    ("rbac-wildcard", ROLE, "resources: [leases]", "resources: [\"leases/*\"]", "resources"),
+    ("rbac-wildcard", ROLE, "kind: Role\n  name: demo-cloud-provider", "kind: ClusterRole\n  name: cluster-admin", "cluster-admin"),
+    ("namespace", ROLE, "namespace: kube-system\nrules", "namespace: default\nrules", "namespace: default"),
+    ("namespace", ROLE, "namespace: openshift-cloud-controller-manager", "namespace: openshift-config", "openshift-config"),
+    ("replicas", DEPLOYMENT, "replicas: 2", "replicas: 1", "replicas: 1"),
+    ("replicas", DEPLOYMENT, "  replicas: 2\n", "", "spec:"),
+    ("anti-affinity", DEPLOYMENT, "topologyKey: kubernetes.io/hostname", "topologyKey: topology.kubernetes.io/zone", "podAntiAffinity"),
+    ("anti-affinity", DEPLOYMENT, "              matchLabels:\n                k8s-app: demo-cloud", "              matchLabels:\n                k8s-app: other-cloud", "podAntiAffinity"),
+    ("priority-class", DEPLOYMENT, "system-cluster-critical", "openshift-user-critical", "openshift-user-critical"),
+    ("priority-class", POD, "system-node-critical", "system-cluster-critical", "system-cluster-critical"),
+    ("host-network", DEPLOYMENT, "hostNetwork: true", "hostNetwork: false", "hostNetwork"),
+    ("service-account", DEPLOYMENT, "serviceAccountName: cloud-controller-manager", "serviceAccountName: default", "serviceAccountName"),
+    ("tolerations", DEPLOYMENT, "      - {key: node.cluster.x-k8s.io/uninitialized, operator: Exists, effect: NoSchedule}\n", "", "tolerations:"),
+    ("tolerations", DEPLOYMENT, "node-role.kubernetes.io/control-plane, operator: Exists, effect: NoSchedule", "node-role.kubernetes.io/control-plane, operator: Exists, effect: NoExecute", "tolerations:"),
+    ("host-path", DEPLOYMENT, "      - name: tmp\n        emptyDir: {}", "      - name: tmp\n        hostPath:\n          path: /etc/kubernetes", "path: /etc/kubernetes"),
+    ("host-path", POD, "  - name: tmp\n    emptyDir: {}", "  - name: tmp\n    hostPath:\n      path: /", "path: /\n"),
+    ("requests", DEPLOYMENT, "            memory: 50Mi\n", "", "requests:"),
+    ("no-limits", DEPLOYMENT, "          requests:", "          limits: {cpu: 1}\n          requests:", "limits"),
+    ("probes", DEPLOYMENT, "startupProbe:", "readinessProbe:", "- name: cloud-controller-manager"),
+    ("probes", DEPLOYMENT, "containerPort: 10258", "containerPort: 10259", "startupProbe:"),
+    ("probes", POD, "    livenessProbe:\n      httpGet: {scheme: HTTPS", "    livenessProbe:\n      httpGet: {scheme: HTTP", "livenessProbe"),
+    ("cloud-config", DEPLOYMENT, "mountPath: /etc/kubernetes-cloud-config", "mountPath: /etc/cloud-config", "--cloud-config="),
+    ("cloud-config", DEPLOYMENT, "path: cloud.conf}", "path: other.conf}", "--cloud-config="),
+    ("cloud-config", DEPLOYMENT, "name: cloud-conf\n", "name: cloud-config\n", "--cloud-config="),
+    ("cloud-config", DEPLOYMENT, "        configMap:\n          name: cloud-conf\n          items:\n          - {key: cloud.conf, path: cloud.conf}\n", "        emptyDir: {}\n", "--cloud-config="),
+    ("cloud-config", POD, "mountPath: /etc/kubernetes/configs", "mountPath: /etc/kubernetes/config", "--cloud-config="),
+    ("leader-election", DEPLOYMENT, "--leader-elect=true", "--leader-elect=false", "--leader-elect="),
+    ("read-only-root", DEPLOYMENT, "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", "readOnlyRootFilesystem"),
+    ("privilege-escalation", DEPLOYMENT, "          allowPrivilegeEscalation: false\n", "", "securityContext:\n          readOnly"),
+    ("privilege-escalation", POD, "      allowPrivilegeEscalation: false\n", "      allowPrivilegeEscalation: false\n      privileged: true\n", "privileged"),
+    ("capabilities", DEPLOYMENT, "drop: [ALL]", "drop: [NET_RAW]", "capabilities"),
+    ("capabilities", POD, "drop: [ALL]", "drop: [ALL]\n        add: [NET_ADMIN]", "add:"),
+    ("seccomp", DEPLOYMENT, "type: RuntimeDefault", "type: Unconfined", "securityContext:\n          readOnly"),
+    ("bootstrap-static-pod", POD, "namespace: kube-system", "namespace: openshift-cloud-controller-manager", "namespace"),
+    ("bootstrap-service-account", POD, "  hostNetwork: true", "  serviceAccountName: ccm\n  hostNetwork: true", "serviceAccountName"),
+    ("bootstrap-controllers", POD, "--controllers=cloud-node", "--controllers=*", "--controllers"),
+    ("bootstrap-controllers", POD, "    - --controllers=cloud-node\n", "", "args:"),
+    ("bootstrap-kubeconfig", POD, "    - --kubeconfig=/etc/kubernetes/secrets/kubeconfig\n", "", "args:"),
+    ("bootstrap-kubeconfig", POD, "path: /etc/kubernetes/bootstrap-secrets", "path: /etc/kubernetes/bootstrap-configs", "--kubeconfig"),
+    ("bootstrap-election", POD, "--leader-elect=false", "--leader-elect=true", "--leader-elect"),
+    ("bootstrap-port", POD, "10267", "10258", "--secure-port"),
+    ("bootstrap-static-pod", POD, "kind: Pod", "kind: Service", "kind: Service"),
+];
+
+fn payload() -> Payload {
+    Payload::read([
+        ("manifests/images.yaml", "kind: ConfigMap\ndata: {images.json: '{\"demoCcm\": \"a\"}'}\n".as_bytes()),
+        (
+            "manifests/credentials.yaml",
+            "kind: CredentialsRequest\nspec:\n  secretRef: {name: demo-cloud-credentials, namespace: \
+             openshift-cloud-controller-manager}\n"
+                .as_bytes(),
+        ),
+    ])
+}
+
+/// What is found in the sound provider with one of its files changed.
+fn findings(file: usize, text: &str) -> Vec<Finding> {
+    let files =
+        FILES.iter().enumerate().map(|(index, (path, sound))| (*path, if index == file { text } else { sound }));
+    let bundles = bundles(files.map(|(path, text)| (path, text.as_bytes())));
+    verify(&bundles, Some(&payload())).findings
+}
+
+#[test]
+fn the_embedded_providers_break_no_rule() {
+    let report = verify(&embedded::bundles(), Some(&embedded::payload()));
+    assert_eq!(report.findings, [], "{}", report.table());
+    assert_eq!(report.table(), "9 providers checked by 30 rules: nothing found\n");
+}
+
+#[test]
+fn a_sound_provider_breaks_no_rule() {
+    assert_eq!(findings(DESCRIPTOR, FILES[DESCRIPTOR].1), []);
+}
+
+#[test]
+fn each_fixture_breaks_its_rule_and_no_other_and_the_line_is_right() {
+    for (rule, file, from, to, place) in FIXTURES {
+        let (path, sound) = FILES[file];
+        let text = sound.replace(from, to);
+        assert_ne!(text, sound, "{rule}: {from:?} is not there");
+        let found = findings(file, &text);
+        assert!(!found.is_empty(), "{rule}: {to:?} is not found");
+        for finding in &found {
+            assert_eq!((finding.rule, finding.file.as_str()), (rule, path), "{to:?}: {found:#?}");
+        }
+        let start = text.find(place).unwrap_or_else(|| panic!("{rule}: {place:?} is not there"));
+        let line = 1 + text[..start].matches('\n').count() as u64;
+        assert_eq!(found[0].line, line, "{rule}: {to:?}: {found:#?}");
+    }
+}
+
+#[test]
+fn every_rule_has_a_fixture_and_a_name_of_its_own() {
+    let rules: BTreeSet<_> = RULES.iter().map(|rule| rule.id).collect();
+    assert_eq!(rules.len(), RULES.len());
+    assert_eq!(rules, FIXTURES.iter().map(|(rule, ..)| *rule).collect());
+}
+
+#[test]
+fn without_the_payload_its_rules_are_silent() {
+    let files =
+        FILES.map(|(path, text)| (path, text.replace("demo-cloud-credentials", "other").replace("demoCcm", "x")));
+    let bundles = bundles(files.iter().map(|(path, text)| (*path, text.as_bytes())));
+    assert_eq!(verify(&bundles, None).findings, []);
+    let found: Vec<_> = verify(&bundles, Some(&payload())).findings.iter().map(|finding| finding.rule).collect();
+    assert_eq!(found, ["image-key", "credentials-requested"]);
+}
+
+#[test]
+fn a_report_says_what_where_why_and_how_to_mend_it() {
+    let files = FILES.map(|(path, text)| (path, text.replace("replicas: 2", "replicas: 1")));
+    let report = verify(&bundles(files.iter().map(|(path, text)| (*path, text.as_bytes()))), None);
+    let expected = "\
+RULE      WHERE                           WHAT
+replicas  assets/demo/deployment.yaml:11  replicas is 1, not 2 or more
+
+replicas:
+  while the one node with the one replica is away nothing initialises nodes or makes load
+  balancers. To mend it: set replicas: 2; a single-node cluster gets one by itself.
+
+1 provider checked by 30 rules: 1 finding
+";
+    assert_eq!(report.table(), expected);
+    let xml = junit(&report.suites());
+    assert!(xml.contains("<testsuite name=\"demo\" tests=\"30\" failures=\"1\">"), "{xml}");
+    assert!(xml.contains("<testcase classname=\"demo\" name=\"replicas\">"), "{xml}");
+}

@@ -1,0 +1,241 @@
+//! What a pod waits for, in its own words (pure).
+//!
+//! Only for people: the operator itself judges rollouts by the workload's status ([`crate::status::rollout`]) and watches no
+//! pods. What a container wrote last is told only as far as it is no secret.
+
+use serde_json::Value;
+
+use super::{first_line, shown, text};
+
+/// Whether a pod is one of a workload's.
+pub(super) fn is_selected(workload: &Value, pod: &Value) -> bool {
+    let labels = workload["spec"]["selector"]["matchLabels"].as_object();
+    labels.is_some_and(|labels| labels.iter().all(|(name, value)| pod["metadata"]["labels"][name] == *value))
+}
+
+/// What a pod waits for; `None` when it is ready, or has done its work.
+pub(super) fn waits_for(pod: &Value, events: &[Value]) -> Option<String> {
+    let why = if pod["metadata"]["deletionTimestamp"].is_string() {
+        "is being deleted".to_owned()
+    } else if condition(pod, "Ready") == Some("True") || pod["status"]["phase"] == "Succeeded" {
+        return None;
+    } else {
+        unscheduled(pod)
+            .or_else(|| evicted(pod))
+            .or_else(|| containers(pod).find_map(|(container, is_init)| of_container(pod, container, is_init, events)))
+            .or_else(|| warning(pod, events))
+            .unwrap_or_else(|| match condition(pod, "PodScheduled") {
+                Some("True") => "waits for the kubelet of its node".to_owned(),
+                _ => "waits for a node".to_owned(),
+            })
+    };
+    Some(format!("Pod {} {why}", text(&pod["metadata"]["name"])))
+}
+
+fn condition<'a>(pod: &'a Value, type_: &str) -> Option<&'a str> {
+    let mut conditions = pod["status"]["conditions"].as_array()?.iter();
+    conditions.find(|one| one["type"] == type_)?["status"].as_str()
+}
+
+fn unscheduled(pod: &Value) -> Option<String> {
+    let mut conditions = pod["status"]["conditions"].as_array()?.iter();
+    let scheduled = conditions.find(|one| one["type"] == "PodScheduled" && one["status"] == "False")?;
+    Some(format!("cannot be scheduled: {}", first_line(&scheduled["message"])))
+}
+
+/// A pod that has failed as a whole, such as one that its node has thrown out.
+fn evicted(pod: &Value) -> Option<String> {
+    let status = &pod["status"];
+    let reason = status["reason"].as_str().filter(|_| status["phase"] == "Failed")?;
+    Some(format!("has failed ({reason}): {}", first_line(&status["message"])))
+}
+
+/// The statuses of the containers in the order of their start, and whether it is an init container.
+fn containers(pod: &Value) -> impl Iterator<Item = (&Value, bool)> {
+    let lists = [("initContainerStatuses", true), ("containerStatuses", false)];
+    lists.into_iter().flat_map(|(list, is_init)| {
+        pod["status"][list].as_array().into_iter().flatten().map(move |container| (container, is_init))
+    })
+}
+
+fn of_container(pod: &Value, container: &Value, is_init: bool, events: &[Value]) -> Option<String> {
+    let name = text(&container["name"]);
+    let state = &container["state"];
+    if is_init && state["terminated"]["exitCode"] == 0 || !is_init && container["ready"] == true {
+        return None;
+    }
+    if let Some(waiting) = state["waiting"].as_object() {
+        let reason = waiting.get("reason").and_then(Value::as_str).unwrap_or_default();
+        let message = first_line(waiting.get("message").unwrap_or(&Value::Null));
+        return Some(match reason {
+            "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
+                format!("cannot pull the image {} of container {name} ({reason}): {message}", text(&container["image"]))
+            }
+            "CrashLoopBackOff" => crashed(pod, container, &container["lastState"]["terminated"]),
+            // The kubelet tells only events why it does not get on.
+            "ContainerCreating" | "PodInitializing" | "" => return warning(pod, events),
+            reason if message.is_empty() => format!("waits: container {name}: {reason}"),
+            reason => format!("waits: container {name}: {reason}: {message}"),
+        });
+    }
+    if state["terminated"].is_object() {
+        return Some(crashed(pod, container, &state["terminated"]));
+    }
+    if container["lastState"]["terminated"].is_object() {
+        return Some(crashed(pod, container, &container["lastState"]["terminated"]));
+    }
+    let is_running = state["running"].is_object();
+    (is_running && !is_init).then(|| format!("is not ready yet: container {name} runs and its probe does not succeed"))
+}
+
+/// A container that has ended: how, what it said last, and where the rest stands.
+fn crashed(pod: &Value, container: &Value, end: &Value) -> String {
+    let (name, metadata) = (text(&container["name"]), &pod["metadata"]);
+    let cause = match (end["reason"].as_str(), end["exitCode"].as_i64()) {
+        (Some(reason), Some(code)) if reason != "Error" => format!("{reason}, exit code {code}"),
+        (_, Some(code)) => format!("exit code {code}"),
+        _ => "exit code unknown".to_owned(),
+    };
+    let restarts = container["restartCount"].as_i64().unwrap_or_default();
+    let said = shown(&last_line(&end["message"]));
+    let said = if said.is_empty() { String::new() } else { format!(", last words: {said}") };
+    // A container that waits to be started again has its words in the log before.
+    let previous = if container["state"]["waiting"].is_object() || container["state"]["running"].is_object() {
+        " --previous"
+    } else {
+        ""
+    };
+    let (namespace, pod) = (text(&metadata["namespace"]), text(&metadata["name"]));
+    format!(
+        "crashes: container {name} ended with {cause}, {restarts} restarts{said}; see kubectl logs -n {namespace} {pod} \
+         -c {name}{previous}"
+    )
+}
+
+/// The last line of what a container left: with the fallback to logs it is that of the log.
+fn last_line(message: &Value) -> String {
+    let lines = message.as_str().unwrap_or_default().lines();
+    lines.map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_owned()
+}
+
+/// The newest warning about a pod.
+fn warning(pod: &Value, events: &[Value]) -> Option<String> {
+    let about = |event: &&Value| {
+        event["type"] == "Warning"
+            && event["involvedObject"]["kind"] == "Pod"
+            && event["involvedObject"]["name"] == pod["metadata"]["name"]
+    };
+    let newest = events.iter().filter(about).max_by_key(|event| event["lastTimestamp"].as_str())?;
+    Some(format!("waits: {}: {}", text(&newest["reason"]), first_line(&newest["message"])))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(status: &Value) -> Value {
+        json!({"kind": "Pod", "metadata": {"name": "p", "namespace": "n", "labels": {"a": "1"}}, "status": status})
+    }
+
+    fn container(state: &Value, last: &Value) -> Value {
+        json!({"phase": "Pending", "containerStatuses": [
+            {"name": "ccm", "image": "i:1", "ready": false, "restartCount": 3, "state": state, "lastState": last},
+        ]})
+    }
+
+    #[test]
+    fn every_reason_is_told_in_its_own_words() {
+        let scheduled = json!([{"type": "PodScheduled", "status": "True"}]);
+        let end = json!({"terminated": {"exitCode": 1, "reason": "Error", "message": "starting\nno cloud config\n"}});
+        for (status, expected) in [
+            (json!({"conditions": [{"type": "Ready", "status": "True"}]}), None),
+            (json!({"phase": "Succeeded"}), None),
+            (json!({"phase": "Pending"}), Some("waits for a node")),
+            (json!({"phase": "Pending", "conditions": scheduled}), Some("waits for the kubelet of its node")),
+            (
+                json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                    "message": "0/3 nodes are available: 3 had a taint."}]}),
+                Some("cannot be scheduled: 0/3 nodes are available: 3 had a taint."),
+            ),
+            (
+                json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}),
+                Some("has failed (Evicted): low on memory"),
+            ),
+            (
+                container(&json!({"waiting": {"reason": "ImagePullBackOff", "message": "back-off"}}), &json!({})),
+                Some("cannot pull the image i:1 of container ccm (ImagePullBackOff): back-off"),
+            ),
+            (
+                container(
+                    &json!({"waiting": {"reason": "CreateContainerConfigError", "message": "no secret x"}}),
+                    &json!({}),
+                ),
+                Some("waits: container ccm: CreateContainerConfigError: no secret x"),
+            ),
+            (
+                container(&json!({"waiting": {"reason": "CrashLoopBackOff"}}), &end),
+                Some(
+                    "crashes: container ccm ended with exit code 1, 3 restarts, last words: no cloud config; see \
+                     kubectl logs -n n p -c ccm --previous",
+                ),
+            ),
+            (
+                container(&json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}}), &json!({})),
+                Some(
+                    "crashes: container ccm ended with OOMKilled, exit code 137, 3 restarts; see kubectl logs -n n p -c ccm",
+                ),
+            ),
+            (
+                container(&json!({"running": {}}), &json!({})),
+                Some("is not ready yet: container ccm runs and its probe does not succeed"),
+            ),
+        ] {
+            let expected = expected.map(|text| format!("Pod p {text}"));
+            assert_eq!(waits_for(&pod(&status), &[]), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn the_init_container_that_holds_it_up_is_told_and_not_those_behind() {
+        let status = json!({
+            "initContainerStatuses": [
+                {"name": "done", "state": {"terminated": {"exitCode": 0}}},
+                {"name": "inject", "restartCount": 2, "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                 "lastState": {"terminated": {"exitCode": 2, "message": "no credentials"}}},
+            ],
+            "containerStatuses": [{"name": "ccm", "ready": false, "state": {"waiting": {"reason": "PodInitializing"}}}],
+        });
+        let told = waits_for(&pod(&status), &[]).unwrap();
+        assert!(told.contains("container inject ended with exit code 2") && !told.contains("ccm "), "{told}");
+    }
+
+    #[test]
+    fn a_pod_that_is_being_created_is_told_by_its_newest_warning() {
+        let event = |time: &str, message: &str| {
+            json!({"type": "Warning", "reason": "FailedMount", "message": message, "lastTimestamp": time,
+                "involvedObject": {"kind": "Pod", "name": "p"}})
+        };
+        let events = [event("2026-01-02T00:00:00Z", "secret x not found"), event("2026-01-01T00:00:00Z", "old")];
+        let status = container(&json!({"waiting": {"reason": "ContainerCreating"}}), &json!({}));
+        let told = waits_for(&pod(&status), &events);
+        assert_eq!(told.as_deref(), Some("Pod p waits: FailedMount: secret x not found"));
+    }
+
+    #[test]
+    fn secrets_in_last_words_are_hidden() {
+        let end = json!({"terminated": {"exitCode": 1, "message": "cannot use --client-secret=abc"}});
+        let status = container(&json!({"waiting": {"reason": "CrashLoopBackOff"}}), &end);
+        let told = waits_for(&pod(&status), &[]).unwrap();
+        assert!(!told.contains("abc"), "{told}");
+    }
+
+    #[test]
+    fn pods_belong_to_a_workload_by_its_selector() {
+        let workload = |value: &str| json!({"spec": {"selector": {"matchLabels": {"a": value}}}});
+        assert!(is_selected(&workload("1"), &pod(&json!({}))));
+        assert!(!is_selected(&workload("2"), &pod(&json!({}))));
+        assert!(!is_selected(&json!({}), &pod(&json!({}))));
+    }
+}

@@ -1,0 +1,120 @@
+//! The report on one screen of 80 columns (pure).
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::status::screen::{ConditionState, Report};
+use crate::text::output::{table_within, wrap};
+
+/// The width of the usual terminal.
+const WIDTH: usize = 80;
+
+/// What stands for a time that is not known.
+const NO_TIME: &str = "-";
+
+/// The report for people. `now` is what ages are counted from.
+pub fn screen(report: &Report, now: Timestamp) -> String {
+    let mut text = head(report);
+    let age = |time: Option<&String>| time.map_or_else(|| NO_TIME.to_owned(), |time| age(time, now));
+
+    let objects = report.objects.iter().map(|object| {
+        let place = match object.namespace.as_str() {
+            namespace if namespace.is_empty() || namespace == report.namespace => String::new(),
+            namespace => format!("{namespace}/"),
+        };
+        let name = format!("{} {place}{}", object.kind, object.name);
+        [object.state.word().to_owned(), age(object.created.as_ref()), name]
+    });
+    section(&mut text, ["STATE", "AGE", "OBJECT"], &objects.collect::<Vec<_>>());
+
+    let rollouts = report.rollouts.iter().flat_map(|rollout| {
+        let name = format!("{} {}", rollout.kind, rollout.name);
+        let first = [rollout.state.to_owned(), format!("{}/{}", rollout.ready, rollout.desired), name];
+        let waits = rollout.waits_for.iter().map(|why| [String::new(), String::new(), why.clone()]);
+        std::iter::once(first).chain(waits)
+    });
+    section(&mut text, ["ROLLOUT", "READY", "WORKLOAD"], &rollouts.collect::<Vec<_>>());
+
+    let conditions = report.conditions.iter().map(|condition| {
+        let status = condition.status.clone().unwrap_or_else(|| NO_TIME.to_owned());
+        [status, age(condition.since.as_ref()), condition_words(condition)]
+    });
+    section(&mut text, ["STATUS", "SINCE", "CONDITION"], &conditions.collect::<Vec<_>>());
+
+    let changes = report.changes.iter();
+    let changes = changes.map(|change| [age(Some(&change.at)), format!("{}: {}", change.object, change.what)]);
+    section(&mut text, ["AGO", "LAST CHANGES"], &changes.collect::<Vec<_>>());
+
+    for problem in &report.unread {
+        let lines = wrap(&format!("not shown: {problem}"), WIDTH);
+        text.extend(["\n".to_owned(), lines.join("\n"), "\n".to_owned()]);
+    }
+    text
+}
+
+fn head(report: &Report) -> String {
+    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".to_owned());
+    let provider = report.provider.clone().unwrap_or_else(|| "none".to_owned());
+    let health = if report.healthy { "healthy" } else { "NOT HEALTHY" };
+    let facts = [
+        ("Cluster", health.to_owned()),
+        ("Platform", format!("{}, provider {provider}", known(&report.platform))),
+        ("Version", known(&report.version)),
+        ("Namespace", report.namespace.clone()),
+    ];
+    let facts = facts.map(|(name, value)| format!("{name:<11}{value}"));
+    let mut text = facts.join("\n") + "\n";
+    if let Some(why) = &report.why {
+        text += &wrap(why, WIDTH).join("\n");
+        text.push('\n');
+    }
+    text
+}
+
+fn section<const N: usize>(text: &mut String, titles: [&str; N], rows: &[[String; N]]) {
+    if !rows.is_empty() {
+        text.push('\n');
+        text.push_str(&table_within(WIDTH, titles, rows));
+    }
+}
+
+/// The message where there is one: it says more than the reason.
+fn condition_words(condition: &ConditionState) -> String {
+    let ConditionState { type_, reason, message, .. } = condition;
+    match (message.as_str(), reason.as_str()) {
+        ("", "") => type_.clone(),
+        ("", reason) => format!("{type_} ({reason})"),
+        (message, _) => format!("{type_}: {message}"),
+    }
+}
+
+/// How long ago something was, in the largest unit.
+fn age(time: &str, now: Timestamp) -> String {
+    let Ok(time) = time.parse::<Timestamp>() else { return NO_TIME.to_owned() };
+    let seconds = now.as_second().saturating_sub(time.as_second()).max(0);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m", seconds / 60),
+        7200..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_counted_in_the_largest_unit() {
+        let now = "2026-01-10T00:00:00Z".parse().unwrap();
+        for (time, expected) in [
+            ("2026-01-09T23:59:58Z", "2s"),
+            ("2026-01-09T23:58:00Z", "2m"),
+            ("2026-01-09T20:00:00Z", "4h"),
+            ("2026-01-02T00:00:00Z", "8d"),
+            ("2026-01-10T00:00:09Z", "0s"),
+            ("soon", "-"),
+        ] {
+            assert_eq!(age(time, now), expected, "{time}");
+        }
+    }
+}

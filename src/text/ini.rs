@@ -1,0 +1,287 @@
+//! An INI text in the dialect of gopkg.in/gcfg.v1, by which Go's clouds read theirs, and changes in place (pure).
+//!
+//! Every line that no change is about stays as it is, byte for byte. It knows no cloud. An own editor, because none of the
+//! crates that keep the text reads this dialect: gix-config (sixty crates) takes `[a.b]` and refuses `[ a ]`, and sets a
+//! section's first key on the header's line apart; ini-roundtrip and ini-edit know no quotes, escapes and continued lines;
+//! rust-ini and configparser do not keep the text.
+
+use std::ops::Range;
+
+use crate::text::{Change, Error};
+
+mod scan;
+
+/// A section's `[Name]` or `[Name "sub"]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// As written; compared ignoring case.
+    pub(crate) name: String,
+    /// Empty when there is none; compared exactly.
+    pub(crate) sub: String,
+}
+
+/// A key and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// As written; compared ignoring case.
+    pub(crate) key: String,
+    /// Without quotes and escapes; `None` when there is no `=`, which a truth value reads as true.
+    pub(crate) value: Option<String>,
+    key_end: usize,
+    after_equals: usize,
+    literal: Range<usize>,
+}
+
+/// A key with where it stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed<'a> {
+    /// The section.
+    pub(crate) header: &'a Header,
+    /// The line of the source, from 1.
+    pub(crate) line: usize,
+    /// The key.
+    pub(crate) entry: &'a Entry,
+}
+
+/// An INI text, and what was changed in it.
+#[derive(Debug)]
+pub(crate) struct Document {
+    lines: Vec<Line>,
+    line_end: &'static str,
+    changes: Vec<Change>,
+}
+
+#[derive(Clone, Debug)]
+struct Line {
+    text: String,
+    number: usize,
+    /// False for a last line that nothing ends, so that nothing can follow it yet.
+    terminated: bool,
+    item: Item,
+}
+
+#[derive(Clone, Debug)]
+enum Item {
+    /// Blank, or a comment.
+    Other,
+    Header(Header),
+    Entry(Entry),
+}
+
+impl Header {
+    /// Whether it is the section of that name, without a sub-section.
+    pub(crate) fn is(&self, section: &str) -> bool {
+        self.sub.is_empty() && self.name.eq_ignore_ascii_case(section)
+    }
+}
+
+impl Entry {
+    /// The value, when there is one that says something.
+    pub(crate) fn set(&self) -> Option<&str> {
+        self.value.as_deref().filter(|value| !value.trim().is_empty())
+    }
+}
+
+impl Document {
+    /// Reads a text; what gcfg refuses is an error.
+    pub(crate) fn parse(source: &str) -> Result<Self, Error> {
+        if let Some(at) = source.find('\0') {
+            let line = 1 + source[..at].matches('\n').count();
+            return Err(Error { line: Some(line), message: "a NUL character; remove it".to_owned() });
+        }
+        let text = source.strip_prefix('\u{feff}');
+        let mut document =
+            Self { lines: scan::lines(text.unwrap_or(source))?, line_end: line_end(source), changes: Vec::new() };
+        if text.is_some() {
+            document.changed(
+                "the cloud-controller-manager refuses a byte order mark",
+                "byte order mark".to_owned(),
+                Some("\u{feff}"),
+                None,
+            );
+        }
+        Ok(document)
+    }
+
+    /// Every section's header, with its line.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = (usize, &Header)> {
+        self.lines.iter().filter_map(|line| match &line.item {
+            Item::Header(header) => Some((line.number, header)),
+            _ => None,
+        })
+    }
+
+    /// Every key, in order.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Placed<'_>> {
+        self.placed().map(|(_, placed)| placed)
+    }
+
+    /// The key that counts: gcfg keeps the last one.
+    pub(crate) fn get(&self, section: &str, key: &str) -> Option<Placed<'_>> {
+        self.find(section, key).last().map(|(_, placed)| placed)
+    }
+
+    /// Sets a key to a value that needs no quotes. What was said of it earlier in the section goes: gcfg reads that too.
+    pub(crate) fn set(&mut self, rule: &'static str, section: &str, key: &str, value: &str) {
+        let mut earlier: Vec<usize> = self.find(section, key).map(|(at, _)| at).collect();
+        earlier.pop();
+        self.remove(rule, section, key, earlier);
+        let Some((at, found)) = self.find(section, key).last() else {
+            self.add(section, key, value);
+            self.changed(rule, format!("[{section}] {key}"), None, Some(value));
+            return;
+        };
+        if found.entry.value.as_deref() == Some(value) {
+            return;
+        }
+        let (entry, before) = (found.entry.clone(), found.entry.value.clone().unwrap_or_default());
+        self.changed(rule, format!("[{section}] {key}"), Some(&before), Some(value));
+        let line = &mut self.lines[at];
+        let (range, before_value) = entry.replaced(&line.text);
+        let start = range.start + before_value.len();
+        line.text.replace_range(range, &format!("{before_value}{value}"));
+        let literal = start..start + value.len();
+        line.item = Item::Entry(Entry { value: Some(value.to_owned()), after_equals: start, literal, ..entry });
+    }
+
+    /// The same, when the key has no value yet.
+    pub(crate) fn set_unless_set(&mut self, rule: &'static str, section: &str, key: &str, value: &str) {
+        if self.get(section, key).is_none_or(|found| found.entry.set().is_none()) {
+            self.set(rule, section, key, value);
+        }
+    }
+
+    /// Removes a key wherever it stands in a section, with its line.
+    pub(crate) fn drop_key(&mut self, rule: &'static str, section: &str, key: &str) {
+        let found = self.find(section, key).map(|(at, _)| at).collect();
+        self.remove(rule, section, key, found);
+    }
+
+    /// Removes a section from its header to its last key; what stands below that may belong to the next one.
+    pub(crate) fn drop_section(&mut self, rule: &'static str, section: &str) {
+        loop {
+            let Some((start, end)) = self.block(|header| header.is(section)).next() else { return };
+            self.changed(rule, format!("[{section}]"), Some(""), None);
+            for line in self.lines.drain(start..end).collect::<Vec<_>>() {
+                if let Item::Entry(entry) = line.item {
+                    let before = entry.value.unwrap_or_default();
+                    self.changed(rule, format!("[{section}] {}", entry.key), Some(&before), None);
+                }
+            }
+        }
+    }
+
+    /// The text and what was changed in it.
+    pub(crate) fn finish(self) -> (String, Vec<Change>) {
+        (self.lines.into_iter().map(|line| line.text).collect(), self.changes)
+    }
+
+    fn remove(&mut self, rule: &'static str, section: &str, key: &str, lines: Vec<usize>) {
+        for (gone, at) in lines.into_iter().enumerate() {
+            if let Item::Entry(entry) = self.lines.remove(at - gone).item {
+                let before = entry.value.unwrap_or_default();
+                self.changed(rule, format!("[{section}] {key}"), Some(&before), None);
+            }
+        }
+    }
+
+    fn changed(&mut self, rule: &'static str, key: String, before: Option<&str>, after: Option<&str>) {
+        let (before, after) = (before.map(str::to_owned), after.map(str::to_owned));
+        self.changes.push(Change { rule, key, before, after });
+    }
+
+    /// Adds a key below the last key of its section, written as that one is; adds the section when there is none.
+    fn add(&mut self, section: &str, key: &str, value: &str) {
+        let Some((start, end)) = self.block(|header| header.is(section)).last() else {
+            if self.lines.last().is_some_and(|last| !last.text.trim().is_empty()) {
+                self.insert(self.lines.len(), String::new(), Item::Other);
+            }
+            let header = Header { name: section.to_owned(), sub: String::new() };
+            self.insert(self.lines.len(), format!("[{section}]"), Item::Header(header));
+            return self.add(section, key, value);
+        };
+        let (indent, separator) = self.lines[start..end].last().map_or(("", " = "), Line::style);
+        let (indent, separator) = (indent.to_owned(), separator.to_owned());
+        let literal = indent.len() + key.len() + separator.len();
+        let entry = Entry {
+            key: key.to_owned(),
+            value: Some(value.to_owned()),
+            key_end: indent.len() + key.len(),
+            after_equals: literal,
+            literal: literal..literal + value.len(),
+        };
+        self.insert(end, format!("{indent}{key}{separator}{value}"), Item::Entry(entry));
+    }
+
+    fn insert(&mut self, at: usize, text: String, item: Item) {
+        if let Some(before) = at.checked_sub(1).and_then(|before| self.lines.get_mut(before))
+            && !before.terminated
+        {
+            before.text.push_str(self.line_end);
+            before.terminated = true;
+        }
+        self.lines.insert(at, Line { text: text + self.line_end, number: 0, terminated: true, item });
+    }
+
+    /// The sections that are wanted: from the header to behind the last key.
+    fn block(&self, wanted: impl Fn(&Header) -> bool) -> impl Iterator<Item = (usize, usize)> {
+        self.lines.iter().enumerate().filter_map(move |(start, line)| match &line.item {
+            Item::Header(header) if wanted(header) => {
+                let body = self.lines[start + 1..].iter().take_while(|line| !matches!(line.item, Item::Header(_)));
+                let keys = body.enumerate().filter(|(_, line)| matches!(line.item, Item::Entry(_)));
+                Some((start, keys.last().map_or(start + 1, |(last, _)| start + last + 2)))
+            }
+            _ => None,
+        })
+    }
+
+    fn find(&self, section: &str, key: &str) -> impl Iterator<Item = (usize, Placed<'_>)> {
+        self.placed().filter(move |(_, found)| found.header.is(section) && found.entry.key.eq_ignore_ascii_case(key))
+    }
+
+    fn placed(&self) -> impl Iterator<Item = (usize, Placed<'_>)> {
+        let mut header = None;
+        self.lines.iter().enumerate().filter_map(move |(at, line)| match &line.item {
+            Item::Other => None,
+            Item::Header(found) => {
+                header = Some(found);
+                None
+            }
+            Item::Entry(entry) => header.map(|header| (at, Placed { header, line: line.number, entry })),
+        })
+    }
+}
+
+impl Entry {
+    /// Which part of its line another value replaces, and what has to stand before that value.
+    fn replaced(&self, line: &str) -> (Range<usize>, &'static str) {
+        let after_equals = self.after_equals..self.after_equals;
+        match &self.value {
+            None => (after_equals, " = "),
+            Some(_) if !self.literal.is_empty() => (self.literal.clone(), ""),
+            Some(_) if line[..self.after_equals].ends_with(" =") => (after_equals, " "),
+            Some(_) => (after_equals, ""),
+        }
+    }
+}
+
+impl Line {
+    /// How a key is written here: what stands before it, and between it and its value.
+    fn style(&self) -> (&str, &str) {
+        let Item::Entry(entry) = &self.item else { return ("", " = ") };
+        let indent = &self.text[..self.text.len() - self.text.trim_start_matches([' ', '\t']).len()];
+        let separator = &self.text[entry.key_end..entry.literal.start];
+        (indent, if entry.set().is_some() { separator } else { " = " })
+    }
+}
+
+/// As the text's first line ends.
+fn line_end(source: &str) -> &'static str {
+    match source.find('\n') {
+        Some(at) if source[..at].ends_with('\r') => "\r\n",
+        _ => "\n",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! Reads the lines of an INI text in gcfg's dialect (pure). It knows no cloud and changes nothing.
+
+use crate::text::Error;
+use crate::text::ini::{Entry, Header, Item, Line};
+
+/// Every logical line of a text, in order: put together they are the text again.
+pub(crate) fn lines(source: &str) -> Result<Vec<Line>, Error> {
+    let mut scanner = Scanner { source, at: 0, line: 1 };
+    let mut lines = Vec::new();
+    let mut in_section = false;
+    while scanner.at < source.len() {
+        let (start, number) = (scanner.at, scanner.line);
+        let item = scanner.item(start, in_section)?;
+        in_section |= matches!(item, Item::Header(_));
+        let terminated = scanner.end_of_line()?;
+        let text = source[start..scanner.at].to_owned();
+        lines.push(Line { text, number, terminated, item });
+    }
+    Ok(lines)
+}
+
+struct Scanner<'a> {
+    source: &'a str,
+    at: usize,
+    line: usize,
+}
+
+impl Scanner<'_> {
+    fn peek(&self) -> Option<char> {
+        self.source[self.at..].chars().next()
+    }
+
+    fn bump(&mut self) {
+        if let Some(next) = self.peek() {
+            self.at += next.len_utf8();
+            self.line += usize::from(next == '\n');
+        }
+    }
+
+    fn error<T>(&self, message: impl Into<String>) -> Result<T, Error> {
+        Err(Error { line: Some(self.line), message: message.into() })
+    }
+
+    fn skip_blanks(&mut self) {
+        while self.peek().is_some_and(is_blank) {
+            self.bump();
+        }
+    }
+
+    /// What stands on this line, without what ends it.
+    fn item(&mut self, start: usize, in_section: bool) -> Result<Item, Error> {
+        self.skip_blanks();
+        match self.peek() {
+            None | Some('\n' | ';' | '#') => Ok(Item::Other),
+            Some('[') => self.header().map(Item::Header),
+            Some(_) if !in_section => {
+                self.error("this stands before the first section; put a section such as `[Global]` above it")
+            }
+            Some(first) if is_letter(first) => self.entry(start).map(Item::Entry),
+            Some(first) => self.error(format!("a section or a key cannot begin with {first:?}")),
+        }
+    }
+
+    /// Goes to the next line; false when the text ends without one.
+    fn end_of_line(&mut self) -> Result<bool, Error> {
+        self.skip_blanks();
+        if matches!(self.peek(), Some(';' | '#')) {
+            while !matches!(self.peek(), None | Some('\n')) {
+                self.bump();
+            }
+        }
+        match self.peek() {
+            None => Ok(false),
+            Some('\n') => {
+                self.bump();
+                Ok(true)
+            }
+            Some(_) => self.error("a section's `]` has to be the last on its line; put what follows it on the next"),
+        }
+    }
+
+    fn header(&mut self) -> Result<Header, Error> {
+        self.bump();
+        self.skip_blanks();
+        let name = self.name();
+        if name.is_empty() {
+            return self.error("a section's name is missing; write it as `[Global]`");
+        }
+        self.skip_blanks();
+        let sub = if self.peek() == Some('"') { self.sub_section()? } else { String::new() };
+        self.skip_blanks();
+        if self.peek() != Some(']') {
+            return self.error("a section's `]` is missing; write it as `[Global]` or `[ServiceOverride \"1\"]`");
+        }
+        self.bump();
+        Ok(Header { name, sub })
+    }
+
+    fn sub_section(&mut self) -> Result<String, Error> {
+        let mut sub = String::new();
+        loop {
+            self.bump();
+            match self.peek() {
+                None | Some('\n') => return self.error("a section's closing quote is missing"),
+                Some('"') if sub.is_empty() => return self.error("the name between a section's quotes is empty"),
+                Some('"') => break,
+                Some('\\') => {
+                    self.bump();
+                    match self.peek() {
+                        Some(escaped @ ('\\' | '"')) => sub.push(escaped),
+                        _ => return self.error("between a section's quotes `\\` stands before `\\` and `\"` only"),
+                    }
+                }
+                Some(other) => sub.push(other),
+            }
+        }
+        self.bump();
+        Ok(sub)
+    }
+
+    fn entry(&mut self, start: usize) -> Result<Entry, Error> {
+        let key = self.name();
+        let key_end = self.at - start;
+        self.skip_blanks();
+        match self.peek() {
+            None | Some('\n' | ';' | '#') => {
+                return Ok(Entry { key, value: None, key_end, after_equals: key_end, literal: key_end..key_end });
+            }
+            Some('=') => self.bump(),
+            Some(other) => {
+                return self.error(format!(
+                    "`=` is missing after `{key}`, or {other:?} is no letter of a key: those are letters, digits and `-`"
+                ));
+            }
+        }
+        let after_equals = self.at - start;
+        self.skip_blanks();
+        let begin = self.at;
+        let (value, end) = self.value()?;
+        Ok(Entry { key, value: Some(value), key_end, after_equals, literal: begin - start..end - start })
+    }
+
+    fn name(&mut self) -> String {
+        let start = self.at;
+        while self.peek().is_some_and(|next| is_letter(next) || is_digit(next) || next == '-') {
+            self.bump();
+        }
+        self.source[start..self.at].to_owned()
+    }
+
+    /// A value as it is meant, and where its last character ends.
+    fn value(&mut self) -> Result<(String, usize), Error> {
+        let (mut value, mut quoted) = (String::new(), false);
+        // Blanks count only when something follows them.
+        let (mut kept, mut end) = (0, self.at);
+        loop {
+            let next = self.peek();
+            match next {
+                None | Some('\n') if quoted => return self.error("a value's closing quote is missing on its line"),
+                None | Some('\n') => break,
+                Some(';' | '#') if !quoted => break,
+                Some('"') => quoted = !quoted,
+                Some('\\') => self.escape(quoted, &mut value)?,
+                // gcfg drops it wherever it stands, also between quotes.
+                Some('\r') => {}
+                Some(other) => value.push(other),
+            }
+            self.bump();
+            if quoted || !next.is_some_and(is_blank) {
+                (kept, end) = (value.len(), self.at);
+            }
+        }
+        value.truncate(kept);
+        Ok((value, end))
+    }
+
+    /// From a `\` to the last character that belongs to it.
+    fn escape(&mut self, quoted: bool, value: &mut String) -> Result<(), Error> {
+        self.bump();
+        if !quoted && self.peek() == Some('\r') {
+            self.bump();
+        }
+        match self.peek() {
+            Some('"') => value.push('"'),
+            Some('\n') if !quoted => {}
+            Some('\\') if quoted => value.push('\\'),
+            Some('n') if quoted => value.push('\n'),
+            Some('t') if quoted => value.push('\t'),
+            _ if quoted => return self.error("between quotes `\\` stands before `\\`, `\"`, `n` and `t` only"),
+            _ => {
+                return self.error(
+                    "`\\` stands before `\"` or the end of a line only; put the value into quotes, with `\\\\`",
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_blank(character: char) -> bool {
+    matches!(character, ' ' | '\t' | '\r')
+}
+
+/// A few more than gcfg's letters and digits beyond ASCII: it must not be stricter.
+fn is_letter(character: char) -> bool {
+    if character.is_ascii() { character.is_ascii_alphabetic() } else { character.is_alphabetic() }
+}
+
+fn is_digit(character: char) -> bool {
+    if character.is_ascii() { character.is_ascii_digit() } else { character.is_numeric() }
+}

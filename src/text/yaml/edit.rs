@@ -1,0 +1,130 @@
+//! One value of a document set in its text, every other byte kept (pure).
+//!
+//! An edit is of the text alone. Anchors, merge keys and rare layouts can make it mean something else: the caller
+//! reads the result back and compares.
+
+use std::ops::Range;
+
+use serde_json::{Value, json};
+
+use crate::text::yaml::outline::{Member, Node, Shape, outline};
+
+/// Sets the value at a path of keys in the first document. `None` when the layout does not allow it.
+pub(crate) fn set(text: &str, path: &[&str], value: &Value) -> Option<String> {
+    let outline = outline(text).ok()??;
+    let (range, replacement) = place(text, &outline.root, path, value)?;
+    let mut edited = text.to_owned();
+    edited.replace_range(range, &replacement);
+    Some(edited)
+}
+
+fn place(text: &str, node: &Node, path: &[&str], value: &Value) -> Option<(Range<usize>, String)> {
+    let (key, rest) = path.split_first()?;
+    let member = node.member(key);
+    if let Some(member) = member
+        && !rest.is_empty()
+        && !matches!(member.value.shape, Shape::Other)
+    {
+        return place(text, &member.value, rest, value);
+    }
+    let value = rest.iter().rev().fold(value.clone(), |value, key| json!({ *key: value }));
+    match (&node.shape, member) {
+        (Shape::Other, _) => None,
+        (Shape::Block(_), Some(member)) => replace_block(text, member, &value),
+        (Shape::Block(members), None) => insert_block(text, members, key, &value),
+        (Shape::Flow(_), Some(member)) => Some((member.span(), format!("{}: {value}", &text[member.key_span.clone()]))),
+        (Shape::Flow(members), None) => {
+            let entry = format!("{}: {value}", Value::from(*key));
+            Some(match members.last() {
+                Some(last) => (last.span().end..last.span().end, format!(", {entry}")),
+                None => (node.span.start + 1..node.span.start + 1, entry),
+            })
+        }
+    }
+}
+
+/// The key stays as it is written, and so does a comment beside it.
+fn replace_block(text: &str, member: &Member, value: &Value) -> Option<(Range<usize>, String)> {
+    let indent = indent(text, member)?;
+    let start = member.key_span.start - indent.len();
+    let end = end_of_line(text, member.span().end);
+    let written = &text[member.key_span.clone()];
+    let rendered = render(text, indent, &member.key, value)?;
+    let (first, below) = rendered.split_once('\n')?;
+    let own_lines = value.as_object().is_some_and(|members| !members.is_empty());
+    let head = if matches!(member.value.shape, Shape::Block(_)) && own_lines {
+        text[start..end_of_line(text, member.key_span.end)].to_owned()
+    } else {
+        let beside = if text[member.span()].contains('\n') { "" } else { text[member.span().end..end].trim_end() };
+        let comment = if beside.trim_start().starts_with('#') { beside } else { "" };
+        let after_key = first.get(indent.len() + member.key.len()..)?;
+        format!("{indent}{written}{}{comment}{}", after_key.trim_end_matches('\r'), line_break(text))
+    };
+    Some((start..end, head + below))
+}
+
+fn insert_block(text: &str, members: &[Member], key: &str, value: &Value) -> Option<(Range<usize>, String)> {
+    let indent = indent(text, members.first()?)?;
+    let at = end_of_line(text, members.last()?.span().end);
+    let before = if text[..at].ends_with('\n') { "" } else { line_break(text) };
+    Some((at..at, format!("{before}{}", render(text, indent, key, value)?)))
+}
+
+/// What stands before a key on its line; `None` when that is more than spaces.
+fn indent<'a>(text: &'a str, member: &Member) -> Option<&'a str> {
+    let before = &text[..member.key_span.start];
+    let indent = before.rsplit_once('\n').map_or(before, |(_, line)| line).trim_start_matches('\u{feff}');
+    indent.bytes().all(|byte| byte == b' ').then_some(indent)
+}
+
+/// The end of the line that a position is in, the line break with it; the position itself when a line begins there.
+fn end_of_line(text: &str, at: usize) -> usize {
+    if text[..at].ends_with('\n') {
+        return at;
+    }
+    text[at..].find('\n').map_or(text.len(), |found| at + found + 1)
+}
+
+/// A member on lines of its own, broken as the document's are.
+fn render(text: &str, indent: &str, key: &str, value: &Value) -> Option<String> {
+    let rendered = super::to_string(&json!({ key: value })).ok()?;
+    Some(rendered.lines().flat_map(|line| [indent, line, line_break(text)]).collect())
+}
+
+fn line_break(text: &str) -> &'static str {
+    match text.find('\n') {
+        Some(at) if text[..at].ends_with('\r') => "\r\n",
+        _ => "\n",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_set_changes() {
+        for (text, path, value, wanted) in [
+            ("a: 1 # x\nb: 2\n", &["a"][..], json!(3), "a: 3 # x\nb: 2\n"),
+            ("a: 1", &["b"], json!({"c": 2}), "a: 1\nb:\n  c: 2\n"),
+            ("a: 1\r\n# end\r\n", &["b"], json!([2]), "a: 1\r\nb:\r\n- 2\r\n# end\r\n"),
+            ("a:\n   b: 1\n   # in\nc: 2\n", &["a", "d"], json!(3), "a:\n   b: 1\n   d: 3\n   # in\nc: 2\n"),
+            ("'a': # x\n  b: 1\n  c: 2 # gone\n# d\n", &["a"], json!({"e": 3}), "'a': # x\n  e: 3\n# d\n"),
+            ("a: {} # x\nb: 1\n", &["a"], json!({"c": 3}), "a: # x\n  c: 3\nb: 1\n"),
+            ("a:\nb: 1\n", &["a", "c"], json!(3), "a:\n  c: 3\nb: 1\n"),
+            ("a:\n  b: 1\n", &["a"], json!({}), "a: {}\n"),
+            ("a: {b: 1}\n", &["a", "b"], json!("x"), "a: {b: \"x\"}\n"),
+            ("{\"a\": {},\n \"b\": 1 }\n", &["a", "c"], json!(["x"]), "{\"a\": {\"c\": [\"x\"]},\n \"b\": 1 }\n"),
+            ("{\"a\": 1}", &["b", "c"], json!(2), "{\"a\": 1, \"b\": {\"c\":2}}"),
+            ("---\na: 1\n...\n---\nb: 1\n", &["c"], json!(2), "---\na: 1\nc: 2\n...\n---\nb: 1\n"),
+        ] {
+            assert_eq!(set(text, path, &value).as_deref(), Some(wanted), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_edited_is_left_to_the_caller() {
+        assert_eq!(set("? a\n: 1\n", &["a"], &json!(2)), None);
+        assert_eq!(set("- a\n", &["a"], &json!(2)), None);
+    }
+}
