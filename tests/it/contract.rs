@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use ccm_operator::{
-    facts::{DEFAULT_NAMESPACE, Sources, images::Images},
+    facts::{DEFAULT_NAMESPACE, Documents, Facts, Settings, images::Images},
     object::Object,
     plan::{Plan, write},
     provider::{Phase, embedded},
@@ -193,7 +193,7 @@ pub(crate) fn plans_for(namespace: &str) -> Result<Vec<(&'static str, Plan)>> {
 }
 
 fn plan(platform: &Platform, namespace: &str) -> Result<Plan> {
-    Ok(Plan::new(&embedded::catalog()?, &sources(platform, namespace)?, Phase::Cluster)?)
+    Ok(Plan::new(&embedded::catalog()?, &plain_facts(platform, namespace)?, Phase::Cluster)?)
 }
 
 /// The images file of a cluster that has all of them.
@@ -221,20 +221,25 @@ pub(crate) fn statuses() -> impl Iterator<Item = (&'static str, Value)> {
 }
 
 /// Every platform's name and what the plans of a cluster of it are made from.
-pub(crate) fn all_sources() -> Result<Vec<(&'static str, Sources)>> {
-    PLATFORMS.iter().map(|platform| Ok((platform.name, sources(platform, DEFAULT_NAMESPACE)?))).collect()
+pub(crate) fn all_facts(documents: &Documents, settings: &Settings) -> Result<Vec<(&'static str, Facts)>> {
+    let facts = |platform: &Platform| Ok((platform.name, facts(platform, documents.clone(), settings)?));
+    PLATFORMS.iter().map(facts).collect()
 }
 
-fn sources(platform: &Platform, namespace: &str) -> Result<Sources> {
+fn facts(platform: &Platform, documents: Documents, settings: &Settings) -> Result<Facts> {
     let images = Images::parse(&images(), "images.json");
-    let mut sources = Sources::new(namespace, images);
-    sources.infrastructure = Some(serde_json::from_value(json!({"status": {
+    let infrastructure = Some(serde_json::from_value(json!({"status": {
         "platformStatus": (platform.status)(),
         "infrastructureName": "lab-x7k2p",
         "controlPlaneTopology": "HighlyAvailable",
         "apiServerInternalURI": "https://api-int.lab.example.com:6443",
     }}))?);
-    Ok(sources)
+    Ok(Facts { images, ..Documents { infrastructure, ..documents }.facts(settings) })
+}
+
+/// The facts of a cluster that has nothing but its Infrastructure.
+fn plain_facts(platform: &Platform, namespace: &str) -> Result<Facts> {
+    facts(platform, Documents::default(), &Settings { namespace: namespace.to_owned(), ..Settings::default() })
 }
 
 /// An object in the words of the contract.
@@ -457,11 +462,9 @@ fn every_contract_and_every_provider_is_compared() -> Result<()> {
 #[test]
 fn vsphere_labels_nodes_only_where_other_platforms_may_be_mixed_in() -> Result<()> {
     let vsphere = PLATFORMS.iter().find(|platform| platform.name == "VSphere").context("vSphere")?;
-    let mut sources = sources(vsphere, DEFAULT_NAMESPACE)?;
-    sources.release_version = Some("4.99.0-lab".into());
-    let gates = json!([{"version": "4.99.0-lab", "enabled": [{"name": "VSphereMixedNodeEnv"}]}]);
-    sources.feature_gate = Some(serde_json::from_value(json!({"status": {"featureGates": gates}}))?);
-    let plan = Plan::new(&embedded::catalog()?, &sources, Phase::Cluster)?;
+    let feature_gates = vec!["VSphereMixedNodeEnv".to_owned()];
+    let facts = Facts { feature_gates, ..plain_facts(vsphere, DEFAULT_NAMESPACE)? };
+    let plan = Plan::new(&embedded::catalog()?, &facts, Phase::Cluster)?;
     let deployment = plan.objects().iter().find(|object| object.kind().kind == "Deployment").context("Deployment")?;
     let labels = meaning(deployment).remove("containers[cloud-controller-manager] arg:--node-labels");
     assert_eq!(labels, Some(json!("node.openshift.io/platform-type=vsphere")));
@@ -480,7 +483,7 @@ fn every_plan_is_as_it_was() -> Result<()> {
 fn every_bootstrap_pod_is_as_it_was() -> Result<()> {
     let catalog = embedded::catalog()?;
     for platform in &PLATFORMS {
-        let plan = Plan::new(&catalog, &sources(platform, DEFAULT_NAMESPACE)?, Phase::Bootstrap)?;
+        let plan = Plan::new(&catalog, &plain_facts(platform, DEFAULT_NAMESPACE)?, Phase::Bootstrap)?;
         insta::assert_snapshot!(format!("bootstrap_{}", platform.name), write::stream(plan.objects())?);
     }
     Ok(())

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use ccm_operator::{
-    facts::Sources,
+    facts::{DEFAULT_NAMESPACE, Documents, Facts, Settings},
     plan::Plan,
     provider::{Phase, embedded},
 };
@@ -95,23 +95,30 @@ fn starts_with_tls(profile: &str) -> Result<Vec<Start>> {
     ];
     let gates: Vec<_> = gates.iter().map(|name| json!({"name": name})).collect();
     let mut all = Vec::new();
-    for (platform, mut sources) in contract::all_sources()? {
-        sources.release_version = Some(VERSION.to_owned());
-        let details = json!([{"version": VERSION, "enabled": gates}]);
-        sources.feature_gate = Some(serde_json::from_value(json!({"status": {"featureGates": details}}))?);
-        let tls = json!({"tlsAdherence": "StrictAllComponents", "tlsSecurityProfile": {"type": profile}});
-        sources.api_server = Some(serde_json::from_value(json!({"spec": tls}))?);
+    let details = json!([{"version": VERSION, "enabled": gates}]);
+    let tls = json!({"tlsAdherence": "StrictAllComponents", "tlsSecurityProfile": {"type": profile}});
+    let documents = Documents {
+        feature_gate: Some(serde_json::from_value(json!({"status": {"featureGates": details}}))?),
+        api_server: Some(serde_json::from_value(json!({"spec": tls}))?),
+        ..Documents::default()
+    };
+    let settings = Settings {
+        namespace: DEFAULT_NAMESPACE.to_owned(),
+        release_version: Some(VERSION.to_owned()),
+        ..Settings::default()
+    };
+    for (platform, facts) in contract::all_facts(&documents, &settings)? {
         for phase in [Phase::Bootstrap, Phase::Cluster] {
             let before = all.len();
-            all.extend(starts_of(platform, &sources, phase)?);
+            all.extend(starts_of(platform, &facts, phase)?);
             assert!(all.len() > before, "{platform}: no container in {phase:?}");
         }
     }
     Ok(all)
 }
 
-fn starts_of(platform: &'static str, sources: &Sources, phase: Phase) -> Result<Vec<Start>> {
-    let plan = Plan::new(&embedded::catalog()?, sources, phase)?;
+fn starts_of(platform: &'static str, facts: &Facts, phase: Phase) -> Result<Vec<Start>> {
+    let plan = Plan::new(&embedded::catalog()?, facts, phase)?;
     let mut all = Vec::new();
     for object in plan.objects() {
         let Some(pod) = object.pod_spec() else { continue };

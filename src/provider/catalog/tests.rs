@@ -1,9 +1,4 @@
-#![allow(clippy::needless_pass_by_value, reason = "a literal reads best where it stands")]
-
-use serde_json::json;
-
 use super::*;
-use crate::facts::{DEFAULT_NAMESPACE, images::Images};
 
 const DESCRIPTOR: &str = "\
 name: demo
@@ -38,13 +33,6 @@ fn with_descriptor(from: &str, to: &str) -> String {
     let descriptor = DESCRIPTOR.replace(from, to);
     assert_ne!(descriptor, DESCRIPTOR, "{from:?} is not there");
     catalog(&[("assets/demo/provider.yaml", &descriptor), ("assets/demo/deployment.yaml", DEPLOYMENT)]).unwrap_err()
-}
-
-fn sources(platform: serde_json::Value) -> Sources {
-    let infrastructure = json!({"status": {"platformStatus": platform}});
-    let mut sources = Sources::new(DEFAULT_NAMESPACE, Ok(Images::default()));
-    sources.infrastructure = serde_json::from_value(infrastructure).unwrap();
-    sources
 }
 
 #[test]
@@ -130,19 +118,19 @@ fn the_narrowest_platform_wins() {
         ("assets/stack/deployment.yaml", DEPLOYMENT),
     ])
     .unwrap();
-    for (platform, expected) in [
-        (json!({"type": "Demo"}), Some("demo")),
-        (json!({"type": "Demo", "azure": {"cloudName": "Other"}}), Some("demo")),
-        (json!({"type": "Demo", "azure": {"cloudName": "Stack"}}), Some("stack")),
-        (json!({"type": "External"}), None),
-        (json!({"type": "Libvirt"}), None),
+    for (name, variant, expected) in [
+        ("Demo", None, Some("demo")),
+        ("Demo", Some("Other"), Some("demo")),
+        ("Demo", Some("Stack"), Some("stack")),
+        ("External", None, None),
+        ("Libvirt", None, None),
     ] {
-        let sources = sources(platform.clone());
-        let found = match catalog.select(&sources).unwrap() {
+        let platform = Platform { name: name.into(), variant: variant.map(Into::into) };
+        let found = match catalog.select(&platform) {
             Selection::Provider(provider) => Some(provider.name()),
             Selection::Nothing(_) => None,
         };
-        assert_eq!(found, expected, "{platform}");
+        assert_eq!(found, expected, "{platform:?}");
     }
 }
 
