@@ -1,7 +1,7 @@
 //! The controllers of a process, and the one loop that drives them (IO).
 //!
-//! Everything that changes wakes the loop. Each controller then takes its turn: the configuration first, so that what runs
-//! with it is applied once and not twice. A turn costs no request unless something is to be written.
+//! Every change wakes the loop. Each controller then has a pass: the configuration first, so that what runs with it is applied
+//! once and not twice. A pass costs no request unless something is to be written.
 
 use std::{
     path::PathBuf,
@@ -10,21 +10,24 @@ use std::{
 
 use tokio::sync::watch;
 
-use crate::process::lease::Authority;
 use crate::{
-    controllers::events::Events,
-    process::{http::Health, metrics::Metrics},
+    cluster::read::Reader,
+    controllers::{events::Events, sync::Sync},
+    process::{http::Health, lease::Authority, metrics::Metrics},
+    status::cluster_operator::{CLOUD_CONFIG, TRUSTED_CA},
 };
-use apply_plan::Applying;
+use apply_plan::ApplyPlan;
 use cloud_conf::CloudConfig;
-use operator::Operator;
+use dry_run::DryRun;
+use operator::{Hands, Operator};
 use trusted_ca::TrustedCa;
 use view::View;
 
+mod applier;
 mod apply_plan;
 mod backoff;
 mod cloud_conf;
-pub mod dry_run;
+mod dry_run;
 pub mod events;
 mod images_file;
 mod observer;
@@ -42,7 +45,7 @@ const RESYNC_PERIOD: Duration = Duration::from_secs(600);
 /// The shortest time between two passes that nothing but the clock has asked for.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Waits until whoever leads has changed; for ever where there is nothing to lead.
+/// Waits until the leadership changes; for ever without a lease.
 async fn leadership_changed(authority: &mut Option<Authority>) {
     match authority {
         Some(authority) => drop(authority.leadership.changed().await),
@@ -50,12 +53,12 @@ async fn leadership_changed(authority: &mut Option<Authority>) {
     }
 }
 
-/// What a controller's turn came to.
+/// What a controller's pass came to.
 #[derive(Debug, Default)]
-struct Round {
+struct Pass {
     /// What it waits for.
     waiting: Vec<String>,
-    /// When it wants another turn, if nothing happens before.
+    /// When its next pass is due, if nothing happens before.
     due: Vec<Instant>,
 }
 
@@ -79,13 +82,25 @@ impl Controllers {
         Self { view, operator: None, config_sync: None, authorities: [None, None], shutdown, health, metrics, events }
     }
 
-    /// With the operator; `set_id` marks its objects, `images_json` is the images file.
+    /// With the operator; `set_id` marks its objects, `images_json` is the images file. As a dry run it only logs what it would
+    /// do.
     #[must_use]
-    pub fn with_operator(mut self, authority: Authority, set_id: String, images_json: PathBuf) -> Self {
+    pub fn with_operator(
+        mut self,
+        authority: Authority,
+        set_id: String,
+        images_json: PathBuf,
+        is_dry_run: bool,
+    ) -> Self {
         self.authorities[0] = Some(authority.clone());
-        let (client, own_namespace) = (self.view.client.clone(), &self.view.settings.own_namespace);
-        let applying = Applying::new(client, own_namespace, set_id, self.events.clone());
-        self.operator = Some(Operator::new(authority, applying, images_json));
+        let client = self.view.client.clone();
+        let hands = if is_dry_run {
+            Hands::DryRun(DryRun::new(Reader::new(client), set_id.clone()))
+        } else {
+            let own_namespace = &self.view.settings.own_namespace;
+            Hands::Write(ApplyPlan::new(client, own_namespace, set_id.clone(), self.events.clone()))
+        };
+        self.operator = Some(Operator::new(authority, set_id, hands, images_json));
         self
     }
 
@@ -93,19 +108,21 @@ impl Controllers {
     #[must_use]
     pub fn with_config_sync(mut self, authority: Authority, system_bundle: PathBuf) -> Self {
         self.authorities[1] = Some(authority.clone());
-        let (events, metrics) = (self.events.clone(), self.metrics.clone());
-        let trusted_ca = TrustedCa::new(authority.clone(), system_bundle, events.clone(), metrics);
-        self.config_sync = Some((CloudConfig::new(authority, events), trusted_ca));
+        let (client, events) = (self.view.client.clone(), self.events.clone());
+        let sync = |controller| Sync::new(controller, authority.clone(), client.clone(), events.clone());
+        let cloud_config = CloudConfig::new(sync(&CLOUD_CONFIG));
+        let trusted_ca = TrustedCa::new(sync(&TRUSTED_CA), system_bundle, events.clone(), self.metrics.clone());
+        self.config_sync = Some((cloud_config, trusted_ca));
         self
     }
 
-    /// Runs until told to stop; a turn that has begun to write ends first.
+    /// Runs until told to stop; a pass that has begun to write ends first.
     pub async fn run(mut self) {
         let mut files = tokio::time::interval(FILES_PERIOD);
         files.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         self.read_files();
         loop {
-            let wake = self.turn().await;
+            let wake = self.pass().await;
             loop {
                 let [operator, config_sync] = &mut self.authorities;
                 let has_ticked = tokio::select! {
@@ -129,31 +146,31 @@ impl Controllers {
         images || system_bundle
     }
 
-    /// A turn for each. Answers when the next one is due, if nothing happens before.
-    async fn turn(&mut self) -> Instant {
+    /// A pass of each controller. Returns when the next one is due, if nothing happens before.
+    async fn pass(&mut self) -> Instant {
         let started = Instant::now();
-        let mut rounds = Vec::new();
+        let mut passes = Vec::new();
         self.view.refresh();
         if let Some((cloud_config, trusted_ca)) = &mut self.config_sync {
-            rounds.push(cloud_config.pass(&mut self.view).await);
+            passes.push(cloud_config.pass(&mut self.view).await);
             self.view.refresh();
-            rounds.push(trusted_ca.pass(&mut self.view).await);
+            passes.push(trusted_ca.pass(&mut self.view).await);
             self.view.refresh();
         }
         if let Some(operator) = &mut self.operator {
-            rounds.push(operator.pass(&mut self.view).await);
+            passes.push(operator.pass(&mut self.view).await);
         }
-        let mut waiting: Vec<_> = rounds.iter().flat_map(|round| round.waiting.iter().cloned()).collect();
+        let mut waiting: Vec<_> = passes.iter().flat_map(|pass| pass.waiting.iter().cloned()).collect();
         waiting.sort();
         waiting.dedup();
         self.health.set(waiting);
-        next_turn(rounds.into_iter().flat_map(|round| round.due), started)
+        next_pass(passes.into_iter().flat_map(|pass| pass.due), started)
     }
 }
 
-/// When the turn after one that began then is due, if nothing happens before.
-fn next_turn(due: impl IntoIterator<Item = Instant>, started: Instant) -> Instant {
-    // What was due when the turn began has had it, also where the turn could do nothing with it.
+/// When the pass after one that began then is due, if nothing happens before.
+fn next_pass(due: impl IntoIterator<Item = Instant>, started: Instant) -> Instant {
+    // Deadlines up to the start of this pass count as handled, even if the pass could not act on them.
     let due = due.into_iter().filter(|due| *due > started);
     let now = Instant::now();
     due.fold(now + RESYNC_PERIOD, Instant::min).max(now + SHORTEST_PAUSE)
@@ -164,9 +181,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_due_has_had_its_turn_and_what_became_due_gets_one_soon() {
+    fn handled_deadlines_do_not_count_and_new_ones_get_a_pass_soon() {
         let started = Instant::now();
-        let pause = |due: &[Instant]| next_turn(due.iter().copied(), started).saturating_duration_since(started);
+        let pause = |due: &[Instant]| next_pass(due.iter().copied(), started).saturating_duration_since(started);
         assert!(pause(&[]) >= RESYNC_PERIOD);
         assert!(pause(&[started]) >= RESYNC_PERIOD, "again and again without a pause");
         let soon = pause(&[started, started + Duration::from_nanos(1)]);

@@ -1,86 +1,139 @@
-//! What a pass has done to one object, and which of its fields that has changed (pure).
+//! What was done to an object, or would be, and which of its fields that changes (pure).
 //!
-//! Paths only, never values: what stands in a field may be a secret, and goes into logs and Events.
+//! Paths only, never values: a field may hold a secret, and changes go into logs and Events.
 
 use std::{collections::BTreeSet, fmt};
 
-use serde_json::Value;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
 
 use crate::object::Key;
 
-/// What was done to an object.
+/// What is done to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Action {
-    /// It was not there.
-    Created,
-    /// It was not as planned.
-    Configured,
-    /// It was as planned.
+    /// It does not exist, and is created.
+    Create,
+    /// It is not as planned, and is changed.
+    Configure,
+    /// It is as planned.
     Unchanged,
-    /// A field that cannot be changed was another one, so that it was deleted and created.
-    Recreated,
-    /// It is no longer planned, and was deleted.
-    Pruned,
+    /// A field that cannot be changed differs, so it is deleted and created.
+    Recreate,
+    /// It is no longer planned, and is deleted.
+    Prune,
     /// It is annotated to be left alone.
-    Skipped,
-    /// It is no longer planned, and annotated to be kept, or not ours to delete.
-    Kept,
-    /// It could not be brought to what it should be.
-    Failed,
+    Skip,
+    /// It is no longer planned, and annotated to be kept or not ours to delete.
+    Keep,
+    /// The API server refuses.
+    Refuse,
 }
 
 impl Action {
-    /// The word for logs.
-    pub fn word(self) -> &'static str {
+    /// The word for what was done, in logs and metrics.
+    pub fn done(self) -> &'static str {
         match self {
-            Self::Created => "created",
-            Self::Configured => "configured",
+            Self::Create => "created",
+            Self::Configure => "configured",
             Self::Unchanged => "unchanged",
-            Self::Recreated => "recreated",
-            Self::Pruned => "pruned",
-            Self::Skipped => "skipped",
-            Self::Kept => "kept",
-            Self::Failed => "failed",
+            Self::Recreate => "recreated",
+            Self::Prune => "pruned",
+            Self::Skip => "skipped",
+            Self::Keep => "kept",
+            Self::Refuse => "failed",
+        }
+    }
+
+    /// The word for what would be done, in the output of `diff`.
+    fn plan(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Configure => "configure",
+            Self::Unchanged => "unchanged",
+            Self::Recreate => "recreate",
+            Self::Prune => "prune",
+            Self::Skip | Self::Keep => "skip",
+            Self::Refuse => "refuse",
         }
     }
 }
 
-/// What was done to an object, with the fields that this has changed.
+impl Serialize for Action {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.plan())
+    }
+}
+
+/// What is done to an object, with the fields that this changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The object.
     pub object: Key,
-    /// What was done.
+    /// What is done.
     pub action: Action,
-    /// The paths of what is different; empty where the state before was not seen.
+    /// The paths of what differs, such as `spec.replicas`; empty where the state before is not known.
     pub fields: Vec<String>,
+    /// Why it is left alone, kept or refused.
+    pub why: Option<String>,
 }
 
-/// How many fields are told of one change.
-const TOLD_FIELDS: usize = 10;
+/// How many fields of one change are reported.
+const REPORTED_FIELDS: usize = 10;
 
 impl Change {
-    /// The change from one live state to the next.
+    /// The change that a write made from one live state to the next.
     pub fn between(object: Key, before: &Value, after: &Value) -> Self {
         let mut fields = fields(before, after);
         let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
-        let action = if version(before) == version(after) { Action::Unchanged } else { Action::Configured };
-        if action == Action::Configured && fields.is_empty() {
+        let action = if version(before) == version(after) { Action::Unchanged } else { Action::Configure };
+        if action == Action::Configure && fields.is_empty() {
             fields.push("metadata.managedFields".to_owned());
         }
-        Self { object, action, fields }
+        Self { fields, ..Self::plain(object, action) }
     }
 
-    /// A change whose fields need no telling.
+    /// The change that a write would make; `None` is an object that does not exist.
+    pub fn planned(object: Key, before: Option<&Value>, after: Option<&Value>) -> Self {
+        let fields = before.zip(after).map(|(before, after)| fields(before, after)).unwrap_or_default();
+        let action = match (before, after) {
+            (None, _) => Action::Create,
+            (Some(_), None) => Action::Prune,
+            (Some(_), Some(_)) if fields.is_empty() => Action::Unchanged,
+            (Some(_), Some(_)) => Action::Configure,
+        };
+        Self { fields, ..Self::plain(object, action) }
+    }
+
+    /// A deletion with a creation after it.
+    pub fn recreated(object: Key, before: &Value, after: &Value) -> Self {
+        Self { fields: fields(before, after), ..Self::plain(object, Action::Recreate) }
+    }
+
+    /// A change whose fields are not reported.
     pub fn plain(object: Key, action: Action) -> Self {
-        Self { object, action, fields: Vec::new() }
+        Self { object, action, fields: Vec::new(), why: None }
     }
 
-    /// The fields, the first of them when there are many.
-    pub fn told_fields(&self) -> String {
-        let mut text = self.fields.iter().take(TOLD_FIELDS).map(String::as_str).collect::<Vec<_>>().join(", ");
-        if self.fields.len() > TOLD_FIELDS {
-            text = format!("{text} and {} more", self.fields.len() - TOLD_FIELDS);
+    /// The same change with its reason.
+    #[must_use]
+    pub fn because(self, why: impl Into<String>) -> Self {
+        Self { why: Some(why.into()), ..self }
+    }
+
+    /// Whether the cluster is different after it.
+    pub fn is_difference(&self) -> bool {
+        matches!(self.action, Action::Create | Action::Configure | Action::Recreate | Action::Prune)
+    }
+
+    /// The reason, else the fields; the first fields when there are many.
+    pub fn details(&self) -> String {
+        if let Some(why) = &self.why {
+            return why.clone();
+        }
+        let mut text = self.fields.iter().take(REPORTED_FIELDS).map(String::as_str).collect::<Vec<_>>().join(", ");
+        if self.fields.len() > REPORTED_FIELDS {
+            text = format!("{text} and {} more", self.fields.len() - REPORTED_FIELDS);
         }
         text
     }
@@ -88,43 +141,58 @@ impl Change {
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.action.word(), self.object)?;
-        if self.fields.is_empty() { Ok(()) } else { write!(f, ": {}", self.told_fields()) }
+        write!(f, "{} {}", self.action.done(), self.object)?;
+        let details = self.details();
+        if details.is_empty() { Ok(()) } else { write!(f, ": {details}") }
     }
 }
 
-/// What the server counts and notes.
-const NOTED: [&str; 6] =
-    ["managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "deletionGracePeriodSeconds"];
+/// The metadata that the API server sets.
+const SERVER_FIELDS: [&str; 7] = [
+    "managedFields",
+    "resourceVersion",
+    "generation",
+    "uid",
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "selfLink",
+];
+
+/// A copy of the whole object that `kubectl apply` leaves.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// By which of these fields the items of a list are told apart, if each has it.
 const ITEM_KEYS: [&str; 4] = ["name", "mountPath", "containerPort", "port"];
 
-/// The paths of what is different in two states of an object, its status and what the server notes left out.
+/// An object without its status and what the API server sets.
+pub fn essence(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(members) = object.as_object_mut() {
+        members.remove("status");
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.retain(|name, _| !SERVER_FIELDS.contains(&name.as_str()));
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.remove(LAST_APPLIED);
+        }
+        metadata.retain(|_, value| value.as_object().is_none_or(|members| !members.is_empty()));
+    }
+    object
+}
+
+/// The paths of what differs in two states of an object.
 pub fn fields(before: &Value, after: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    let none = serde_json::Map::new();
+    let (before, after) = (essence(before), essence(after));
+    let none = Map::new();
     let (before, after) = (before.as_object().unwrap_or(&none), after.as_object().unwrap_or(&none));
     for name in before.keys().chain(after.keys()).collect::<BTreeSet<_>>() {
-        let (before, after) = (before.get(name), after.get(name));
-        match (name.as_str(), before, after) {
-            ("status", ..) => {}
-            ("metadata", Some(before), Some(after)) => {
-                compare("metadata", &without_noted(before), &without_noted(after), &mut found);
-            }
-            (name, Some(before), Some(after)) => compare(name, before, after, &mut found),
-            (name, ..) => found.push(name.to_owned()),
+        match (before.get(name), after.get(name)) {
+            (Some(before), Some(after)) => compare(name, before, after, &mut found),
+            _ => found.push(name.clone()),
         }
     }
     found
-}
-
-fn without_noted(metadata: &Value) -> Value {
-    let members = metadata.as_object().into_iter().flatten();
-    members
-        .filter(|(name, _)| !NOTED.contains(&name.as_str()))
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect()
 }
 
 fn compare(path: &str, before: &Value, after: &Value, found: &mut Vec<String>) {
@@ -243,9 +311,8 @@ mod tests {
         assert_eq!(text(object("1", 5), object("2", 2)), "configured Deployment ns/x: spec.replicas");
         assert_eq!(text(object("1", 2), object("2", 2)), "configured Deployment ns/x: metadata.managedFields");
         assert_eq!(text(object("1", 2), object("1", 2)), "unchanged Deployment ns/x");
-        assert_eq!(Change::plain(key.clone(), Action::Pruned).to_string(), "pruned Deployment ns/x");
-        let many =
-            Change { fields: (0..12).map(|i| i.to_string()).collect(), ..Change::plain(key, Action::Configured) };
+        assert_eq!(Change::plain(key.clone(), Action::Prune).to_string(), "pruned Deployment ns/x");
+        let many = Change { fields: (0..12).map(|i| i.to_string()).collect(), ..Change::plain(key, Action::Configure) };
         assert!(many.to_string().ends_with("8, 9 and 2 more"), "{many}");
     }
 }

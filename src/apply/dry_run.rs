@@ -1,42 +1,50 @@
-//! What a cluster's objects would be (IO): asks the API server by dry runs, and writes nothing.
+//! What would become of objects (IO): climbs the ladder of [`super::steps`] by dry runs, and writes nothing.
 //!
-//! Each object that is not as planned costs one request: the apply that the operator would send. Where it would take
-//! fields over first, the result of both is computed ([`preview`]) and the server is asked whether it takes that.
+//! An object that is not as planned costs one request: the apply that the operator would send. A fold and an apply are two
+//! writes, the second of which the API server can only try once the first is done; so the result of both is computed
+//! ([`preview`]) and the API server is asked whether it accepts that.
 
 use futures::{StreamExt, stream};
 use kube::{
-    Client,
+    Api, Client,
     api::{DynamicObject, ListParams, Patch, PatchParams},
 };
 use serde_json::Value;
 
-use crate::apply::diff::{Action, Change};
-use crate::cluster::request;
-use crate::object::reference::CONFIG_MAP;
 use crate::{
     apply::{
-        self,
+        change::{Action, Change},
+        diff::Diff,
         inventory::{self, PART_OF_LABEL, Scope, Verdict},
-        ownership::{self, FIELD_MANAGER, Need, need, preview},
+        ownership::{self, FIELD_MANAGER, preview},
+        steps::{self, End, Ladder, STAND_IN, Step},
+        write::{Executor, apply_params, climb},
     },
-    cluster::read::{self, Reader},
-    cluster::request::{Cause, REQUEST_TIMEOUT},
-    object::{Key, Object},
+    cluster::{
+        read::{self, Reader},
+        request::{self, Cause, REQUEST_TIMEOUT, api, send, to_value},
+    },
+    error::chain,
+    object::{Key, Object, reference::CONFIG_MAP},
+    provider::{
+        folder::{Bundle, Manifest},
+        verify::Refusal,
+    },
     text::yaml,
 };
 
-/// How many objects are looked at at once; over HTTP/1.1 each needs a connection of its own.
+/// How many objects are asked about at once; over HTTP/1.1 each needs a connection of its own.
 const CONCURRENCY: usize = 4;
 
-/// Why it cannot be said what would change.
+/// Why it is not known what would change.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The cluster cannot be read.
     #[error(transparent)]
     Read(#[from] read::Error),
     /// The API server did not answer.
-    #[error("failed to try {object}")]
-    Try {
+    #[error("failed to dry-run {object}")]
+    Ask {
         /// The object.
         object: Key,
         /// The cause.
@@ -47,113 +55,69 @@ pub enum Error {
     Yaml(#[from] yaml::Error),
 }
 
-/// What would become of the configuration and of the planned objects, in their order, and of those that are ours and not
-/// planned any more.
+impl Error {
+    /// How long the API server has asked to be left alone.
+    pub fn retry_after(&self) -> std::time::Duration {
+        match self {
+            Self::Read(error) => error.retry_after(),
+            Self::Ask { source, .. } => source.retry_after(),
+            Self::Yaml(_) => std::time::Duration::ZERO,
+        }
+    }
+}
+
+/// What would become of the configuration and of the planned objects, in their order, and of objects that are ours and no
+/// longer planned.
 pub async fn changes(
     reader: &Reader,
     own_namespace: &str,
     config: &[Object],
     planned: &[Object],
-) -> Result<Vec<Change>, Error> {
-    let looked = stream::iter(config.iter().chain(planned)).map(|object| async move {
+) -> Result<Vec<Diff>, Error> {
+    let asked = stream::iter(config.iter().chain(planned)).map(|object| async move {
         let live = reader.live(object).await?;
         change(reader.client(), object, live.as_ref()).await
     });
-    let looked: Vec<_> = looked.buffered(CONCURRENCY).collect().await;
-    let mut changes = looked.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let asked: Vec<_> = asked.buffered(CONCURRENCY).collect().await;
+    let mut changes = asked.into_iter().collect::<Result<Vec<_>, _>>()?;
     for (live, verdict) in left_over(reader, own_namespace, planned).await? {
         changes.extend(removal(&live, verdict)?);
     }
     Ok(changes)
 }
 
-/// What would become of an object that is ours and not planned any more; `None` when it is going already.
-pub fn removal(live: &Value, verdict: Verdict) -> Result<Option<Change>, yaml::Error> {
+/// What would become of one planned object that is `live` now.
+pub async fn change(client: &Client, desired: &Object, live: Option<&Value>) -> Result<Diff, Error> {
+    let key = desired.key();
+    match ask(client, desired, live, false).await {
+        Ok(End::Applied(after)) => Ok(Diff::new(Change::planned(key, live, Some(&after)), live, Some(&after))?),
+        Ok(End::Recreated { before, after }) => {
+            Ok(Diff::new(Change::recreated(key, &before, &after), Some(&before), Some(&after))?)
+        }
+        Ok(End::LeftAlone(_)) => Ok(Diff::unchanged(Change::plain(key, Action::Skip).because(inventory::LEFT_ALONE))),
+        Ok(End::Unchanged | End::Held(_) | End::Refused) => Ok(Diff::unchanged(Change::plain(key, Action::Unchanged))),
+        // The operator would get the same answer.
+        Err(cause) if cause.is_answer() => {
+            Ok(Diff::unchanged(Change::plain(key, Action::Refuse).because(chain(&cause))))
+        }
+        Err(source) => Err(Error::Ask { object: key, source }),
+    }
+}
+
+/// What would become of an object that is ours and no longer planned; `None` when it is being deleted already.
+pub fn removal(live: &Value, verdict: Verdict) -> Result<Option<Diff>, yaml::Error> {
     let text = |pointer| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let group = text("/apiVersion").split_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default();
     let key = Key { group, kind: text("/kind"), namespace: text("/metadata/namespace"), name: text("/metadata/name") };
     match verdict {
-        Verdict::Keep(why) => Ok(Some(Change::without(key, Action::Skip, Some(why.to_owned())))),
-        Verdict::Prune => Change::between(key, Some(live), None).map(Some),
-        Verdict::Going => Ok(None),
+        Verdict::Keep(why) => Ok(Some(Diff::unchanged(Change::plain(key, Action::Keep).because(why)))),
+        Verdict::Prune => Diff::new(Change::plain(key, Action::Prune), Some(live), None).map(Some),
+        Verdict::Terminating => Ok(None),
     }
 }
 
-/// What would become of one planned object that is `live` now.
-pub async fn change(client: &Client, desired: &Object, live: Option<&Value>) -> Result<Change, Error> {
-    let key = desired.key();
-    if live.is_some_and(inventory::is_left_alone) {
-        return Ok(Change::without(key, Action::Skip, Some("it is annotated to be left alone".to_owned())));
-    }
-    let answer = match live {
-        Some(live) => match need(desired.value(), live) {
-            Need::Nothing => return Ok(Change::without(key, Action::Unchanged, None)),
-            Need::Apply => apply_alone(client, desired).await,
-            Need::FoldThenApply => take_over(client, desired, live).await,
-        },
-        None => apply_alone(client, desired).await,
-    };
-    match answer {
-        Ok(would_be) => Ok(Change::between(key, live, Some(&request::to_value(&would_be)))?),
-        Err(source) if source.is_immutable() => anew(client, desired, live).await,
-        // Not a word about the cluster itself: the same would be answered to the operator.
-        Err(source @ Cause::Api(kube::Error::Api(_))) => {
-            Ok(Change::without(key, Action::Refuse, Some(crate::error::chain(&source))))
-        }
-        Err(source) => Err(Error::Try { object: key, source }),
-    }
-}
-
-/// An object that has to be made anew. The API server is asked about it under a name that is free, as the operator does
-/// before it deletes anything.
-async fn anew(client: &Client, desired: &Object, live: Option<&Value>) -> Result<Change, Error> {
-    let (key, name) = (desired.key(), format!("{}{}", desired.name(), apply::STAND_IN));
-    let mut stand_in = desired.value().clone();
-    stand_in["metadata"]["name"] = name.as_str().into();
-    let api = request::api(client, desired.kind(), desired.namespace());
-    let params = PatchParams::apply(FIELD_MANAGER).force().dry_run();
-    match request::send(Some(REQUEST_TIMEOUT), api.patch(&name, &params, &Patch::Apply(&stand_in))).await {
-        Ok(would_be) => {
-            let mut would_be = request::to_value(&would_be);
-            would_be["metadata"]["name"] = desired.name().into();
-            Ok(Change::between(key, live, Some(&would_be))?.recreated())
-        }
-        Err(source @ Cause::Api(kube::Error::Api(_))) => {
-            Ok(Change::without(key, Action::Refuse, Some(crate::error::chain(&source))))
-        }
-        Err(source) => Err(Error::Try { object: key, source }),
-    }
-}
-
-async fn apply_alone(client: &Client, desired: &Object) -> Result<DynamicObject, Cause> {
-    let params = PatchParams::apply(FIELD_MANAGER).force().dry_run();
-    patch(client, desired, &params, &Patch::Apply(desired.value())).await
-}
-
-async fn take_over(client: &Client, desired: &Object, live: &Value) -> Result<DynamicObject, Cause> {
-    let mut live = live.clone();
-    if ownership::is_wiped(&live) {
-        // What is whose only the server can tell, as the operator asks it.
-        let params = PatchParams::apply(FIELD_MANAGER).force().dry_run();
-        let noted = patch(client, desired, &params, &Patch::Apply(ownership::bare(desired.value()))).await?;
-        live["metadata"]["managedFields"] = request::to_value(&noted)["metadata"]["managedFields"].take();
-    }
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() }.dry_run();
-    patch(client, desired, &params, &Patch::Merge(preview::patch(desired.value(), &live))).await
-}
-
-async fn patch(
-    client: &Client,
-    desired: &Object,
-    params: &PatchParams,
-    patch: &Patch<impl serde::Serialize + std::fmt::Debug>,
-) -> Result<DynamicObject, Cause> {
-    let api = request::api(client, desired.kind(), desired.namespace());
-    request::send(Some(REQUEST_TIMEOUT), api.patch(desired.name(), params, patch)).await
-}
-
-/// What carries our label where the inventory says that something may be, and is not planned any more, with what the
-/// operator does with it. Without a plan it does nothing.
+/// Objects that carry our label where the inventory lists some and that are no longer planned, with what the operator does
+/// with them. Without a plan it does nothing.
 pub async fn left_over(
     reader: &Reader,
     own_namespace: &str,
@@ -163,8 +127,7 @@ pub async fn left_over(
         return Ok(Vec::new());
     }
     let set_id = inventory::set_id(own_namespace);
-    let resource = request::resource(&CONFIG_MAP);
-    let inventory = reader.get(&resource, Some(own_namespace), inventory::NAME).await?;
+    let inventory = reader.get(&request::resource(&CONFIG_MAP), Some(own_namespace), inventory::NAME).await?;
     let scope = inventory.as_ref().map(Scope::read).unwrap_or_default();
     let params = ListParams::default().labels(&format!("{PART_OF_LABEL}={set_id}"));
     let mut found = Vec::new();
@@ -178,13 +141,115 @@ pub async fn left_over(
     Ok(verdicts.into_iter().map(|(_, live, verdict)| (live.clone(), verdict)).collect())
 }
 
-impl Error {
-    /// How long the API server has asked to be left alone.
-    pub fn retry_after(&self) -> std::time::Duration {
-        match self {
-            Self::Read(error) => error.retry_after(),
-            Self::Try { source, .. } => source.retry_after(),
-            Self::Yaml(_) => std::time::Duration::ZERO,
+/// Asks for each manifest of each provider whether the API server accepts it as it stands. Returns those that it refuses.
+pub async fn verify(client: &Client, bundles: &[Bundle]) -> Result<Vec<Refusal>, Error> {
+    let mut refusals = Vec::new();
+    for (bundle, manifest) in bundles.iter().flat_map(|bundle| bundle.manifests.iter().map(move |one| (bundle, one))) {
+        let object = &manifest.object;
+        match ask(client, object, None, true).await {
+            Ok(_) => {}
+            Err(Cause::Api(kube::Error::Api(status))) if is_about_manifest(status.code) => refusals.push(Refusal {
+                provider: bundle.name.clone(),
+                file: manifest.file.clone(),
+                line: line(manifest, &status),
+                what: format!("{}: {}", object.key(), status.message.replace('\n', " ")),
+            }),
+            Err(source) => return Err(Error::Ask { object: object.key(), source }),
         }
+    }
+    Ok(refusals)
+}
+
+/// Whether an answer is about the manifest, and not about the caller's rights or the API server's state. A schema error
+/// comes as 500.
+fn is_about_manifest(code: u16) -> bool {
+    matches!(code, 400 | 404 | 409 | 422 | 500)
+}
+
+fn line(manifest: &Manifest, status: &kube::core::Status) -> u64 {
+    let causes = status.details.as_ref().map_or(&[][..], |details| &details.causes);
+    let field = causes.iter().map(|cause| cause.field.as_str()).find(|field| !field.is_empty());
+    manifest.lines.of(&pointer(field.unwrap_or_default()))
+}
+
+/// The JSON pointer of a field as the API server writes it, such as `spec.ports[0].port`.
+fn pointer(field: &str) -> String {
+    let parts = field.split(['.', '[', ']']).filter(|part| !part.is_empty());
+    parts.map(|part| format!("/{part}")).collect::<Vec<_>>().concat()
+}
+
+async fn ask(client: &Client, desired: &Object, live: Option<&Value>, is_strict: bool) -> Result<End, Cause> {
+    let mut ladder = Ladder::new(desired, live);
+    let next = ladder.first();
+    let mut asker =
+        Asker { api: api(client, desired.kind(), desired.namespace()), is_strict, folded: None, accepted: None };
+    climb(&mut ladder, next, &mut asker).await.map_err(|(_, cause)| cause)
+}
+
+/// Performs steps by dry runs: what a write would leave behind is remembered for the steps after it.
+struct Asker {
+    api: Api<DynamicObject>,
+    /// Whether unknown and repeated fields are refused.
+    is_strict: bool,
+    /// The object as the fold would leave it.
+    folded: Option<Value>,
+    /// The stand-in, which the API server would accept.
+    accepted: Option<Value>,
+}
+
+impl Executor for Asker {
+    async fn perform(&mut self, object: &Object, step: Step) -> Result<Option<Value>, Cause> {
+        let name = object.name();
+        match step {
+            Step::Read => {
+                let live = send(Some(REQUEST_TIMEOUT), self.api.get_opt(name)).await?;
+                Ok(live.as_ref().map(to_value))
+            }
+            Step::Probe(_) => self.apply(name, &ownership::bare(object.value())).await,
+            Step::Fold(live) => {
+                self.folded = Some(live);
+                Ok(None)
+            }
+            Step::Apply => match (self.accepted.take(), &self.folded) {
+                (Some(mut accepted), _) => {
+                    accepted["metadata"]["name"] = name.into();
+                    Ok(Some(accepted))
+                }
+                (None, Some(live)) => {
+                    let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+                    self.patch(name, params.dry_run(), &Patch::Merge(preview::patch(object.value(), live))).await
+                }
+                (None, None) => self.apply(name, object.value()).await,
+            },
+            Step::StandIn => {
+                self.accepted = self.apply(&format!("{name}{STAND_IN}"), &steps::stand_in(object)).await?;
+                Ok(self.accepted.clone())
+            }
+            Step::DeleteStandIn | Step::Delete(_) => Ok(None),
+        }
+    }
+}
+
+impl Asker {
+    async fn apply(&self, name: &str, object: &Value) -> Result<Option<Value>, Cause> {
+        let params = apply_params(true);
+        let params = if self.is_strict { params.validation_strict() } else { params };
+        self.patch(name, params, &Patch::Apply(object.clone())).await
+    }
+
+    async fn patch(&self, name: &str, params: PatchParams, patch: &Patch<Value>) -> Result<Option<Value>, Cause> {
+        let answer = send(Some(REQUEST_TIMEOUT), self.api.patch(name, &params, patch)).await?;
+        Ok(Some(to_value(&answer)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_a_place_in_the_manifest() {
+        assert_eq!(pointer("spec.ports[0].port"), "/spec/ports/0/port");
+        assert_eq!(pointer(""), "");
     }
 }

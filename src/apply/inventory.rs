@@ -25,6 +25,9 @@ const MUTATION: &str = "client.lifecycle.config.k8s.io/mutation";
 /// An object with this annotation set to `detach` is not pruned (cli-utils).
 const DELETION: &str = "client.lifecycle.config.k8s.io/deletion";
 
+/// Why an object is left alone.
+pub const LEFT_ALONE: &str = "it is annotated to be left alone";
+
 const ID_LABEL: &str = "applyset.kubernetes.io/id";
 const TOOLING: &str = "applyset.kubernetes.io/tooling";
 const KINDS_ANNOTATION: &str = "applyset.kubernetes.io/contains-group-kinds";
@@ -165,7 +168,7 @@ pub enum Verdict {
     /// It stays, for this reason.
     Keep(&'static str),
     /// It is being deleted already.
-    Going,
+    Terminating,
 }
 
 /// What becomes of a live object that is not planned.
@@ -184,7 +187,7 @@ pub fn verdict(live: &Value, set_id: &str) -> Verdict {
     if !ownership::is_applied_by_us(live) {
         return Verdict::Keep("it carries our label, and was made by somebody else");
     }
-    if metadata["deletionTimestamp"].is_string() { Verdict::Going } else { Verdict::Prune }
+    if metadata["deletionTimestamp"].is_string() { Verdict::Terminating } else { Verdict::Prune }
 }
 
 /// Whether a live object is annotated to be left alone.
@@ -282,7 +285,7 @@ mod tests {
         assert_eq!(verdict(&live("Deployment", &id, Value::Null), &id), Verdict::Prune);
         let mut going = live("Deployment", &id, Value::Null);
         going["metadata"]["deletionTimestamp"] = "now".into();
-        assert_eq!(verdict(&going, &id), Verdict::Going);
+        assert_eq!(verdict(&going, &id), Verdict::Terminating);
         let mut copied = live("Deployment", &id, Value::Null);
         copied["metadata"]["managedFields"] = json!([{"manager": "kubectl", "operation": "Apply"}]);
         for kept in [

@@ -9,7 +9,7 @@ use super::{
     snapshot::Snapshot,
 };
 use crate::{
-    apply::{diff, dry_run, inventory},
+    apply::{change::Action, diff, dry_run, inventory},
     error::chain,
     facts::Facts,
     object::{
@@ -72,9 +72,9 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<bool> {
             say(&diff::summary(&changes));
         }
     }
-    let refused = changes.iter().filter(|change| change.action == diff::Action::Refuse).count();
+    let refused = changes.iter().filter(|diff| diff.change.action == Action::Refuse).count();
     anyhow::ensure!(refused == 0, "the API server refuses {refused} of the objects");
-    Ok(!changes.iter().any(diff::Change::is_difference))
+    Ok(!changes.iter().any(|diff| diff.change.is_difference()))
 }
 
 /// The ConfigMaps of the cloud's configuration, as they are to be. What cannot be used is said: the last good ones stay.

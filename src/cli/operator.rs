@@ -14,7 +14,6 @@ use crate::{
     cluster::{client, request::REQUEST_TIMEOUT},
     controllers::{
         Controllers,
-        dry_run::DryRun,
         view::{View, ViewSettings},
     },
     facts::{self, tls::TlsFlags},
@@ -156,21 +155,12 @@ async fn run_until_ended(settings: Settings) -> anyhow::Result<()> {
         with_config_sync: config_sync.is_some() && !dry_run,
     };
     let view = View::new(client.clone(), embedded::catalog()?, settings, set_id.clone(), single_replica);
-    if let Some(operator) = operator.as_ref().filter(|_| dry_run) {
-        let dry_run = DryRun::new(view, set_id, operator.images_json.clone(), health.clone());
-        return tokio::select! {
-            () = dry_run.run() => Ok(()),
-            served = http::serve(listener, health, metrics) => served.context("failed to serve the health endpoint"),
-            _ = terminate.recv() => Ok(()),
-            _ = interrupt.recv() => Ok(()),
-        };
-    }
     let mut controllers = Controllers::new(view, shutdown.clone(), health.clone(), metrics.clone());
     let authority = |leadership| Authority { leadership, shutdown: shutdown.clone() };
 
     let (mut of_config_sync, mut of_operator) = (None, None);
     let mut config_sync_has_tried = None;
-    if let Some(lease) = config_sync {
+    if let Some(lease) = config_sync.filter(|_| !dry_run) {
         let (candidate, leadership) = Candidate::new(lease);
         config_sync_has_tried = Some(leadership.clone());
         controllers = controllers.with_config_sync(authority(leadership), common.system_trust_bundle.clone());
@@ -178,13 +168,16 @@ async fn run_until_ended(settings: Settings) -> anyhow::Result<()> {
     }
     if let Some(operator) = operator {
         let (candidate, leadership) = Candidate::new(operator.lease);
-        controllers = controllers.with_operator(authority(leadership), set_id, operator.images_json);
+        controllers = controllers.with_operator(authority(leadership), set_id, operator.images_json, dry_run);
         of_operator = Some(candidate);
     }
 
     let lead = async {
-        let timings =
-            if common.leader_election.leader_elect { Some(timings_of(timings, topology).await) } else { None };
+        let timings = if common.leader_election.leader_elect && !dry_run {
+            Some(timings_of(timings, topology).await)
+        } else {
+            None
+        };
         let lead_config_sync = async {
             match &mut of_config_sync {
                 Some(candidate) => candidate.lead(&client, &lease_namespace, timings).await,

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::flags::{Connection, OutputFormat, print, runtime, wrong_usage};
 use crate::{
-    apply,
+    apply::dry_run,
     plan::show,
     provider::{Phase, embedded, read, verify},
     text::output,
@@ -150,7 +150,7 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     if args.cluster {
         let refusals = runtime()?.block_on(async {
             let client = args.connection.client().await?;
-            anyhow::Ok(apply::verify::dry_run(&client, &bundles).await?)
+            anyhow::Ok(dry_run::verify(&client, &bundles).await?)
         })?;
         report = report.with_refusals(refusals);
     }

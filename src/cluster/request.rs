@@ -74,8 +74,8 @@ pub enum Cause {
     /// No answer in time.
     #[error("no answer from the API server in time")]
     Timeout,
-    /// It was deleted, and is held by a finalizer.
-    #[error("it was deleted, and is not gone before its finalizers are: {0}")]
+    /// Finalizers block the deletion.
+    #[error("deletion is blocked by finalizers: {0}")]
     Held(String),
     /// The operator lost its lease, or is being stopped.
     #[error("the operator may not write any more: it is no longer the leader, or is being stopped")]
@@ -119,6 +119,11 @@ impl Cause {
         let Self::Api(kube::Error::Api(status)) = self else { return false };
         let causes = status.details.iter().flat_map(|details| &details.causes);
         status.code == 422 && causes.into_iter().any(|cause| IMMUTABLE.contains(&cause.field.as_str()))
+    }
+
+    /// Whether the API server has answered, so that it would give the same answer again.
+    pub fn is_answer(&self) -> bool {
+        matches!(self, Self::Api(kube::Error::Api(_)) | Self::Held(_))
     }
 
     /// Whether there is nothing (any more).

@@ -44,7 +44,7 @@ impl Backoff {
     }
 
     /// The last error, while the next try is not due.
-    pub(super) fn waits(&self, now: Instant) -> Option<&str> {
+    pub(super) fn pending_error(&self, now: Instant) -> Option<&str> {
         self.failing.as_ref().filter(|failing| now < failing.not_before).map(|failing| failing.error.as_str())
     }
 
@@ -61,12 +61,12 @@ impl Backoff {
 
 /// Keeps two that correct each other from doing so at the speed of the API server.
 #[derive(Debug, Default)]
-pub(super) struct Brake {
+pub(super) struct RepairLimiter {
     /// Until when the repairs that each object has had are spread, were they a period apart.
     spread_until: HashMap<Key, Instant>,
 }
 
-impl Brake {
+impl RepairLimiter {
     /// Asks for one repair of an object: it is granted, or the time is told at which it will be.
     pub(super) fn repair(&mut self, key: Key, now: Instant) -> Result<(), Instant> {
         self.spread_until.retain(|_, until| *until > now);
@@ -96,7 +96,7 @@ mod tests {
             now = backoff.due().unwrap();
         }
         assert_eq!(pauses, [250, 500, 1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000]);
-        assert!(backoff.has_lasted(Duration::from_secs(150), now) && backoff.waits(now).is_none());
+        assert!(backoff.has_lasted(Duration::from_secs(150), now) && backoff.pending_error(now).is_none());
         assert!(!backoff.has_lasted(Duration::from_secs(150), start + Duration::from_secs(149)));
     }
 
@@ -125,7 +125,7 @@ mod tests {
             namespace: String::new(),
             name: name.into(),
         };
-        let (mut brake, start) = (Brake::default(), Instant::now());
+        let (mut brake, start) = (RepairLimiter::default(), Instant::now());
         for _ in 0..REPAIRS {
             assert_eq!(brake.repair(key("a"), start), Ok(()));
         }

@@ -4,27 +4,20 @@
 
 use tracing::{info, warn};
 
+use crate::config::cloud_conf::{self, Inputs, Synced};
+use crate::controllers::{
+    Pass,
+    sync::{Desired, Sync},
+    view::View,
+};
 use crate::error::chain;
-use crate::{
-    config::cloud_conf::{self, Inputs, Synced},
-    controllers::events::Events,
-    status::cluster_operator,
-};
-use crate::{
-    controllers::{
-        Round,
-        sync::{Desired, Syncer},
-        view::View,
-    },
-    process::lease::Authority,
-};
 
 /// How many warnings of one configuration are logged.
 const LOGGED_WARNINGS: usize = 20;
 
 /// The controller of the cloud's configuration.
 pub(super) struct CloudConfig {
-    syncer: Syncer,
+    sync: Sync,
     desired: Desired,
     /// The revision of the cluster that this is for.
     revision: u64,
@@ -33,14 +26,13 @@ pub(super) struct CloudConfig {
 }
 
 impl CloudConfig {
-    /// One that has seen nothing yet.
-    pub(super) fn new(authority: Authority, events: Events) -> Self {
-        let syncer = Syncer::new(&cluster_operator::CLOUD_CONFIG, authority, events);
-        Self { syncer, desired: Desired::Waiting(Vec::new()), revision: 0, logged: Vec::new() }
+    /// Nothing has been seen yet.
+    pub(super) fn new(sync: Sync) -> Self {
+        Self { sync, desired: Desired::Waiting(Vec::new()), revision: 0, logged: Vec::new() }
     }
 
     /// One pass.
-    pub(super) async fn pass(&mut self, view: &mut View) -> Round {
+    pub(super) async fn pass(&mut self, view: &mut View) -> Pass {
         let needs = view.cloud_config_references();
         if self.revision != view.revision() || matches!(self.desired, Desired::Waiting(_)) {
             let desired = if view.observer.knows_documents() {
@@ -51,11 +43,11 @@ impl CloudConfig {
             };
             if self.desired != desired {
                 self.desired = desired;
-                self.syncer.replanned();
+                self.sync.replanned();
             }
             self.revision = view.revision();
         }
-        self.syncer.pass(view, &self.desired, &needs).await
+        self.sync.pass(view, &self.desired, &needs).await
     }
 
     fn desire(&mut self, view: &View) -> Desired {
@@ -114,14 +106,13 @@ mod tests {
     use axum::Router;
     use kube::Client;
     use serde_json::json;
-    use tokio::sync::watch;
 
     use super::*;
     use crate::object::Object;
     use crate::{
-        controllers::view,
+        controllers::{sync::tests, view},
         facts::Documents,
-        process::{lease::Leadership, metrics::Metrics},
+        status::cluster_operator,
     };
 
     #[tokio::test]
@@ -141,9 +132,7 @@ mod tests {
             ..Documents::default()
         };
         let view = view::tests::view(client.clone(), documents, Some("1"));
-        let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);
-        let events = Events::start(client, Metrics::default());
-        let mut controller = CloudConfig::new(Authority { leadership, shutdown }, events);
+        let mut controller = CloudConfig::new(tests::sync(&cluster_operator::CLOUD_CONFIG, client));
         let desired = controller.desire(&view);
         let Desired::Objects(objects) = desired else { panic!("{desired:?}") };
         let names: Vec<_> = objects.iter().map(Object::name).collect();

@@ -1,197 +1,106 @@
-//! What the operator would do, logged (IO): the operator without its hands.
+//! What the operator would do, logged (IO): takes the place of [`super::apply_plan`] in `operator --dry-run`.
 //!
-//! Sees what the operator sees, through the same watches, plans the same, and asks the API server by dry runs what would
-//! change. It takes no lease and writes nothing. An object is asked about again only when it or the plan has changed:
+//! Asks the API server by dry runs what would change. An object is asked about again only when it or the plan has changed:
 //! idle costs no request.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Instant};
+use std::{collections::BTreeMap, time::Instant};
 
 use serde_json::Value;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
-use crate::controllers::{FILES_PERIOD, backoff::Backoff, images_file::ImagesFile, next_turn, view::View};
 use crate::{
     apply::{
-        diff::{self, Action},
-        dry_run,
-        inventory::{self, Scope},
+        change::{Action, essence},
+        diff::Diff,
+        dry_run::{self, Error},
     },
     cluster::read::Reader,
+    controllers::{applier::Stopped, apply_plan::verdicts, backoff::Backoff, observer::Observer},
+    error::chain,
     object::{Key, Object},
-    plan::Plan,
-    process::http::Health,
 };
 
-/// An object as it was when it was last asked about: the plan for it, and what was there.
+/// An object as it was when it was last asked about: the plan for it, and its live state.
 type Asked = (Object, Option<Value>);
 
-/// The loop and what it knows.
-pub struct DryRun {
-    view: View,
+/// What asks, and what it remembers from one pass to the next.
+pub(super) struct DryRun {
     reader: Reader,
     set_id: String,
-    images: ImagesFile,
-    /// The state of the cluster's documents that the plan is made of.
-    revision: u64,
-    plan: Plan,
-    bad_input: Option<String>,
     asked: BTreeMap<Key, Asked>,
-    /// What was said last of each object.
-    said: BTreeMap<Key, String>,
-    trying: Backoff,
-    health: Health,
+    /// What was last logged about each object.
+    logged: BTreeMap<Key, String>,
+    backoff: Backoff,
 }
 
 impl DryRun {
-    /// One that has seen nothing yet; `set_id` marks our objects, `images_json` is the images file.
-    pub fn new(view: View, set_id: String, images_json: PathBuf, health: Health) -> Self {
-        Self {
-            reader: Reader::new(view.client.clone()),
-            view,
-            set_id,
-            images: ImagesFile::new(images_json),
-            revision: 0,
-            plan: Plan::Nothing { why: String::new() },
-            bad_input: None,
-            asked: BTreeMap::new(),
-            said: BTreeMap::new(),
-            trying: Backoff::default(),
-            health,
-        }
+    /// Nothing has been asked yet; `set_id` marks our objects.
+    pub(super) fn new(reader: Reader, set_id: String) -> Self {
+        Self { reader, set_id, asked: BTreeMap::new(), logged: BTreeMap::new(), backoff: Backoff::default() }
     }
 
-    /// Runs for ever: there is nothing to be ended in order.
-    pub async fn run(mut self) {
-        let mut images_tick = tokio::time::interval(FILES_PERIOD);
-        images_tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        self.images.read();
-        info!("dry run: what the operator would do is logged, nothing is written");
-        loop {
-            let started = Instant::now();
-            self.look().await;
-            let wake = next_turn(self.trying.due(), started);
-            loop {
-                tokio::select! {
-                    () = self.view.observer.changed() => break,
-                    _ = images_tick.tick() => if self.images.read() { break },
-                    () = tokio::time::sleep_until(wake.into()) => break,
-                }
-            }
-        }
+    /// When the next retry is due.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.backoff.due()
     }
 
-    async fn look(&mut self) {
-        self.view.refresh();
-        self.replan();
-        self.follow();
-        let pending = self.view.pending();
-        let is_ready = pending.is_empty();
-        self.health.set(pending);
-        if !is_ready || self.trying.waits(Instant::now()).is_some() {
-            return;
+    /// Logs what would become of each object.
+    pub(super) async fn act(&mut self, observer: &Observer, objects: &[Object]) -> Result<(), Stopped> {
+        if let Some(error) = self.backoff.pending_error(Instant::now()) {
+            return Err(Stopped { error: error.to_owned(), is_reported: false });
         }
-        for object in self.plan.objects().to_vec() {
-            let live = self.view.observer.live(&object);
-            let now = (object.clone(), live.map(diff::essence));
+        for object in objects {
+            let live = observer.live(object);
+            let now = (object.clone(), live.map(essence));
             if self.asked.get(&object.key()) == Some(&now) {
                 continue;
             }
-            match self.ask(&object, live.cloned()).await {
-                Ok(change) => {
+            match self.ask(object, live).await {
+                Ok(diff) => {
                     self.asked.insert(object.key(), now);
-                    self.say(object.key(), &change);
+                    self.log(&diff);
                 }
-                Err(error) => return self.try_again(&error),
+                Err(error) => {
+                    let text = chain(&error);
+                    if self.backoff.failed(&text, error.retry_after(), Instant::now()) {
+                        warn!("{text}; retrying");
+                    }
+                    return Err(Stopped { error: text, is_reported: false });
+                }
             }
         }
-        if !self.view.observer.awaits_leftovers() {
-            self.say_left_over();
+        // Without a plan the operator does nothing with objects that are left over.
+        if !objects.is_empty() && !observer.awaits_leftovers() {
+            for (_, live, verdict) in verdicts(observer, objects, &self.set_id) {
+                if let Ok(Some(diff)) = dry_run::removal(live, verdict) {
+                    self.log(&diff);
+                }
+            }
         }
-        self.trying = Backoff::default();
+        self.backoff = Backoff::default();
+        Ok(())
     }
 
-    /// Watches what is planned, and what the inventory lists besides.
-    fn follow(&mut self) {
-        let observer = &mut self.view.observer;
-        let planned = Scope::of(self.plan.objects());
-        let inventory = observer.inventory().filter(|_| !self.plan.objects().is_empty()).map(Scope::read);
-        observer.follow(&planned, &inventory.unwrap_or_default());
-    }
-
-    /// What is ours and not planned any more; without a plan the operator does nothing with it.
-    fn say_left_over(&mut self) {
-        if self.plan.objects().is_empty() {
-            return;
-        }
-        let observer = &self.view.observer;
-        let seen = observer.ours().flat_map(|(place, objects)| objects.map(move |object| (place, object)));
-        let verdicts = inventory::verdicts(seen, self.plan.objects(), &self.set_id);
-        let changes = verdicts.into_iter().map(|(_, live, verdict)| dry_run::removal(live, verdict));
-        let changes: Vec<_> = changes.filter_map(Result::ok).flatten().collect();
-        for change in changes {
-            self.say(change.object.clone(), &change);
-        }
-    }
-
-    fn try_again(&mut self, error: &dry_run::Error) {
-        let text = crate::error::chain(error);
-        if self.trying.failed(&text, error.retry_after(), Instant::now()) {
-            warn!("{text}; trying again");
-        }
-    }
-
-    /// What would become of an object. One that does not carry our label is seen by no watch.
-    async fn ask(&self, object: &Object, live: Option<Value>) -> Result<diff::Change, dry_run::Error> {
-        let live = match live {
-            Some(live) => Some(live),
+    /// What would become of an object. No watch sees one that does not carry our label.
+    async fn ask(&self, object: &Object, live: Option<&Value>) -> Result<Diff, Error> {
+        let read = match live {
+            Some(_) => None,
             None => self.reader.live(object).await?,
         };
-        dry_run::change(self.reader.client(), object, live.as_ref()).await
+        dry_run::change(self.reader.client(), object, live.or(read.as_ref())).await
     }
 
-    fn say(&mut self, object: Key, change: &diff::Change) {
-        let line = change.line();
-        if self.said.get(&object) == Some(&line) {
+    fn log(&mut self, diff: &Diff) {
+        let (key, line) = (&diff.change.object, diff.line());
+        if self.logged.get(key) == Some(&line) {
             return;
         }
-        match change.action {
-            // Worth a word only where something else was said before.
-            Action::Unchanged if !self.said.contains_key(&object) => {}
+        match diff.change.action {
+            // Worth a line only where something else was logged before.
+            Action::Unchanged if !self.logged.contains_key(key) => {}
             Action::Refuse => warn!("dry run: {line}"),
             _ => info!("dry run: {line}"),
         }
-        self.said.insert(object, line);
-    }
-
-    /// Plans again when an input has changed, and watches what is planned.
-    fn replan(&mut self) {
-        if !self.view.knows_inputs() || (self.revision == self.view.revision() && !self.images.has_changed()) {
-            return;
-        }
-        self.revision = self.view.revision();
-        if let Some(images) = self.images.take() {
-            self.view.set_images(images);
-        }
-        match self.view.plan() {
-            Err(error) => {
-                if self.bad_input.as_ref() != Some(&error) {
-                    error!("dry run: the operator would be degraded: {error}");
-                }
-                self.bad_input = Some(error);
-            }
-            Ok(plan) => {
-                self.bad_input = None;
-                let plan = plan.labelled(&self.set_id);
-                if self.plan != plan {
-                    match &plan {
-                        Plan::Nothing { why } => info!("dry run: nothing would be applied: {why}"),
-                        Plan::Objects { provider, objects } => {
-                            info!("dry run: provider {provider} has {} objects", objects.len());
-                        }
-                    }
-                    self.plan = plan;
-                }
-            }
-        }
+        self.logged.insert(key.clone(), line);
     }
 }

@@ -1,4 +1,4 @@
-//! Where changes are told (IO): Events about what was done to objects, on those objects, and the metrics that count it.
+//! Records changes (IO): in the log, as Events on the changed objects, and in the metrics that count them.
 //!
 //! Best effort, after the fact: nothing waits for an Event and nothing fails for want of one. The same is said once and
 //! then counted, and a count is written every few seconds at most. Core Events: unlike the newer kind their message may
@@ -20,8 +20,9 @@ use kube::{
 };
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use tracing::debug;
+use tracing::{debug, info, warn};
 
+use crate::cluster::request;
 use crate::{
     apply::change::{Action, Change},
     cluster::request::REQUEST_TIMEOUT,
@@ -89,15 +90,20 @@ impl Events {
         self.send(Told { regarding, reason, is_warning: true, message });
     }
 
-    /// Tells of a change to an object, as it is now or was last seen. `message` stands for the fields where there is more to
-    /// say.
-    pub fn tell(&self, change: &Change, object: &Value, message: Option<&str>) {
-        self.metrics.changed(change.action.word(), &change.object.kind);
+    /// Records a change to an object, as it is now or was last seen: in the log, as an Event and in the metrics. Failures are
+    /// logged by what retries.
+    pub fn record(&self, change: &Change, object: &Value) {
+        match change.action {
+            Action::Refuse => {}
+            Action::Skip | Action::Keep => warn!("{change}"),
+            _ => info!("{change}"),
+        }
+        self.metrics.changed(change.action.done(), &change.object.kind);
         let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
         let metadata = &object["metadata"];
-        let mut message = message.map_or_else(|| change.told_fields(), ToOwned::to_owned);
+        let mut message = change.details();
         if message.is_empty() {
-            message = format!("{} {}", change.action.word(), change.object.kind);
+            message = format!("{} {}", change.action.done(), change.object.kind);
         }
         let regarding = ObjectReference {
             api_version: text(&object["apiVersion"]),
@@ -107,7 +113,7 @@ impl Events {
             uid: text(&metadata["uid"]),
             ..ObjectReference::default()
         };
-        let (reason, is_warning) = (reason(change.action), change.action == Action::Failed);
+        let (reason, is_warning) = (reason(change.action), change.action == Action::Refuse);
         self.send(Told { regarding, reason, is_warning, message });
     }
 
@@ -193,7 +199,7 @@ async fn is_written(name: &str, request: impl Future<Output = kube::Result<Event
     match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
         Ok(Ok(_)) => true,
         Ok(Err(error)) => {
-            debug!("failed to write Event {name}: {}", crate::error::chain(&error));
+            debug!("failed to write Event {name}: {}", request::describe(&error));
             false
         }
         Err(_) => {
@@ -203,17 +209,17 @@ async fn is_written(name: &str, request: impl Future<Output = kube::Result<Event
     }
 }
 
-/// The word that stands as the Event's reason.
+/// The reason of an Event: the word of the log, with a capital.
 fn reason(action: Action) -> &'static str {
     match action {
-        Action::Created => "Created",
-        Action::Configured => "Configured",
+        Action::Create => "Created",
+        Action::Configure => "Configured",
         Action::Unchanged => "Unchanged",
-        Action::Recreated => "Recreated",
-        Action::Pruned => "Pruned",
-        Action::Skipped => "Skipped",
-        Action::Kept => "Kept",
-        Action::Failed => "Failed",
+        Action::Recreate => "Recreated",
+        Action::Prune => "Pruned",
+        Action::Skip => "Skipped",
+        Action::Keep => "Kept",
+        Action::Refuse => "Failed",
     }
 }
 

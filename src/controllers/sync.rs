@@ -1,29 +1,30 @@
-//! What both config-sync controllers do alike (IO): bring ConfigMaps to what they are to hold, and say how that goes in two
-//! conditions of the ClusterOperator.
+//! What both config-sync controllers do alike (IO): bring ConfigMaps to their desired state, and report that in two conditions
+//! of their own.
 //!
-//! Bad input is said at once and changes nothing: the last good ConfigMap stays. It never decides what a ConfigMap is to hold.
+//! Bad input is reported at once and changes nothing: the last good ConfigMap stays. What a ConfigMap is to hold, the
+//! controllers decide.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, time::Instant};
 
 use k8s_openapi::jiff::{Timestamp, Unit};
-use tracing::{error, info, warn};
+use kube::Client;
+use tracing::{error, info};
 
 use crate::{
-    apply::{self, ownership},
-    controllers::events::Events,
-    object::{Object, reference::Reference},
-    status::cluster_operator::Controller,
-};
-use crate::{
+    apply::{
+        ownership::{Need, need},
+        write::Pruned,
+    },
     controllers::{
-        Round,
-        backoff::{Backoff, Brake},
+        Pass,
+        applier::{Applier, Stopped},
+        backoff::Backoff,
+        events::Events,
         view::View,
     },
+    object::{Object, reference::Reference},
     process::lease::Authority,
+    status::cluster_operator::Controller,
 };
 
 /// What a controller wants.
@@ -43,38 +44,32 @@ pub(super) enum Desired {
 }
 
 /// The part of a controller that writes.
-pub(super) struct Syncer {
+pub(super) struct Sync {
     controller: &'static Controller,
     authority: Authority,
-    events: Events,
-    applying: Backoff,
+    applier: Applier,
     reporting: Backoff,
-    brake: Brake,
-    brake_until: Option<Instant>,
-    /// Since when an input is wrong that may mend itself.
+    /// Since when an input is wrong that may become right by itself.
     failing_since: Option<Instant>,
     last: Option<Verdict>,
     logged: Option<Verdict>,
 }
 
-/// What is said of a controller's work.
+/// How a controller's work goes.
 #[derive(Clone, PartialEq, Eq)]
 enum Verdict {
     Fine,
     Trouble(String),
 }
 
-impl Syncer {
-    /// One that has written nothing yet.
-    pub(super) fn new(controller: &'static Controller, authority: Authority, events: Events) -> Self {
+impl Sync {
+    /// Nothing has been written yet.
+    pub(super) fn new(controller: &'static Controller, authority: Authority, client: Client, events: Events) -> Self {
         Self {
             controller,
             authority,
-            events,
-            applying: Backoff::default(),
+            applier: Applier::new(client, events, controller.patience),
             reporting: Backoff::default(),
-            brake: Brake::default(),
-            brake_until: None,
             failing_since: None,
             last: None,
             logged: None,
@@ -86,27 +81,25 @@ impl Syncer {
         self.authority.write_budget().is_some()
     }
 
-    /// What has failed may have failed because of what was wanted before; and what is written now puts nothing back.
+    /// Begins with a new desired state.
     pub(super) fn replanned(&mut self) {
-        self.applying = Backoff::default();
-        self.brake = Brake::default();
+        self.applier.replanned();
     }
 
-    /// Writes what is not as wanted, and says how it went. `needs` are the objects without which nothing can be known.
-    pub(super) async fn pass(&mut self, view: &mut View, desired: &Desired, needs: &BTreeSet<Reference>) -> Round {
+    /// Writes what is not as desired, and reports. `needs` are the objects without which nothing can be known.
+    pub(super) async fn pass(&mut self, view: &mut View, desired: &Desired, needs: &BTreeSet<Reference>) -> Pass {
         if let Some(trouble) = self.authority.trouble() {
-            return Round { waiting: vec![trouble], due: Vec::new() };
+            return Pass { waiting: vec![trouble], due: Vec::new() };
         }
-        if self.authority.write_budget().is_none() {
-            return Round::default();
+        if !self.leads() {
+            return Pass::default();
         }
         let patience = self.controller.patience;
         let mut waiting = Vec::new();
         let verdict = match desired {
             Desired::Waiting(pending) => {
-                let lasting = view.observer.lasting_trouble_of_inputs(patience, needs);
                 waiting.clone_from(pending);
-                lasting.map(Verdict::Trouble)
+                view.observer.lasting_trouble_of_inputs(patience, needs).map(Verdict::Trouble)
             }
             Desired::Failed { error, is_terminal } => {
                 let since = *self.failing_since.get_or_insert_with(Instant::now);
@@ -117,15 +110,18 @@ impl Syncer {
                     self.last.clone()
                 }
             }
-            Desired::Objects(objects) => match self.apply_all(view, objects).await {
+            Desired::Objects(objects) => match self.apply(view, objects).await {
                 Ok(()) => {
                     let lasting = view.observer.lasting_trouble_of_inputs(patience, needs);
                     Some(lasting.map_or(Verdict::Fine, Verdict::Trouble))
                 }
-                Err(Failure { error, is_reported: true }) => Some(Verdict::Trouble(error)),
-                Err(Failure { error, is_reported: false }) => {
-                    waiting.push(error);
-                    self.last.clone()
+                Err(Stopped { error, is_reported }) => {
+                    if is_reported || matches!(self.last, Some(Verdict::Trouble(_))) {
+                        Some(Verdict::Trouble(error))
+                    } else {
+                        waiting.push(error);
+                        self.last.clone()
+                    }
                 }
             },
         };
@@ -136,63 +132,40 @@ impl Syncer {
             waiting.extend(self.report(view, &verdict).await.err());
             self.last = Some(verdict);
         }
+        let [applying, held] = self.applier.due();
         let due = [
-            self.applying.due(),
+            applying,
+            held,
             self.reporting.due(),
-            self.brake_until,
             self.failing_since.map(|since| since + patience),
             view.observer.trouble_changes_at(patience),
         ];
-        Round { waiting, due: due.into_iter().flatten().collect() }
+        Pass { waiting, due: due.into_iter().flatten().collect() }
     }
 
-    async fn apply_all(&mut self, view: &mut View, objects: &[Object]) -> Result<(), Failure> {
-        if let Some(error) = self.applying.waits(Instant::now()) {
-            return Err(Failure { error: error.to_owned(), is_reported: self.is_reported(self.controller.patience) });
-        }
-        self.brake_until = None;
-        for object in objects {
-            if let Err(error) = self.apply(view, object).await {
-                let (text, is_terminal) = (crate::error::chain(&error), error.source.is_terminal());
-                // Also what is refused for good is tried again: the process's rights may change, or the object.
-                if self.applying.failed(&text, error.retry_after(), Instant::now()) && !is_terminal {
-                    warn!("{text}; trying again");
-                }
-                let is_reported = self.is_reported(error.source.patience(self.controller.patience));
-                return Err(Failure { error: text, is_reported });
-            }
-        }
-        self.applying = Backoff::default();
-        Ok(())
-    }
-
-    fn is_reported(&self, patience: Duration) -> bool {
-        let said = matches!(self.last, Some(Verdict::Trouble(_)));
-        said || self.applying.has_lasted(patience, Instant::now())
-    }
-
-    async fn apply(&mut self, view: &mut View, object: &Object) -> Result<(), apply::Error> {
-        let reference = Reference::config_map(object.namespace(), object.name());
-        let live = view.observer.named(&reference);
-        let live = live.map(|live| (live, ownership::need(object.value(), live)));
-        if live.is_some_and(|(_, need)| need == ownership::Need::Nothing) {
-            return Ok(());
-        }
-        if let Err(free) = self.brake.repair(object.key(), Instant::now()) {
-            self.brake_until = Some(free);
-            return Ok(());
-        }
+    async fn apply(&mut self, view: &mut View, objects: &[Object]) -> Result<(), Stopped> {
+        self.applier.begin()?;
         let budget = || self.authority.write_budget();
-        // The Go operator copied this from its source; what is so can only be made anew.
-        let frozen = live.filter(|(live, _)| live["immutable"] == true);
-        if let Some((frozen, _)) = frozen {
-            apply::prune(&view.client, object.kind(), frozen, budget()).await?;
+        for object in objects {
+            let reference = Reference::config_map(object.namespace(), object.name());
+            let live = view.observer.named(&reference);
+            // The Go operator copied `immutable` from its source; such a ConfigMap can only be recreated.
+            let frozen = live.filter(|live| live["immutable"] == true && need(object.value(), live) != Need::Nothing);
+            let live = match frozen {
+                None => live,
+                Some(frozen) => match self.applier.delete((object.kind(), frozen), "it is immutable", &budget).await {
+                    Ok(Some(Pruned::Gone | Pruned::Absent)) => None,
+                    Ok(None | Some(Pruned::Terminating(_))) => continue,
+                    Err(error) => return self.applier.stop_at(&[error]),
+                },
+            };
+            let (written, applied) = self.applier.apply(std::iter::once((object, live)), &budget).await;
+            for (_, live) in written {
+                view.observer.put_named(&reference, live);
+            }
+            applied?;
         }
-        let live = if frozen.is_some() { None } else { live };
-        let applied = apply::apply(&view.client, object, live, budget).await?;
-        info!("{}", applied.change);
-        self.events.tell(&applied.change, &applied.live, None);
-        view.observer.put_named(&reference, applied.live);
+        self.applier.succeeded();
         Ok(())
     }
 
@@ -201,7 +174,7 @@ impl Syncer {
         if !view.observer.knows_status_object() {
             return Ok(());
         }
-        if let Some(error) = self.reporting.waits(Instant::now()) {
+        if let Some(error) = self.reporting.pending_error(Instant::now()) {
             return Err(error.to_owned());
         }
         let trouble = match verdict {
@@ -222,7 +195,17 @@ impl Syncer {
     }
 }
 
-struct Failure {
-    error: String,
-    is_reported: bool,
+#[cfg(test)]
+pub(super) mod tests {
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::process::{lease::Leadership, metrics::Metrics};
+
+    /// What never leads, and so never writes.
+    pub(in crate::controllers) fn sync(controller: &'static Controller, client: Client) -> Sync {
+        let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);
+        let events = Events::start(client.clone(), Metrics::default());
+        Sync::new(controller, Authority { leadership, shutdown }, client, events)
+    }
 }

@@ -14,21 +14,17 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use tracing::warn;
 
+use crate::controllers::{
+    Pass,
+    sync::{Desired, Sync},
+    view::View,
+};
 use crate::error::chain;
 use crate::{
     config::certificates::{self, Certificate},
     controllers::events::Events,
     object::{Object, reference::Reference},
     process::metrics::Metrics,
-    status::cluster_operator,
-};
-use crate::{
-    controllers::{
-        Round,
-        sync::{Desired, Syncer},
-        view::View,
-    },
-    process::lease::Authority,
 };
 
 /// Its key, and that of the Proxy's trusted CA.
@@ -45,7 +41,7 @@ type Stamp = Result<(SystemTime, u64), String>;
 
 /// The controller of the trusted certificates.
 pub(super) struct TrustedCa {
-    syncer: Syncer,
+    sync: Sync,
     system_bundle: PathBuf,
     stamp: Option<Stamp>,
     /// The system's certificates, or why there are none.
@@ -65,9 +61,9 @@ pub(super) struct TrustedCa {
 
 impl TrustedCa {
     /// One that has seen nothing yet; `system_bundle` is the file of certificates that the system trusts.
-    pub(super) fn new(authority: Authority, system_bundle: PathBuf, events: Events, metrics: Metrics) -> Self {
+    pub(super) fn new(sync: Sync, system_bundle: PathBuf, events: Events, metrics: Metrics) -> Self {
         Self {
-            syncer: Syncer::new(&cluster_operator::TRUSTED_CA, authority, events.clone()),
+            sync,
             events,
             system_bundle,
             stamp: None,
@@ -103,7 +99,7 @@ impl TrustedCa {
     }
 
     /// One pass.
-    pub(super) async fn pass(&mut self, view: &mut View) -> Round {
+    pub(super) async fn pass(&mut self, view: &mut View) -> Pass {
         let needs = view.trusted_ca_references();
         if self.revision != Some(view.revision()) || matches!(self.desired, Desired::Waiting(_)) {
             let pending = view.observer.pending_named(&needs);
@@ -116,17 +112,17 @@ impl TrustedCa {
             };
             if self.desired != desired {
                 self.desired = desired;
-                self.syncer.replanned();
+                self.sync.replanned();
             }
             self.revision = Some(view.revision());
         }
         // With time, too: certificates end.
-        if self.syncer.leads() {
+        if self.sync.leads() {
             let (unusable, expiring) = (self.unusable.join("; "), self.expiring().join("; "));
             self.say("TrustedCertificatesLeftOut", unusable);
             self.say("TrustedCertificatesExpiring", expiring);
         }
-        self.syncer.pass(view, &self.desired, &needs).await
+        self.sync.pass(view, &self.desired, &needs).await
     }
 
     fn desire(&mut self, view: &View) -> Desired {
@@ -219,20 +215,23 @@ fn cloud_certificates(view: &View) -> Option<Result<Vec<Certificate>, String>> {
 mod tests {
     use axum::Router;
     use kube::Client;
-    use tokio::sync::watch;
 
     use super::*;
-    use crate::{controllers::view, facts::Documents, process::lease::Leadership};
+    use crate::{
+        controllers::{sync::tests, view},
+        facts::Documents,
+        status::cluster_operator,
+    };
 
     #[tokio::test]
     async fn without_a_proxy_nothing_is_said_of_its_certificates() {
         let client = Client::new(Router::new(), "own");
         let proxy = serde_json::from_value(json!({"spec": {"trustedCA": {"name": "user-ca"}}})).unwrap();
         let mut view = view::tests::view(client.clone(), Documents { proxy, ..Documents::default() }, None);
-        let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);
-        let (authority, metrics) = (Authority { leadership, shutdown }, Metrics::default());
-        let events = Events::start(client, metrics.clone());
-        let mut controller = TrustedCa::new(authority, PathBuf::new(), events, metrics.clone());
+        let metrics = Metrics::default();
+        let events = Events::start(client.clone(), metrics.clone());
+        let sync = tests::sync(&cluster_operator::TRUSTED_CA, client);
+        let mut controller = TrustedCa::new(sync, PathBuf::new(), events, metrics.clone());
         let certificate =
             Certificate { der: vec![1], subject: "CN=x".into(), not_before: 0, not_after: 7, is_ca: true };
         controller.system = Ok(vec![certificate.clone()]);

@@ -105,7 +105,7 @@ async fn a_platform_that_is_not_known_yet_is_a_terminal_error() -> Result<()> {
     let operator = lab.start()?;
     let cluster_operator = lab.conditions(&operator, &["Degraded=True"]).await?;
     let text = message(&cluster_operator, "Degraded");
-    assert!(text.contains("Infrastructure cluster has no status.platformStatus.type"), "{text}");
+    assert!(text.contains("Infrastructure/cluster: status.platformStatus.type is empty"), "{text}");
     openshift::seed(&lab.client, &Cluster::default()).await?;
     lab.converged(&operator).await?;
     Ok(())

@@ -10,8 +10,9 @@ use ccm_operator::apply::inventory;
 use ccm_operator::cluster::request;
 use ccm_operator::{
     apply::{
-        self,
         inventory::{PART_OF_LABEL, Scope},
+        steps::Ladder,
+        write,
     },
     cluster::request::REQUEST_TIMEOUT,
     object::{KINDS, Object},
@@ -102,8 +103,12 @@ impl Stage {
             Found::OtherPlatform(objects) => {
                 let budget = || Some(REQUEST_TIMEOUT);
                 let inventory = Scope::of(objects).config_map(OWN_NAMESPACE);
-                apply::write_inventory(client, inventory, None, budget()).await?;
-                let applied = stream::iter(objects).map(|object| apply::apply(client, object, None, budget));
+                write::write_inventory(client, inventory, None, budget()).await?;
+                let applied = stream::iter(objects).map(|object| {
+                    let mut ladder = Ladder::new(object, None);
+                    let next = ladder.first();
+                    write::apply(client, ladder, next, budget)
+                });
                 applied.buffer_unordered(4).try_collect::<Vec<_>>().await?;
             }
             Found::Unchangeable => {
@@ -147,7 +152,7 @@ impl Stage {
                     live["spec"].as_object_mut().map(|spec| spec.remove(field));
                 }
                 live.as_object_mut().context("an object")?.remove("status");
-                state.insert(apply::key_of(kind, &live).to_string(), live);
+                state.insert(write::key_of(kind, &live).to_string(), live);
             }
         }
         for name in CONFIG_MAPS {

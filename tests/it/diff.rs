@@ -151,7 +151,7 @@ async fn an_object_whose_managed_fields_were_wiped_is_previewed_as_the_operator_
         assert_eq!(fields.is_empty(), **kind == "PodDisruptionBudget", "{kind}: {fields:?}");
     }
     let log = operator.log();
-    assert!(!log.contains("degraded") && !log.contains("trying again"), "{log}");
+    assert!(!log.contains("degraded") && !log.contains("retrying"), "{log}");
     Ok(())
 }
 

@@ -146,7 +146,7 @@ async fn whatever_is_edited_in_the_pods_is_repaired_in_two_writes_at_most() -> R
         assert!((1..=2).contains(&writes), "{what}: {writes} writes");
     }
     let log = operator.log();
-    assert!(!log.contains("degraded") && !log.contains("trying again"), "{log}");
+    assert!(!log.contains("degraded") && !log.contains("retrying"), "{log}");
     let told = format!("configured Deployment {NAMESPACE}/aws-cloud-controller-manager: spec.template.spec.containers");
     assert!(log.contains(&format!("{told}[name=cloud-controller-manager].image")), "{log}");
     assert!(log.contains(&format!("{told}[name=sidecar]")), "{log}");

@@ -32,4 +32,5 @@ mod render;
 mod roll_back;
 mod rollout;
 mod status;
+mod structure;
 mod take_over;

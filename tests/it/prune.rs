@@ -11,9 +11,9 @@ use ccm_operator::apply::inventory;
 use ccm_operator::cluster::request;
 use ccm_operator::{
     apply::{
-        self,
         inventory::{PART_OF_LABEL, Place},
-        ownership::FIELD_MANAGER,
+        ownership::{self, FIELD_MANAGER},
+        write,
     },
     object::{KINDS, Kind, Object},
     plan::Plan,
@@ -46,8 +46,8 @@ async fn ours(lab: &Lab) -> Result<BTreeSet<String>> {
         let api: Api<DynamicObject> = Api::all_with(lab.client.clone(), &request::resource(kind));
         for object in api.list(&label).await? {
             let object = serde_json::to_value(&object)?;
-            if apply::ownership::is_applied_by_us(&object) {
-                found.insert(apply::key_of(kind, &object).to_string());
+            if ownership::is_applied_by_us(&object) {
+                found.insert(write::key_of(kind, &object).to_string());
             }
         }
     }
@@ -183,7 +183,7 @@ async fn from_every_platform_to_every_other_exactly_the_new_set_is_there() -> Re
     }
     lab.converged(&operator).await?;
     for (kind, decoy) in &decoys {
-        let key = apply::key_of(kind, decoy);
+        let key = write::key_of(kind, decoy);
         let api = request::api(&lab.client, kind, &key.namespace);
         let live = api.get_opt(&key.name).await?.with_context(|| format!("{key} is gone"))?;
         assert_eq!(untouched(&serde_json::to_value(&live)?), untouched(decoy), "{key}");

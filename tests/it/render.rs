@@ -188,8 +188,8 @@ fn a_bad_infrastructure_file_is_refused() -> Result<()> {
         ("a: [", "line 1"),
         ("just words", "holds no Kubernetes manifest"),
         (&*images("{}"), "it holds a manifest of kind ConfigMap: it must hold one of kind Infrastructure"),
-        (r#"{"kind": "Infrastructure", "status": {}}"#, "no status.platformStatus.type"),
-        (r#"{"kind": "Infrastructure"}"#, "no status.platformStatus.type"),
+        (r#"{"kind": "Infrastructure", "status": {}}"#, "status.platformStatus.type is empty"),
+        (r#"{"kind": "Infrastructure"}"#, "status.platformStatus.type is empty"),
         (r#"{"kind": "Infrastructure", "status": 1}"#, "not of kind Infrastructure"),
         ("kind: Infrastructure\n---\nkind: Infrastructure\n", "more than one document"),
     ] {

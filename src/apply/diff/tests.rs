@@ -13,7 +13,7 @@ fn deployment(replicas: u8, image: &str) -> Value {
         "metadata": {
             "name": "ccm", "namespace": "n", "uid": "x", "resourceVersion": replicas.to_string(), "generation": 2,
             "creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": [{}],
-            "annotations": {LAST_APPLIED: "{}"},
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
         },
         "spec": {"replicas": replicas, "template": {"spec": {"containers": [
             {"name": "ccm", "image": image, "env": [{"name": "OS_PASSWORD", "value": image}]},
@@ -23,19 +23,23 @@ fn deployment(replicas: u8, image: &str) -> Value {
     })
 }
 
+fn between(before: Option<&Value>, after: Option<&Value>) -> Diff {
+    Diff::new(Change::planned(key(), before, after), before, after).unwrap()
+}
+
 #[test]
 fn a_diff_names_fields_and_shows_no_noise_and_no_secret() {
-    let change = Change::between(key(), Some(&deployment(1, "a")), Some(&deployment(2, "b"))).unwrap();
-    assert_eq!(change.action, Action::Configure);
+    let diff = between(Some(&deployment(1, "a")), Some(&deployment(2, "b")));
+    assert_eq!(diff.change.action, Action::Configure);
     assert_eq!(
-        change.fields,
+        diff.change.fields,
         [
             "spec.replicas",
             "spec.template.spec.containers[name=ccm].env[name=OS_PASSWORD].value",
             "spec.template.spec.containers[name=ccm].image"
         ]
     );
-    insta::assert_snapshot!(unified(&[change], false), @r#"
+    insta::assert_snapshot!(unified(&[diff], false), @r#"
     --- Deployment n/ccm (live)
     +++ Deployment n/ccm (planned)
     @@ -4,14 +4,14 @@
@@ -64,16 +68,16 @@ fn what_the_server_counts_is_no_difference() {
     let mut after = deployment(1, "a");
     after["status"]["replicas"] = 7.into();
     after["metadata"]["resourceVersion"] = "9".into();
-    let change = Change::between(key(), Some(&deployment(1, "a")), Some(&after)).unwrap();
-    assert_eq!(change.action, Action::Unchanged);
-    assert!(!change.is_difference());
-    assert_eq!(unified(&[change], false), "");
+    let diff = between(Some(&deployment(1, "a")), Some(&after));
+    assert_eq!(diff.change.action, Action::Unchanged);
+    assert!(!diff.change.is_difference());
+    assert_eq!(unified(&[diff], false), "");
 }
 
 #[test]
 fn new_and_removed_objects_are_shown_whole() {
-    let created = Change::between(key(), None, Some(&deployment(1, "a"))).unwrap();
-    let pruned = Change::between(key(), Some(&deployment(1, "a")), None).unwrap();
+    let created = between(None, Some(&deployment(1, "a")));
+    let pruned = between(Some(&deployment(1, "a")), None);
     let text = unified(&[created, pruned], false);
     assert!(text.starts_with("--- /dev/null\n+++ Deployment n/ccm (planned)\n"), "{text}");
     assert!(text.contains("--- Deployment n/ccm (live)\n+++ /dev/null\n"), "{text}");
@@ -82,17 +86,17 @@ fn new_and_removed_objects_are_shown_whole() {
 
 #[test]
 fn colors_are_for_terminals() {
-    let change = Change::between(key(), Some(&deployment(1, "a")), Some(&deployment(2, "a"))).unwrap();
-    let text = unified(std::slice::from_ref(&change), true);
+    let diff = between(Some(&deployment(1, "a")), Some(&deployment(2, "a")));
+    let text = unified(std::slice::from_ref(&diff), true);
     assert!(text.contains("\x1b[31m-  replicas: 1\x1b[0m\n\x1b[32m+  replicas: 2\x1b[0m\n"), "{text}");
-    assert!(!unified(&[change], false).contains('\x1b'));
+    assert!(!unified(&[diff], false).contains('\x1b'));
 }
 
 #[test]
 fn programs_read_actions_and_fields() {
     let changes = [
-        Change::between(key(), Some(&deployment(1, "a")), Some(&deployment(2, "a"))).unwrap(),
-        Change::without(key(), Action::Refuse, Some("no".into())),
+        between(Some(&deployment(1, "a")), Some(&deployment(2, "a"))),
+        Diff::unchanged(Change::plain(key(), Action::Refuse).because("no")),
     ];
     assert_eq!(
         serde_json::to_value(&changes).unwrap(),

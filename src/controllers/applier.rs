@@ -1,0 +1,222 @@
+//! Applies and deletes objects for the controllers (IO): one backoff, one limiter of repairs, one record of changes.
+//!
+//! What should exist, and what is reported about it, others decide.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt, stream};
+use kube::Client;
+use serde_json::Value;
+use tracing::warn;
+
+use crate::{
+    apply::{
+        change::{Action, Change},
+        inventory, ownership,
+        steps::{End, Ladder, Next},
+        write::{self, Error, Pruned},
+    },
+    controllers::{
+        backoff::{Backoff, RepairLimiter},
+        events::Events,
+    },
+    error::chain,
+    object::{Key, Kind, Object},
+};
+
+/// How many objects are applied at once; over HTTP/1.1 each needs a connection of its own.
+const CONCURRENCY: usize = 4;
+
+/// Why a pass stopped.
+pub(super) struct Stopped {
+    /// The error, with its causes.
+    pub error: String,
+    /// Whether it is to be reported: others have not lasted long enough, or their retry is not due.
+    pub is_reported: bool,
+}
+
+/// What applies objects, and what it remembers from one pass to the next.
+pub(super) struct Applier {
+    client: Client,
+    events: Events,
+    /// How long a transient error may last before it is reported.
+    patience: Duration,
+    backoff: Backoff,
+    limiter: RepairLimiter,
+    /// When an object may be repaired again that is changed again and again.
+    held_until: Option<Instant>,
+    /// Objects that are annotated to be left alone.
+    skipped: BTreeSet<Key>,
+}
+
+impl Applier {
+    /// Nothing has been applied yet.
+    pub(super) fn new(client: Client, events: Events, patience: Duration) -> Self {
+        Self {
+            client,
+            events,
+            patience,
+            backoff: Backoff::default(),
+            limiter: RepairLimiter::default(),
+            held_until: None,
+            skipped: BTreeSet::new(),
+        }
+    }
+
+    /// Begins with a new plan: errors may have come from the old one, and writes for the new one are no repairs.
+    pub(super) fn replanned(&mut self) {
+        self.backoff = Backoff::default();
+        self.limiter = RepairLimiter::default();
+    }
+
+    /// Begins a pass, unless a retry is pending.
+    pub(super) fn begin(&mut self) -> Result<(), Stopped> {
+        if let Some(error) = self.backoff.pending_error(Instant::now()) {
+            return Err(Stopped { error: error.to_owned(), is_reported: false });
+        }
+        self.held_until = None;
+        Ok(())
+    }
+
+    /// Ends a pass without an error.
+    pub(super) fn succeeded(&mut self) {
+        self.backoff = Backoff::default();
+    }
+
+    /// When the next pass is due, if nothing happens before.
+    pub(super) fn due(&self) -> [Option<Instant>; 2] {
+        [self.backoff.due(), self.held_until]
+    }
+
+    /// Whether repairs are held back in this pass.
+    pub(super) fn holds_back(&self) -> bool {
+        self.held_until.is_some()
+    }
+
+    /// Objects that are annotated to be left alone.
+    pub(super) fn skipped(&self) -> &BTreeSet<Key> {
+        &self.skipped
+    }
+
+    /// Forgets which objects were left alone, but for those that are still planned.
+    pub(super) fn forget_skipped(&mut self, objects: &[Object]) {
+        self.skipped.retain(|key| objects.iter().any(|object| object.key() == *key));
+    }
+
+    /// Applies objects, each given with its live state. Calls `written` with each object that has another state now. Siblings of
+    /// a refused object are applied nevertheless.
+    pub(super) async fn apply(
+        &mut self,
+        objects: impl Iterator<Item = (&Object, Option<&Value>)>,
+        budget: &impl Fn() -> Option<Duration>,
+    ) -> (Vec<(Key, Value)>, Result<(), Stopped>) {
+        let due: Vec<_> = objects.filter_map(|(object, live)| self.start(object, live)).collect();
+        let client = &self.client;
+        let answers: Vec<_> = stream::iter(due)
+            .map(|(ladder, next)| async move {
+                let (object, seen) = (ladder.desired(), ladder.seen());
+                (object, seen, write::apply(client, ladder, next, budget).await)
+            })
+            // In order, so that of two errors it is always the same that is reported.
+            .buffered(CONCURRENCY)
+            .collect()
+            .await;
+        let (mut written, mut errors) = (Vec::new(), Vec::new());
+        for (object, seen, answer) in answers {
+            let seen = seen.unwrap_or(object.value());
+            match answer {
+                Ok(applied) => {
+                    if applied.change.action != Action::Unchanged {
+                        self.events.record(&applied.change, applied.live.as_ref().unwrap_or(seen));
+                    }
+                    written.extend(applied.live.map(|live| (object.key(), live)));
+                }
+                Err(error) => {
+                    self.record_failure(&error, seen);
+                    errors.push(error);
+                }
+            }
+        }
+        (written, self.stop_at(&errors))
+    }
+
+    /// The first step of an object that is not as planned and may be written now.
+    fn start<'a>(&mut self, object: &'a Object, live: Option<&'a Value>) -> Option<(Ladder<'a>, Next)> {
+        let mut ladder = Ladder::new(object, live);
+        let next = ladder.first();
+        if next == Next::End(End::LeftAlone(None)) {
+            if self.skipped.insert(object.key()) {
+                let change = Change::plain(object.key(), Action::Skip).because(inventory::LEFT_ALONE);
+                self.events.record(&change, live.unwrap_or(object.value()));
+            }
+            return None;
+        }
+        self.skipped.remove(&object.key());
+        if matches!(next, Next::End(_)) {
+            return None;
+        }
+        if let Err(free) = self.limiter.repair(object.key(), Instant::now()) {
+            let who = live.and_then(ownership::last_foreign_manager).unwrap_or("another manager");
+            if self.held_until.is_none() {
+                warn!("{who} keeps changing {}: its repairs are limited", object.key());
+            }
+            self.hold_until(free);
+            return None;
+        }
+        Some((ladder, next))
+    }
+
+    /// Deletes an object as it was seen; `None` when its deletion is held back.
+    pub(super) async fn delete(
+        &mut self,
+        (kind, live): (&Kind, &Value),
+        why: &str,
+        budget: &impl Fn() -> Option<Duration>,
+    ) -> Result<Option<Pruned>, Error> {
+        let key = write::key_of(kind, live);
+        // Other managers that recreate the object are held up as well.
+        if let Err(free) = self.limiter.repair(key.clone(), Instant::now()) {
+            self.hold_until(free);
+            return Ok(None);
+        }
+        let pruned = write::prune(&self.client, kind, live, budget()).await;
+        match &pruned {
+            Ok(Pruned::Absent) => {}
+            Ok(_) => self.events.record(&Change::plain(key, Action::Prune).because(why), live),
+            Err(error) => self.record_failure(error, live),
+        }
+        pruned.map(Some)
+    }
+
+    /// Records an object that is kept.
+    pub(super) fn record_kept(&self, key: Key, why: &str, live: &Value) {
+        self.events.record(&Change::plain(key, Action::Keep).because(why), live);
+    }
+
+    fn record_failure(&self, error: &Error, object: &Value) {
+        self.events.record(&Change::plain(error.object.clone(), Action::Refuse).because(chain(error)), object);
+    }
+
+    /// Stops when there are errors: the first terminal one is reported, else the first.
+    pub(super) fn stop_at(&mut self, errors: &[Error]) -> Result<(), Stopped> {
+        let Some(error) = errors.iter().find(|error| error.source.is_terminal()).or(errors.first()) else {
+            return Ok(());
+        };
+        let text = chain(error);
+        let asked = errors.iter().map(|error| error.source.retry_after()).max().unwrap_or_default();
+        let now = Instant::now();
+        // A terminal error is retried, too: the process's rights may change, or the object.
+        if self.backoff.failed(&text, asked, now) && !error.source.is_terminal() {
+            warn!("{text}; retrying");
+        }
+        let is_reported = self.backoff.has_lasted(error.source.patience(self.patience), now);
+        Err(Stopped { error: text, is_reported })
+    }
+
+    fn hold_until(&mut self, free: Instant) {
+        self.held_until = Some(self.held_until.map_or(free, |until| until.min(free)));
+    }
+}

@@ -1,0 +1,260 @@
+//! The structure of the source tree: layers that import only layers above them, IO only where a name says so, no
+//! import circles. ARCHITECTURE.md describes the same layers.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use anyhow::{Context, Result};
+
+use crate::lab::repository;
+
+/// A top-level module of the library, in the order of data flow.
+struct Layer {
+    name: &'static str,
+    /// Whether only its files named in [`IO_FILES`] may do IO.
+    is_pure: bool,
+}
+
+const fn pure(name: &'static str) -> Layer {
+    Layer { name, is_pure: true }
+}
+
+const fn io(name: &'static str) -> Layer {
+    Layer { name, is_pure: false }
+}
+
+/// A layer imports only layers above it in this list.
+const LAYERS: [Layer; 14] = [
+    pure("error"),
+    io("files"),
+    pure("object"),
+    pure("text"),
+    pure("facts"),
+    pure("config"),
+    pure("provider"),
+    pure("plan"),
+    io("cluster"),
+    io("process"),
+    pure("apply"),
+    pure("status"),
+    io("controllers"),
+    io("cli"),
+];
+
+/// In a pure layer the files of these names do IO, and no others.
+const IO_FILES: [&str; 3] = ["read", "write", "dry_run"];
+
+/// What pure code neither imports nor names.
+const IO_PATHS: [&str; 13] = [
+    "kube::",
+    "tokio::",
+    "axum::",
+    "std::fs",
+    "std::env",
+    "std::net::Tcp",
+    "std::net::Udp",
+    "std::process",
+    "std::thread",
+    "std::time::Instant",
+    "std::time::SystemTime",
+    "Timestamp::now",
+    "tempfile::",
+];
+
+/// A source file of the library.
+struct Module {
+    /// Its path in the crate, such as `text::yaml`.
+    path: String,
+    /// What it imports, flattened: `crate::text::yaml`, `std::fs`.
+    imports: Vec<String>,
+    code: String,
+}
+
+impl Module {
+    fn layer(&self) -> &str {
+        self.path.split("::").next().unwrap_or_default()
+    }
+
+    /// Whether it may do IO.
+    fn is_io(&self) -> bool {
+        let is_pure = LAYERS.iter().any(|layer| layer.name == self.layer() && layer.is_pure);
+        !is_pure || IO_FILES.contains(&self.path.rsplit("::").next().unwrap_or_default())
+    }
+}
+
+/// The code of a file: without comments, and without the tests at its end.
+fn code_of(text: &str) -> String {
+    let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// Every path that a use statement imports.
+fn flatten(prefix: &str, tree: &str, into: &mut Vec<String>) {
+    let tree = tree.trim();
+    let Some((head, rest)) = tree.split_once('{') else {
+        if !tree.is_empty() {
+            into.push(format!("{prefix}{tree}"));
+        }
+        return;
+    };
+    let inner = rest.trim_end().strip_suffix('}').unwrap_or(rest);
+    let (mut depth, mut start) = (0, 0);
+    for (at, character) in inner.char_indices().chain([(inner.len(), ',')]) {
+        match character {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                flatten(&format!("{prefix}{head}"), inner.get(start..at).unwrap_or_default(), into);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+fn imports_of(path: &str, code: &str) -> Vec<String> {
+    let statements = code.split(';').filter_map(|statement| {
+        let statement = statement.trim_start().trim_start_matches('}').trim_start();
+        let statement = statement.strip_prefix("pub ").unwrap_or(statement);
+        let statement = statement.strip_prefix("pub(crate) ").unwrap_or(statement);
+        statement.strip_prefix("use ")
+    });
+    let mut imports = Vec::new();
+    for statement in statements {
+        flatten("", &statement.split_whitespace().collect::<Vec<_>>().join(" "), &mut imports);
+    }
+    // `super` is the parent, one for each time that it is said.
+    imports.into_iter().map(|import| absolute(path, &import)).collect()
+}
+
+fn absolute(path: &str, import: &str) -> String {
+    let mut parents: Vec<&str> = path.split("::").collect();
+    let mut rest = import;
+    let mut is_relative = false;
+    while let Some(inner) = rest.strip_prefix("super::") {
+        parents.pop();
+        (rest, is_relative) = (inner, true);
+    }
+    if is_relative { format!("crate::{}::{rest}", parents.join("::")) } else { import.to_owned() }
+}
+
+fn collect(folder: &Path, prefix: &str, modules: &mut Vec<Module>) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.file_type()?.is_dir() {
+            collect(&entry.path(), &format!("{prefix}{name}::"), modules)?;
+        } else if let Some(stem) = name.strip_suffix(".rs").filter(|stem| !["lib", "main", "tests"].contains(stem)) {
+            let path = format!("{prefix}{stem}");
+            let code = code_of(&fs::read_to_string(entry.path())?);
+            modules.push(Module { imports: imports_of(&path, &code), path, code });
+        }
+    }
+    Ok(())
+}
+
+fn modules() -> Result<Vec<Module>> {
+    let mut modules = Vec::new();
+    collect(&repository().join("src"), "", &mut modules)?;
+    // What only tests use.
+    let tested: Vec<String> = modules.iter().flat_map(|module| only_for_tests(module)).collect();
+    modules.retain(|module| !tested.contains(&module.path));
+    modules.sort_by(|first, second| first.path.cmp(&second.path));
+    Ok(modules)
+}
+
+fn only_for_tests(module: &Module) -> Vec<String> {
+    let after = module.code.split("#[cfg(test)]").skip(1);
+    let names = after.filter_map(|text| text.trim_start().strip_prefix("mod ")?.split(';').next());
+    names.map(|name| format!("{}::{name}", module.path)).collect()
+}
+
+/// The module that an import is from: the longest path that is a file.
+fn imported<'a>(import: &str, modules: &'a [Module]) -> Option<&'a Module> {
+    let path = import.strip_prefix("crate::")?;
+    let fits = |module: &&Module| path == module.path || path.starts_with(&format!("{}::", module.path));
+    modules.iter().filter(fits).max_by_key(|module| module.path.len())
+}
+
+fn is_inside(inner: &str, outer: &str) -> bool {
+    inner == outer || inner.starts_with(&format!("{outer}::"))
+}
+
+#[test]
+fn a_layer_imports_only_layers_above_it() -> Result<()> {
+    let position = |name: &str| LAYERS.iter().position(|layer| layer.name == name);
+    for module in modules()? {
+        let own = position(module.layer()).with_context(|| format!("{} is in no layer", module.path))?;
+        for import in module.imports.iter().filter_map(|import| import.strip_prefix("crate::")) {
+            let layer = import.split("::").next().unwrap_or_default();
+            let above = position(layer).with_context(|| format!("{} imports {import}, of no layer", module.path))?;
+            assert!(above <= own, "{} imports {import}, of a layer below", module.path);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_library_and_the_architecture_list_the_layers_in_this_order() -> Result<()> {
+    let library = fs::read_to_string(repository().join("src/lib.rs"))?;
+    let listed: Vec<_> = library.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')).collect();
+    assert_eq!(listed, LAYERS.map(|layer| layer.name));
+    let architecture = fs::read_to_string(repository().join("ARCHITECTURE.md"))?;
+    let rows = architecture.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let described: Vec<_> = rows.filter(|name| listed.contains(name)).collect();
+    assert_eq!(described, listed, "ARCHITECTURE.md");
+    Ok(())
+}
+
+#[test]
+fn pure_code_does_no_io() -> Result<()> {
+    let modules = modules()?;
+    for module in modules.iter().filter(|module| !module.is_io()) {
+        for import in &module.imports {
+            let does_io = IO_PATHS.iter().any(|path| format!("{import}::").starts_with(path));
+            assert!(!does_io, "{} is pure and imports {import}", module.path);
+            let io = imported(import, &modules).filter(|imported| imported.is_io());
+            assert!(io.is_none(), "{} is pure and imports {import}, which does IO", module.path);
+        }
+        let named = IO_PATHS.iter().find(|path| module.code.contains(&format!(" {path}")));
+        assert_eq!(named, None, "{} is pure", module.path);
+    }
+    Ok(())
+}
+
+#[test]
+fn imports_make_no_circle() -> Result<()> {
+    let modules = modules()?;
+    let mut edges: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for module in &modules {
+        let targets = module.imports.iter().filter_map(|import| imported(import, &modules));
+        // A parent and what is inside it are one thing to the rest.
+        let others =
+            targets.filter(|other| !is_inside(&module.path, &other.path) && !is_inside(&other.path, &module.path));
+        edges.insert(&module.path, others.map(|other| other.path.as_str()).collect());
+    }
+    // What imports only what is settled is settled; what is left in the end is a circle, or imports one.
+    loop {
+        let settled: Vec<&str> =
+            edges.iter().filter(|(_, targets)| targets.is_empty()).map(|(path, _)| *path).collect();
+        if settled.is_empty() {
+            break;
+        }
+        edges.retain(|path, _| !settled.contains(path));
+        edges.values_mut().for_each(|targets| targets.retain(|target| !settled.contains(target)));
+    }
+    assert!(edges.is_empty(), "{edges:#?}");
+    Ok(())
+}
+
+#[test]
+fn imports_are_read_as_rust_reads_them() {
+    let code = "use super::a::{b, c::{self, D}};\npub use crate::x;\nuse std::{fs, io};\n";
+    let expected =
+        ["crate::one::a::b", "crate::one::a::c::self", "crate::one::a::c::D", "crate::x", "std::fs", "std::io"];
+    assert_eq!(imports_of("one::two", code), expected);
+}
