@@ -18,7 +18,7 @@ use tls::{TlsFlags, TlsSettings};
 use vsphere::VSphere;
 
 /// Where facts come from: OpenShift's documents are the only source so far.
-pub use openshift::Documents;
+pub use openshift::{Document, Documents};
 
 /// The namespace that manifests are written for, and that is managed unless another is given.
 pub const DEFAULT_NAMESPACE: &str = "openshift-cloud-controller-manager";

@@ -3,14 +3,14 @@
 
 use std::path::Path;
 
-use crate::apply::inventory;
-use crate::status::screen::Findings;
 use crate::{
-    apply::dry_run,
+    apply::{dry_run, inventory},
     cli::snapshot::Snapshot,
     cluster::read::Error,
+    error::chain,
     plan::Plan,
     provider::{Phase, catalog::Catalog},
+    status::screen::Findings,
 };
 
 /// Reads a cluster. An error means that the API server does not answer.
@@ -40,11 +40,25 @@ pub(super) async fn findings(
                 dry_run::left_over(snapshot.reader(), &snapshot.place().own_namespace, plan.objects()).await;
             findings.left_over = findings.take(left_over)?.unwrap_or_default();
         }
-        findings.plan = Some(plan.map_err(|error| crate::error::chain(&error)));
+        findings.plan = Some(plan.map_err(|error| chain(&error)));
     }
     let pods = snapshot.list("Pod", "pods").await;
     findings.pods = findings.take(pods)?.unwrap_or_default();
     let events = snapshot.list("Event", "events").await;
     findings.events = findings.take(events)?.unwrap_or_default();
     Ok(findings)
+}
+
+impl Findings {
+    /// Takes what was read, or notes why it could not be read. An error that is no answer of the API server ends everything.
+    fn take<T>(&mut self, read: Result<T, Error>) -> Result<Option<T>, Error> {
+        match read {
+            Ok(read) => Ok(Some(read)),
+            Err(error) if error.is_an_answer() => {
+                self.unread.push(chain(&error));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
 }

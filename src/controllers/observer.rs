@@ -18,7 +18,7 @@ use crate::{
         watch::{Selector, Target},
         watches::Watches,
     },
-    facts::{Documents, openshift::Document},
+    facts::{Document, Documents},
     object::{
         Object,
         reference::{self, CONFIG_MAP, Digests, Referable, Reference},

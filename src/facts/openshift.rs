@@ -8,7 +8,11 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    facts::{ConfigMapKey, Error, Facts, Platform, Settings, tls::TlsSettings, vsphere::VSphere},
+    facts::{
+        ConfigMapKey, Error, Facts, Platform, Settings,
+        tls::{Profile, TlsSettings},
+        vsphere::VSphere,
+    },
     object::{Kind, reference::Reference},
 };
 
@@ -98,7 +102,7 @@ impl Documents {
             api_server: status.map_or(Ok(None), |status| api_server(&status.api_server_internal_uri)),
             proxy: self.proxy.as_ref().map_or_else(Vec::new, |proxy| proxy.status.variables()),
             feature_gates: self.feature_gates(settings),
-            tls: TlsSettings::choose(self.api_server.as_ref(), &settings.tls),
+            tls: TlsSettings::choose(self.api_server.as_ref().and_then(ApiServer::profile), &settings.tls),
             service_networks: self.network.iter().flat_map(|network| network.spec.service_network.clone()).collect(),
             vsphere: infrastructure.and_then(|found| found.spec.platform_spec.vsphere.clone()),
             vips: vips.map_or_else(Vec::new, |vsphere| {
@@ -337,28 +341,17 @@ pub struct ApiServer {
 #[serde(default, rename_all = "camelCase")]
 pub struct ApiServerSpec {
     /// Absent means the default profile.
-    pub tls_security_profile: Option<TlsSecurityProfile>,
+    pub tls_security_profile: Option<Profile>,
     /// `LegacyAdheringComponentsOnly`, `StrictAllComponents`, or empty for the first.
     pub tls_adherence: String,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct TlsSecurityProfile {
-    /// `Old`, `Intermediate`, `Modern` or `Custom`; empty means the default one.
-    #[serde(rename = "type")]
-    pub type_: String,
-    pub custom: Option<CustomTlsProfile>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default, rename_all = "camelCase")]
-pub struct CustomTlsProfile {
-    /// Cipher suites by `OpenSSL`'s names, TLS 1.3 suites by their own.
-    pub ciphers: Vec<String>,
-    /// The lowest version, such as `VersionTLS12`.
-    #[serde(rename = "minTLSVersion")]
-    pub min_tls_version: String,
+impl ApiServer {
+    /// The profile, where components other than the API server have to adhere to it.
+    fn profile(&self) -> Option<&Profile> {
+        let is_legacy = matches!(&*self.spec.tls_adherence, "" | "LegacyAdheringComponentsOnly");
+        self.spec.tls_security_profile.as_ref().filter(|_| !is_legacy)
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]

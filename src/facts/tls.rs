@@ -1,10 +1,12 @@
 //! Which TLS a cloud-controller-manager has to serve (pure).
 //!
-//! Flags win over the cluster's profile, and the cluster's profile counts only where `tlsAdherence` says so. Profiles
+//! Flags win over the cluster's profile. Profiles
 //! and their suites: openshift/api `config/v1/types_tlssecurityprofile.go`. The suites that Go knows, by IANA's names:
 //! Go's crypto/tls `CipherSuites` and `InsecureCipherSuites`.
 
-use crate::facts::{Error, openshift::ApiServer};
+use serde::Deserialize;
+
+use crate::facts::Error;
 
 /// TLS settings given on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +26,29 @@ pub struct TlsSettings {
     pub cipher_suites: Vec<String>,
 }
 
-/// How errors name the APIServer.
+/// A TLS security profile, in the form of OpenShift's APIServer.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct Profile {
+    /// `Old`, `Intermediate`, `Modern` or `Custom`; empty means the default one.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// The settings of a `Custom` profile.
+    pub custom: Option<CustomProfile>,
+}
+
+/// The settings of a `Custom` [`Profile`].
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default, rename_all = "camelCase")]
+pub struct CustomProfile {
+    /// Cipher suites by `OpenSSL`'s names, TLS 1.3 suites by their own.
+    pub ciphers: Vec<String>,
+    /// The lowest version, such as `VersionTLS12`.
+    #[serde(rename = "minTLSVersion")]
+    pub min_tls_version: String,
+}
+
+/// How errors name the document of the profile.
 const API_SERVER: &str = "APIServer/cluster";
 
 const TLS13: &str = "VersionTLS13";
@@ -82,19 +106,16 @@ const IANA_NAMES: [(&str, &str); 18] = [
 
 impl TlsSettings {
     /// Chooses between the flags, the cluster's profile and the default one.
-    pub fn choose(api_server: Option<&ApiServer>, flags: &TlsFlags) -> Result<Self, Error> {
+    pub fn choose(profile: Option<&Profile>, flags: &TlsFlags) -> Result<Self, Error> {
         if let Some(min_version) = &flags.min_version {
             return Ok(Self::of(min_version, flags.cipher_suites.clone()));
         }
-        let Self { min_version, cipher_suites } = Self::of_cluster(api_server)?;
+        let Self { min_version, cipher_suites } = Self::of_profile(profile)?;
         let suites = if flags.cipher_suites.is_empty() { cipher_suites } else { flags.cipher_suites.clone() };
         Ok(Self::of(&min_version, suites))
     }
 
-    fn of_cluster(api_server: Option<&ApiServer>) -> Result<Self, Error> {
-        let spec = api_server.map(|api_server| &api_server.spec);
-        let adheres = spec.is_some_and(|spec| !matches!(&*spec.tls_adherence, "" | "LegacyAdheringComponentsOnly"));
-        let profile = spec.filter(|_| adheres).and_then(|spec| spec.tls_security_profile.as_ref());
+    fn of_profile(profile: Option<&Profile>) -> Result<Self, Error> {
         let suites = |lists: &[&[&str]]| lists.concat().into_iter().filter_map(go_suite).map(Into::into).collect();
         Ok(match profile.map_or("", |profile| profile.type_.as_str()) {
             "" | "Intermediate" => Self::of("VersionTLS12", suites(&[&MODERN, &INTERMEDIATE])),
@@ -139,11 +160,13 @@ fn go_suite(name: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::{Documents, Settings};
     use serde_json::{Value, json};
 
     fn choose(spec: &Value, flags: &TlsFlags) -> Result<TlsSettings, Error> {
-        let api_server: ApiServer = serde_json::from_value(json!({ "spec": spec })).unwrap();
-        TlsSettings::choose(Some(&api_server), flags)
+        let api_server = serde_json::from_value(json!({ "spec": spec })).unwrap();
+        let settings = Settings { tls: flags.clone(), ..Settings::default() };
+        Documents { api_server, ..Documents::default() }.facts(&settings).tls
     }
 
     fn settings(min_version: &str, cipher_suites: &[&str]) -> TlsSettings {

@@ -22,6 +22,23 @@ const OBSOLETE_CONDITION: &str = "CloudControllerOwner";
 /// The one operand whose version is reported.
 const OPERAND: &str = "operator";
 
+const AVAILABLE: &str = "Available";
+const PROGRESSING: &str = "Progressing";
+const DEGRADED: &str = "Degraded";
+const UPGRADEABLE: &str = "Upgradeable";
+
+/// Every condition that is reported, in the order in which it is shown.
+pub static CONDITIONS: [&str; 8] = [
+    AVAILABLE,
+    PROGRESSING,
+    DEGRADED,
+    UPGRADEABLE,
+    CLOUD_CONFIG.available,
+    CLOUD_CONFIG.degraded,
+    TRUSTED_CA.available,
+    TRUSTED_CA.degraded,
+];
+
 const AS_EXPECTED: &str = "AsExpected";
 const SYNCING: &str = "SyncingResources";
 const SYNCING_FAILED: &str = "SyncingFailed";
@@ -202,25 +219,25 @@ impl Status {
         let expected = |type_: &str, status: &str| self.condition(context.now, type_, status, AS_EXPECTED, "");
         let conditions = vec![
             match available {
-                Some(message) => self.condition(context.now, "Available", "True", AS_EXPECTED, &message),
-                None => self.kept("Available", || {
-                    self.condition(context.now, "Available", "False", SYNCING, "Nothing has been rolled out yet")
+                Some(message) => self.condition(context.now, AVAILABLE, "True", AS_EXPECTED, &message),
+                None => self.kept(AVAILABLE, || {
+                    self.condition(context.now, AVAILABLE, "False", SYNCING, "Nothing has been rolled out yet")
                 }),
             },
             match (progressing, &degraded) {
-                (Some((reason, message)), _) => self.condition(context.now, "Progressing", "True", reason, &message),
-                (None, None) => expected("Progressing", "False"),
-                (None, Some(_)) => self.kept("Progressing", || expected("Progressing", "False")),
+                (Some((reason, message)), _) => self.condition(context.now, PROGRESSING, "True", reason, &message),
+                (None, None) => expected(PROGRESSING, "False"),
+                (None, Some(_)) => self.kept(PROGRESSING, || expected(PROGRESSING, "False")),
             },
             match &degraded {
-                Some(error) => self.condition(context.now, "Degraded", "True", SYNCING_FAILED, error),
-                None => expected("Degraded", "False"),
+                Some(error) => self.condition(context.now, DEGRADED, "True", SYNCING_FAILED, error),
+                None => expected(DEGRADED, "False"),
             },
             if upgradeable {
-                expected("Upgradeable", "True")
+                expected(UPGRADEABLE, "True")
             } else {
                 let message = "The operator is degraded; its condition Degraded says why";
-                self.condition(context.now, "Upgradeable", "False", SYNCING_FAILED, message)
+                self.condition(context.now, UPGRADEABLE, "False", SYNCING_FAILED, message)
             },
         ];
         let versions = if reached { vec![version] } else { self.versions.clone() };

@@ -15,27 +15,14 @@ use crate::{
         inventory::{self, Verdict},
         ownership::{Need, need},
     },
-    cluster::read::Error as ReadError,
     object::Object,
     plan::Plan,
     status::{
-        cluster_operator::{Condition, Status},
+        cluster_operator::{CONDITIONS, Condition, Status},
         rollout::{self, Rollout},
     },
     text::mask,
 };
-
-/// Every condition that the ClusterOperator of a healthy cluster has.
-const CONDITIONS: [&str; 8] = [
-    "Available",
-    "Progressing",
-    "Degraded",
-    "Upgradeable",
-    "CloudConfigControllerAvailable",
-    "CloudConfigControllerDegraded",
-    "TrustedCABundleControllerControllerAvailable",
-    "TrustedCABundleControllerControllerDegraded",
-];
 
 /// How many of the last changes are told.
 const TOLD_CHANGES: usize = 5;
@@ -214,20 +201,6 @@ impl Report {
             conditions: conditions(&said.conditions),
             changes: last_changes(live(), &findings.events),
             unread: findings.unread.clone(),
-        }
-    }
-}
-
-impl Findings {
-    /// Takes what was read; notes why it could not be. An error that is no answer of the API server ends everything.
-    pub fn take<T>(&mut self, read: Result<T, ReadError>) -> Result<Option<T>, ReadError> {
-        match read {
-            Ok(read) => Ok(Some(read)),
-            Err(error) if error.is_an_answer() => {
-                self.unread.push(crate::error::chain(&error));
-                Ok(None)
-            }
-            Err(error) => Err(error),
         }
     }
 }

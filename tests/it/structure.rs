@@ -71,6 +71,7 @@ struct Module {
     /// What it imports, flattened: `crate::text::yaml`, `std::fs`.
     imports: Vec<String>,
     code: String,
+    lines: usize,
 }
 
 impl Module {
@@ -150,8 +151,9 @@ fn collect(folder: &Path, prefix: &str, modules: &mut Vec<Module>) -> Result<()>
             collect(&entry.path(), &format!("{prefix}{name}::"), modules)?;
         } else if let Some(stem) = name.strip_suffix(".rs").filter(|stem| !["lib", "main", "tests"].contains(stem)) {
             let path = format!("{prefix}{stem}");
-            let code = code_of(&fs::read_to_string(entry.path())?);
-            modules.push(Module { imports: imports_of(&path, &code), path, code });
+            let text = fs::read_to_string(entry.path())?;
+            let code = code_of(&text);
+            modules.push(Module { imports: imports_of(&path, &code), path, code, lines: text.lines().count() });
         }
     }
     Ok(())
@@ -248,6 +250,30 @@ fn imports_make_no_circle() -> Result<()> {
         edges.values_mut().for_each(|targets| targets.retain(|target| !settled.contains(target)));
     }
     assert!(edges.is_empty(), "{edges:#?}");
+    Ok(())
+}
+
+/// What may be named in one layer only: OpenShift's documents, and the object that holds the status.
+const ONLY_IN: [(&str, &str); 2] = [("facts", "facts::openshift"), ("status", "ClusterOperator")];
+
+#[test]
+fn sources_of_facts_and_the_status_object_have_one_place() -> Result<()> {
+    for (layer, word) in ONLY_IN {
+        for module in modules()?.iter().filter(|module| module.layer() != layer) {
+            let names_it = |text: &str| text.contains(word);
+            let import = module.imports.iter().find(|import| names_it(import));
+            assert_eq!(import, None, "{} names {word}", module.path);
+            let line = module.code.lines().find(|line| names_it(line));
+            assert_eq!(line, None, "{} names {word}", module.path);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_file_is_read_in_one_sitting() -> Result<()> {
+    let longest = modules()?.into_iter().map(|module| (module.lines, module.path)).max();
+    assert!(longest.as_ref().is_some_and(|(lines, _)| *lines <= 400), "{longest:?}");
     Ok(())
 }
 
