@@ -4,15 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::Facts;
 use crate::{
-    config::{
-        Error, Output,
-        ini_keys::{
-            self,
-            Kind::{Flag, List, OneOf, Text, Whole},
-            Section,
-        },
-    },
-    text::ini::Document,
+    config::{Output, Problem, ini_keys, keys::KEYS},
+    text::ini::{Document, Placed},
 };
 
 const GLOBAL: &str = "Global";
@@ -23,59 +16,26 @@ const SECURITY_GROUPS: &str = "NLBSecurityGroupMode";
 /// The feature gate by which load balancers get security groups of their own.
 const SECURITY_GROUPS_GATE: &str = "AWSServiceLBNetworkSecurityGroup";
 
-/// `CloudConfig` of k8s.io/cloud-provider-aws, `pkg/providers/v1/config/config.go`.
-pub(super) const SECTIONS: [Section; 2] = [
-    Section {
-        name: GLOBAL,
-        each: false,
-        keys: &[
-            ("Zone", Text),
-            ("Region", Text),
-            ("VPC", Text),
-            ("SubnetID", Text),
-            ("RouteTableID", Text),
-            ("RoleARN", Text),
-            ("SourceARN", Text),
-            ("KubernetesClusterTag", Text),
-            ("KubernetesClusterID", Text),
-            ("DisableSecurityGroupIngress", Flag),
-            ("ElbSecurityGroup", Text),
-            ("NodeIPFamilies", List),
-            (PROBE_MODE, OneOf(&["Shared", "ServiceNodePort"])),
-            ("ClusterServiceSharedLoadBalancerHealthProbePort", Whole(i32::MIN as i128..=i32::MAX as i128)),
-            ("ClusterServiceSharedLoadBalancerHealthProbePath", Text),
-            ("SupportedTopologyInstanceTypePattern", Text),
-            (SECURITY_GROUPS, OneOf(&["Managed"])),
-        ],
-    },
-    Section {
-        name: OVERRIDE,
-        each: true,
-        keys: &[
-            ("Service", Text),
-            ("Region", Text),
-            ("URL", Text),
-            ("SigningRegion", Text),
-            ("SigningMethod", Text),
-            ("SigningName", Text),
-        ],
-    },
-];
+/// The values that have an effect; another fails later, when it is used.
+const VALUES: [(&str, &[&str]); 2] = [(PROBE_MODE, &["Shared", "ServiceNodePort"]), (SECURITY_GROUPS, &["Managed"])];
 
 /// What an override has to have.
 const REQUIRED: [&str; 4] = ["Service", "Region", "URL", "SigningRegion"];
 
-pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Error> {
+pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> {
     let mut document = Document::parse(source)?;
     let managed = facts.has_feature_gate(SECURITY_GROUPS_GATE);
     let probe_mode_is_set = document.get(GLOBAL, PROBE_MODE).is_some_and(|found| found.entry.set().is_some());
-    let warnings = ini_keys::check(&document, &SECTIONS, |section, key| {
+    let is_set_below = |section: &str, key: &str| {
         section == GLOBAL
-            && key.is_some_and(|key| {
-                (managed && key.eq_ignore_ascii_case(SECURITY_GROUPS))
-                    || (!probe_mode_is_set && key.eq_ignore_ascii_case(PROBE_MODE))
-            })
-    })?;
+            && ((managed && key.eq_ignore_ascii_case(SECURITY_GROUPS))
+                || (!probe_mode_is_set && key.eq_ignore_ascii_case(PROBE_MODE)))
+    };
+    let mut warnings =
+        ini_keys::check(&document, &KEYS.aws, |section, key| key.is_some_and(|key| is_set_below(section, key)))?;
+    warnings
+        .extend(useless_values(&document).filter(|(key, _)| !is_set_below(GLOBAL, key)).map(|(_, warning)| warning));
+    warnings.sort_by_key(|warning| warning.place);
     check_overrides(&document)?;
     document.set_unless_set(
         "health probes of load balancers are shared unless set otherwise",
@@ -95,8 +55,19 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Error> {
     Ok(Output { text, changes, warnings })
 }
 
+fn useless_values(document: &Document) -> impl Iterator<Item = (&'static str, Problem)> {
+    document.entries().filter(|placed| placed.header.is(GLOBAL)).filter_map(|Placed { line, entry, .. }| {
+        let (key, known) = VALUES.iter().find(|(key, _)| key.eq_ignore_ascii_case(&entry.key))?;
+        let value = entry.set()?;
+        let known: Vec<_> =
+            (!known.contains(&value)).then(|| known.iter().map(|known| format!("`{known}`")))?.collect();
+        let message = format!("[{GLOBAL}] {key} takes {} only, spelled like this", known.join(" or "));
+        Some((*key, Problem { place: Some(line.into()), message }))
+    })
+}
+
 /// The cloud-controller-manager ends at once when an override is not whole, or there twice.
-fn check_overrides(document: &Document) -> Result<(), Error> {
+fn check_overrides(document: &Document) -> Result<(), Problem> {
     let mut overrides: BTreeMap<&str, (usize, BTreeMap<String, &str>)> = BTreeMap::new();
     for (line, header) in document.headers().filter(|(_, header)| header.name.eq_ignore_ascii_case(OVERRIDE)) {
         overrides.entry(&header.sub).or_insert((line, BTreeMap::new()));
@@ -111,7 +82,7 @@ fn check_overrides(document: &Document) -> Result<(), Error> {
         let value = |key: &str| keys.get(&key.to_lowercase()).copied().unwrap_or_default();
         let refused = |what: String| {
             let message = format!("the cloud-controller-manager refuses [{OVERRIDE} {sub:?}]: {what}");
-            Error { line: Some(line), message }
+            Problem { place: Some(line.into()), message }
         };
         if let Some(missing) = REQUIRED.iter().find(|key| value(key).is_empty()) {
             return Err(refused(format!("give {missing} a value")));

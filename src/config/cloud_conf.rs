@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{Change, Error as TransformError, Warning, vsphere};
+use crate::config::{Change, Problem, vsphere};
 use crate::{
     config::{CloudConfig, ConfigSource},
     facts::Facts,
@@ -89,12 +89,12 @@ pub enum Error {
         key: String,
     },
     /// The configuration cannot be used.
-    #[error("{place}, {error}")]
+    #[error("{}", problem.of(place))]
     Transform {
         /// The ConfigMap and the key.
         place: String,
-        /// What is wrong with it, with the line where that is known.
-        error: TransformError,
+        /// What is wrong with it.
+        problem: Problem,
     },
 }
 
@@ -136,8 +136,8 @@ pub fn sync(inputs: &Inputs) -> Result<Synced, Error> {
     if let Some(transform) = settings.transform {
         let named = || place.clone().unwrap_or_else(|| "the empty configuration".to_owned());
         let output = transform.apply(text(&data), facts);
-        let output = output.map_err(|error| Error::Transform { place: named(), error })?;
-        warnings = output.warnings.iter().map(|warning: &Warning| format!("{}, {warning}", named())).collect();
+        let output = output.map_err(|problem| Error::Transform { place: named(), problem })?;
+        warnings = output.warnings.iter().map(|warning| warning.of(&named())).collect();
         changes = output.changes;
         data.insert(KEY.to_owned(), output.text.into());
     }

@@ -11,13 +11,16 @@ use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{Change, Error, Output, Warning};
+use crate::config::{Change, Output, Problem};
 use crate::facts::Facts;
 use crate::{
     facts::vsphere::{NodeNetwork, VSphere},
-    text::yaml::{
-        self, edit,
-        outline::{Outline, outline},
+    text::{
+        Place,
+        yaml::{
+            self, edit,
+            outline::{Outline, outline},
+        },
     },
 };
 
@@ -42,7 +45,7 @@ const OWNED: &[(&[&str], &str)] = &[
     (&["labels", "region"], "there is more than one failure domain"),
 ];
 
-pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Error> {
+pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> {
     let mut output = Output { text: source.to_owned(), ..Output::default() };
     let (before, places) = match read(source) {
         Err(_) if legacy::is_ini(source) => {
@@ -62,8 +65,8 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Error> {
         read => read.map(|(document, outline)| (document, Some(outline)))?,
     };
     if let Some(outline) = &places {
-        output.warnings.extend(outline.next.map(|line| Warning {
-            line: Some(line),
+        output.warnings.extend(outline.next.map(|line| Problem {
+            place: Some(line.into()),
             message: "another document begins here: only the first is read".to_owned(),
         }));
         output.warnings.extend(keys::ignored(&outline.root));
@@ -71,46 +74,47 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Error> {
     let wanted = facts.vsphere.as_ref().map_or_else(|| before.clone(), |spec| completed(&before, spec, facts));
     check(&wanted, places.as_ref(), facts.vsphere.is_some(), &mut output.warnings)?;
     write(&before, &wanted, &mut output)?;
-    output.warnings.sort_by_key(|warning| warning.line);
+    output.warnings.sort_by_key(|warning| warning.place);
     Ok(output)
 }
 
 /// The first document, as the cloud-controller-manager reads no other, and where its values stand.
-fn read(text: &str) -> Result<(Value, Outline), Error> {
+fn read(text: &str) -> Result<(Value, Outline), Problem> {
     let Some(outline) = outline(text).map_err(|error| failed(&error))? else {
         let message = "the configuration is empty: it needs at least a `vcenter` and its credentials".to_owned();
-        return Err(Error { line: None, message });
+        return Err(Problem { place: None, message });
     };
     let document: Value = yaml::from_str(&text[..outline.end]).map_err(|error| failed(&error))?;
     if !document.is_object() {
         let message = "neither a YAML mapping nor an INI that begins with a section: write `global:` and `vcenter:`";
-        return Err(Error { line: None, message: message.to_owned() });
+        return Err(Problem { place: None, message: message.to_owned() });
     }
     Ok((document, outline))
 }
 
-fn failed(error: &yaml::Error) -> Error {
+fn failed(error: &yaml::Error) -> Problem {
     let message = error.to_string();
     // The line is said beside it, and the library's advice is for programmers.
     let message = [" at line ", ", set ", "; use "]
         .iter()
         .fold(message.as_str(), |message, end| message.rsplit_once(end).map_or(message, |(message, _)| message));
-    Error { line: error.line().and_then(|line| usize::try_from(line).ok()), message: message.to_owned() }
+    let place = error.line().and_then(|line| usize::try_from(line).ok()).map(Place::from);
+    Problem { place, message: message.to_owned() }
 }
 
 /// Refuses what the cloud-controller-manager would. What only the Infrastructure can put right is a warning: a
 /// configuration follows it even to where nothing is left.
-fn check(wanted: &Value, places: Option<&Outline>, is_owned: bool, warnings: &mut Vec<Warning>) -> Result<(), Error> {
+fn check(wanted: &Value, places: Option<&Outline>, is_owned: bool, warnings: &mut Vec<Problem>) -> Result<(), Problem> {
     let nothing = outline("{}").ok().flatten();
     if let Some(outline) = places.or(nothing.as_ref()) {
         warnings.extend(keys::types(wanted, &outline.root)?);
     }
     if let Some((path, message)) = keys::missing(wanted) {
-        let line = places.and_then(|outline| outline.root.line(&path));
+        let place = places.and_then(|outline| outline.root.line(&path)).map(Place::from);
         if !is_owned {
-            return Err(Error { line, message });
+            return Err(Problem { place, message });
         }
-        warnings.push(Warning { line, message: format!("{message}; the cloud-controller-manager does not start so") });
+        warnings.push(Problem { place, message: format!("{message}; the cloud-controller-manager does not start so") });
     }
     Ok(())
 }
@@ -232,7 +236,7 @@ fn vcenters(spec: &VSphere) -> Value {
 }
 
 /// Brings the text to the document wanted, and tells what that changed.
-fn write(before: &Value, wanted: &Value, output: &mut Output) -> Result<(), Error> {
+fn write(before: &Value, wanted: &Value, output: &mut Output) -> Result<(), Problem> {
     if before == wanted {
         return Ok(());
     }
@@ -246,8 +250,8 @@ fn write(before: &Value, wanted: &Value, output: &mut Output) -> Result<(), Erro
         }
     }
     let is_right = |text: &String| read(text).is_ok_and(|(document, _)| document == *wanted);
-    output.text = text.filter(is_right).ok_or_else(|| Error {
-        line: None,
+    output.text = text.filter(is_right).ok_or_else(|| Problem {
+        place: None,
         message: "`global`, `vcenter`, `nodes` and `labels` cannot be completed in this layout: write one key a line, \
                   without `?`, tags, and anchors that are used elsewhere"
             .to_owned(),

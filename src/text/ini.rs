@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use crate::text::{Change, Error};
+use crate::text::{Change, Problem};
 
 mod scan;
 
@@ -84,10 +84,10 @@ impl Entry {
 
 impl Document {
     /// Reads a text; what gcfg refuses is an error.
-    pub(crate) fn parse(source: &str) -> Result<Self, Error> {
+    pub(crate) fn parse(source: &str) -> Result<Self, Problem> {
         if let Some(at) = source.find('\0') {
             let line = 1 + source[..at].matches('\n').count();
-            return Err(Error { line: Some(line), message: "a NUL character; remove it".to_owned() });
+            return Err(Problem { place: Some(line.into()), message: "a NUL character; remove it".to_owned() });
         }
         let text = source.strip_prefix('\u{feff}');
         let mut document =

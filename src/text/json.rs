@@ -10,7 +10,7 @@ use std::{borrow::Cow, fmt, ops::Range};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{error::Category, value::RawValue};
 
-use crate::text::Error;
+use crate::text::{Place, Problem};
 
 /// What some editors write before a text. Go's JSON decoder refuses it.
 pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
@@ -36,7 +36,7 @@ pub(crate) struct Member<'a> {
 
 impl<'a> Document<'a> {
     /// Reads a text that holds one object.
-    pub(crate) fn parse(text: &'a str) -> Result<Self, Error> {
+    pub(crate) fn parse(text: &'a str) -> Result<Self, Problem> {
         let members = serde_json::from_str(text).map_err(|error| refused(text, &error))?;
         Ok(Self { text, members, replaced: Vec::new(), added: Vec::new() })
     }
@@ -158,18 +158,20 @@ pub(crate) fn is_named(name: &str, other: &str) -> bool {
 }
 
 /// The parser's own words hold values only where the shape is wrong, which is said in ours.
-fn refused(text: &str, error: &serde_json::Error) -> Error {
+fn refused(text: &str, error: &serde_json::Error) -> Problem {
     if text.trim().is_empty() {
-        return Error { line: None, message: "it is empty: it must hold a JSON object".to_owned() };
+        return Problem { place: None, message: "it is empty: it must hold a JSON object".to_owned() };
     }
-    let message = if error.classify() == Category::Data {
+    let is_other_value = error.classify() == Category::Data;
+    let message = if is_other_value {
         "it must hold a JSON object, and holds another value".to_owned()
     } else {
         let words = error.to_string();
         let words = words.split(" at line ").next().unwrap_or_default();
-        format!("column {}: it must hold a JSON object, and is not JSON: {words}", error.column())
+        format!("it must hold a JSON object, and is not JSON: {words}")
     };
-    Error { line: Some(error.line()), message }
+    let column = (!is_other_value).then_some(error.column());
+    Problem { place: Some(Place { line: error.line(), column }), message }
 }
 
 /// Writes the few characters and escapes that JSON knows and the YAML decoder of Azure's cloud-controller-manager refuses in

@@ -126,9 +126,9 @@ fn behaves_as_the_go_program_under_its_name() -> Result<()> {
 #[test]
 fn what_is_wrong_is_said_and_the_last_good_file_stays() -> Result<()> {
     let breakages: [(&str, &str, &str); 8] = [
-        ("cloud.conf", "null", "failed to read the cloud configuration: line 1: it must hold a JSON object"),
+        ("cloud.conf", "null", "cloud.conf:1: it must hold a JSON object"),
         ("cloud.conf", "[]", "it must hold a JSON object"),
-        ("cloud.conf", "{\"a\": s3cret-of-the-test}", "line 1: column 7: it must hold a JSON object, and is not JSON"),
+        ("cloud.conf", "{\"a\": s3cret-of-the-test}", "cloud.conf:1:7: it must hold a JSON object, and is not JSON"),
         ("credentials/azure_client_id", " \n", "the credentials have no azure_client_id"),
         ("credentials/azure_client_secret", "", "neither azure_client_secret nor azure_federated_token_file"),
         ("credentials/azure_federated_token_file", "/token", "both azure_client_secret and azure_federated_token_file"),

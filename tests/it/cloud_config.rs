@@ -129,9 +129,9 @@ fn warnings_go_to_standard_error() -> Result<()> {
     let Said { code, stdout, stderr } = files.run(&[]);
     assert_eq!(code, Some(0), "{stderr}");
     assert!(stdout.starts_with("[Global]\nregoin = r\nuse-clouds = true\n") && !stdout.contains("warning"), "{stdout}");
-    let place = "warning: ConfigMap openshift-config/cloud-provider-config, key config, line ";
+    let place = "warning: ConfigMap openshift-config/cloud-provider-config, key config:";
     assert_eq!(stderr.lines().count(), 2, "{stderr}");
-    for (line, (number, hint)) in stderr.lines().zip([(2, "`region`"), (4, "`Networking`")]) {
+    for (line, (number, hint)) in stderr.lines().zip([(2, "`Region`"), (4, "`Networking`")]) {
         assert!(line.starts_with(&format!("{place}{number}: ")) && line.contains(hint), "{line}");
     }
     assert_eq!(files.run(&["--diff"]).stderr, stderr, "beside the differences, too");
@@ -236,9 +236,9 @@ fn the_first_source_is_that_of_openshifts_operators() -> Result<()> {
 #[test]
 fn an_error_names_what_it_is_about() -> Result<()> {
     let files = Files::new("AWS", "[Global]\nZone = a\nVPC = \"not closed\n")?;
-    files.refused(&["ConfigMap openshift-config/cloud-provider-config, key config, line 3: "]);
+    files.refused(&["ConfigMap openshift-config/cloud-provider-config, key config:3:"]);
     files.write("cloud-config", &config_map(&json!({"cloud.conf": "x = y"})))?;
-    files.refused(&["cloud-provider-config, key cloud.conf, line 1: "]);
+    files.refused(&["cloud-provider-config, key cloud.conf:1:1: "]);
     files.write("cloud-config", &config_map(&json!({"other": "x"})))?;
     files.refused(&["cloud-provider-config has no key \"config\"", "spec.cloudConfig.key", "it has other"]);
     files.write("cloud-config", &network(&[]))?;
@@ -252,7 +252,7 @@ fn an_error_names_what_it_is_about() -> Result<()> {
     }
 
     let files = Files::new("Azure", "{\n  \"aadClientSecret\": \"hunter2\",\n  \"cloud\": hunter2\n}\n")?;
-    files.refused(&["key config, line 3: "]);
+    files.refused(&["key config:3:"]);
     assert!(!files.run(&[]).stderr.contains("hunter2"));
 
     let files = Files::new("AWS", "")?;

@@ -1,7 +1,8 @@
-//! Our reading of INI is that of AWS's and OpenStack's own cloud-controller-managers: both are given the same
-//! configurations (`hack/ccm/build.sh` builds what answers for the clouds).
+//! We read INI as the cloud-controller-managers of AWS and OpenStack do, and know the keys that all of them know: both are
+//! compared with the clouds' own code, which `hack/ccm/build.sh` builds.
 
 use std::{
+    fs,
     io::Write,
     process::{Command, Stdio},
 };
@@ -14,9 +15,9 @@ use proptest::{
     test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
 };
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::support::artifacts;
+use crate::{lab::repository, support::artifacts};
 
 #[path = "../../src/config/samples.rs"]
 mod samples;
@@ -82,7 +83,7 @@ const AWS: Cloud = Cloud {
 };
 
 const OPENSTACK: Cloud = Cloud {
-    program: "openstack-config",
+    program: "others-config",
     transform: Transform::OpenStack,
     changed: &[
         "/Global/UseClouds",
@@ -146,4 +147,22 @@ async fn aws_reads_what_we_read() -> Result<()> {
 #[tokio::test]
 async fn openstack_reads_what_we_read() -> Result<()> {
     agrees(&OPENSTACK).await
+}
+
+#[tokio::test]
+async fn the_known_keys_are_those_of_the_clouds() -> Result<()> {
+    let mut keys = Map::new();
+    for program in ["aws-config", "others-config"] {
+        let path = artifacts::cloud_controller_managers().await?.join(program);
+        let output = Command::new(path).arg("keys").output()?;
+        ensure!(output.status.success(), "{program} ended with {}", output.status);
+        keys.extend(serde_json::from_slice::<Map<_, _>>(&output.stdout)?);
+    }
+    let generated = serde_json::to_string_pretty(&keys)? + "\n";
+    let path = repository().join("src/config/keys.json");
+    if std::env::var_os("UPDATE_GENERATED").is_some() {
+        fs::write(&path, &generated)?;
+    }
+    assert_eq!(fs::read_to_string(&path)?, generated, "`make generate` updates {}", path.display());
+    Ok(())
 }

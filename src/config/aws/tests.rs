@@ -52,7 +52,7 @@ fn the_feature_gate_sets_the_security_groups_whatever_was_there() {
     let source = format!("[Global]\n{probes}NLBSecurityGroupMode = Other\n");
     let without_gate = transformed(&source);
     assert_eq!(without_gate.text, source);
-    assert_eq!(without_gate.warnings[0].line, Some(3));
+    assert_eq!(without_gate.warnings[0].place.map(|place| place.line), Some(3));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn what_is_ignored_is_a_warning() {
     for (source, line, words) in cases {
         let warnings = transformed(source).warnings;
         assert_eq!(warnings.len(), 1, "{source:?}: {warnings:?}");
-        assert_eq!(warnings[0].line, Some(line), "{source:?}");
+        assert_eq!(warnings[0].place.map(|place| place.line), Some(line), "{source:?}");
         assert!(warnings[0].message.contains(words), "{source:?}: {}", warnings[0]);
     }
     assert_eq!(transformed("[Global]\nregion = a\nSUBNETID = b\n").warnings, []);
@@ -105,7 +105,7 @@ fn what_is_refused_is_an_error() {
     ];
     for (source, line, words) in cases {
         let error = transform(&source, &context(&[])).unwrap_err();
-        assert_eq!(error.line, Some(line), "{source:?}: {error}");
+        assert_eq!(error.place.map(|place| place.line), Some(line), "{source:?}: {error}");
         assert!(error.message.contains(words), "{source:?}: {error}");
     }
 }

@@ -7,9 +7,9 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::{
-    config,
-    text::json::{self, BYTE_ORDER_MARK, Document},
+use crate::text::{
+    Problem,
+    json::{self, BYTE_ORDER_MARK, Document},
 };
 
 /// The file with the application's id. All of these names are those of the Secret `azure-cloud-credentials`.
@@ -37,8 +37,8 @@ pub enum Error {
     #[error("the credentials have {FEDERATED_TOKEN_FILE} but no {TENANT_ID}, which a workload identity needs")]
     NoTenant,
     /// The configuration is not usable.
-    #[error("failed to read the cloud configuration")]
-    Config(#[source] config::Error),
+    #[error(transparent)]
+    Config(Problem),
 }
 
 /// Which credentials there are. What is blank is not there.

@@ -130,7 +130,7 @@ fn an_error_of_the_transform_names_object_key_and_line() {
     settings.transform = Some(Transform::Azure);
     let data = json!({"data": {"config": "{\n\n?"}});
     let error = run(&settings, &named("mine", "config"), None, Some(data)).unwrap_err();
-    assert!(error.starts_with("ConfigMap openshift-config/mine, key config, line 3"), "{error}");
+    assert!(error.starts_with("ConfigMap openshift-config/mine, key config:3:"), "{error}");
 }
 
 #[test]

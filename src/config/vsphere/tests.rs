@@ -291,7 +291,7 @@ fn the_legacy_ini_keeps_what_yaml_knows() {
     );
     let changes: Vec<_> = output.changes.iter().map(|change| change.key.as_str()).collect();
     assert_eq!(changes, ["format", "[Workspace] server", "[Workspace] folder"]);
-    let lines: Vec<_> = output.warnings.iter().map(|warning| warning.line).collect();
+    let lines: Vec<_> = output.warnings.iter().map(|warning| warning.place.map(|place| place.line)).collect();
     assert_eq!(lines, [Some(7), Some(29), Some(32)]);
     assert_eq!(transform(&output.text, &Facts::default()).unwrap().changes, []);
     let with_spec = completed_as(INI, &context(spec()));
@@ -327,7 +327,7 @@ fn what_the_ccm_refuses_is_an_error_with_its_line() {
     ] {
         let error = transform(source, &Facts::default()).unwrap_err();
         assert!(error.message.to_lowercase().contains(&words.to_lowercase()), "{source:?}: {error}");
-        assert_eq!(error.line, line, "{source:?}: {error}");
+        assert_eq!(error.place.map(|place| place.line), line, "{source:?}: {error}");
     }
 }
 
@@ -352,7 +352,7 @@ fn what_the_ccm_ignores_is_a_warning_with_its_line() {
         let output = transform(&format!("{head}{source}"), &Facts::default()).unwrap();
         let [warning] = &output.warnings[..] else { panic!("{source:?}: {:?}", output.warnings) };
         assert!(warning.message.contains(words), "{warning}");
-        assert_eq!(warning.line, Some(line), "{warning}");
+        assert_eq!(warning.place.map(|place| place.line), Some(line), "{warning}");
     }
 }
 

@@ -1,10 +1,10 @@
 //! Reads the lines of an INI text in gcfg's dialect (pure). It knows no cloud and changes nothing.
 
-use crate::text::Error;
 use crate::text::ini::{Entry, Header, Item, Line};
+use crate::text::{Place, Problem};
 
 /// Every logical line of a text, in order: put together they are the text again.
-pub(crate) fn lines(source: &str) -> Result<Vec<Line>, Error> {
+pub(crate) fn lines(source: &str) -> Result<Vec<Line>, Problem> {
     let mut scanner = Scanner { source, at: 0, line: 1 };
     let mut lines = Vec::new();
     let mut in_section = false;
@@ -37,8 +37,10 @@ impl Scanner<'_> {
         }
     }
 
-    fn error<T>(&self, message: impl Into<String>) -> Result<T, Error> {
-        Err(Error { line: Some(self.line), message: message.into() })
+    fn error<T>(&self, message: impl Into<String>) -> Result<T, Problem> {
+        let before = self.source[..self.at].rsplit('\n').next().unwrap_or_default();
+        let place = Place { line: self.line, column: Some(before.chars().count() + 1) };
+        Err(Problem { place: Some(place), message: message.into() })
     }
 
     fn skip_blanks(&mut self) {
@@ -48,7 +50,7 @@ impl Scanner<'_> {
     }
 
     /// What stands on this line, without what ends it.
-    fn item(&mut self, start: usize, in_section: bool) -> Result<Item, Error> {
+    fn item(&mut self, start: usize, in_section: bool) -> Result<Item, Problem> {
         self.skip_blanks();
         match self.peek() {
             None | Some('\n' | ';' | '#') => Ok(Item::Other),
@@ -62,7 +64,7 @@ impl Scanner<'_> {
     }
 
     /// Goes to the next line; false when the text ends without one.
-    fn end_of_line(&mut self) -> Result<bool, Error> {
+    fn end_of_line(&mut self) -> Result<bool, Problem> {
         self.skip_blanks();
         if matches!(self.peek(), Some(';' | '#')) {
             while !matches!(self.peek(), None | Some('\n')) {
@@ -79,7 +81,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn header(&mut self) -> Result<Header, Error> {
+    fn header(&mut self) -> Result<Header, Problem> {
         self.bump();
         self.skip_blanks();
         let name = self.name();
@@ -96,7 +98,7 @@ impl Scanner<'_> {
         Ok(Header { name, sub })
     }
 
-    fn sub_section(&mut self) -> Result<String, Error> {
+    fn sub_section(&mut self) -> Result<String, Problem> {
         let mut sub = String::new();
         loop {
             self.bump();
@@ -118,7 +120,7 @@ impl Scanner<'_> {
         Ok(sub)
     }
 
-    fn entry(&mut self, start: usize) -> Result<Entry, Error> {
+    fn entry(&mut self, start: usize) -> Result<Entry, Problem> {
         let key = self.name();
         let key_end = self.at - start;
         self.skip_blanks();
@@ -149,7 +151,7 @@ impl Scanner<'_> {
     }
 
     /// A value as it is meant, and where its last character ends.
-    fn value(&mut self) -> Result<(String, usize), Error> {
+    fn value(&mut self) -> Result<(String, usize), Problem> {
         let (mut value, mut quoted) = (String::new(), false);
         // Blanks count only when something follows them.
         let (mut kept, mut end) = (0, self.at);
@@ -175,7 +177,7 @@ impl Scanner<'_> {
     }
 
     /// From a `\` to the last character that belongs to it.
-    fn escape(&mut self, quoted: bool, value: &mut String) -> Result<(), Error> {
+    fn escape(&mut self, quoted: bool, value: &mut String) -> Result<(), Problem> {
         self.bump();
         if !quoted && self.peek() == Some('\r') {
             self.bump();

@@ -88,7 +88,7 @@ fn what_gcfg_refuses_is_an_error_with_its_line() {
     ];
     for (source, line, words) in cases {
         let error = Document::parse(source).err().unwrap_or_else(|| panic!("{source:?} was read"));
-        assert_eq!(error.line, Some(line), "{source:?}: {error}");
+        assert_eq!(error.place.map(|place| place.line), Some(line), "{source:?}: {error}");
         assert!(error.message.contains(words), "{source:?}: {error}");
     }
 }
