@@ -100,8 +100,6 @@ fn obeys(transform: Transform, owned: &Owned, facts: &Facts, source: &str) -> Re
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
-
     #[test]
     fn aws_changes_what_it_owns_and_only_once(source in ini()) {
         obeys(Transform::Aws, &AWS, &Facts::default(), &source)?;

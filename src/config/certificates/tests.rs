@@ -176,18 +176,3 @@ fn never_panics_on_a_damaged_certificate_and_merging_is_idempotent() {
         let _ = parse(text.as_bytes());
     });
 }
-
-/// `cargo test --release --lib -- --ignored --nocapture speed_of_a_system_bundle` shows how long it takes.
-#[test]
-#[ignore = "a measurement, not a test"]
-fn speed_of_a_system_bundle() {
-    let text: String = (0..700).map(|number| ca(&number.to_string())).collect();
-    for _ in 0..3 {
-        let start = std::time::Instant::now();
-        let certificates = parse(text.as_bytes()).unwrap();
-        let parsed = start.elapsed();
-        let start = std::time::Instant::now();
-        let bundle = merge(Some(&certificates), &certificates, None).unwrap();
-        eprintln!("{} bytes: parsed in {parsed:?}, merged in {:?}", bundle.text.len(), start.elapsed());
-    }
-}
