@@ -1,4 +1,4 @@
-//! Formats: YAML, JSON, INI, tables, and how secrets are masked (pure). Knows no Kubernetes and no cloud.
+//! Formats: YAML, JSON, INI, tables, and the masking of secrets (pure). Independent of Kubernetes and of any cloud.
 
 pub mod ini;
 pub mod json;
@@ -10,16 +10,16 @@ pub mod yaml;
 
 pub use place::Place;
 
-/// One difference from the source.
+/// A change to the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The rule, for people: why it was changed.
+    /// The rule: why it was changed, for people.
     pub rule: &'static str,
     /// The key, such as `[Global] use-clouds`, `vmType` or `nodes.internalVmNetworkName`.
     pub key: String,
-    /// Its value before, `None` when it was not there.
+    /// The previous value; `None` for an added key.
     pub before: Option<String>,
-    /// Its value now, `None` when it was dropped.
+    /// The new value; `None` for a removed key.
     pub after: Option<String>,
 }
 

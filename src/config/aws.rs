@@ -13,13 +13,13 @@ const OVERRIDE: &str = "ServiceOverride";
 const PROBE_MODE: &str = "ClusterServiceLoadBalancerHealthProbeMode";
 const SECURITY_GROUPS: &str = "NLBSecurityGroupMode";
 
-/// The feature gate by which load balancers get security groups of their own.
+/// The feature gate that gives load balancers security groups of their own.
 const SECURITY_GROUPS_GATE: &str = "AWSServiceLBNetworkSecurityGroup";
 
-/// The values that have an effect; another fails later, when it is used.
+/// The valid values of keys. Any other value fails later, when it is used.
 const VALUES: [(&str, &[&str]); 2] = [(PROBE_MODE, &["Shared", "ServiceNodePort"]), (SECURITY_GROUPS, &["Managed"])];
 
-/// What an override has to have.
+/// The required keys of an override.
 const REQUIRED: [&str; 4] = ["Service", "Region", "URL", "SigningRegion"];
 
 pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> {
@@ -45,7 +45,7 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> 
     );
     if managed {
         document.set(
-            "the cluster's feature gate has the security groups of network load balancers managed",
+            "a feature gate enables managed security groups for network load balancers",
             GLOBAL,
             SECURITY_GROUPS,
             "Managed",
@@ -66,7 +66,7 @@ fn useless_values(document: &Document) -> impl Iterator<Item = (&'static str, Pr
     })
 }
 
-/// The cloud-controller-manager ends at once when an override is not whole, or there twice.
+/// The cloud-controller-manager exits if an override is incomplete or repeated.
 fn check_overrides(document: &Document) -> Result<(), Problem> {
     let mut overrides: BTreeMap<&str, (usize, BTreeMap<String, &str>)> = BTreeMap::new();
     for (line, header) in document.headers().filter(|(_, header)| header.name.eq_ignore_ascii_case(OVERRIDE)) {

@@ -1,8 +1,8 @@
-//! Azure's cloud.conf, JSON (pure).
+//! The configuration of the Azure cloud-controller-manager: cloud.conf in JSON (pure).
 //!
-//! The cloud-controller-manager reads it with a YAML decoder and would take YAML too; installers and the contract say JSON, so
-//! that anything else is an error. Names are matched ignoring case and blank counts as unset, as there. A member that is
-//! repeated counts by its last value, and where a rule sets it, all of them are set, so that every reader finds the same.
+//! The cloud-controller-manager uses a YAML decoder and would accept YAML; installers write JSON and the contract requires
+//! it, so anything else is an error. As in the cloud-controller-manager, names ignore case and a blank value is unset. The
+//! last of several members with one name is effective; a rule sets all of them, so that every reader finds the same value.
 
 pub mod credentials;
 pub mod read;
@@ -19,7 +19,7 @@ use crate::{
     text::json::{self, BYTE_ORDER_MARK, Document, Member, is_named},
 };
 
-/// `platformStatus.azure.cloudName` as the API defines it.
+/// The values of `platformStatus.azure.cloudName` that the API defines.
 const CLOUD_NAMES: [&str; 5] =
     ["AzurePublicCloud", "AzureUSGovernmentCloud", "AzureChinaCloud", "AzureGermanCloud", "AzureStackCloud"];
 
@@ -34,12 +34,12 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> 
         && !text.eq_ignore_ascii_case(cloud)
     {
         let message = format!(
-            "`cloud` is another cloud than {cloud}, which Infrastructure cluster names \
-             (status.platformStatus.azure.cloudName): correct it, or leave it out"
+            "`cloud` differs from {cloud}, which Infrastructure/cluster sets in \
+             status.platformStatus.azure.cloudName; correct it, or leave it out"
         );
         return Err(Problem { place: Some(edit.document.line(member).into()), message });
     }
-    edit.set("the cloud is the one that the Infrastructure names", CLOUD, cloud);
+    edit.set("the Infrastructure names the cloud", CLOUD, cloud);
     edit.default_vm_type()?;
     edit.set("one health probe is shared by all Services with the traffic policy Cluster", PROBE_MODE, "shared");
     Ok(edit.finish())
@@ -58,14 +58,14 @@ fn cloud_name(given: &str) -> Result<&'static str, Problem> {
     CLOUD_NAMES.into_iter().find(|name| *name == given).ok_or_else(|| {
         let hint = did_you_mean(given, CLOUD_NAMES);
         let message = format!(
-            "Infrastructure cluster names the cloud {given:?} (status.platformStatus.azure.cloudName), which is none of {}{hint}",
+            "Infrastructure/cluster: status.platformStatus.azure.cloudName {given:?} is not one of {}{hint}",
             CLOUD_NAMES.join(", ")
         );
         Problem { place: None, message }
     })
 }
 
-/// A configuration while rules are applied to it.
+/// A configuration to which rules are being applied.
 struct Edit<'a> {
     document: Document<'a>,
     changes: Vec<Change>,
@@ -77,11 +77,11 @@ impl<'a> Edit<'a> {
         let text = source.strip_prefix(BYTE_ORDER_MARK);
         let document = Document::parse(text.unwrap_or(source))?;
         let warnings = checked(&document)?;
-        let changes = text.map(|_| rewritten("JSON begins without a byte order mark", "byte order mark"));
+        let changes = text.map(|_| rewritten("JSON has no byte order mark", "byte order mark"));
         Ok(Self { document, changes: changes.into_iter().collect(), warnings })
     }
 
-    /// The value that counts, unless it is blank.
+    /// The effective value, unless it is blank.
     fn text(&self, name: &str) -> Result<Option<(&Member<'a>, String)>, Problem> {
         let Some(member) = self.document.last(name) else { return Ok(None) };
         let text = member.as_text().ok_or_else(|| Problem {
@@ -94,7 +94,7 @@ impl<'a> Edit<'a> {
     fn default_vm_type(&mut self) -> Result<(), Problem> {
         let given = self.text(VM_TYPE)?.map(|(_, text)| text);
         self.set(
-            "virtual machines are of the standard type unless another is named",
+            "the type of virtual machines is standard unless set otherwise",
             VM_TYPE,
             given.as_deref().unwrap_or("standard"),
         );
@@ -115,19 +115,19 @@ impl<'a> Edit<'a> {
         let mut text = self.document.write();
         if let Some(readable) = json::readable_as_yaml(&text) {
             text = readable;
-            let rule = "the cloud-controller-manager reads the file as YAML, which lacks some escapes of JSON";
+            let rule = "the cloud-controller-manager reads the file as YAML, which lacks some of the escapes of JSON";
             self.changes.push(rewritten(rule, "escapes"));
         }
         Output { text, changes: self.changes, warnings: self.warnings }
     }
 }
 
-/// The same in another writing.
+/// A change of notation only.
 fn rewritten(rule: &'static str, key: &str) -> Change {
     Change { rule, key: key.to_owned(), before: None, after: None }
 }
 
-/// Names what has no effect, and refuses what the cloud-controller-manager would.
+/// Warns about members that have no effect, and refuses values that the cloud-controller-manager would refuse.
 fn checked(document: &Document<'_>) -> Result<Vec<Problem>, Problem> {
     let mut warnings = Vec::new();
     for (line, member) in document.members() {
@@ -135,7 +135,7 @@ fn checked(document: &Document<'_>) -> Result<Vec<Problem>, Problem> {
         let name = &member.name;
         let Some((_, kind)) = KEYS.azure.iter().find(|(known, _)| is_named(name, known)) else {
             let hint = hint(&warnings, name, KEYS.azure.keys().map(String::as_str));
-            let message = format!("`{name}` is unknown to the cloud-controller-manager and has no effect{hint}");
+            let message = format!("`{name}` is unknown and has no effect{hint}");
             warnings.push(Problem { place, message });
             continue;
         };
@@ -150,8 +150,8 @@ fn checked(document: &Document<'_>) -> Result<Vec<Problem>, Problem> {
     Ok(warnings)
 }
 
-/// What a value must be instead; nothing when it is right. Null is always right and means unset; the YAML decoder of the
-/// cloud-controller-manager makes a string of a number or a boolean.
+/// The type that a value must have, if it has another. Null is always valid and means unset; the cloud-controller-manager's
+/// YAML decoder converts numbers and booleans to strings.
 fn mismatch(kind: Kind, value: &str) -> Option<&'static str> {
     let first = value.bytes().next();
     let (right, wanted) = match kind {

@@ -1,7 +1,6 @@
-//! What a cloud-controller-manager that reads INI knows, and what it makes of the rest (pure).
+//! Checks an INI configuration against the keys that the cloud-controller-manager knows (pure).
 //!
-//! gcfg ignores what it does not know; a value that does not fit its key it refuses. The tables of a cloud stand with
-//! that cloud.
+//! gcfg ignores unknown sections and keys, and refuses values of the wrong type.
 
 use std::ops::RangeInclusive;
 
@@ -13,7 +12,8 @@ use crate::{
     text::ini::{Document, Header, Placed},
 };
 
-/// What is ignored, as warnings; what is refused, as an error. What `owned` says of is looked at by others.
+/// Warns about ignored sections and keys, and refuses invalid values. Sections and keys for which `owned` returns true are
+/// checked elsewhere.
 pub(super) fn check(
     document: &Document,
     sections: &[Section],
@@ -50,7 +50,7 @@ pub(super) fn check(
     Ok(warnings)
 }
 
-/// The section of that name, if it takes a sub-section such as this header's.
+/// The section of this header, if its sub-section is allowed.
 fn section<'a>(sections: &'a [Section], header: &Header) -> Option<&'a Section> {
     named(sections, &header.name).filter(|section| section.each || header.sub.is_empty())
 }
@@ -89,7 +89,7 @@ fn unknown_key(warnings: &[Problem], sections: &[Section], section: &Section, ke
     }
 }
 
-/// What a key takes, when gcfg would refuse a value; `None` as a value is a key without `=`.
+/// The expected value, if gcfg would refuse the given one; `None` is a key without `=`.
 fn refuses(kind: Kind, value: Option<&str>) -> Option<&'static str> {
     let in_range = |value: &str, range: RangeInclusive<i128>| {
         whole(value.trim(), *range.start() < 0).is_some_and(|number| range.contains(&number))
@@ -138,7 +138,7 @@ fn whole(text: &str, signed: bool) -> Option<i128> {
     magnitude.ok().map(|magnitude| if negative { -magnitude } else { magnitude })
 }
 
-/// Whether Go's `time.ParseDuration` takes it; one that is too long for Go passes here.
+/// Whether Go's `time.ParseDuration` accepts it; overflow is not checked.
 fn is_duration(text: &str) -> bool {
     let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     if rest == "0" {

@@ -9,18 +9,18 @@ const GLOBAL: &str = "Global";
 const LOAD_BALANCER: &str = "LoadBalancer";
 const BLOCK_STORAGE: &str = "BlockStorage";
 
-/// Keys of the in-tree cloud provider, with the one value that OpenShift gave them.
+/// Keys of the in-tree cloud provider, with the only value that OpenShift set.
 const LEGACY: [(&str, &str); 3] =
     [("secret-name", "openstack-credentials"), ("secret-namespace", "kube-system"), ("kubeconfig-path", "")];
 
-/// Where the manifest mounts the credentials, and what they are called there.
+/// The path and name of the credentials that the manifest mounts.
 const CLOUDS: [(&str, &str); 3] =
     [("use-clouds", "true"), ("clouds-file", "/etc/openstack/secret/clouds.yaml"), ("cloud", "openstack")];
 
 const LEGACY_RULE: &str = "credentials come from a mounted file, not from the API server";
 const CLOUDS_RULE: &str = "credentials come from the mounted clouds.yaml";
-const BLOCK_STORAGE_RULE: &str = "the cloud-controller-manager has no block storage; Cinder's CSI driver has";
-const OCTAVIA_RULE: &str = "Octavia is the only load balancer; the switch for it is gone";
+const BLOCK_STORAGE_RULE: &str = "block storage belongs to Cinder's CSI driver, not to the cloud-controller-manager";
+const OCTAVIA_RULE: &str = "Octavia is the only load balancer; the key no longer exists";
 const SHARING_RULE: &str = "a load balancer serves one Service unless set otherwise";
 const SECURITY_GROUPS_RULE: &str = "node ports are opened by managed security groups unless set otherwise";
 
@@ -61,7 +61,7 @@ pub(super) fn transform(source: &str) -> Result<Output, Problem> {
     Ok(Output { text, changes, warnings })
 }
 
-/// A legacy key that was never set otherwise can go; one that was is not understood any more.
+/// A legacy key with OpenShift's own value can be removed; any other value is no longer supported.
 fn check_legacy(document: &Document, key: &str, allowed: &str) -> Result<(), Problem> {
     let Some(found) = document.get(GLOBAL, key) else { return Ok(()) };
     match found.entry.set() {

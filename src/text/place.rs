@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A line, and where it is known a column, each from 1. Written as compilers do: `4:7`.
+/// A line and, where known, a column, both from 1. Displayed as compilers do: `4:7`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The line.

@@ -22,7 +22,7 @@ use crate::{lab::repository, support::artifacts};
 #[path = "../../src/config/samples.rs"]
 mod samples;
 
-/// What a cloud made of a configuration.
+/// A cloud's answer for a configuration.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Read {
@@ -40,7 +40,7 @@ async fn read_by(program: &str, texts: &[&str]) -> Result<Vec<Read>> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Always the same texts, so that a failure can be looked at.
+/// Generated texts, the same in each run, so that a failure can be reproduced.
 fn sources() -> Vec<String> {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
@@ -48,7 +48,7 @@ fn sources() -> Vec<String> {
     (0..6000).map(|_| any.new_tree(&mut runner).unwrap().current()).collect()
 }
 
-/// The parts of a configuration that nobody changes.
+/// The parts of a configuration that a transform does not change.
 fn rest(mut config: Value, changed: &[&str]) -> Value {
     for pointer in changed {
         let (section, key) = pointer.rsplit_once('/').unwrap();
@@ -59,13 +59,13 @@ fn rest(mut config: Value, changed: &[&str]) -> Value {
     config
 }
 
-/// A cloud, and what its configuration says after us.
+/// A cloud and the expected result of its transform.
 struct Cloud {
     program: &'static str,
     transform: Transform,
     changed: &'static [&'static str],
-    says: fn(&Value) -> bool,
-    /// Keys for which we are stricter or milder than the cloud on purpose.
+    is_expected: fn(&Value) -> bool,
+    /// Keys for which we are deliberately stricter or more lenient than the cloud.
     judged: &'static [&'static str],
 }
 
@@ -73,7 +73,7 @@ const AWS: Cloud = Cloud {
     program: "aws-config",
     transform: Transform::Aws,
     changed: &["/Global/clusterServiceLoadBalancerHealthProbeMode", "/Global/nlbSecurityGroupMode"],
-    says: |config| {
+    is_expected: |config| {
         config["Global"]["nlbSecurityGroupMode"] == "Managed"
             && config["Global"]["clusterServiceLoadBalancerHealthProbeMode"]
                 .as_str()
@@ -92,7 +92,7 @@ const OPENSTACK: Cloud = Cloud {
         "/LoadBalancer/MaxSharedLB",
         "/LoadBalancer/ManageSecurityGroups",
     ],
-    says: |config| {
+    is_expected: |config| {
         config["Global"]["UseClouds"] == true
             && config["Global"]["CloudsFile"] == "/etc/openstack/secret/clouds.yaml"
             && config["Global"]["Cloud"] == "openstack"
@@ -128,7 +128,7 @@ async fn agrees(cloud: &Cloud) -> Result<()> {
         let text = &output.text;
         let after = written.next().unwrap();
         assert_eq!(after.error, "", "{source:?}\n{text:?}");
-        assert!((cloud.says)(&after.config), "{text:?}\n{}", after.config);
+        assert!((cloud.is_expected)(&after.config), "{text:?}\n{}", after.config);
         let ignored = output.warnings.iter().any(|warning| warning.message.contains("ignores"));
         assert_eq!(ignored, !after.ignored.is_empty(), "{text:?}\n{:?}\n{}", output.warnings, after.ignored);
         if theirs.error.is_empty() {
@@ -140,12 +140,12 @@ async fn agrees(cloud: &Cloud) -> Result<()> {
 }
 
 #[tokio::test]
-async fn aws_reads_what_we_read() -> Result<()> {
+async fn aws_reads_configurations_as_we_do() -> Result<()> {
     agrees(&AWS).await
 }
 
 #[tokio::test]
-async fn openstack_reads_what_we_read() -> Result<()> {
+async fn openstack_reads_configurations_as_we_do() -> Result<()> {
     agrees(&OPENSTACK).await
 }
 

@@ -143,8 +143,8 @@ fn unknown_and_repeated_members_are_named_without_their_values() {
         warnings,
         [
             "3: `cloud` is given again further down: the last one counts",
-            "4: `locaton` is unknown to the cloud-controller-manager and has no effect (did you mean `location`?)",
-            "5: `routeRateLimit` is unknown to the cloud-controller-manager and has no effect",
+            "4: `locaton` is unknown and has no effect (did you mean `location`?)",
+            "5: `routeRateLimit` is unknown and has no effect",
         ]
     );
 }
@@ -152,23 +152,23 @@ fn unknown_and_repeated_members_are_named_without_their_values() {
 #[test]
 fn errors_name_the_place_and_hold_no_values() {
     for (source, cloud_name, expected) in [
-        ("", "", "it is empty: it must hold a JSON object"),
-        (" \n", "", "it is empty: it must hold a JSON object"),
-        ("null", "", "1: it must hold a JSON object, and holds another value"),
-        ("\n \"s3cret\"", "", "2: it must hold a JSON object, and holds another value"),
-        ("[{}]", "", "1: it must hold a JSON object, and holds another value"),
-        ("cloud: s3cret\n", "", "1:1: it must hold a JSON object, and is not JSON: expected value"),
-        ("{\"a\": \"s3cret\",}", "", "1:16: it must hold a JSON object, and is not JSON: trailing comma"),
-        ("{\n  \"a\": 1\n  \"b\": 2\n}", "", "3:3: it must hold a JSON object, and is not JSON: expected `,` or `}`"),
-        ("{\"a\": 1", "", "1:7: it must hold a JSON object, and is not JSON: EOF while parsing an object"),
-        ("{} {}", "", "1:4: it must hold a JSON object, and is not JSON: trailing characters"),
+        ("", "", "the text is empty; expected a JSON object"),
+        (" \n", "", "the text is empty; expected a JSON object"),
+        ("null", "", "1: expected a JSON object, found another value"),
+        ("\n \"s3cret\"", "", "2: expected a JSON object, found another value"),
+        ("[{}]", "", "1: expected a JSON object, found another value"),
+        ("cloud: s3cret\n", "", "1:1: invalid JSON: expected value"),
+        ("{\"a\": \"s3cret\",}", "", "1:16: invalid JSON: trailing comma"),
+        ("{\n  \"a\": 1\n  \"b\": 2\n}", "", "3:3: invalid JSON: expected `,` or `}`"),
+        ("{\"a\": 1", "", "1:7: invalid JSON: EOF while parsing an object"),
+        ("{} {}", "", "1:4: invalid JSON: trailing characters"),
         (
             "{\"a\": \"\u{1}\"}",
             "",
-            "1:7: it must hold a JSON object, and is not JSON: control character (\\u0000-\\u001F) found while parsing a string",
+            "1:7: invalid JSON: control character (\\u0000-\\u001F) found while parsing a string",
         ),
-        ("\u{a0}{}", "", "1:1: it must hold a JSON object, and is not JSON: expected value"),
-        ("{// no\n}", "", "1:2: it must hold a JSON object, and is not JSON: key must be a string"),
+        ("\u{a0}{}", "", "1:1: invalid JSON: expected value"),
+        ("{// no\n}", "", "1:2: invalid JSON: key must be a string"),
         ("{\n\"cloud\": 5}", "", "2: `cloud` must be a string"),
         ("{\"cloud\": {}}", "", "1: `cloud` must be a string"),
         ("{\"vmType\": true}", "", "1: `vmType` must be a string"),
@@ -187,13 +187,13 @@ fn errors_name_the_place_and_hold_no_values() {
         (
             "{\n\n\"cloud\": \"AzureChinaCloud\"}",
             "",
-            "3: `cloud` is another cloud than AzurePublicCloud, which Infrastructure cluster names (status.platformStatus.azure.cloudName): \
-             correct it, or leave it out",
+            "3: `cloud` differs from AzurePublicCloud, which Infrastructure/cluster sets in \
+             status.platformStatus.azure.cloudName; correct it, or leave it out",
         ),
         (
             "{}",
             "AzurePublicClod",
-            "Infrastructure cluster names the cloud \"AzurePublicClod\" (status.platformStatus.azure.cloudName), which is none of AzurePublicCloud, \
+            "Infrastructure/cluster: status.platformStatus.azure.cloudName \"AzurePublicClod\" is not one of AzurePublicCloud, \
              AzureUSGovernmentCloud, AzureChinaCloud, AzureGermanCloud, AzureStackCloud (did you mean `AzurePublicCloud`?)",
         ),
     ] {

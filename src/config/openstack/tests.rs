@@ -50,7 +50,7 @@ fn a_configuration_is_completed() {
 }
 
 #[test]
-fn each_change_says_what_was_there() {
+fn each_change_has_the_previous_value() {
     let changes =
         transformed("[Global]\nsecret-name = openstack-credentials\ncloud = mine\n[BlockStorage]\na = b\n").changes;
     let short: Vec<(&str, Option<&str>, Option<&str>)> =
@@ -83,7 +83,7 @@ fn a_legacy_key_with_another_value_is_an_error() {
 }
 
 #[test]
-fn what_is_ignored_is_a_warning() {
+fn ignored_keys_and_sections_are_warnings() {
     let cases = [
         ("[Global]\nauth-ulr = a\n", 2, "ignores it (did you mean `auth-url`?)"),
         ("[Global]\nlb-provider = a\n", 2, "it belongs in [LoadBalancer]"),
@@ -105,7 +105,7 @@ fn what_is_ignored_is_a_warning() {
 }
 
 #[test]
-fn what_is_refused_is_an_error() {
+fn refused_values_are_errors() {
     let cases = [
         ("[LoadBalancer]\ncreate-monitor = maybe\n", "create-monitor"),
         ("[LoadBalancer]\nmonitor-delay = 60\n", "monitor-delay"),

@@ -1,7 +1,7 @@
-//! What the vSphere cloud-controller-manager (v1.36) reads of its configuration, and what it refuses (pure).
+//! Checks a configuration against the keys that the vSphere cloud-controller-manager knows (pure).
 //!
-//! Keys are matched exactly; one that is spelt otherwise has no effect there. Its parsers of `global`, `vcenter`,
-//! `labels` and `nodes` end the program when a value has the wrong type, those of the other sections only leave them out.
+//! Keys are matched exactly; any other spelling has no effect. A value of the wrong type in `global`, `vcenter`, `labels` or
+//! `nodes` ends the program; in the other sections it disables the section.
 
 use serde_json::Value;
 
@@ -16,10 +16,10 @@ use crate::{
     },
 };
 
-/// The names of the sections in the legacy INI that differ in more than capitals of the first letter.
+/// Names of sections in the legacy INI that differ in more than the case of the first letter.
 const LEGACY: [(&str, &str); 2] = [("vcenter", "VirtualCenter"), ("nsxt", "NSXT")];
 
-/// The sections in which a value of the wrong type ends the cloud-controller-manager.
+/// Sections in which a value of the wrong type ends the cloud-controller-manager.
 const REQUIRED: [&str; 4] = ["global", "vcenter", "labels", "nodes"];
 
 impl Section {
@@ -36,14 +36,13 @@ impl Section {
     }
 }
 
-/// Whether the value of a key may be shown: it is known, and no secret.
+/// Whether the value of a key may be shown: the key is known and not a secret.
 pub(super) fn is_public(section: &str, key: &str) -> bool {
     !matches!(key, "user" | "password" | "vmcAccessToken")
         && KEYS.vsphere.iter().any(|known| known.name == section && known.keys.contains_key(key))
 }
 
-/// Refuses values of a type that the cloud-controller-manager refuses, and warns of those that make it leave a
-/// section out.
+/// Refuses values of the wrong type that end the cloud-controller-manager, and warns about those that disable a section.
 pub(super) fn types(document: &Value, root: &Node) -> Result<Vec<Problem>, Problem> {
     let mut warnings = Vec::new();
     for section in &KEYS.vsphere {
@@ -51,9 +50,9 @@ pub(super) fn types(document: &Value, root: &Node) -> Result<Vec<Problem>, Probl
             let keys: Vec<&str> = path.iter().map(String::as_str).collect();
             let (place, path) = (root.line(&keys).map(Place::from), path.join("."));
             if section.is_required() {
-                return Err(Problem { place, message: format!("`{path}` has to be {wanted}: write it so") });
+                return Err(Problem { place, message: format!("`{path}` must be {wanted}: write it so") });
             }
-            let message = format!("`{path}` has to be {wanted}: until then all of `{}` has no effect", section.name);
+            let message = format!("`{path}` must be {wanted}: until then section `{}` has no effect", section.name);
             warnings.push(Problem { place, message });
         }
     }
@@ -83,7 +82,7 @@ fn mismatches(section: &Section, value: &Value) -> Vec<(Vec<String>, &'static st
     found
 }
 
-/// What the value should be instead; nothing when it is right. Unset is always right.
+/// The type that a value must have, if it has another. Null is always valid.
 fn mismatch(kind: Kind, value: &Value) -> Option<&'static str> {
     let is_scalar = |value: &Value| !value.is_array() && !value.is_object();
     let (right, wanted) = match kind {
@@ -98,7 +97,7 @@ fn mismatch(kind: Kind, value: &Value) -> Option<&'static str> {
     (!right && !value.is_null()).then_some(wanted)
 }
 
-/// What the cloud-controller-manager would not find, with the path it looks at.
+/// A missing value that the cloud-controller-manager requires, with its path.
 pub(super) fn missing(document: &Value) -> Option<(Vec<&str>, String)> {
     let is_set = |value: &Value, key: &str| match &value[key] {
         Value::Null => false,
@@ -136,7 +135,7 @@ pub(super) fn missing(document: &Value) -> Option<(Vec<&str>, String)> {
     None
 }
 
-/// Warns of every key that has no effect, in the order of the source.
+/// Warns about keys without effect, in the order of the source.
 pub(super) fn ignored(root: &Node) -> Vec<Problem> {
     let mut warnings = Vec::new();
     for top in root.members() {
@@ -153,7 +152,7 @@ pub(super) fn ignored(root: &Node) -> Vec<Problem> {
                 let mut hint =
                     nearest(&warnings, &member.key, section.keys.keys().map(|key| (key.as_str(), key.as_str())));
                 if let (true, Some(other)) = (hint.is_empty(), home(&member.key)) {
-                    hint = format!(" (it belongs into `{other}`)");
+                    hint = format!(" (it belongs in `{other}`)");
                 }
                 warnings.extend(warning(member, &format!("{path}.{}", member.key), &hint));
             }
@@ -170,18 +169,18 @@ pub(super) fn ignored(root: &Node) -> Vec<Problem> {
 }
 
 fn warning(member: &Member, path: &str, hint: &str) -> Option<Problem> {
-    // A merge key is none of the document's own.
+    // A merge key is part of YAML.
     (member.key != "<<").then(|| {
-        // Without a blank behind its colon a key holds its value, which may be a secret.
+        // Without a space after the colon, the key contains the value, which may be a secret.
         let (name, hint) = match path.split_once(':') {
-            Some((name, _)) => (name, " (is there a blank behind the colon?)"),
+            Some((name, _)) => (name, " (is a space missing after the colon?)"),
             None => (path, hint),
         };
-        Problem { place: Some(member.line.into()), message: format!("`{name}` is not known and has no effect{hint}") }
+        Problem { place: Some(member.line.into()), message: format!("`{name}` is unknown and has no effect{hint}") }
     })
 }
 
-/// A key that differs in its dashes and capitals alone is surely meant; otherwise the nearest one is offered.
+/// Suggests the key that differs only in dashes and case, else the nearest one.
 fn nearest<'a>(warnings: &[Problem], key: &str, known: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> String {
     let bare = |key: &str| key.replace(['-', '_'], "").to_lowercase();
     let same = known.clone().find(|(name, other)| [bare(name), bare(other)].contains(&bare(key)));
@@ -191,7 +190,7 @@ fn nearest<'a>(warnings: &[Problem], key: &str, known: impl Iterator<Item = (&'a
     }
 }
 
-/// Where else the key is known.
+/// The section to which a key belongs.
 fn home(key: &str) -> Option<String> {
     let section = KEYS.vsphere.iter().find(|section| section.keys.contains_key(key))?;
     Some(if section.each { format!("{}.<name>", section.name) } else { section.name.clone() })

@@ -1,7 +1,7 @@
-//! The legacy INI of vSphere, turned into YAML (pure).
+//! Converts the legacy INI of vSphere to YAML (pure).
 //!
-//! Each key keeps its value under the name that the YAML has for it: `insecure-flag` is `insecureFlag`. Comments and
-//! order are not kept; what neither format knows is left out with a warning.
+//! Each key keeps its value under its name in YAML: `insecure-flag` becomes `insecureFlag`. Comments and order are not
+//! kept; unknown keys are dropped with a warning.
 
 use serde_json::{Map, Value};
 
@@ -14,27 +14,27 @@ use crate::{
     text::ini::{Document, Header, Placed},
 };
 
-/// Sections of the in-tree provider, for which there is no YAML.
+/// Sections of the in-tree provider that do not exist in YAML.
 const DROPPED: &[&str] = &["Workspace", "Network", "Disk"];
 
-/// What an INI became.
+/// The result of a conversion.
 #[derive(Debug, Default)]
 pub(super) struct Converted {
     /// The document.
     pub(super) document: Map<String, Value>,
-    /// The sections that were dropped.
+    /// The dropped sections.
     pub(super) changes: Vec<Change>,
-    /// What has no effect in it.
+    /// Sections and keys without effect.
     pub(super) warnings: Vec<Problem>,
 }
 
-/// Whether a text that is no YAML mapping is meant as INI: that begins with a section.
+/// Whether a text that is not a YAML mapping is INI: it begins with a section.
 pub(super) fn is_ini(text: &str) -> bool {
     let mut lines = text.lines().map(|line| line.trim_start_matches('\u{feff}').trim());
     lines.find(|line| !line.is_empty() && !line.starts_with(['#', ';'])).is_some_and(|line| line.starts_with('['))
 }
 
-/// Turns an INI into a document.
+/// Converts an INI to a document.
 pub(super) fn convert(text: &str) -> Result<Converted, Problem> {
     let ini = Document::parse(text)?;
     let mut converted = Converted::default();
@@ -52,7 +52,7 @@ fn known(header: &Header) -> Option<&'static Section> {
 }
 
 impl Converted {
-    /// A heading alone makes a vCenter.
+    /// A header without keys is enough for a vCenter.
     fn add_section(&mut self, line: usize, header: &Header) -> Result<(), Problem> {
         if DROPPED.iter().any(|name| name.eq_ignore_ascii_case(&header.name)) {
             return Ok(());
@@ -60,7 +60,7 @@ impl Converted {
         let Some(section) = known(header) else {
             let known: Vec<_> = KEYS.vsphere.iter().map(Section::legacy).collect();
             let hint = did_you_mean(&header.name, known.iter().map(String::as_str));
-            self.warn(line, format!("`[{}]` is not known and has no effect{hint}", header.name));
+            self.warn(line, format!("`[{}]` is unknown and has no effect{hint}", header.name));
             return Ok(());
         };
         if section.each && header.sub.is_empty() {
@@ -74,7 +74,7 @@ impl Converted {
         let key = &entry.key;
         if let Some(name) = DROPPED.iter().find(|name| name.eq_ignore_ascii_case(&header.name)) {
             self.changes.push(Change {
-                rule: "there is no YAML for this section of the in-tree provider",
+                rule: "the section of the in-tree provider does not exist in YAML",
                 key: format!("[{name}] {key}"),
                 before: Some(entry.value.clone().unwrap_or_default()),
                 after: None,
@@ -88,7 +88,7 @@ impl Converted {
             section.keys.iter().map(|(key, kind)| (dashes(key), key.as_str(), *kind)).collect();
         let Some((_, name, kind)) = dashed.iter().find(|(dashed, ..)| dashed.eq_ignore_ascii_case(key)) else {
             let hint = did_you_mean(key, dashed.iter().map(|(dashed, ..)| dashed.as_str()));
-            self.warn(line, format!("`{key}` of `[{}]` is not known and has no effect{hint}", section.legacy()));
+            self.warn(line, format!("`{key}` of `[{}]` is unknown and has no effect{hint}", section.legacy()));
             return Ok(());
         };
         match value(name, *kind, entry.value.as_deref()) {
@@ -97,26 +97,24 @@ impl Converted {
                 Ok(())
             }
             Ok(None) => Ok(()),
-            Err(wanted) => {
-                self.refuse(section, line, format!("`{key}` of `[{}]` has to be {wanted}", section.legacy()))
-            }
+            Err(wanted) => self.refuse(section, line, format!("`{key}` of `[{}]` must be {wanted}", section.legacy())),
         }
     }
 
-    /// The mapping that a section's keys go to.
+    /// The mapping for a section's keys.
     fn members(&mut self, section: &Section, header: &Header) -> Option<&mut Map<String, Value>> {
         let mut members = object(&mut self.document, &section.name)?;
         if section.each {
             members = object(members, &header.sub)?;
             if section.name == "vcenter" {
-                // In YAML it has to be said.
+                // In YAML it is required.
                 members.entry("server").or_insert_with(|| header.sub.as_str().into());
             }
         }
         Some(members)
     }
 
-    /// An error where the cloud-controller-manager has one; it leaves other sections out.
+    /// An error where the cloud-controller-manager has one; a warning where it disables the section.
     fn refuse(&mut self, section: &Section, line: usize, message: String) -> Result<(), Problem> {
         if section.is_required() {
             return Err(Problem { place: Some(line.into()), message });
@@ -134,7 +132,7 @@ fn object<'a>(map: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Map<
     map.entry(key).or_insert_with(|| Value::Object(Map::new())).as_object_mut()
 }
 
-/// `internalVmNetworkName` as the INI writes it, `internal-vm-network-name`.
+/// The name of a key in INI: `internal-vm-network-name` for `internalVmNetworkName`.
 fn dashes(key: &str) -> String {
     let mut dashed = String::new();
     for letter in key.chars() {
@@ -146,10 +144,10 @@ fn dashes(key: &str) -> String {
     dashed
 }
 
-/// A value as YAML has it; blank is unset. The error says what it has to be.
+/// A value as YAML; blank is unset. The error is the expected type.
 fn value(name: &str, kind: Kind, written: Option<&str>) -> Result<Option<Value>, &'static str> {
     let Some(text) = written else {
-        // A key alone is true, of whatever it is that can be.
+        // A key without a value is true, if it is a boolean.
         return Ok((kind == Kind::Bool).then_some(Value::Bool(true)));
     };
     if text.trim().is_empty() {
