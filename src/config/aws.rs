@@ -33,8 +33,8 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> 
     };
     let mut warnings =
         ini_keys::check(&document, &KEYS.aws, |section, key| key.is_some_and(|key| is_set_below(section, key)))?;
-    warnings
-        .extend(useless_values(&document).filter(|(key, _)| !is_set_below(GLOBAL, key)).map(|(_, warning)| warning));
+    let kept = document.entries().filter(|placed| placed.header.is(GLOBAL) && !is_set_below(GLOBAL, &placed.entry.key));
+    warnings.extend(kept.filter_map(useless_value));
     warnings.sort_by_key(|warning| warning.place);
     check_overrides(&document)?;
     document.set_unless_set(
@@ -55,15 +55,14 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> 
     Ok(Output { text, changes, warnings })
 }
 
-fn useless_values(document: &Document) -> impl Iterator<Item = (&'static str, Problem)> {
-    document.entries().filter(|placed| placed.header.is(GLOBAL)).filter_map(|Placed { line, entry, .. }| {
-        let (key, known) = VALUES.iter().find(|(key, _)| key.eq_ignore_ascii_case(&entry.key))?;
-        let value = entry.set()?;
-        let known: Vec<_> =
-            (!known.contains(&value)).then(|| known.iter().map(|known| format!("`{known}`")))?.collect();
-        let message = format!("[{GLOBAL}] {key} takes {} only, spelled like this", known.join(" or "));
-        Some((*key, Problem { place: Some(line.into()), message }))
-    })
+fn useless_value(Placed { line, entry, .. }: Placed<'_>) -> Option<Problem> {
+    let (key, valid) = VALUES.iter().find(|(key, _)| key.eq_ignore_ascii_case(&entry.key))?;
+    if valid.contains(&entry.set()?) {
+        return None;
+    }
+    let valid: Vec<_> = valid.iter().map(|valid| format!("`{valid}`")).collect();
+    let message = format!("[{GLOBAL}] {key} takes {} only, spelled like this", valid.join(" or "));
+    Some(Problem { place: Some(line.into()), message })
 }
 
 /// The cloud-controller-manager exits if an override is incomplete or repeated.

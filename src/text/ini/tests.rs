@@ -91,6 +91,8 @@ fn texts_that_gcfg_refuses_are_errors_with_a_line() {
         assert_eq!(error.place.map(|place| place.line), Some(line), "{source:?}: {error}");
         assert!(error.message.contains(words), "{source:?}: {error}");
     }
+    let error = Document::parse("[A]\nkey = v \nk v").unwrap_err().of("cloud.conf");
+    assert!(error.starts_with("cloud.conf:3:3: `=` is missing after `k`"), "{error}");
 }
 
 #[test]
