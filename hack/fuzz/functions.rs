@@ -9,7 +9,7 @@ use ccm_operator::{
         azure::credentials::{Credentials, inject},
         certificates,
     },
-    facts::{self, Facts, Platform},
+    facts::{Facts, Platform},
     text::{mask, yaml},
 };
 
@@ -32,7 +32,7 @@ pub(crate) const FUNCTIONS: [(&str, Function); 8] = [
 static CLUSTERS: LazyLock<[Facts; 3]> = LazyLock::new(|| {
     let plain = Facts::default();
     let one = Facts {
-        platform: azure("AzureStackCloud"),
+        platform: Ok(Some(azure("AzureStackCloud"))),
         feature_gates: vec!["AWSServiceLBNetworkSecurityGroup".into()],
         service_networks: vec!["fd02::/112".into()],
         vsphere: Some(spec("{}")),
@@ -40,7 +40,7 @@ static CLUSTERS: LazyLock<[Facts; 3]> = LazyLock::new(|| {
         ..Facts::default()
     };
     let many = Facts {
-        platform: azure("AzureUSGovernmentCloud"),
+        platform: Ok(Some(azure("AzureUSGovernmentCloud"))),
         feature_gates: vec!["VSphereMultiVCenterDay2".into()],
         service_networks: vec!["172.30.0.0/16".into(), "fd02::/112".into()],
         vsphere: Some(spec(
@@ -60,8 +60,8 @@ static CLUSTERS: LazyLock<[Facts; 3]> = LazyLock::new(|| {
     [plain, one, many]
 });
 
-fn azure(cloud: &str) -> Result<Option<Platform>, facts::Error> {
-    Ok(Some(Platform { name: "Azure".into(), variant: Some(cloud.into()) }))
+fn azure(cloud: &str) -> Platform {
+    Platform { name: "Azure".into(), variant: Some(cloud.into()) }
 }
 
 fn spec(text: &str) -> ccm_operator::facts::vsphere::VSphere {
