@@ -13,6 +13,7 @@ pub mod azure;
 pub mod certificates;
 pub mod cloud_conf;
 mod ini_keys;
+mod keys;
 mod openstack;
 pub mod preview;
 mod vsphere;
@@ -22,7 +23,7 @@ mod laws;
 #[cfg(test)]
 mod samples;
 
-pub use crate::text::{Change, Error, Warning};
+pub use crate::text::{Change, Problem};
 pub use vsphere::MINIMAL as MINIMAL_VSPHERE;
 
 /// How the configuration reaches a cloud's cloud-controller-manager, as key `cloud.conf` of ConfigMap `cloud-conf`.
@@ -69,29 +70,28 @@ pub enum Transform {
     VSphere,
 }
 
-/// What became of a configuration.
+/// The result of a transform.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
-    /// The configuration as the cloud-controller-manager is to read it.
+    /// The configuration for the cloud-controller-manager.
     pub text: String,
-    /// What is different from the source, in the order of the rules. Empty when the text is the source's.
+    /// The changes to the source, in the order of the rules. Empty if the text is unchanged.
     pub changes: Vec<Change>,
-    /// What the cloud-controller-manager would silently ignore, in the order of the source.
-    pub warnings: Vec<Warning>,
+    /// What the cloud-controller-manager ignores silently, in the order of the source.
+    pub warnings: Vec<Problem>,
 }
 
-/// How many warnings of a configuration name the nearest known key. Nobody reads more of them, and to look for it is what
-/// costs.
+/// How many warnings suggest the nearest known key. The search is expensive, and nobody reads more.
 const HINTED: usize = 100;
 
-/// The nearest of the known words, if there were not too many warnings already.
-fn hint<'a>(warnings: &[Warning], word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+/// The nearest known word, unless there are too many warnings already.
+fn hint<'a>(warnings: &[Problem], word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     if warnings.len() < HINTED { did_you_mean(word, known) } else { String::new() }
 }
 
 impl Transform {
     /// Completes and checks a configuration.
-    pub fn apply(self, source: &str, facts: &Facts) -> Result<Output, Error> {
+    pub fn apply(self, source: &str, facts: &Facts) -> Result<Output, Problem> {
         match self {
             Self::Aws => aws::transform(source, facts),
             Self::Azure => azure::transform(source, facts),

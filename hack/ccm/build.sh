@@ -1,10 +1,10 @@
 #!/bin/sh
-# Builds real cloud-controller-managers once, for the test that starts them with the arguments of our manifests, and
-# <cloud>-config, which reads configurations as those of AWS and OpenStack do. Prints the folder that holds them: a cache
-# folder outside the checkout, keyed by a hash of the sources.
-# Each has the name that it has in OpenShift's image. generic-cloud-controller-manager stands for those that are no Go
-# module to be had (GCP, IBM Cloud, Power VS, Nutanix).
-# Two modules, because AWS's newest release needs another Kubernetes minor than those of the others.
+# Builds real cloud-controller-managers once, for the test that starts them with the arguments of our manifests, and two
+# programs that read configurations and list the known keys with the clouds' own code (see read/read.go). Prints the folder
+# that holds them: a cache folder outside the checkout, keyed by a hash of the sources.
+# Each program is named as in OpenShift's image. generic-cloud-controller-manager stands for those that are not available as
+# a Go module (GCP, IBM Cloud, Power VS, Nutanix).
+# Two modules, because AWS's newest release needs another Kubernetes minor than the others.
 set -eu
 cd "$(dirname "$0")"
 . ../build-once.sh
@@ -23,7 +23,7 @@ build_into() {
 			k8s.io/cloud-provider-vsphere/cmd/vsphere-cloud-controller-manager \
 			$azure/cloud-controller-manager \
 			$azure/cloud-node-manager
-		go_build "$1/openstack-config" "" ./config
+		go_build "$1/others-config" "" ./config
 		go_build "$1/generic-cloud-controller-manager" "" .
 	)
 	mv "$1/cloud-controller-manager" "$1/azure-cloud-controller-manager"
@@ -32,6 +32,6 @@ build_into() {
 
 build_once hack/ccm "the cloud-controller-managers whose flags the tests check" \
 	"$(key_of build.sh aws/go.mod aws/go.sum aws/config/main.go others/go.mod others/go.sum others/main.go \
-		others/config/main.go)" \
+		others/config/main.go read/go.mod read/go.sum read/read.go)" \
 	generic-cloud-controller-manager \
 	"the cloud-controller-managers of AWS, Azure, OpenStack and vSphere, once (about six minutes on two cores)"

@@ -1,5 +1,5 @@
-//! Every function that takes text of others, and what has to hold of it whatever the text is. It stands alone, because the
-//! tests in `tests/it` take it in too.
+//! Every function that parses untrusted input, and the properties that must hold for any input. Without imports from the
+//! rest of the crate, because the tests in `tests/it` include this file as well.
 
 use std::sync::LazyLock;
 
@@ -9,14 +9,14 @@ use ccm_operator::{
         azure::credentials::{Credentials, inject},
         certificates,
     },
-    facts::{self, Facts, Platform},
+    facts::{Facts, Platform},
     text::{mask, yaml},
 };
 
-/// What a function does with an input; it may refuse it, but not panic.
+/// Runs a function on an input, which it may refuse, but must not panic on.
 pub(crate) type Function = fn(&[u8]);
 
-/// By their names, which are those of the folders with their seeds.
+/// The functions by the names of the folders of their seeds.
 pub(crate) const FUNCTIONS: [(&str, Function); 8] = [
     ("aws", |input| transform(Transform::Aws, input)),
     ("azure", |input| transform(Transform::Azure, input)),
@@ -28,11 +28,11 @@ pub(crate) const FUNCTIONS: [(&str, Function); 8] = [
     ("vsphere", |input| transform(Transform::VSphere, input)),
 ];
 
-/// Clusters that differ in all that a transform may ask for.
+/// Clusters that differ in every fact that a transform uses.
 static CLUSTERS: LazyLock<[Facts; 3]> = LazyLock::new(|| {
     let plain = Facts::default();
     let one = Facts {
-        platform: azure("AzureStackCloud"),
+        platform: Ok(Some(azure("AzureStackCloud"))),
         feature_gates: vec!["AWSServiceLBNetworkSecurityGroup".into()],
         service_networks: vec!["fd02::/112".into()],
         vsphere: Some(spec("{}")),
@@ -40,7 +40,7 @@ static CLUSTERS: LazyLock<[Facts; 3]> = LazyLock::new(|| {
         ..Facts::default()
     };
     let many = Facts {
-        platform: azure("AzureUSGovernmentCloud"),
+        platform: Ok(Some(azure("AzureUSGovernmentCloud"))),
         feature_gates: vec!["VSphereMultiVCenterDay2".into()],
         service_networks: vec!["172.30.0.0/16".into(), "fd02::/112".into()],
         vsphere: Some(spec(
@@ -60,15 +60,15 @@ static CLUSTERS: LazyLock<[Facts; 3]> = LazyLock::new(|| {
     [plain, one, many]
 });
 
-fn azure(cloud: &str) -> Result<Option<Platform>, facts::Error> {
-    Ok(Some(Platform { name: "Azure".into(), variant: Some(cloud.into()) }))
+fn azure(cloud: &str) -> Platform {
+    Platform { name: "Azure".into(), variant: Some(cloud.into()) }
 }
 
 fn spec(text: &str) -> ccm_operator::facts::vsphere::VSphere {
     yaml::from_str(text).expect("a specification")
 }
 
-/// What is completed once is complete.
+/// A transform is idempotent.
 fn transform(transform: Transform, input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     for cluster in &*CLUSTERS {
@@ -76,11 +76,11 @@ fn transform(transform: Transform, input: &[u8]) {
         let again = transform.apply(&output.text, cluster).expect("its own output");
         assert_eq!(again.text, output.text, "not idempotent");
         assert!(again.changes.is_empty(), "changes its own output: {:?}", again.changes);
-        assert_eq!(output.changes.is_empty(), output.text == text, "says what it changed: {:?}", output.changes);
+        assert_eq!(output.changes.is_empty(), output.text == text, "reports its changes: {:?}", output.changes);
     }
 }
 
-/// The input is the configuration and, after a NUL, the secret.
+/// The input consists of the configuration and, after a NUL, the secret.
 fn credentials(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let (config, secret) = text.split_once('\0').unwrap_or((text, "secret"));
@@ -92,7 +92,7 @@ fn credentials(input: &[u8]) {
     }
 }
 
-/// What was read and written is read again.
+/// A merged bundle parses to the same certificates.
 fn bundle(input: &[u8]) {
     if let Ok(certificates) = certificates::parse(input)
         && let Ok(merged) = certificates::merge(Some(&certificates), &certificates, None)
@@ -102,7 +102,7 @@ fn bundle(input: &[u8]) {
     }
 }
 
-/// A line for a line.
+/// Masking keeps the number of lines.
 fn masked(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     assert_eq!(mask::lines(text).len(), text.lines().count(), "other lines");

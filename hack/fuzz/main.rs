@@ -1,4 +1,4 @@
-//! One function of the library, with inputs of libFuzzer. The environment's `FUZZ` names it.
+//! Runs one function of the library, named by the environment variable `FUZZ`, on inputs from libFuzzer.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Gives every function of functions.rs, or those that are named, RUNS inputs, guided by what each input reaches. What is
-# found goes to target/fuzz/; what a function fell over is printed with the file that holds it: make it a seed.
+# Runs every function of functions.rs, or the given ones, on RUNS inputs, guided by code coverage. The corpus is kept in
+# target/fuzz/. A failing input is printed with its file: add it to the seeds.
 set -eu
 cd "$(dirname "$0")"
 target=${CARGO_TARGET_DIR:-$PWD/../../target}/fuzz
 host=$(rustc -vV | sed -n 's/^host: //p')
-# The coverage that libFuzzer follows. With --target it is left out of build scripts, which have no fuzzer.
+# Coverage for libFuzzer. With --target it does not apply to build scripts, which are not linked with the fuzzer.
 export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
 cargo build --release --quiet --target "$host" --target-dir "$target"

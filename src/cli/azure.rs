@@ -37,7 +37,14 @@ pub struct AzureInjectCredentialsArgs {
 pub(super) fn run(args: &AzureInjectCredentialsArgs) -> anyhow::Result<()> {
     let config = read::config(&args.cloud_config_file_path)?;
     let credentials = read::credentials(&args.creds_path)?;
-    let injected = credentials::inject(&config, &credentials, args.disable_identity_extension_auth)?;
+    let injected = credentials::inject(&config, &credentials, args.disable_identity_extension_auth).map_err(
+        |error| match error {
+            credentials::Error::Config(problem) => {
+                anyhow::anyhow!(problem.of(&args.cloud_config_file_path.display().to_string()))
+            }
+            other => other.into(),
+        },
+    )?;
     for note in injected.notes {
         info!("{note}");
     }

@@ -4,15 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::Facts;
 use crate::{
-    config::{
-        Error, Output,
-        ini_keys::{
-            self,
-            Kind::{Flag, List, OneOf, Text, Whole},
-            Section,
-        },
-    },
-    text::ini::Document,
+    config::{Output, Problem, ini_keys, keys::KEYS},
+    text::ini::{Document, Placed},
 };
 
 const GLOBAL: &str = "Global";
@@ -20,62 +13,29 @@ const OVERRIDE: &str = "ServiceOverride";
 const PROBE_MODE: &str = "ClusterServiceLoadBalancerHealthProbeMode";
 const SECURITY_GROUPS: &str = "NLBSecurityGroupMode";
 
-/// The feature gate by which load balancers get security groups of their own.
+/// The feature gate that gives load balancers security groups of their own.
 const SECURITY_GROUPS_GATE: &str = "AWSServiceLBNetworkSecurityGroup";
 
-/// `CloudConfig` of k8s.io/cloud-provider-aws, `pkg/providers/v1/config/config.go`.
-pub(super) const SECTIONS: [Section; 2] = [
-    Section {
-        name: GLOBAL,
-        each: false,
-        keys: &[
-            ("Zone", Text),
-            ("Region", Text),
-            ("VPC", Text),
-            ("SubnetID", Text),
-            ("RouteTableID", Text),
-            ("RoleARN", Text),
-            ("SourceARN", Text),
-            ("KubernetesClusterTag", Text),
-            ("KubernetesClusterID", Text),
-            ("DisableSecurityGroupIngress", Flag),
-            ("ElbSecurityGroup", Text),
-            ("NodeIPFamilies", List),
-            (PROBE_MODE, OneOf(&["Shared", "ServiceNodePort"])),
-            ("ClusterServiceSharedLoadBalancerHealthProbePort", Whole(i32::MIN as i128..=i32::MAX as i128)),
-            ("ClusterServiceSharedLoadBalancerHealthProbePath", Text),
-            ("SupportedTopologyInstanceTypePattern", Text),
-            (SECURITY_GROUPS, OneOf(&["Managed"])),
-        ],
-    },
-    Section {
-        name: OVERRIDE,
-        each: true,
-        keys: &[
-            ("Service", Text),
-            ("Region", Text),
-            ("URL", Text),
-            ("SigningRegion", Text),
-            ("SigningMethod", Text),
-            ("SigningName", Text),
-        ],
-    },
-];
+/// The valid values of keys. Any other value fails later, when it is used.
+const VALUES: [(&str, &[&str]); 2] = [(PROBE_MODE, &["Shared", "ServiceNodePort"]), (SECURITY_GROUPS, &["Managed"])];
 
-/// What an override has to have.
+/// The required keys of an override.
 const REQUIRED: [&str; 4] = ["Service", "Region", "URL", "SigningRegion"];
 
-pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Error> {
+pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> {
     let mut document = Document::parse(source)?;
     let managed = facts.has_feature_gate(SECURITY_GROUPS_GATE);
     let probe_mode_is_set = document.get(GLOBAL, PROBE_MODE).is_some_and(|found| found.entry.set().is_some());
-    let warnings = ini_keys::check(&document, &SECTIONS, |section, key| {
+    let is_set_below = |section: &str, key: &str| {
         section == GLOBAL
-            && key.is_some_and(|key| {
-                (managed && key.eq_ignore_ascii_case(SECURITY_GROUPS))
-                    || (!probe_mode_is_set && key.eq_ignore_ascii_case(PROBE_MODE))
-            })
-    })?;
+            && ((managed && key.eq_ignore_ascii_case(SECURITY_GROUPS))
+                || (!probe_mode_is_set && key.eq_ignore_ascii_case(PROBE_MODE)))
+    };
+    let mut warnings =
+        ini_keys::check(&document, &KEYS.aws, |section, key| key.is_some_and(|key| is_set_below(section, key)))?;
+    let kept = document.entries().filter(|placed| placed.header.is(GLOBAL) && !is_set_below(GLOBAL, &placed.entry.key));
+    warnings.extend(kept.filter_map(useless_value));
+    warnings.sort_by_key(|warning| warning.place);
     check_overrides(&document)?;
     document.set_unless_set(
         "health probes of load balancers are shared unless set otherwise",
@@ -85,7 +45,7 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Error> {
     );
     if managed {
         document.set(
-            "the cluster's feature gate has the security groups of network load balancers managed",
+            "a feature gate enables managed security groups for network load balancers",
             GLOBAL,
             SECURITY_GROUPS,
             "Managed",
@@ -95,8 +55,18 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Error> {
     Ok(Output { text, changes, warnings })
 }
 
-/// The cloud-controller-manager ends at once when an override is not whole, or there twice.
-fn check_overrides(document: &Document) -> Result<(), Error> {
+fn useless_value(Placed { line, entry, .. }: Placed<'_>) -> Option<Problem> {
+    let (key, valid) = VALUES.iter().find(|(key, _)| key.eq_ignore_ascii_case(&entry.key))?;
+    if valid.contains(&entry.set()?) {
+        return None;
+    }
+    let valid: Vec<_> = valid.iter().map(|valid| format!("`{valid}`")).collect();
+    let message = format!("[{GLOBAL}] {key} takes {} only, spelled like this", valid.join(" or "));
+    Some(Problem { place: Some(line.into()), message })
+}
+
+/// The cloud-controller-manager exits if an override is incomplete or repeated.
+fn check_overrides(document: &Document) -> Result<(), Problem> {
     let mut overrides: BTreeMap<&str, (usize, BTreeMap<String, &str>)> = BTreeMap::new();
     for (line, header) in document.headers().filter(|(_, header)| header.name.eq_ignore_ascii_case(OVERRIDE)) {
         overrides.entry(&header.sub).or_insert((line, BTreeMap::new()));
@@ -111,7 +81,7 @@ fn check_overrides(document: &Document) -> Result<(), Error> {
         let value = |key: &str| keys.get(&key.to_lowercase()).copied().unwrap_or_default();
         let refused = |what: String| {
             let message = format!("the cloud-controller-manager refuses [{OVERRIDE} {sub:?}]: {what}");
-            Error { line: Some(line), message }
+            Problem { place: Some(line.into()), message }
         };
         if let Some(missing) = REQUIRED.iter().find(|key| value(key).is_empty()) {
             return Err(refused(format!("give {missing} a value")));

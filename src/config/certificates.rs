@@ -1,22 +1,22 @@
-//! Bundles of trusted certificates: read, checked, merged (pure).
+//! Parses, checks and merges bundles of trusted certificates (pure).
 //!
-//! A bundle is refused whole when one of its blocks is no certificate: a reader that stops there would trust less than was
-//! asked for. Expired certificates and those of no authority are kept, as readers ignore them; who calls may report them.
-//! Text around the blocks is dropped.
+//! A bundle with an invalid block is refused as a whole: a reader that stops there would trust fewer certificates than
+//! requested. Expired certificates and those that are not CAs are kept, because readers ignore them; the caller may report
+//! them. Text around the blocks is dropped.
 
 use std::{collections::HashSet, io::Cursor};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use x509_parser::{error::PEMError, parse_x509_certificate, pem::Pem};
 
-/// The ConfigMap with the certificates that cloud-controller-managers trust.
+/// The ConfigMap of the certificates that cloud-controller-managers trust.
 pub const TARGET_NAME: &str = "ccm-trusted-ca";
 
-/// The API server refuses a ConfigMap whose values are longer together (`MaxSecretSize`; names do not count).
+/// The API server's limit for the total size of a ConfigMap's values (`MaxSecretSize`; names do not count).
 const LIMIT: usize = 1024 * 1024;
-/// How long before its end a certificate is worth a word, in seconds: 30 days.
+/// How long before its expiry a certificate is reported, in seconds: 30 days.
 const SOON: i64 = 30 * 24 * 60 * 60;
-/// The length of a line of PEM.
+/// The number of columns of a PEM line.
 const COLUMNS: usize = 64;
 const BEGIN: &[u8] = b"-----BEGIN ";
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
@@ -24,32 +24,32 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// Why a bundle cannot be used.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
-    /// There is nothing to trust.
-    #[error("it holds no certificate")]
+    /// The bundle is empty.
+    #[error("no certificate found")]
     Empty,
-    /// A block is no certificate.
+    /// A block is not a certificate.
     #[error("block {number} (line {line}) {problem}")]
     Block {
-        /// Which one, from 1.
+        /// The number of the block, from 1.
         number: usize,
-        /// Where it begins, from 1.
+        /// The line of the block, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// No ConfigMap can hold it.
+    /// The bundle does not fit into a ConfigMap.
     #[error(
         "the trusted certificates are {total} bytes long together, and a ConfigMap holds at most {LIMIT}: {proxy} of the \
          Proxy's trusted CA, {cloud} of the cloud configuration's, {system} of the system's; remove certificates"
     )]
     TooLong {
-        /// Of all parts, each certificate once.
+        /// The size of all parts, each certificate counted once.
         total: usize,
-        /// Of the Proxy's trusted CA.
+        /// The size of the Proxy's trusted CA.
         proxy: usize,
-        /// What the cloud configuration brings more.
+        /// The size that the cloud configuration adds.
         cloud: usize,
-        /// What the system brings more.
+        /// The size that the system's bundle adds.
         system: usize,
     },
 }
@@ -57,19 +57,19 @@ pub enum Error {
 /// A certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// As it was signed.
+    /// The signed encoding.
     pub der: Vec<u8>,
-    /// Whose it is.
+    /// The subject.
     pub subject: String,
-    /// When it begins to count, in seconds since 1970.
+    /// The start of its validity, in seconds since 1970.
     pub not_before: i64,
-    /// When it ends, in seconds since 1970.
+    /// The end of its validity, in seconds since 1970.
     pub not_after: i64,
-    /// Whether it says that it may sign others.
+    /// Whether it is a certificate authority.
     pub is_ca: bool,
 }
 
-/// Certificates of several sources, each once.
+/// Certificates of several sources, without duplicates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bundle<'a> {
     /// The certificates as PEM, in lines of 64 columns.
@@ -78,9 +78,9 @@ pub struct Bundle<'a> {
     pub certificates: Vec<&'a Certificate>,
 }
 
-/// Reads every certificate of a text, each once, in its order.
+/// Parses the certificates of a text, in order and without duplicates.
 pub fn parse(text: &[u8]) -> Result<Vec<Certificate>, Error> {
-    // A block counts at the beginning of a line only.
+    // A block is recognized at the beginning of a line only.
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut cursor = Cursor::new(text);
     let mut known = HashSet::new();
@@ -106,8 +106,8 @@ fn certificate(block: Pem) -> Result<Certificate, String> {
         let label: String = block.label.chars().filter(|c| !c.is_control()).take(40).collect();
         return Err(format!("is of the type {label:?}: only CERTIFICATE may be in a bundle"));
     }
-    let (rest, parsed) = parse_x509_certificate(&block.contents)
-        .map_err(|_| "is no X.509 certificate: it is damaged, or something else".to_owned())?;
+    let (rest, parsed) =
+        parse_x509_certificate(&block.contents).map_err(|_| "is not a valid X.509 certificate".to_owned())?;
     if !rest.is_empty() {
         return Err(format!("has {} bytes after the certificate", rest.len()));
     }
@@ -125,15 +125,15 @@ fn described(error: &PEMError) -> &'static str {
     }
 }
 
-/// The line of the first block at or after a place.
+/// The line of the first block at or after a position.
 fn line_of_block(text: &[u8], from: usize) -> usize {
     let (before, after) = text.split_at(from.min(text.len()));
     let lines = |bytes: &[u8]| bytes.split(|byte| *byte == b'\n').count();
     lines(before) + after.split(|byte| *byte == b'\n').take_while(|line| !line.starts_with(BEGIN)).count()
 }
 
-/// Merges the Proxy's trusted CA, the system's certificates, and those that come with the cloud's configuration. What an
-/// administrator gave stands before the system's.
+/// Merges the Proxy's trusted CA, the system's certificates and those of the cloud configuration. Certificates that an
+/// administrator provides come before the system's.
 pub fn merge<'a>(
     proxy: Option<&'a [Certificate]>,
     system: &'a [Certificate],
@@ -160,7 +160,7 @@ pub fn merge<'a>(
 
 fn encode(der: &[u8], text: &mut String) {
     text.push_str("-----BEGIN CERTIFICATE-----\n");
-    // So many bytes are one line.
+    // The number of bytes in one line.
     for line in der.chunks(COLUMNS / 4 * 3) {
         STANDARD.encode_string(line, text);
         text.push('\n');
@@ -168,7 +168,7 @@ fn encode(der: &[u8], text: &mut String) {
     text.push_str("-----END CERTIFICATE-----\n");
 }
 
-/// The certificates that have ended at this time, in seconds since 1970, or will have in 30 days.
+/// The certificates that have expired at this time, in seconds since 1970, or expire within 30 days.
 pub fn expiring<'a>(
     certificates: impl IntoIterator<Item = &'a Certificate>,
     now: i64,

@@ -1,34 +1,34 @@
-//! From where a cloud's configuration is taken, under which key, and what ConfigMap `cloud-conf` holds then (pure).
+//! Finds the source of a cloud's configuration and computes ConfigMap `cloud-conf` (pure).
 //!
-//! The one function behind the controller and `ccm-operator cloud-config`. It reads no cluster: what was found is given.
+//! The controller and `ccm-operator cloud-config` share this code; the caller reads the ConfigMaps.
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{Change, Error as TransformError, Warning, vsphere};
+use crate::config::{Change, Problem, vsphere};
 use crate::{
     config::{CloudConfig, ConfigSource},
     facts::Facts,
     object::{self, Object, reference::Reference},
 };
 
-/// Where OpenShift's operators put configuration for each other.
+/// The namespace of configuration that OpenShift's operators exchange.
 pub const MANAGED_NAMESPACE: &str = "openshift-config-managed";
 
-/// The ConfigMap there that holds the cloud's configuration.
+/// The ConfigMap of the cloud's configuration in that namespace.
 pub const MANAGED_NAME: &str = "kube-cloud-config";
 
 /// The ConfigMap that cloud-controller-managers mount.
 pub const TARGET_NAME: &str = "cloud-conf";
 
-/// The key of the configuration in it.
+/// The key of the configuration in that ConfigMap.
 pub const KEY: &str = "cloud.conf";
 
-/// What is known of a cluster's configuration.
+/// The input of [`sync`].
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
-    /// How the provider wants it.
+    /// The provider's settings.
     pub settings: &'a CloudConfig,
-    /// What is known about the cluster.
+    /// The facts of the cluster.
     pub facts: &'a Facts,
     /// The ConfigMap [`managed`].
     pub managed: Option<&'a Value>,
@@ -36,43 +36,43 @@ pub struct Inputs<'a> {
     pub user: Option<&'a Value>,
 }
 
-/// What the target is to hold.
+/// The content of the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Synced {
     /// Its `data`.
     pub data: Map<String, Value>,
     /// Its `binaryData`.
     pub binary_data: Map<String, Value>,
-    /// Where the configuration is from, for people; `None` when there was none.
+    /// The source of the configuration, for people; `None` without a source.
     pub from: Option<String>,
-    /// What is different from the source.
+    /// The changes to the source.
     pub changes: Vec<Change>,
-    /// What of the source has no effect, with the source's name.
+    /// The warnings, each with its place in the source.
     pub warnings: Vec<String>,
-    /// Whether it is to be written to [`managed`] as well.
+    /// Whether it is written to [`managed`] as well.
     pub is_published: bool,
 }
 
-/// Why there is no configuration. Always terminal: only another input can mend it.
+/// Why there is no configuration. Always terminal: only a different input can fix it.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
-    /// The cloud cannot do without one.
+    /// The cloud requires a configuration, and there is none.
     #[error(
         "there is no cloud configuration: {0}. Put it there, or name the ConfigMap in spec.cloudConfig of \
          Infrastructure cluster"
     )]
     None(String),
-    /// The ConfigMap has not the key that the Infrastructure names.
+    /// The ConfigMap lacks the key that the Infrastructure names.
     #[error("{config_map} has no key {key:?}, which spec.cloudConfig.key of Infrastructure cluster names{others}")]
     NoKey {
         /// The ConfigMap.
         config_map: Reference,
         /// The key.
         key: String,
-        /// The keys that it has, for people.
+        /// The keys that exist, for people.
         others: String,
     },
-    /// The ConfigMap holds nothing under the key.
+    /// The value of the key is empty.
     #[error("{config_map}: key {key} is missing or empty, but this cloud needs a configuration")]
     Empty {
         /// The ConfigMap.
@@ -80,7 +80,7 @@ pub enum Error {
         /// The key.
         key: String,
     },
-    /// The configuration is no text.
+    /// The configuration is not text.
     #[error("{config_map}: key {key} is in binaryData; put it into data, as text")]
     Binary {
         /// The ConfigMap.
@@ -88,17 +88,17 @@ pub enum Error {
         /// The key.
         key: String,
     },
-    /// The configuration cannot be used.
-    #[error("{place}, {error}")]
+    /// The configuration is invalid.
+    #[error("{}", problem.of(place))]
     Transform {
         /// The ConfigMap and the key.
         place: String,
-        /// What is wrong with it, with the line where that is known.
-        error: TransformError,
+        /// The problem.
+        problem: Problem,
     },
 }
 
-/// The ConfigMap that OpenShift's operators write, when the provider looks there.
+/// The ConfigMap that OpenShift's operators write, if the provider uses it.
 pub fn managed(settings: &CloudConfig) -> Option<Reference> {
     let wanted = settings.sources.contains(&ConfigSource::Managed) || settings.publish_with_feature_gate.is_some();
     wanted.then(|| Reference::config_map(MANAGED_NAMESPACE, MANAGED_NAME))
@@ -136,8 +136,8 @@ pub fn sync(inputs: &Inputs) -> Result<Synced, Error> {
     if let Some(transform) = settings.transform {
         let named = || place.clone().unwrap_or_else(|| "the empty configuration".to_owned());
         let output = transform.apply(text(&data), facts);
-        let output = output.map_err(|error| Error::Transform { place: named(), error })?;
-        warnings = output.warnings.iter().map(|warning: &Warning| format!("{}, {warning}", named())).collect();
+        let output = output.map_err(|problem| Error::Transform { place: named(), problem })?;
+        warnings = output.warnings.iter().map(|warning| warning.of(&named())).collect();
         changes = output.changes;
         data.insert(KEY.to_owned(), output.text.into());
     }
@@ -145,15 +145,15 @@ pub fn sync(inputs: &Inputs) -> Result<Synced, Error> {
 }
 
 impl Synced {
-    /// The ConfigMaps that are to hold it, when the target is in this namespace.
+    /// The ConfigMaps to write, for a target in this namespace.
     pub fn objects(&self, namespace: &str) -> Result<Vec<Object>, object::Error> {
         let published = self.is_published.then_some((MANAGED_NAMESPACE, MANAGED_NAME));
-        // The copy for others comes last: one that is refused must not keep the cluster's own back.
+        // The copy comes last: if it is refused, the cluster's own is written already.
         let places = std::iter::once((namespace, TARGET_NAME)).chain(published);
         places.map(|(namespace, name)| Object::new(self.config_map(namespace, name))).collect()
     }
 
-    /// A ConfigMap that holds it.
+    /// A ConfigMap with this content.
     fn config_map(&self, namespace: &str, name: &str) -> Value {
         let mut value = json!({
             "apiVersion": "v1",
@@ -173,7 +173,7 @@ impl Synced {
     }
 }
 
-/// All data of a source, with the configuration under [`KEY`], and the key that it had.
+/// The data of a source with the configuration moved to [`KEY`], and its original key.
 fn data_of(config_map: &Reference, value: &Value, named_key: &str) -> Result<(Map<String, Value>, String), Error> {
     let mut data = value["data"].as_object().cloned().unwrap_or_default();
     if let Some(key) = [KEY, named_key].into_iter().find(|key| value["binaryData"].get(key).is_some()) {

@@ -1,83 +1,56 @@
-//! What a cloud-controller-manager that reads INI knows, and what it makes of the rest (pure).
+//! Checks an INI configuration against the keys that the cloud-controller-manager knows (pure).
 //!
-//! gcfg ignores what it does not know; a value that does not fit its key it refuses. The tables of a cloud stand with
-//! that cloud.
+//! gcfg ignores unknown sections and keys, and refuses values of the wrong type.
 
 use std::ops::RangeInclusive;
 
 use crate::{
-    config::{Error, Warning, hint},
+    config::{
+        Problem, hint,
+        keys::{Kind, Section},
+    },
     text::ini::{Document, Header, Placed},
 };
 
-/// A section that a cloud-controller-manager knows.
-#[derive(Debug)]
-pub(super) struct Section {
-    /// Its name.
-    pub(super) name: &'static str,
-    /// Whether it is one for each sub-section, such as `[ServiceOverride "1"]`.
-    pub(super) each: bool,
-    /// Its keys and what they take.
-    pub(super) keys: &'static [(&'static str, Kind)],
-}
-
-/// What a key takes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Any text, but not a key without `=`.
-    Text,
-    /// The same, one of these; another fails later, when it is needed.
-    OneOf(&'static [&'static str]),
-    /// One word.
-    Word,
-    /// Any text, once for each value.
-    List,
-    /// A truth value in one of gcfg's spellings.
-    Flag,
-    /// A whole number.
-    Whole(RangeInclusive<i128>),
-    /// A duration in Go's spelling.
-    Duration,
-}
-
-/// What is ignored, as warnings; what is refused, as an error. What `owned` says of is looked at by others.
+/// Warns about ignored sections and keys, and refuses invalid values. Sections and keys for which `owned` returns true are
+/// checked elsewhere.
 pub(super) fn check(
     document: &Document,
     sections: &[Section],
     owned: impl Fn(&str, Option<&str>) -> bool,
-) -> Result<Vec<Warning>, Error> {
+) -> Result<Vec<Problem>, Problem> {
     let mut warnings = Vec::new();
     for (line, header) in document.headers() {
         if section(sections, header).is_none() && !(header.sub.is_empty() && owned(&header.name, None)) {
-            warnings.push(Warning { line: Some(line), message: unknown_section(&warnings, sections, header) });
+            warnings.push(Problem { place: Some(line.into()), message: unknown_section(&warnings, sections, header) });
         }
     }
     for placed in document.entries() {
         let Some(section) = section(sections, placed.header) else { continue };
         let Placed { line, entry, .. } = placed;
-        if owned(section.name, Some(&entry.key)) {
+        if owned(&section.name, Some(&entry.key)) {
             continue;
         }
-        let message = match section.keys.iter().find(|(key, _)| key.eq_ignore_ascii_case(&entry.key)) {
-            None => Some(unknown_key(&warnings, sections, section, &entry.key)),
-            Some((key, kind)) => {
-                if let Some(takes) = kind.refuses(entry.value.as_deref()) {
+        let message = match section.ini_key(&entry.key) {
+            None => unknown_key(&warnings, sections, section, &entry.key),
+            Some((key, kind)) => match refuses(kind, entry.value.as_deref()) {
+                None => continue,
+                Some(takes) => {
                     let message = format!(
                         "the cloud-controller-manager refuses this value of [{}] {key}: give {takes}",
                         section.name
                     );
-                    return Err(Error { line: Some(line), message });
+                    return Err(Problem { place: Some(line.into()), message });
                 }
-                kind.fails(entry.set()).map(|takes| format!("[{}] {key} takes {takes}", section.name))
-            }
+            },
         };
-        warnings.extend(message.map(|message| Warning { line: Some(line), message }));
+        warnings.push(Problem { place: Some(line.into()), message });
     }
-    warnings.sort_by_key(|warning| warning.line);
+    warnings.sort_by_key(|warning| warning.place);
     Ok(warnings)
 }
 
-/// The section of that name, if it takes a sub-section such as this header's.
+/// The section of this header, if its sub-section is allowed.
 fn section<'a>(sections: &'a [Section], header: &Header) -> Option<&'a Section> {
     named(sections, &header.name).filter(|section| section.each || header.sub.is_empty())
 }
@@ -86,7 +59,7 @@ fn named<'a>(sections: &'a [Section], name: &str) -> Option<&'a Section> {
     sections.iter().find(|section| section.name.eq_ignore_ascii_case(name))
 }
 
-fn unknown_section(warnings: &[Warning], sections: &[Section], header: &Header) -> String {
+fn unknown_section(warnings: &[Problem], sections: &[Section], header: &Header) -> String {
     let Header { name, sub } = header;
     match named(sections, name) {
         Some(section) => format!(
@@ -96,13 +69,13 @@ fn unknown_section(warnings: &[Warning], sections: &[Section], header: &Header) 
         ),
         None => format!(
             "the cloud-controller-manager does not know the section [{name}] and ignores all its keys{}",
-            hint(warnings, name, sections.iter().map(|section| section.name))
+            hint(warnings, name, sections.iter().map(|section| section.name.as_str()))
         ),
     }
 }
 
-fn unknown_key(warnings: &[Warning], sections: &[Section], section: &Section, key: &str) -> String {
-    let place = sections.iter().find(|other| other.keys.iter().any(|(known, _)| known.eq_ignore_ascii_case(key)));
+fn unknown_key(warnings: &[Problem], sections: &[Section], section: &Section, key: &str) -> String {
+    let place = sections.iter().find(|other| other.ini_key(key).is_some());
     match place {
         Some(place) => format!(
             "the cloud-controller-manager ignores {key} in [{}]: it belongs in [{}]; move it there",
@@ -111,47 +84,37 @@ fn unknown_key(warnings: &[Warning], sections: &[Section], section: &Section, ke
         None => format!(
             "the cloud-controller-manager does not know [{}] {key} and ignores it{}",
             section.name,
-            hint(warnings, key, section.keys.iter().map(|(known, _)| *known))
+            hint(warnings, key, section.keys.keys().map(String::as_str))
         ),
     }
 }
 
-impl Kind {
-    /// What a key takes, when gcfg would refuse a value; `None` as a value is a key without `=`.
-    fn refuses(&self, value: Option<&str>) -> Option<&'static str> {
-        let fits = match (self, value) {
-            (Self::List, _) | (Self::Flag, None) | (Self::Text | Self::OneOf(_), Some(_)) => true,
-            (_, None) => false,
-            (Self::Word, Some(value)) => value.split_whitespace().count() == 1,
-            (Self::Flag, Some(value)) => {
-                let known = ["true", "yes", "on", "1", "false", "no", "off", "0"];
-                known.iter().any(|known| known.eq_ignore_ascii_case(value))
-            }
-            (Self::Whole(range), Some(value)) => {
-                whole(value.trim(), *range.start() < 0).is_some_and(|number| range.contains(&number))
-            }
-            (Self::Duration, Some(value)) => is_duration(value),
-        };
-        let takes = match self {
-            Self::Text | Self::OneOf(_) | Self::List => "`=` and a text",
-            Self::Word => "one word",
-            Self::Flag => "`true` or `false`",
-            Self::Whole(_) => "a whole number in its range",
-            Self::Duration => "a duration such as `5s` or `1m30s`",
-        };
-        (!fits).then_some(takes)
-    }
-
-    /// What a key takes, when the value is read but cannot be used.
-    fn fails(&self, value: Option<&str>) -> Option<String> {
-        match (self, value) {
-            (Self::OneOf(known), Some(value)) if !known.contains(&value) => {
-                let known: Vec<String> = known.iter().map(|known| format!("`{known}`")).collect();
-                Some(format!("{} only, spelled like this", known.join(" or ")))
-            }
-            _ => None,
+/// The expected value, if gcfg would refuse the given one; `None` is a key without `=`.
+fn refuses(kind: Kind, value: Option<&str>) -> Option<&'static str> {
+    let in_range = |value: &str, range: RangeInclusive<i128>| {
+        whole(value.trim(), *range.start() < 0).is_some_and(|number| range.contains(&number))
+    };
+    let fits = match (kind, value) {
+        (Kind::List | Kind::Float | Kind::Map, _) | (Kind::Bool, None) | (Kind::Text, Some(_)) => true,
+        (_, None) => false,
+        (Kind::Word, Some(value)) => value.split_whitespace().count() == 1,
+        (Kind::Bool, Some(value)) => {
+            let known = ["true", "yes", "on", "1", "false", "no", "off", "0"];
+            known.iter().any(|known| known.eq_ignore_ascii_case(value))
         }
-    }
+        (Kind::Int, Some(value)) => in_range(value, i64::MIN.into()..=i64::MAX.into()),
+        (Kind::Int32, Some(value)) => in_range(value, i32::MIN.into()..=i32::MAX.into()),
+        (Kind::Uint, Some(value)) => in_range(value, 0..=u64::MAX.into()),
+        (Kind::Duration, Some(value)) => is_duration(value),
+    };
+    let takes = match kind {
+        Kind::Word => "one word",
+        Kind::Bool => "`true` or `false`",
+        Kind::Int | Kind::Int32 | Kind::Uint => "a whole number in its range",
+        Kind::Duration => "a duration such as `5s` or `1m30s`",
+        Kind::Text | Kind::List | Kind::Float | Kind::Map => "`=` and a text",
+    };
+    (!fits).then_some(takes)
 }
 
 /// A number as Go scans it: decimal, or hexadecimal behind `0x`.
@@ -175,7 +138,7 @@ fn whole(text: &str, signed: bool) -> Option<i128> {
     magnitude.ok().map(|magnitude| if negative { -magnitude } else { magnitude })
 }
 
-/// Whether Go's `time.ParseDuration` takes it; one that is too long for Go passes here.
+/// Whether Go's `time.ParseDuration` accepts it; overflow is not checked.
 fn is_duration(text: &str) -> bool {
     let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     if rest == "0" {

@@ -1,4 +1,4 @@
-//! What holds of every cloud's configuration, whatever stands in it (tests, pure).
+//! Properties that hold for every configuration in INI (tests, pure).
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::config::{
     samples::{ini, soup, value},
 };
 
-/// What a transformation may change, by name and ignoring case: keys by section, and whole sections.
+/// The keys, by section, and the whole sections that a transform may change. Names in lower case.
 struct Owned {
     keys: &'static [(&'static str, &'static str)],
     sections: &'static [&'static str],
@@ -37,7 +37,7 @@ fn gate() -> Facts {
     Facts { feature_gates: vec!["AWSServiceLBNetworkSecurityGroup".to_owned()], ..Facts::default() }
 }
 
-/// The lines of a text that are not owned, found by an own, simple reading of it.
+/// The lines of a text that are not owned, found by an independent, simple parser.
 fn not_owned(text: &str, owned: &Owned) -> Vec<String> {
     let (mut kept, mut section, mut dropping) = (Vec::new(), String::new(), false);
     let mut lines = text.split_inclusive('\n');
@@ -60,7 +60,7 @@ fn not_owned(text: &str, owned: &Owned) -> Vec<String> {
                 continue;
             }
         }
-        // A last line may get an end. Comments of a section that goes may go with it.
+        // A line break may be added to the last line. Comments in a removed section may be removed with it.
         if !dropping {
             kept.push(whole.trim_end_matches(['\r', '\n']).to_owned());
         }
@@ -68,7 +68,7 @@ fn not_owned(text: &str, owned: &Owned) -> Vec<String> {
     kept
 }
 
-/// Whether all of one list stand in another, in order; and what of the other is more.
+/// The additional lines of `after`, if it contains all of `before` in order.
 fn more<'a>(before: &[String], after: &'a [String]) -> Option<Vec<&'a String>> {
     let mut wanted = before.iter().peekable();
     let rest = after.iter().filter(|line| wanted.next_if_eq(line).is_none()).collect();
@@ -92,7 +92,7 @@ fn obeys(transform: Transform, owned: &Owned, facts: &Facts, source: &str) -> Re
     };
     for line in added {
         let new = line.trim().is_empty() || matches!(line.as_str(), "[Global]" | "[LoadBalancer]");
-        // What stands below a section that went now stands in the section before it.
+        // Lines below a removed section now belong to the section before it.
         let of_a_section_that_went = source.contains(line.as_str());
         prop_assert!(new || of_a_section_that_went, "{:?} was added to {:?}", line, source);
     }
@@ -100,21 +100,19 @@ fn obeys(transform: Transform, owned: &Owned, facts: &Facts, source: &str) -> Re
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
-
     #[test]
-    fn aws_changes_what_it_owns_and_only_once(source in ini()) {
+    fn aws_changes_only_owned_keys_and_is_idempotent(source in ini()) {
         obeys(Transform::Aws, &AWS, &Facts::default(), &source)?;
         obeys(Transform::Aws, &AWS, &gate(), &source)?;
     }
 
     #[test]
-    fn openstack_changes_what_it_owns_and_only_once(source in ini()) {
+    fn openstack_changes_only_owned_keys_and_is_idempotent(source in ini()) {
         obeys(Transform::OpenStack, &OPENSTACK, &Facts::default(), &source)?;
     }
 
     #[test]
-    fn nothing_makes_them_panic(
+    fn no_input_causes_a_panic(
         bytes in any::<Vec<u8>>(),
         soup in soup(),
         value in value(),
@@ -128,7 +126,7 @@ proptest! {
 }
 
 #[test]
-fn most_texts_that_are_made_are_read() {
+fn most_generated_texts_are_valid() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};
     let mut runner = TestRunner::deterministic();
     let read = (0..300).filter(|_| {

@@ -1,14 +1,7 @@
 //! The configuration of the OpenStack cloud-controller-manager (pure).
 
 use crate::{
-    config::{
-        Error, Output,
-        ini_keys::{
-            self,
-            Kind::{self, Duration, Flag, List, Text, Whole, Word},
-            Section,
-        },
-    },
+    config::{Output, Problem, ini_keys, keys::KEYS},
     text::ini::Document,
 };
 
@@ -16,18 +9,18 @@ const GLOBAL: &str = "Global";
 const LOAD_BALANCER: &str = "LoadBalancer";
 const BLOCK_STORAGE: &str = "BlockStorage";
 
-/// Keys of the in-tree cloud provider, with the one value that OpenShift gave them.
+/// Keys of the in-tree cloud provider, with the only value that OpenShift set.
 const LEGACY: [(&str, &str); 3] =
     [("secret-name", "openstack-credentials"), ("secret-namespace", "kube-system"), ("kubeconfig-path", "")];
 
-/// Where the manifest mounts the credentials, and what they are called there.
+/// The path and name of the credentials that the manifest mounts.
 const CLOUDS: [(&str, &str); 3] =
     [("use-clouds", "true"), ("clouds-file", "/etc/openstack/secret/clouds.yaml"), ("cloud", "openstack")];
 
 const LEGACY_RULE: &str = "credentials come from a mounted file, not from the API server";
 const CLOUDS_RULE: &str = "credentials come from the mounted clouds.yaml";
-const BLOCK_STORAGE_RULE: &str = "the cloud-controller-manager has no block storage; Cinder's CSI driver has";
-const OCTAVIA_RULE: &str = "Octavia is the only load balancer; the switch for it is gone";
+const BLOCK_STORAGE_RULE: &str = "block storage belongs to Cinder's CSI driver, not to the cloud-controller-manager";
+const OCTAVIA_RULE: &str = "Octavia is the only load balancer; the key no longer exists";
 const SHARING_RULE: &str = "a load balancer serves one Service unless set otherwise";
 const SECURITY_GROUPS_RULE: &str = "node ports are opened by managed security groups unless set otherwise";
 
@@ -35,108 +28,7 @@ const OCTAVIA: &str = "use-octavia";
 const SHARED: (&str, &str) = ("max-shared-lb", "1");
 const SECURITY_GROUPS: (&str, &str) = ("manage-security-groups", "true");
 
-const INT: Kind = Whole(i64::MIN as i128..=i64::MAX as i128);
-const UINT: Kind = Whole(0..=u64::MAX as i128);
-
-/// `Config` of k8s.io/cloud-provider-openstack, `pkg/openstack/openstack.go`, and what it is made of.
-pub(super) const SECTIONS: [Section; 6] = [
-    Section {
-        name: GLOBAL,
-        each: false,
-        keys: &[
-            ("auth-url", Text),
-            ("user-id", Text),
-            ("username", Text),
-            ("password", Text),
-            ("tenant-id", Text),
-            ("tenant-name", Text),
-            ("trust-id", Text),
-            ("trustee-id", Text),
-            ("trustee-password", Text),
-            ("domain-id", Text),
-            ("domain-name", Text),
-            ("tenant-domain-id", Text),
-            ("tenant-domain-name", Text),
-            ("user-domain-id", Text),
-            ("user-domain-name", Text),
-            ("region", Text),
-            ("os-endpoint-type", Word),
-            ("ca-file", Text),
-            ("tls-insecure", Text),
-            ("token", Text),
-            ("cert-file", Text),
-            ("key-file", Text),
-            ("CAFileContents", Text),
-            ("use-clouds", Flag),
-            ("clouds-file", Text),
-            ("cloud", Text),
-            ("application-credential-id", Text),
-            ("application-credential-name", Text),
-            ("application-credential-secret", Text),
-        ],
-    },
-    Section {
-        name: LOAD_BALANCER,
-        each: false,
-        keys: &[
-            ("enabled", Flag),
-            ("lb-version", Text),
-            ("subnet-id", Text),
-            ("member-subnet-id", Text),
-            ("network-id", Text),
-            ("floating-network-id", Text),
-            ("floating-subnet-id", Text),
-            ("floating-subnet", Text),
-            ("floating-subnet-tags", Text),
-            ("lb-method", Text),
-            ("lb-provider", Text),
-            ("create-monitor", Flag),
-            ("monitor-delay", Duration),
-            ("monitor-timeout", Duration),
-            ("monitor-max-retries", UINT),
-            ("monitor-max-retries-down", UINT),
-            ("manage-security-groups", Flag),
-            ("internal-lb", Flag),
-            ("node-selector", Text),
-            ("cascade-delete", Flag),
-            ("flavor-id", Text),
-            ("availability-zone", Text),
-            ("enable-ingress-hostname", Flag),
-            ("ingress-hostname-suffix", Text),
-            ("max-shared-lb", INT),
-            ("container-store", Text),
-            ("provider-requires-serial-api-calls", Flag),
-            ("default-tls-container-ref", Text),
-        ],
-    },
-    Section {
-        name: "LoadBalancerClass",
-        each: true,
-        keys: &[
-            ("floating-network-id", Text),
-            ("floating-subnet-id", Text),
-            ("floating-subnet", Text),
-            ("floating-subnet-tags", Text),
-            ("network-id", Text),
-            ("subnet-id", Text),
-            ("member-subnet-id", Text),
-        ],
-    },
-    Section { name: "Route", each: false, keys: &[("router-id", Text)] },
-    Section { name: "Metadata", each: false, keys: &[("search-order", Text), ("request-timeout", Duration)] },
-    Section {
-        name: "Networking",
-        each: false,
-        keys: &[
-            ("ipv6-support-disabled", Flag),
-            ("public-network-name", List),
-            ("internal-network-name", List),
-            ("address-sort-order", Text),
-        ],
-    },
-];
-
-pub(super) fn transform(source: &str) -> Result<Output, Error> {
+pub(super) fn transform(source: &str) -> Result<Output, Problem> {
     let mut document = Document::parse(source)?;
     for (key, allowed) in LEGACY {
         check_legacy(&document, key, allowed)?;
@@ -145,7 +37,7 @@ pub(super) fn transform(source: &str) -> Result<Output, Error> {
         document.get(LOAD_BALANCER, key).is_some_and(|found| found.entry.set().is_none()).then_some(key)
     };
     let completed = [unset(SHARED), unset(SECURITY_GROUPS)];
-    let warnings = ini_keys::check(&document, &SECTIONS, |section, key| match key {
+    let warnings = ini_keys::check(&document, &KEYS.openstack, |section, key| match key {
         None => section.eq_ignore_ascii_case(BLOCK_STORAGE),
         Some(key) if section == GLOBAL => {
             LEGACY.iter().chain(&CLOUDS).any(|(owned, _)| owned.eq_ignore_ascii_case(key))
@@ -169,14 +61,14 @@ pub(super) fn transform(source: &str) -> Result<Output, Error> {
     Ok(Output { text, changes, warnings })
 }
 
-/// A legacy key that was never set otherwise can go; one that was is not understood any more.
-fn check_legacy(document: &Document, key: &str, allowed: &str) -> Result<(), Error> {
+/// A legacy key with OpenShift's own value can be removed; any other value is no longer supported.
+fn check_legacy(document: &Document, key: &str, allowed: &str) -> Result<(), Problem> {
     let Some(found) = document.get(GLOBAL, key) else { return Ok(()) };
     match found.entry.set() {
         Some(value) if value != allowed => {
             let takes = if allowed.is_empty() { "no value".to_owned() } else { format!("`{allowed}` only") };
             let message = format!("[{GLOBAL}] {key} takes {takes}; remove it: credentials come from the cluster's own");
-            Err(Error { line: Some(found.line), message })
+            Err(Problem { place: Some(found.line.into()), message })
         }
         _ => Ok(()),
     }

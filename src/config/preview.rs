@@ -1,6 +1,6 @@
-//! What a cluster's configuration becomes, without the cluster (pure): behind `ccm-operator cloud-config`.
+//! Computes a cluster's configuration without the cluster, for `ccm-operator cloud-config` (pure).
 //!
-//! The same function as the controller's; only where the inputs are from differs.
+//! It shares [`cloud_conf::sync`] with the controller; only the origin of the inputs differs.
 
 use serde_json::Value;
 use similar::TextDiff;
@@ -18,42 +18,42 @@ use crate::{
 /// A configuration before and after.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preview {
-    /// Where it is from, for people.
+    /// The source's name, for people.
     pub from: String,
     /// The source.
     pub before: String,
-    /// What it becomes.
+    /// The result.
     pub synced: Synced,
 }
 
-/// Why it cannot be known what the configuration becomes.
+/// Why the configuration cannot be computed.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
-    /// The cluster would read another ConfigMap.
+    /// The cluster reads another ConfigMap.
     #[error(
         "the cluster would not read ConfigMap {given}: {named}. Set spec.cloudConfig of Infrastructure cluster, or give the \
          ConfigMap that it names"
     )]
     OtherConfigMap {
-        /// The one that was given, as far as its manifest says.
+        /// The given ConfigMap, as far as its manifest names it.
         given: String,
-        /// What it would read.
+        /// The ConfigMap that the cluster reads.
         named: String,
     },
-    /// The configuration cannot be used.
+    /// The configuration is invalid.
     #[error(transparent)]
     Sync(#[from] cloud_conf::Error),
 }
 
 impl Preview {
-    /// Finds out. `config_map` is the source, `None` where the cluster has none.
+    /// Computes the configuration. `config_map` is the source, `None` for a cluster without one.
     pub fn new(settings: &CloudConfig, facts: &Facts, config_map: Option<&Value>) -> Result<Self, Error> {
         let user = facts.cloud_config.config_map.as_ref();
         let metadata = |key: &str| config_map.and_then(|found| found["metadata"][key].as_str());
         let (namespace, name) = (metadata("namespace"), metadata("name"));
         let is_managed = settings.sources.contains(&ConfigSource::Managed)
             && (namespace, name) == (Some(cloud_conf::MANAGED_NAMESPACE), Some(cloud_conf::MANAGED_NAME));
-        // A manifest need not have its namespace, nor one on the way to a cluster its name.
+        // A manifest may lack its namespace, and before it is applied also its name.
         let is_named = user.is_some_and(|Reference { namespace: of_user, name: named, .. }| {
             namespace.is_none_or(|namespace| namespace == of_user) && name.is_none_or(|name| name == named)
         });
@@ -74,7 +74,7 @@ impl Preview {
         Ok(Self { from: synced.from.clone().unwrap_or_else(|| "no configuration".to_owned()), before, synced })
     }
 
-    /// What changed, and which rule changed it; values that look like secrets are masked. Empty when nothing changed.
+    /// The changes and their rules, with values that look like secrets masked. Empty if nothing changed.
     pub fn diff(&self) -> String {
         let shown = |text: &str| mask::lines(text).iter().flat_map(|line| [line, "\n"]).collect::<String>();
         let (before, after) = (shown(&self.before), shown(self.synced.text()));

@@ -1,9 +1,9 @@
-//! Configurations to try on what reads and changes them (tests, pure). It stands alone, because the tests in `tests/it` take
-//! it in too.
+//! Generators of configurations (tests, pure). Without imports from the crate, because the tests in `tests/it` include this
+//! file as well.
 
 use proptest::prelude::*;
 
-/// A line of INI that says something or nothing, with keys of both clouds.
+/// A line of INI, with keys of both clouds.
 fn line() -> impl Strategy<Value = String> {
     let key = prop::sample::select(vec![
         "Region",
@@ -104,7 +104,7 @@ fn line() -> impl Strategy<Value = String> {
     ]
 }
 
-/// An INI text that may be one of a cloud.
+/// An INI text that resembles a cloud's configuration.
 pub(super) fn ini() -> impl Strategy<Value = String> {
     let ends = (any::<bool>(), any::<bool>(), any::<bool>());
     (prop::collection::vec(line(), 0..14), ends).prop_map(|(lines, (header, crlf, last))| {
@@ -115,12 +115,12 @@ pub(super) fn ini() -> impl Strategy<Value = String> {
     })
 }
 
-/// Characters that mean something in INI, in any order.
+/// Characters with a meaning in INI, in any order.
 pub(super) fn soup() -> impl Strategy<Value = String> {
     "((\\[[Aa]( \"[a\\\\]{0,3}\")?\\]?|\\[Global\\]\n|region *=?)?([a-c_]|[=;#\"\\\\\r\n \t\u{feff}nt])?){0,20}"
 }
 
-/// One value, of a text or of another kind, written with all that means something in a value.
+/// One value of any type, with the characters that have a meaning in values.
 pub(super) fn value() -> impl Strategy<Value = String> {
     let text = "(\\[Global\\]\nregion|\\[Global\\]\r\nregion=)[ =]{0,2}([a-b\"\\\\ ;\r\n=#]|\\\\[nt\"\\\\]){0,8}";
     let key = prop::sample::select(vec![

@@ -1,23 +1,26 @@
-//! The vSphere cloud-controller-manager's configuration, completed with what the Infrastructure says (pure).
+//! The configuration of the vSphere cloud-controller-manager, completed from the Infrastructure (pure).
 //!
 //! The Infrastructure owns `vcenter`, `nodes`, `global.ipFamily` and, with more than one failure domain, the `zone` and
-//! `region` of `labels`. They are set in the text where they mean something else than they should; every other byte
-//! stays. The result is read back: where an anchor, a merge key or a rare layout made the edit mean something else, it
-//! is an error. To write such a document anew would lose its comments and change what bare words like `y` and `010` say
-//! where the cloud-controller-manager reads a string. No crate for editing YAML is used: yamlpatch brings a parser in C,
-//! and yaml-edit one more of its own; here the places come from the parser that also reads the document.
+//! `region` of `labels`. The text is edited where their values differ; every other byte is kept. The result is parsed
+//! again: if an anchor, a merge key or a rare layout changed the meaning of the edit, it is an error. Serializing such a
+//! document instead would lose its comments and change bare words such as `y` and `010` where the cloud-controller-manager
+//! reads a string. No crate for editing YAML is used: yamlpatch depends on a parser in C and yaml-edit has its own; here the
+//! positions come from the parser that also reads the document.
 
 use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{Change, Error, Output, Warning};
+use crate::config::{Change, Output, Problem};
 use crate::facts::Facts;
 use crate::{
     facts::vsphere::{NodeNetwork, VSphere},
-    text::yaml::{
-        self, edit,
-        outline::{Outline, outline},
+    text::{
+        Place,
+        yaml::{
+            self, edit,
+            outline::{Outline, outline},
+        },
     },
 };
 
@@ -26,30 +29,30 @@ mod legacy;
 #[cfg(test)]
 mod tests;
 
-/// What a cluster without any configuration starts from. The Secret is the one that the installer makes; without
-/// credentials the cloud-controller-manager refuses its configuration.
+/// The initial configuration of a cluster without one. The installer creates the Secret; without credentials the
+/// cloud-controller-manager refuses its configuration.
 pub const MINIMAL: &str = "global:\n  secretName: vsphere-creds\n  secretNamespace: kube-system\nvcenter: {}\n";
 
-/// An address that OVN-Kubernetes gives each node for itself: never a node's own.
+/// An address that OVN-Kubernetes assigns on every node for internal use; it is never a node address.
 const OVN_ADDRESS: &str = "fd69::2/128";
 
-/// What the Infrastructure owns, and why it is set.
+/// The keys that the Infrastructure owns, and why they are set.
 const OWNED: &[(&[&str], &str)] = &[
     (&["global", "ipFamily"], "the address families of the service networks, in their order"),
-    (&["nodes"], "the Infrastructure says which networks nodes have their addresses in"),
-    (&["vcenter"], "the Infrastructure lists the vCenters and where machines may be"),
+    (&["nodes"], "the Infrastructure defines the networks of node addresses"),
+    (&["vcenter"], "the Infrastructure lists the vCenters and their datacenters"),
     (&["labels", "zone"], "there is more than one failure domain"),
     (&["labels", "region"], "there is more than one failure domain"),
 ];
 
-pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Error> {
+pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> {
     let mut output = Output { text: source.to_owned(), ..Output::default() };
     let (before, places) = match read(source) {
         Err(_) if legacy::is_ini(source) => {
             let converted = legacy::convert(source)?;
             output.text = yaml::to_string(&converted.document).map_err(|error| failed(&error))?;
             output.changes.push(Change {
-                rule: "the legacy INI becomes YAML",
+                rule: "the legacy INI is converted to YAML",
                 key: "format".to_owned(),
                 before: Some("INI".to_owned()),
                 after: Some("YAML".to_owned()),
@@ -62,8 +65,8 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Error> {
         read => read.map(|(document, outline)| (document, Some(outline)))?,
     };
     if let Some(outline) = &places {
-        output.warnings.extend(outline.next.map(|line| Warning {
-            line: Some(line),
+        output.warnings.extend(outline.next.map(|line| Problem {
+            place: Some(line.into()),
             message: "another document begins here: only the first is read".to_owned(),
         }));
         output.warnings.extend(keys::ignored(&outline.root));
@@ -71,58 +74,62 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Error> {
     let wanted = facts.vsphere.as_ref().map_or_else(|| before.clone(), |spec| completed(&before, spec, facts));
     check(&wanted, places.as_ref(), facts.vsphere.is_some(), &mut output.warnings)?;
     write(&before, &wanted, &mut output)?;
-    output.warnings.sort_by_key(|warning| warning.line);
+    output.warnings.sort_by_key(|warning| warning.place);
     Ok(output)
 }
 
-/// The first document, as the cloud-controller-manager reads no other, and where its values stand.
-fn read(text: &str) -> Result<(Value, Outline), Error> {
+/// The first document, the only one that the cloud-controller-manager reads, and the positions of its values.
+fn read(text: &str) -> Result<(Value, Outline), Problem> {
     let Some(outline) = outline(text).map_err(|error| failed(&error))? else {
         let message = "the configuration is empty: it needs at least a `vcenter` and its credentials".to_owned();
-        return Err(Error { line: None, message });
+        return Err(Problem { place: None, message });
     };
     let document: Value = yaml::from_str(&text[..outline.end]).map_err(|error| failed(&error))?;
     if !document.is_object() {
         let message = "neither a YAML mapping nor an INI that begins with a section: write `global:` and `vcenter:`";
-        return Err(Error { line: None, message: message.to_owned() });
+        return Err(Problem { place: None, message: message.to_owned() });
     }
     Ok((document, outline))
 }
 
-fn failed(error: &yaml::Error) -> Error {
+fn failed(error: &yaml::Error) -> Problem {
     let message = error.to_string();
-    // The line is said beside it, and the library's advice is for programmers.
+    // The place is reported separately, and the library's advice is for programmers.
     let message = [" at line ", ", set ", "; use "]
         .iter()
         .fold(message.as_str(), |message, end| message.rsplit_once(end).map_or(message, |(message, _)| message));
-    Error { line: error.line().and_then(|line| usize::try_from(line).ok()), message: message.to_owned() }
+    let place = error.line().and_then(|line| usize::try_from(line).ok()).map(Place::from);
+    Problem { place, message: message.to_owned() }
 }
 
-/// Refuses what the cloud-controller-manager would. What only the Infrastructure can put right is a warning: a
-/// configuration follows it even to where nothing is left.
-fn check(wanted: &Value, places: Option<&Outline>, is_owned: bool, warnings: &mut Vec<Warning>) -> Result<(), Error> {
+/// Refuses what the cloud-controller-manager would refuse. A problem that only the Infrastructure can fix is a warning: the
+/// configuration follows the Infrastructure even if nothing is left.
+fn check(wanted: &Value, places: Option<&Outline>, is_owned: bool, warnings: &mut Vec<Problem>) -> Result<(), Problem> {
     let nothing = outline("{}").ok().flatten();
     if let Some(outline) = places.or(nothing.as_ref()) {
         warnings.extend(keys::types(wanted, &outline.root)?);
     }
     if let Some((path, message)) = keys::missing(wanted) {
-        let line = places.and_then(|outline| outline.root.line(&path));
+        let place = places.and_then(|outline| outline.root.line(&path)).map(Place::from);
         if !is_owned {
-            return Err(Error { line, message });
+            return Err(Problem { place, message });
         }
-        warnings.push(Warning { line, message: format!("{message}; the cloud-controller-manager does not start so") });
+        warnings.push(Problem {
+            place,
+            message: format!("{message}; until then the cloud-controller-manager does not start"),
+        });
     }
     Ok(())
 }
 
-/// The document as it should be. A block that means the same already is left as it is.
+/// The desired document. A block with the same meaning is kept.
 fn completed(before: &Value, spec: &VSphere, facts: &Facts) -> Value {
     let mut wanted = before.clone();
     if let Some(families) = families(&facts.service_networks) {
         set(&mut wanted, &["global", "ipFamily"], families);
     }
     for (key, value) in [("nodes", nodes(spec, facts)), ("vcenter", vcenters(spec))] {
-        if said(&before[key]) != said(&value) {
+        if effective(&before[key]) != effective(&value) {
             set(&mut wanted, &[key], value);
         }
     }
@@ -141,16 +148,16 @@ fn set(document: &mut Value, path: &[&str], value: Value) {
             *document = json!({ *key: null });
             set(&mut document[*key], rest, value);
         }
-        // Of a wrong type, which is refused later.
+        // A wrong type is refused later.
         _ => {}
     }
 }
 
-/// A value without what is as good as unset.
-fn said(value: &Value) -> Value {
+/// A value without the members that mean the same as unset ones.
+fn effective(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
-            let members = members.iter().map(|(key, value)| (key.clone(), said(value)));
+            let members = members.iter().map(|(key, value)| (key.clone(), effective(value)));
             let members: Map<String, Value> = members.filter(|(_, value)| !value.is_null()).collect();
             if members.is_empty() { Value::Null } else { members.into() }
         }
@@ -162,7 +169,7 @@ fn said(value: &Value) -> Value {
     }
 }
 
-/// One family is only said when it is not the default; more than two are none of a cluster's.
+/// The families, unless they are the default; a cluster has at most two.
 fn families(service_networks: &[String]) -> Option<Value> {
     match service_networks {
         [one] if is_ipv6(one) => Some(json!(["ipv6"])),
@@ -231,8 +238,8 @@ fn vcenters(spec: &VSphere) -> Value {
     vcenters.into()
 }
 
-/// Brings the text to the document wanted, and tells what that changed.
-fn write(before: &Value, wanted: &Value, output: &mut Output) -> Result<(), Error> {
+/// Edits the text to match the desired document, and records the changes.
+fn write(before: &Value, wanted: &Value, output: &mut Output) -> Result<(), Problem> {
     if before == wanted {
         return Ok(());
     }
@@ -242,12 +249,12 @@ fn write(before: &Value, wanted: &Value, output: &mut Output) -> Result<(), Erro
         let (before, wanted) = (at(before, path), at(wanted, path));
         if before != wanted {
             text = text.and_then(|text| edit::set(&text, path, &wanted));
-            differences(rule, path, &said(&before), &said(&wanted), &mut output.changes);
+            differences(rule, path, &effective(&before), &effective(&wanted), &mut output.changes);
         }
     }
     let is_right = |text: &String| read(text).is_ok_and(|(document, _)| document == *wanted);
-    output.text = text.filter(is_right).ok_or_else(|| Error {
-        line: None,
+    output.text = text.filter(is_right).ok_or_else(|| Problem {
+        place: None,
         message: "`global`, `vcenter`, `nodes` and `labels` cannot be completed in this layout: write one key a line, \
                   without `?`, tags, and anchors that are used elsewhere"
             .to_owned(),

@@ -1,13 +1,12 @@
-//! An INI text in the dialect of gopkg.in/gcfg.v1, by which Go's clouds read theirs, and changes in place (pure).
+//! Edits an INI text in place, in the dialect of gopkg.in/gcfg.v1, which cloud-controller-managers read (pure).
 //!
-//! Every line that no change is about stays as it is, byte for byte. It knows no cloud. An own editor, because none of the
-//! crates that keep the text reads this dialect: gix-config (sixty crates) takes `[a.b]` and refuses `[ a ]`, and sets a
-//! section's first key on the header's line apart; ini-roundtrip and ini-edit know no quotes, escapes and continued lines;
-//! rust-ini and configparser do not keep the text.
+//! Lines that are not edited keep every byte. No crate that preserves the text reads this dialect: gix-config (sixty
+//! crates) accepts `[a.b]`, refuses `[ a ]` and moves a key that stands on its header's line; ini-roundtrip and ini-edit
+//! have no quotes, escapes or continued lines; rust-ini and configparser do not preserve the text.
 
 use std::ops::Range;
 
-use crate::text::{Change, Error};
+use crate::text::{Change, Problem};
 
 mod scan;
 
@@ -25,14 +24,14 @@ pub(crate) struct Header {
 pub(crate) struct Entry {
     /// As written; compared ignoring case.
     pub(crate) key: String,
-    /// Without quotes and escapes; `None` when there is no `=`, which a truth value reads as true.
+    /// Without quotes and escapes; `None` without `=`, which gcfg reads as true for a boolean.
     pub(crate) value: Option<String>,
     key_end: usize,
     after_equals: usize,
     literal: Range<usize>,
 }
 
-/// A key with where it stands.
+/// A key and its position.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed<'a> {
     /// The section.
@@ -43,7 +42,7 @@ pub(crate) struct Placed<'a> {
     pub(crate) entry: &'a Entry,
 }
 
-/// An INI text, and what was changed in it.
+/// An INI text and the changes made to it.
 #[derive(Debug)]
 pub(crate) struct Document {
     lines: Vec<Line>,
@@ -55,39 +54,39 @@ pub(crate) struct Document {
 struct Line {
     text: String,
     number: usize,
-    /// False for a last line that nothing ends, so that nothing can follow it yet.
+    /// False for a last line without a line break.
     terminated: bool,
     item: Item,
 }
 
 #[derive(Clone, Debug)]
 enum Item {
-    /// Blank, or a comment.
+    /// A blank line or a comment.
     Other,
     Header(Header),
     Entry(Entry),
 }
 
 impl Header {
-    /// Whether it is the section of that name, without a sub-section.
+    /// Whether this is the header of a section without a sub-section.
     pub(crate) fn is(&self, section: &str) -> bool {
         self.sub.is_empty() && self.name.eq_ignore_ascii_case(section)
     }
 }
 
 impl Entry {
-    /// The value, when there is one that says something.
+    /// The value, unless it is blank.
     pub(crate) fn set(&self) -> Option<&str> {
         self.value.as_deref().filter(|value| !value.trim().is_empty())
     }
 }
 
 impl Document {
-    /// Reads a text; what gcfg refuses is an error.
-    pub(crate) fn parse(source: &str) -> Result<Self, Error> {
+    /// Parses a text. An error where gcfg has one.
+    pub(crate) fn parse(source: &str) -> Result<Self, Problem> {
         if let Some(at) = source.find('\0') {
             let line = 1 + source[..at].matches('\n').count();
-            return Err(Error { line: Some(line), message: "a NUL character; remove it".to_owned() });
+            return Err(Problem { place: Some(line.into()), message: "a NUL character; remove it".to_owned() });
         }
         let text = source.strip_prefix('\u{feff}');
         let mut document =
@@ -103,7 +102,7 @@ impl Document {
         Ok(document)
     }
 
-    /// Every section's header, with its line.
+    /// All section headers, with their lines.
     pub(crate) fn headers(&self) -> impl Iterator<Item = (usize, &Header)> {
         self.lines.iter().filter_map(|line| match &line.item {
             Item::Header(header) => Some((line.number, header)),
@@ -111,17 +110,17 @@ impl Document {
         })
     }
 
-    /// Every key, in order.
+    /// All keys, in order.
     pub(crate) fn entries(&self) -> impl Iterator<Item = Placed<'_>> {
         self.placed().map(|(_, placed)| placed)
     }
 
-    /// The key that counts: gcfg keeps the last one.
+    /// The effective key: gcfg keeps the last one.
     pub(crate) fn get(&self, section: &str, key: &str) -> Option<Placed<'_>> {
         self.find(section, key).last().map(|(_, placed)| placed)
     }
 
-    /// Sets a key to a value that needs no quotes. What was said of it earlier in the section goes: gcfg reads that too.
+    /// Sets a key to a value that needs no quotes. Earlier occurrences in the section are removed, because gcfg reads them.
     pub(crate) fn set(&mut self, rule: &'static str, section: &str, key: &str, value: &str) {
         let mut earlier: Vec<usize> = self.find(section, key).map(|(at, _)| at).collect();
         earlier.pop();
@@ -144,20 +143,20 @@ impl Document {
         line.item = Item::Entry(Entry { value: Some(value.to_owned()), after_equals: start, literal, ..entry });
     }
 
-    /// The same, when the key has no value yet.
+    /// Sets a key that has no value yet.
     pub(crate) fn set_unless_set(&mut self, rule: &'static str, section: &str, key: &str, value: &str) {
         if self.get(section, key).is_none_or(|found| found.entry.set().is_none()) {
             self.set(rule, section, key, value);
         }
     }
 
-    /// Removes a key wherever it stands in a section, with its line.
+    /// Removes every occurrence of a key in a section, with its line.
     pub(crate) fn drop_key(&mut self, rule: &'static str, section: &str, key: &str) {
         let found = self.find(section, key).map(|(at, _)| at).collect();
         self.remove(rule, section, key, found);
     }
 
-    /// Removes a section from its header to its last key; what stands below that may belong to the next one.
+    /// Removes a section from its header to its last key. Comments below that may belong to the next section.
     pub(crate) fn drop_section(&mut self, rule: &'static str, section: &str) {
         loop {
             let Some((start, end)) = self.block(|header| header.is(section)).next() else { return };
@@ -171,7 +170,7 @@ impl Document {
         }
     }
 
-    /// The text and what was changed in it.
+    /// The text and the changes.
     pub(crate) fn finish(self) -> (String, Vec<Change>) {
         (self.lines.into_iter().map(|line| line.text).collect(), self.changes)
     }
@@ -190,7 +189,7 @@ impl Document {
         self.changes.push(Change { rule, key, before, after });
     }
 
-    /// Adds a key below the last key of its section, written as that one is; adds the section when there is none.
+    /// Adds a key below the last key of its section, in the same style. Adds the section if it does not exist.
     fn add(&mut self, section: &str, key: &str, value: &str) {
         let Some((start, end)) = self.block(|header| header.is(section)).last() else {
             if self.lines.last().is_some_and(|last| !last.text.trim().is_empty()) {
@@ -223,7 +222,7 @@ impl Document {
         self.lines.insert(at, Line { text: text + self.line_end, number: 0, terminated: true, item });
     }
 
-    /// The sections that are wanted: from the header to behind the last key.
+    /// The line ranges of the matching sections, from the header to the last key.
     fn block(&self, wanted: impl Fn(&Header) -> bool) -> impl Iterator<Item = (usize, usize)> {
         self.lines.iter().enumerate().filter_map(move |(start, line)| match &line.item {
             Item::Header(header) if wanted(header) => {
@@ -253,7 +252,7 @@ impl Document {
 }
 
 impl Entry {
-    /// Which part of its line another value replaces, and what has to stand before that value.
+    /// The part of the line that a new value replaces, and the text to insert before the value.
     fn replaced(&self, line: &str) -> (Range<usize>, &'static str) {
         let after_equals = self.after_equals..self.after_equals;
         match &self.value {
@@ -266,7 +265,7 @@ impl Entry {
 }
 
 impl Line {
-    /// How a key is written here: what stands before it, and between it and its value.
+    /// The style of a key: the indentation, and the text between key and value.
     fn style(&self) -> (&str, &str) {
         let Item::Entry(entry) = &self.item else { return ("", " = ") };
         let indent = &self.text[..self.text.len() - self.text.trim_start_matches([' ', '\t']).len()];
@@ -275,7 +274,7 @@ impl Line {
     }
 }
 
-/// As the text's first line ends.
+/// The line ending of the first line.
 fn line_end(source: &str) -> &'static str {
     match source.find('\n') {
         Some(at) if source[..at].ends_with('\r') => "\r\n",

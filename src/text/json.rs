@@ -1,21 +1,20 @@
-//! Edits a JSON object in place (pure): what is not edited stays as it is, byte for byte.
+//! Edits a JSON object in place (pure). Members that are not edited keep every byte.
 //!
-//! It stands on `serde_json` alone: it is as strict as Go's `encoding/json`, names line and column, and its `RawValue` is a
-//! piece of the source, so where a member stands is known and the rest is two splices. The `cst` feature of `jsonc-parser`
-//! was tried first: it takes raw control characters and every Unicode space, which Go refuses, and breaks a one-line
-//! object into several lines when a member is added.
+//! `serde_json` is as strict as Go's `encoding/json`, reports line and column, and its `RawValue` is a slice of the source,
+//! which gives the position of a member. The `cst` feature of `jsonc-parser` accepts raw control characters and all Unicode
+//! spaces, which Go refuses, and splits a one-line object into several lines when a member is added.
 
 use std::{borrow::Cow, fmt, ops::Range};
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{error::Category, value::RawValue};
 
-use crate::text::Error;
+use crate::text::{Place, Problem};
 
-/// What some editors write before a text. Go's JSON decoder refuses it.
+/// Written by some editors at the start of a text. Go's JSON decoder refuses it.
 pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// A JSON object and what is to be different in it.
+/// A JSON object and the edits to it.
 pub(crate) struct Document<'a> {
     text: &'a str,
     members: Members<'a>,
@@ -23,25 +22,25 @@ pub(crate) struct Document<'a> {
     added: Vec<(&'static str, String)>,
 }
 
-/// The members of an object in their order, repeated ones too.
+/// The members of an object in order, including repeated ones.
 struct Members<'a>(Vec<Member<'a>>);
 
 /// A member of an object.
 pub(crate) struct Member<'a> {
-    /// Its name, decoded.
+    /// The decoded name.
     pub(crate) name: Cow<'a, str>,
-    /// Its value as it was written.
+    /// The value as written in the source.
     pub(crate) value: &'a str,
 }
 
 impl<'a> Document<'a> {
-    /// Reads a text that holds one object.
-    pub(crate) fn parse(text: &'a str) -> Result<Self, Error> {
+    /// Parses a text that consists of one object.
+    pub(crate) fn parse(text: &'a str) -> Result<Self, Problem> {
         let members = serde_json::from_str(text).map_err(|error| refused(text, &error))?;
         Ok(Self { text, members, replaced: Vec::new(), added: Vec::new() })
     }
 
-    /// All members, in their order, each with the line of its value, from 1.
+    /// All members in order, each with the line of its value, from 1.
     pub(crate) fn members(&self) -> impl Iterator<Item = (usize, &Member<'a>)> {
         let (mut line, mut from) = (1, 0);
         self.members.0.iter().map(move |member| {
@@ -52,18 +51,18 @@ impl<'a> Document<'a> {
         })
     }
 
-    /// The members of a name, ignoring case.
+    /// The members with this name, ignoring case.
     pub(crate) fn named<'s>(&'s self, name: &'s str) -> impl DoubleEndedIterator<Item = &'s Member<'a>> {
         self.members.0.iter().filter(move |member| is_named(&member.name, name))
     }
 
-    /// The one that counts among the members of a name: the last that is not null, as Go's decoder takes it.
+    /// The effective member with this name: the last that is not null, as in Go's decoder.
     pub(crate) fn last(&self, name: &str) -> Option<&Member<'a>> {
         self.members.0.iter().rfind(|member| is_named(&member.name, name) && member.value != "null")
     }
 
-    /// Gives every member of a name this value, or adds one at the end. Readers differ on which of several counts: Go's JSON
-    /// decoder takes the last, its YAML decoder the last in the order of the bytes of the names.
+    /// Sets every member with this name, or adds one at the end. Readers differ on which of several members is effective:
+    /// Go's JSON decoder takes the last one, its YAML decoder the last one in byte order of the names.
     pub(crate) fn set(&mut self, name: &'static str, value: &serde_json::Value) {
         let ranges: Vec<_> = self.named(name).map(|member| self.range(member)).collect();
         if ranges.is_empty() {
@@ -77,7 +76,7 @@ impl<'a> Document<'a> {
         self.text.get(..self.range(member).start).unwrap_or_default().split('\n').count()
     }
 
-    /// The text with what was set.
+    /// The edited text.
     pub(crate) fn write(mut self) -> String {
         let open = self.text.find('{').map_or(0, |brace| brace + 1);
         let end = self.members.0.last().map_or(open, |member| self.range(member).end);
@@ -93,7 +92,7 @@ impl<'a> Document<'a> {
         written + self.text.get(from..).unwrap_or_default()
     }
 
-    /// What is added, written as the object begins: with the same line break and indentation.
+    /// The added members, with the line break and indentation of the first member.
     fn additions(&self, open: usize) -> String {
         let after = self.text.get(open..).unwrap_or_default();
         let space = &after[..after.len() - after.trim_start().len()];
@@ -107,7 +106,7 @@ impl<'a> Document<'a> {
         text
     }
 
-    /// Where a member's value stands: it is a piece of the text.
+    /// The position of a member's value, which is a slice of the text.
     fn range(&self, member: &Member<'_>) -> Range<usize> {
         let start = (member.value.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
         start..start + member.value.len()
@@ -115,7 +114,7 @@ impl<'a> Document<'a> {
 }
 
 impl Member<'_> {
-    /// The value when it is a string, decoded.
+    /// The decoded value, if it is a string.
     pub(crate) fn as_text(&self) -> Option<String> {
         serde_json::from_str(self.value).ok()
     }
@@ -143,11 +142,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
-/// A name; serde itself would always copy it.
+/// A name that is borrowed where possible; serde itself always copies a `Cow`.
 #[derive(serde::Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Whether two names are the same to Go, which folds case as Unicode does: two letters beyond ASCII are `k` and `s` then.
+/// Whether two names are equal to Go, which folds case as Unicode does: two non-ASCII letters fold to `k` and `s`.
 pub(crate) fn is_named(name: &str, other: &str) -> bool {
     let fold = |letter: char| match letter {
         '\u{212a}' => 'k',
@@ -157,24 +156,25 @@ pub(crate) fn is_named(name: &str, other: &str) -> bool {
     name.chars().map(fold).eq(other.chars().map(fold))
 }
 
-/// The parser's own words hold values only where the shape is wrong, which is said in ours.
-fn refused(text: &str, error: &serde_json::Error) -> Error {
+/// The parser's messages contain values only for data of the wrong type, which gets a message of our own.
+fn refused(text: &str, error: &serde_json::Error) -> Problem {
     if text.trim().is_empty() {
-        return Error { line: None, message: "it is empty: it must hold a JSON object".to_owned() };
+        return Problem { place: None, message: "the text is empty; expected a JSON object".to_owned() };
     }
-    let message = if error.classify() == Category::Data {
-        "it must hold a JSON object, and holds another value".to_owned()
+    let is_other_value = error.classify() == Category::Data;
+    let message = if is_other_value {
+        "expected a JSON object, found another value".to_owned()
     } else {
         let words = error.to_string();
         let words = words.split(" at line ").next().unwrap_or_default();
-        format!("column {}: it must hold a JSON object, and is not JSON: {words}", error.column())
+        format!("invalid JSON: {words}")
     };
-    Error { line: Some(error.line()), message }
+    let column = (!is_other_value).then_some(error.column());
+    Problem { place: Some(Place { line: error.line(), column }), message }
 }
 
-/// Writes the few characters and escapes that JSON knows and the YAML decoder of Azure's cloud-controller-manager refuses in
-/// another way that both know, with the same meaning. `None` when there are none. The text is valid JSON: all of them stand in
-/// strings and names.
+/// Rewrites the characters and escapes that are valid JSON but that the YAML decoder of Azure's cloud-controller-manager
+/// refuses. `None` if there are none. The text must be valid JSON, in which they occur in strings and names only.
 pub(crate) fn readable_as_yaml(text: &str) -> Option<String> {
     let is_refused =
         |c: char| matches!(c, '\u{7f}'..='\u{84}' | '\u{86}'..='\u{9f}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}');
@@ -199,7 +199,7 @@ pub(crate) fn readable_as_yaml(text: &str) -> Option<String> {
     (written != text).then_some(written)
 }
 
-/// The character of two escapes; half a one is what Go makes of it.
+/// The character of a surrogate pair; a lone surrogate becomes U+FFFD, as in Go.
 fn surrogates(high: u16, text: &str) -> (Cow<'static, str>, usize) {
     let low = text.get(6..).and_then(unit);
     match low.and_then(|low| char::decode_utf16([high, low]).next()?.ok().filter(|_| high < 0xdc00)) {
@@ -208,7 +208,7 @@ fn surrogates(high: u16, text: &str) -> (Cow<'static, str>, usize) {
     }
 }
 
-/// The number of the `\uXXXX` that a text begins with.
+/// The code unit of the `\uXXXX` at the start of a text.
 fn unit(text: &str) -> Option<u16> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     u16::from_str_radix(digits, 16).ok()

@@ -1,14 +1,14 @@
-//! What must not be read in a diff or a log: values that look like secrets (pure).
+//! Masks values that look like secrets, for diffs and logs (pure).
 //!
-//! It goes by the name of a key, and by what looks like a password in a URL or like a private key. It is not what keeps
-//! secrets out of errors: those hold no values at all.
+//! A value is masked by the name of its key, or because it looks like a password in a URL or a private key. Errors do not
+//! depend on this: they contain no values at all.
 
 use std::borrow::Cow;
 
-/// What stands for a value.
+/// Replaces a masked value.
 pub const MASK: &str = "***";
 
-/// Words that make a key's value a secret. `accesskey` is one of a pair: its other half is named an id.
+/// Words in the name of a key that make its value a secret.
 const SECRET: [&str; 10] = [
     "password",
     "passwd",
@@ -22,7 +22,8 @@ const SECRET: [&str; 10] = [
     "connectionstring",
 ];
 
-/// Keys of cryptography and of APIs, by how they end; of others `key` is only half the name.
+/// Endings of the names of cryptographic and API keys; in other names `key` is harmless. `accesskey` is the secret half of a
+/// pair whose other half ends in `id`.
 const KEYS: [&str; 13] = [
     "accesskey",
     "accountkey",
@@ -39,7 +40,7 @@ const KEYS: [&str; 13] = [
     "sshkey",
 ];
 
-/// How a key ends that names, places or describes a secret.
+/// Endings of keys that name, locate or describe a secret.
 const HARMLESS: [&str; 26] = [
     "audience",
     "enabled",
@@ -69,7 +70,7 @@ const HARMLESS: [&str; 26] = [
     "version",
 ];
 
-/// Whether the value of a key is to be masked.
+/// Whether the value of a key is masked.
 pub fn is_secret_key(key: &str) -> bool {
     let squashed: String = key.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
     KEYS.iter().any(|end| squashed.ends_with(end))
@@ -78,41 +79,41 @@ pub fn is_secret_key(key: &str) -> bool {
             && !squashed.starts_with("automount"))
 }
 
-/// One line of INI, YAML or JSON as it may be shown; what a line before it began is not known here.
+/// Masks one line of INI, YAML or JSON on its own, without the context of previous lines.
 pub fn line(text: &str) -> Cow<'_, str> {
-    Shown::default().line(text)
+    Masker::default().line(text)
 }
 
-/// Every line of a text as it may be shown, one for each of [`str::lines`].
+/// Masks a text; one line for each of [`str::lines`].
 pub fn lines(text: &str) -> Vec<Cow<'_, str>> {
-    let mut shown = Shown::default();
-    text.lines().map(|line| shown.line(line)).collect()
+    let mut masker = Masker::default();
+    text.lines().map(|line| masker.line(line)).collect()
 }
 
-/// What the lines before this one began.
+/// The context of the previous lines.
 #[derive(Default)]
-struct Shown {
+struct Masker {
     private_key: bool,
-    /// A secret that goes on: over every line that is indented deeper, or over the next one alone.
-    goes_on: Option<GoesOn>,
+    /// A secret that continues on all lines that are indented deeper, or on the next line only.
+    continuation: Option<Continuation>,
 }
 
-enum GoesOn {
+enum Continuation {
     Deeper(usize),
     NextLine,
 }
 
-impl Shown {
+impl Masker {
     fn line<'a>(&mut self, line: &'a str) -> Cow<'a, str> {
         let indent = line.len() - line.trim_start().len();
         let continued = line.trim_end().ends_with('\\');
-        match self.goes_on {
-            Some(GoesOn::Deeper(above)) if indent > above || line.trim().is_empty() => return hidden(line),
-            Some(GoesOn::NextLine) => {
-                self.goes_on = continued.then_some(GoesOn::NextLine);
+        match self.continuation {
+            Some(Continuation::Deeper(above)) if indent > above || line.trim().is_empty() => return hidden(line),
+            Some(Continuation::NextLine) => {
+                self.continuation = continued.then_some(Continuation::NextLine);
                 return hidden(line);
             }
-            _ => self.goes_on = None,
+            _ => self.continuation = None,
         }
         if let Some(masked) = self.pem(line) {
             return masked;
@@ -121,19 +122,23 @@ impl Shown {
             Some((key, start)) if is_secret_key(key) => {
                 let value = &line[start..];
                 if value.starts_with(['|', '>']) || value.is_empty() {
-                    self.goes_on = Some(GoesOn::Deeper(indent));
+                    self.continuation = Some(Continuation::Deeper(indent));
                     return Cow::Borrowed(line);
                 }
                 if continued {
-                    self.goes_on = Some(GoesOn::NextLine);
+                    self.continuation = Some(Continuation::NextLine);
                 }
-                if says_nothing(value) { Cow::Borrowed(line) } else { Cow::Owned(format!("{}{MASK}", &line[..start])) }
+                if is_harmless_value(value) {
+                    Cow::Borrowed(line)
+                } else {
+                    Cow::Owned(format!("{}{MASK}", &line[..start]))
+                }
             }
             _ => text(line),
         }
     }
 
-    /// A line of a private key.
+    /// Masks a line of a private key.
     fn pem<'a>(&mut self, line: &'a str) -> Option<Cow<'a, str>> {
         const BEGIN: &str = "PRIVATE KEY-----";
         let begins = line.find("-----BEGIN ").and_then(|at| Some(at + line[at..].find(BEGIN)? + BEGIN.len()));
@@ -151,7 +156,7 @@ impl Shown {
     }
 }
 
-/// An indented line with nothing of it to be read.
+/// Masks a line except for its indentation.
 fn hidden(line: &str) -> Cow<'_, str> {
     if line.trim().is_empty() {
         return Cow::Borrowed(line);
@@ -159,13 +164,13 @@ fn hidden(line: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{}{MASK}", &line[..line.len() - line.trim_start().len()]))
 }
 
-/// A value that cannot be a secret, with what may follow it in JSON.
-fn says_nothing(value: &str) -> bool {
+/// Whether a value cannot be a secret; in JSON a comma may follow it.
+fn is_harmless_value(value: &str) -> bool {
     let value = value.trim().trim_end_matches(',').trim_matches(['"', '\'']);
     matches!(value.to_lowercase().as_str(), "" | "true" | "false" | "yes" | "no" | "null" | "{}" | "[]" | MASK)
 }
 
-/// The key of an INI or YAML line, and where its value begins.
+/// The key of an INI or YAML line, and the position of its value.
 fn pair(line: &str) -> Option<(&str, usize)> {
     let start = line.len() - line.trim_start_matches([' ', '\t', '-', '\'', '"']).len();
     if line[..start].contains('"') {
@@ -180,7 +185,7 @@ fn pair(line: &str) -> Option<(&str, usize)> {
     (!key.is_empty()).then(|| (key, line.len() - value.trim_start().len()))
 }
 
-/// Masks JSON's members and the passwords of URLs wherever they stand in a text.
+/// Masks JSON members and passwords in URLs anywhere in a text.
 fn text(text: &str) -> Cow<'_, str> {
     let mut found = members(text);
     found.extend(passwords(text));
@@ -200,7 +205,7 @@ fn text(text: &str) -> Cow<'_, str> {
     Cow::Owned(masked)
 }
 
-/// The values of JSON's members with a secret's name, without their quotes.
+/// The values of JSON members whose names are those of secrets, without quotes.
 fn members(text: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -220,16 +225,16 @@ fn members(text: &str) -> Vec<(usize, usize)> {
             Some(_) => (start, value.find([',', '}', ']']).map_or(text.len(), |end| start + end)),
         };
         at = end.max(at);
-        if !says_nothing(&text[start..end]) {
+        if !is_harmless_value(&text[start..end]) {
             found.push((start, end));
         }
-        // Behind the closing quote, so that it opens no other string.
+        // Skip the closing quote, so that it does not open another string.
         at += usize::from(text[at..].starts_with('"'));
     }
     found
 }
 
-/// Where the string that opens here closes: its quote, or the end of the text.
+/// The position of the closing quote of a string, or the end of the text.
 fn string_end(text: &str, open: usize) -> usize {
     let mut escaped = false;
     for (at, character) in text[open + 1..].char_indices() {
@@ -242,7 +247,7 @@ fn string_end(text: &str, open: usize) -> usize {
     text.len()
 }
 
-/// The passwords of `scheme://user:password@host`.
+/// The passwords in `scheme://user:password@host`.
 fn passwords(text: &str) -> Vec<(usize, usize)> {
     text.match_indices("://")
         .filter_map(|(at, marker)| {

@@ -73,7 +73,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn writes_a_secret_for_its_owner_and_its_group() -> Result<()> {
+fn the_file_is_readable_by_owner_and_group_only() -> Result<()> {
     let pod = Pod::new()?;
     let output = pod.command().arg("-v=6").output()?;
     assert!(output.status.success(), "{}", said(&output));
@@ -89,7 +89,7 @@ fn writes_a_secret_for_its_owner_and_its_group() -> Result<()> {
 }
 
 #[test]
-fn behaves_as_the_go_program_under_its_name() -> Result<()> {
+fn behaves_as_the_go_program_when_called_by_its_name() -> Result<()> {
     let pod = Pod::new()?;
     fs::remove_file(pod.path("credentials/azure_client_secret"))?;
     pod.credential("azure_tenant_id", "the-tenant\n")?;
@@ -124,11 +124,11 @@ fn behaves_as_the_go_program_under_its_name() -> Result<()> {
 }
 
 #[test]
-fn what_is_wrong_is_said_and_the_last_good_file_stays() -> Result<()> {
+fn errors_are_reported_and_the_last_good_file_is_kept() -> Result<()> {
     let breakages: [(&str, &str, &str); 8] = [
-        ("cloud.conf", "null", "failed to read the cloud configuration: line 1: it must hold a JSON object"),
-        ("cloud.conf", "[]", "it must hold a JSON object"),
-        ("cloud.conf", "{\"a\": s3cret-of-the-test}", "line 1: column 7: it must hold a JSON object, and is not JSON"),
+        ("cloud.conf", "null", "cloud.conf:1: expected a JSON object"),
+        ("cloud.conf", "[]", "expected a JSON object"),
+        ("cloud.conf", "{\"a\": s3cret-of-the-test}", "cloud.conf:1:7: invalid JSON"),
         ("credentials/azure_client_id", " \n", "the credentials have no azure_client_id"),
         ("credentials/azure_client_secret", "", "neither azure_client_secret nor azure_federated_token_file"),
         ("credentials/azure_federated_token_file", "/token", "both azure_client_secret and azure_federated_token_file"),
@@ -155,7 +155,7 @@ fn what_is_wrong_is_said_and_the_last_good_file_stays() -> Result<()> {
 }
 
 #[test]
-fn a_credential_that_is_not_text_is_named_and_not_shown() -> Result<()> {
+fn a_binary_credential_is_named_but_not_shown() -> Result<()> {
     let pod = Pod::new()?;
     fs::write(pod.path("credentials/azure_client_secret"), [SECRET.as_bytes(), &[0xff]].concat())?;
     let output = pod.command().output()?;

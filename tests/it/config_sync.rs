@@ -130,8 +130,8 @@ async fn a_bad_source_is_said_and_the_last_good_configuration_stays() -> Result<
     lab.converged(&operator).await?;
     let good = data(&lab, "cloud-conf").await?;
     let bad = [
-        (json!({"config": "[Global]\nuse-clouds = true\n[broken\n"}), "key config, line 3"),
-        (json!({"config": "[Global]\n\nsecret-name = mine\n"}), "key config, line 3"),
+        (json!({"config": "[Global]\nuse-clouds = true\n[broken\n"}), "key config:3:"),
+        (json!({"config": "[Global]\n\nsecret-name = mine\n"}), "key config:3:"),
         (json!({"other": "x"}), "has no key \"config\""),
     ];
     for (data_of_source, expected) in bad {

@@ -1,4 +1,5 @@
-//! What `make fuzz` does at length, in short: every seed and some thousand texts made of them, for every function.
+//! A short form of `make fuzz`: every seed and some hundred variations of the seeds, for every function. `PROPTEST_CASES`
+//! sets their number.
 
 use std::{fs, path::PathBuf};
 
@@ -21,21 +22,21 @@ fn seeds(function: &str) -> Vec<Vec<u8>> {
     files.iter().map(|file| fs::read(file).unwrap()).collect()
 }
 
-/// A change of a text.
+/// A change to a text.
 #[derive(Clone, Debug)]
 enum Edit {
-    /// Another byte.
+    /// Replaces a byte.
     Byte(Index, u8),
-    /// Some bytes less.
+    /// Removes some bytes.
     Cut(Index, Index),
-    /// A piece of a seed more.
+    /// Inserts a piece of a seed.
     Piece(Index, Index, Index, Index),
 }
 
 fn edit() -> impl Strategy<Value = Edit> {
-    let telling = prop::sample::select(b"\n\r\t \"'=:;#\\[]{}|>-&*?!%@0\0\xff".to_vec());
+    let special = prop::sample::select(b"\n\r\t \"'=:;#\\[]{}|>-&*?!%@0\0\xff".to_vec());
     prop_oneof![
-        (any::<Index>(), prop_oneof![telling, any::<u8>()]).prop_map(|(at, byte)| Edit::Byte(at, byte)),
+        (any::<Index>(), prop_oneof![special, any::<u8>()]).prop_map(|(at, byte)| Edit::Byte(at, byte)),
         (any::<Index>(), any::<Index>()).prop_map(|(from, to)| Edit::Cut(from, to)),
         any::<(Index, Index, Index, Index)>().prop_map(|(at, seed, from, to)| Edit::Piece(at, seed, from, to)),
     ]
@@ -68,8 +69,8 @@ fn edited(seeds: &[Vec<u8>], seed: Index, edits: Vec<Edit>) -> Vec<u8> {
 }
 
 #[test]
-fn every_function_bears_its_seeds_and_what_is_made_of_them() {
-    let config = ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() };
+fn every_function_survives_its_seeds_and_variations_of_them() {
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     for (name, function) in FUNCTIONS {
         let seeds = seeds(name);
         assert!(seeds.len() > 3, "{name} has {} seeds", seeds.len());
@@ -83,7 +84,7 @@ fn every_function_bears_its_seeds_and_what_is_made_of_them() {
 }
 
 #[test]
-fn every_folder_of_seeds_is_a_functions() {
+fn every_folder_of_seeds_belongs_to_a_function() {
     let mut folders: Vec<_> =
         fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     folders.sort();

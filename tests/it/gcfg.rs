@@ -1,7 +1,8 @@
-//! Our reading of INI is that of AWS's and OpenStack's own cloud-controller-managers: both are given the same
-//! configurations (`hack/ccm/build.sh` builds what answers for the clouds).
+//! We read INI as the cloud-controller-managers of AWS and OpenStack do, and know the keys that all of them know: both are
+//! compared with the clouds' own code, which `hack/ccm/build.sh` builds.
 
 use std::{
+    fs,
     io::Write,
     process::{Command, Stdio},
 };
@@ -14,14 +15,14 @@ use proptest::{
     test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
 };
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::support::artifacts;
+use crate::{lab::repository, support::artifacts};
 
 #[path = "../../src/config/samples.rs"]
 mod samples;
 
-/// What a cloud made of a configuration.
+/// A cloud's answer for a configuration.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Read {
@@ -39,7 +40,7 @@ async fn read_by(program: &str, texts: &[&str]) -> Result<Vec<Read>> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Always the same texts, so that a failure can be looked at.
+/// Generated texts, the same in each run, so that a failure can be reproduced.
 fn sources() -> Vec<String> {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
@@ -47,7 +48,7 @@ fn sources() -> Vec<String> {
     (0..6000).map(|_| any.new_tree(&mut runner).unwrap().current()).collect()
 }
 
-/// The parts of a configuration that nobody changes.
+/// The parts of a configuration that a transform does not change.
 fn rest(mut config: Value, changed: &[&str]) -> Value {
     for pointer in changed {
         let (section, key) = pointer.rsplit_once('/').unwrap();
@@ -58,13 +59,13 @@ fn rest(mut config: Value, changed: &[&str]) -> Value {
     config
 }
 
-/// A cloud, and what its configuration says after us.
+/// A cloud and the expected result of its transform.
 struct Cloud {
     program: &'static str,
     transform: Transform,
     changed: &'static [&'static str],
-    says: fn(&Value) -> bool,
-    /// Keys for which we are stricter or milder than the cloud on purpose.
+    is_expected: fn(&Value) -> bool,
+    /// Keys for which we are deliberately stricter or more lenient than the cloud.
     judged: &'static [&'static str],
 }
 
@@ -72,7 +73,7 @@ const AWS: Cloud = Cloud {
     program: "aws-config",
     transform: Transform::Aws,
     changed: &["/Global/clusterServiceLoadBalancerHealthProbeMode", "/Global/nlbSecurityGroupMode"],
-    says: |config| {
+    is_expected: |config| {
         config["Global"]["nlbSecurityGroupMode"] == "Managed"
             && config["Global"]["clusterServiceLoadBalancerHealthProbeMode"]
                 .as_str()
@@ -82,7 +83,7 @@ const AWS: Cloud = Cloud {
 };
 
 const OPENSTACK: Cloud = Cloud {
-    program: "openstack-config",
+    program: "others-config",
     transform: Transform::OpenStack,
     changed: &[
         "/Global/UseClouds",
@@ -91,7 +92,7 @@ const OPENSTACK: Cloud = Cloud {
         "/LoadBalancer/MaxSharedLB",
         "/LoadBalancer/ManageSecurityGroups",
     ],
-    says: |config| {
+    is_expected: |config| {
         config["Global"]["UseClouds"] == true
             && config["Global"]["CloudsFile"] == "/etc/openstack/secret/clouds.yaml"
             && config["Global"]["Cloud"] == "openstack"
@@ -127,7 +128,7 @@ async fn agrees(cloud: &Cloud) -> Result<()> {
         let text = &output.text;
         let after = written.next().unwrap();
         assert_eq!(after.error, "", "{source:?}\n{text:?}");
-        assert!((cloud.says)(&after.config), "{text:?}\n{}", after.config);
+        assert!((cloud.is_expected)(&after.config), "{text:?}\n{}", after.config);
         let ignored = output.warnings.iter().any(|warning| warning.message.contains("ignores"));
         assert_eq!(ignored, !after.ignored.is_empty(), "{text:?}\n{:?}\n{}", output.warnings, after.ignored);
         if theirs.error.is_empty() {
@@ -139,11 +140,29 @@ async fn agrees(cloud: &Cloud) -> Result<()> {
 }
 
 #[tokio::test]
-async fn aws_reads_what_we_read() -> Result<()> {
+async fn aws_reads_configurations_as_we_do() -> Result<()> {
     agrees(&AWS).await
 }
 
 #[tokio::test]
-async fn openstack_reads_what_we_read() -> Result<()> {
+async fn openstack_reads_configurations_as_we_do() -> Result<()> {
     agrees(&OPENSTACK).await
+}
+
+#[tokio::test]
+async fn the_known_keys_are_those_of_the_clouds() -> Result<()> {
+    let mut keys = Map::new();
+    for program in ["aws-config", "others-config"] {
+        let path = artifacts::cloud_controller_managers().await?.join(program);
+        let output = Command::new(path).arg("keys").output()?;
+        ensure!(output.status.success(), "{program} ended with {}", output.status);
+        keys.extend(serde_json::from_slice::<Map<_, _>>(&output.stdout)?);
+    }
+    let generated = serde_json::to_string_pretty(&keys)? + "\n";
+    let path = repository().join("src/config/keys.json");
+    if std::env::var_os("UPDATE_GENERATED").is_some() {
+        fs::write(&path, &generated)?;
+    }
+    assert_eq!(fs::read_to_string(&path)?, generated, "`make generate` updates {}", path.display());
+    Ok(())
 }

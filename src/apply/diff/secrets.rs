@@ -1,6 +1,6 @@
-//! What is secret in an object that is shown, and how it is hidden (pure).
+//! Masks the secrets of an object in a diff (pure).
 //!
-//! Secret values become stars before a text is made of the object. That two of them differ still shows.
+//! Values are masked before the object is rendered, so that a change of a secret is still visible.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::text::mask::{self, MASK, is_secret_key};
 
-/// Both states of an object with their secrets masked.
+/// Masks the secrets in both states of an object.
 pub(super) fn masked(before: Option<Value>, after: Option<Value>) -> (Option<Value>, Option<Value>) {
     let secrets = |object: &Option<Value>| {
         let mut found = BTreeSet::new();
@@ -34,7 +34,7 @@ pub(super) fn masked(before: Option<Value>, after: Option<Value>) -> (Option<Val
     (mask(before, &new, "before"), mask(after, &old, "after"))
 }
 
-/// Visits every text of an object that is secret, or that holds a secret.
+/// Visits every string of an object that is or contains a secret.
 fn each_secret(object: &mut Value, visit: &mut impl FnMut(&mut String)) {
     if object["kind"] == "Secret" {
         for field in ["data", "stringData"] {
@@ -69,7 +69,7 @@ fn visit_text(value: &mut Value, visit: &mut impl FnMut(&mut String)) {
     }
 }
 
-/// An argument such as `--password=x`, or what looks like a password in a URL.
+/// Whether a string contains a secret, such as `--password=x` or a password in a URL.
 fn holds_secret(text: &str) -> bool {
     mask::lines(text).iter().zip(text.lines()).any(|(shown, line)| shown != line)
 }
@@ -80,7 +80,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn secrets_become_stars_and_their_change_still_shows() {
+    fn secrets_are_masked_and_their_change_is_visible() {
         let object = |password: &str, proxy: &str| {
             Some(json!({
                 "kind": "Deployment",

@@ -40,7 +40,7 @@ fn health_probes_are_shared_unless_set() {
 }
 
 #[test]
-fn the_feature_gate_sets_the_security_groups_whatever_was_there() {
+fn the_feature_gate_overrides_the_security_group_mode() {
     let with_gate = |source: &str| transform(source, &context(&["Other", SECURITY_GROUPS_GATE])).unwrap();
     let probes = "ClusterServiceLoadBalancerHealthProbeMode = Shared\n";
     let expected = format!("[Global]\n{probes}NLBSecurityGroupMode = Managed\n");
@@ -52,11 +52,11 @@ fn the_feature_gate_sets_the_security_groups_whatever_was_there() {
     let source = format!("[Global]\n{probes}NLBSecurityGroupMode = Other\n");
     let without_gate = transformed(&source);
     assert_eq!(without_gate.text, source);
-    assert_eq!(without_gate.warnings[0].line, Some(3));
+    assert_eq!(without_gate.warnings[0].place.map(|place| place.line), Some(3));
 }
 
 #[test]
-fn everything_else_stays() {
+fn everything_else_is_kept() {
     let source = "# by the installer\n[Global]\nNodeIPFamilies=ipv4\nNodeIPFamilies=ipv6\nMadeUp = 1\n\n\
                   [ServiceOverride \"2\"]\nService = s3\nRegion = r\nURL = https://x?a=b\nSigningRegion = r ; why\n\
                   [ServiceOverride \"1\"]\nService = ec2\nRegion = r\nURL = https://y\nSigningRegion = r\n";
@@ -66,7 +66,7 @@ fn everything_else_stays() {
 }
 
 #[test]
-fn what_is_ignored_is_a_warning() {
+fn ignored_keys_and_sections_are_warnings() {
     let cases = [
         ("[Global]\nRegionn = a\n", 2, "does not know [Global] Regionn and ignores it (did you mean `Region`?)"),
         ("[Global]\nSigningName = a\n", 2, "ignores SigningName in [Global]: it belongs in [ServiceOverride]"),
@@ -85,14 +85,14 @@ fn what_is_ignored_is_a_warning() {
     for (source, line, words) in cases {
         let warnings = transformed(source).warnings;
         assert_eq!(warnings.len(), 1, "{source:?}: {warnings:?}");
-        assert_eq!(warnings[0].line, Some(line), "{source:?}");
+        assert_eq!(warnings[0].place.map(|place| place.line), Some(line), "{source:?}");
         assert!(warnings[0].message.contains(words), "{source:?}: {}", warnings[0]);
     }
     assert_eq!(transformed("[Global]\nregion = a\nSUBNETID = b\n").warnings, []);
 }
 
 #[test]
-fn what_is_refused_is_an_error() {
+fn refused_values_are_errors() {
     let override_1 = "[ServiceOverride \"1\"]\nService = s3\nRegion = r\nURL = u\nSigningRegion = r\n";
     let cases = [
         ("[Global]\nDisableSecurityGroupIngress = maybe\n".to_owned(), 2, "give `true` or `false`"),
@@ -105,7 +105,7 @@ fn what_is_refused_is_an_error() {
     ];
     for (source, line, words) in cases {
         let error = transform(&source, &context(&[])).unwrap_err();
-        assert_eq!(error.line, Some(line), "{source:?}: {error}");
+        assert_eq!(error.place.map(|place| place.line), Some(line), "{source:?}: {error}");
         assert!(error.message.contains(words), "{source:?}: {error}");
     }
 }

@@ -1,65 +1,65 @@
-//! Azure's configuration and credentials → the configuration with the credentials in it (pure).
+//! Injects credentials into Azure's configuration (pure).
 //!
-//! The configuration is edited in place, so that its other members stay as they are, in their order, numbers as written. No
-//! error, note or `Debug` holds a credential.
+//! The configuration is edited in place: other members keep their order and notation. No error, note or `Debug` output
+//! contains a credential.
 
 use std::fmt;
 
 use serde_json::Value;
 
-use crate::{
-    config,
-    text::json::{self, BYTE_ORDER_MARK, Document},
+use crate::text::{
+    Problem,
+    json::{self, BYTE_ORDER_MARK, Document},
 };
 
-/// The file with the application's id. All of these names are those of the Secret `azure-cloud-credentials`.
+/// The file of the application's ID. These names are keys of Secret `azure-cloud-credentials`.
 pub const CLIENT_ID: &str = "azure_client_id";
-/// The file with its secret.
+/// The file of the application's secret.
 pub const CLIENT_SECRET: &str = "azure_client_secret";
-/// The file that says where the token of a workload identity is.
+/// The file of the path to a workload identity's token.
 pub const FEDERATED_TOKEN_FILE: &str = "azure_federated_token_file";
-/// The file with the tenant's id.
+/// The file of the tenant's ID.
 pub const TENANT_ID: &str = "azure_tenant_id";
 
-/// Why there is no configuration with credentials.
+/// Why the credentials cannot be injected.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
-    /// Every credential needs it.
+    /// The client ID is missing.
     #[error("the credentials have no {CLIENT_ID}")]
     NoClientId,
-    /// Neither way to log in is there.
+    /// Both kinds of credentials are missing.
     #[error("the credentials have neither {CLIENT_SECRET} nor {FEDERATED_TOKEN_FILE}: one of them is needed")]
     NoSecret,
-    /// Both ways are there.
+    /// Both kinds of credentials are set.
     #[error("the credentials have both {CLIENT_SECRET} and {FEDERATED_TOKEN_FILE}: only one of them may be set")]
     TwoSecrets,
-    /// A workload identity belongs to a tenant.
+    /// The tenant of a workload identity is missing.
     #[error("the credentials have {FEDERATED_TOKEN_FILE} but no {TENANT_ID}, which a workload identity needs")]
     NoTenant,
-    /// The configuration is not usable.
-    #[error("failed to read the cloud configuration")]
-    Config(#[source] config::Error),
+    /// The configuration is invalid.
+    #[error(transparent)]
+    Config(Problem),
 }
 
-/// Which credentials there are. What is blank is not there.
+/// The credentials; a blank one counts as missing.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// The application's id.
+    /// The application's ID.
     pub client_id: Option<String>,
-    /// Its secret.
+    /// The application's secret.
     pub client_secret: Option<String>,
-    /// Where the token of a workload identity is.
+    /// The path to a workload identity's token.
     pub federated_token_file: Option<String>,
-    /// The tenant's id.
+    /// The tenant's ID.
     pub tenant_id: Option<String>,
 }
 
 /// A configuration with credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Injected {
-    /// The configuration. It holds secrets.
+    /// The configuration. Contains secrets.
     pub text: String,
-    /// What its reader may want to know, without any value.
+    /// Notes for the log, without values.
     pub notes: Vec<&'static str>,
 }
 
@@ -81,8 +81,8 @@ enum Login<'a> {
     WorkloadIdentity { tenant: &'a str, token_file: &'a str },
 }
 
-/// Puts credentials into a configuration. What it said of the same members is replaced; those of the other way to log in stay
-/// as they are, as the Go operator leaves them.
+/// Injects credentials into a configuration, replacing the members of the same kind of credentials. Members of the other
+/// kind are kept, as the Go operator does.
 pub fn inject(config: &str, credentials: &Credentials, disable_managed_identity: bool) -> Result<Injected, Error> {
     let client_id = given(credentials.client_id.as_ref()).ok_or(Error::NoClientId)?;
     let login = login(credentials)?;
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// Credentials of four letters, each for one that is there: client id, secret, token file, tenant; `_` is blank.
+    /// Credentials by letters: client ID, secret, token file and tenant; a capital letter stands for a blank one.
     fn credentials(present: &str) -> Credentials {
         let value = |letter: char, value: &str| {
             if present.contains(letter.to_ascii_uppercase()) {
@@ -174,7 +174,7 @@ mod tests {
             ("csft", Err(Error::TwoSecrets)),
             ("cs", Ok(&secret)),
             ("csF", Ok(&secret)),
-            // A tenant beside a secret is the configuration's affair.
+            // A tenant beside a secret is ignored: the configuration has its own.
             ("cst", Ok(&secret)),
             ("cft", Ok(&federated)),
             ("cSft", Ok(&federated)),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_stays_as_it_is() {
+    fn other_members_are_kept() {
         let config = "{\n  \"big\": 12345678901234567890123,\n  \"AADClientId\": \"old\",\n  \"float\": 1.10,\n  \"tags\": \"a\\/b\"\n}\n";
         let expected = "{\n  \"big\": 12345678901234567890123,\n  \"AADClientId\": \"the-id\",\n  \"float\": 1.10,\n  \"tags\": \"a/b\",\n  \
                         \"aadClientSecret\": \"s3cr\\\"t/\\u007f\"\n}\n";
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn managed_identity_goes_only_when_it_is_there_and_unwanted() {
+    fn managed_identity_is_disabled_only_if_set_and_unwanted() {
         let with = |value: &str| format!("{{\"UseManagedIdentityExtension\":{value}}}");
         for (config, disable, expected, notes) in [
             ("{}".to_owned(), true, None, 0),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_secret_is_shown() {
+    fn debug_output_has_no_secrets() {
         let credentials = credentials("csft");
         let injected = inject("{}", &self::credentials("cs"), false);
         assert!(!format!("{credentials:?} {injected:?}").contains("the-"));

@@ -1,6 +1,6 @@
-//! Reads configuration and credentials from files, and writes the configuration that holds both (IO).
+//! Reads the configuration and the credentials from files, and writes the merged configuration (IO).
 //!
-//! The written file appears whole or not at all, and only its owner and its group may read it.
+//! The file is written atomically, and only its owner and its group may read it.
 
 use std::{
     fs::{self, File},
@@ -16,7 +16,7 @@ use crate::files;
 /// Why a file cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It cannot be read, or is not UTF-8.
+    /// A file cannot be read, or is not UTF-8.
     #[error("failed to read {}", path.display())]
     Read {
         /// Its path.
@@ -24,7 +24,7 @@ pub enum Error {
         /// The cause.
         source: io::Error,
     },
-    /// It cannot be written.
+    /// A file cannot be written.
     #[error("failed to write {}", path.display())]
     Write {
         /// Its path.
@@ -39,7 +39,7 @@ pub fn config(path: &Path) -> Result<String, Error> {
     fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })
 }
 
-/// Reads the credentials that a Secret is mounted as; a file that is missing is none.
+/// Reads the credentials from a mounted Secret. A file may be missing.
 pub fn credentials(folder: &Path) -> Result<Credentials, Error> {
     let read = |name: &str| {
         let path = folder.join(name);
@@ -57,7 +57,7 @@ pub fn credentials(folder: &Path) -> Result<Credentials, Error> {
     })
 }
 
-/// An editor puts a line break at the end of a file, and no credential ends in one.
+/// Editors add a line break at the end of a file; no credential ends in one.
 fn without_line_break(mut text: String, name: &str) -> String {
     let length = text.trim_end_matches(['\r', '\n']).len();
     if length < text.len() {
@@ -67,8 +67,8 @@ fn without_line_break(mut text: String, name: &str) -> String {
     text
 }
 
-/// Writes a configuration with credentials. Its group is the one that the folder gives to new files: in a volume of a pod with
-/// an fsGroup, that one.
+/// Writes the configuration. The group is the one that the folder gives to new files: in a volume of a pod with an fsGroup,
+/// that group.
 pub fn write(path: &Path, text: &str) -> Result<(), Error> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let write = || {

@@ -4,12 +4,12 @@ use serde_json::Value;
 use super::*;
 use crate::{config::Transform, facts::Platform};
 
-fn azure(source: &str, cloud_name: &str) -> Result<Output, Error> {
+fn azure(source: &str, cloud_name: &str) -> Result<Output, Problem> {
     let platform = Platform { name: "Azure".into(), variant: Some(cloud_name.to_owned()) };
     Transform::Azure.apply(source, &Facts { platform: Ok(Some(platform)), ..Facts::default() })
 }
 
-fn stack(source: &str) -> Result<Output, Error> {
+fn stack(source: &str) -> Result<Output, Problem> {
     Transform::AzureStack.apply(source, &Facts::default())
 }
 
@@ -138,13 +138,13 @@ fn what_the_yaml_decoder_refuses_is_written_in_another_way() {
 #[test]
 fn unknown_and_repeated_members_are_named_without_their_values() {
     let source = "{\n\"vmtype\": \"vmss\",\n\"cloud\": \"\", \"cloud\": null,\n\"locaton\": \"s3cret\",\n\"routeRateLimit\": {}\n}";
-    let warnings: Vec<_> = azure(source, "").unwrap().warnings.iter().map(Warning::to_string).collect();
+    let warnings: Vec<_> = azure(source, "").unwrap().warnings.iter().map(Problem::to_string).collect();
     assert_eq!(
         warnings,
         [
-            "line 3: `cloud` is given again further down: the last one counts",
-            "line 4: `locaton` is unknown to the cloud-controller-manager and has no effect (did you mean `location`?)",
-            "line 5: `routeRateLimit` is unknown to the cloud-controller-manager and has no effect",
+            "3: `cloud` is given again further down: the last one counts",
+            "4: `locaton` is unknown and has no effect (did you mean `location`?)",
+            "5: `routeRateLimit` is unknown and has no effect",
         ]
     );
 }
@@ -152,56 +152,48 @@ fn unknown_and_repeated_members_are_named_without_their_values() {
 #[test]
 fn errors_name_the_place_and_hold_no_values() {
     for (source, cloud_name, expected) in [
-        ("", "", "it is empty: it must hold a JSON object"),
-        (" \n", "", "it is empty: it must hold a JSON object"),
-        ("null", "", "line 1: it must hold a JSON object, and holds another value"),
-        ("\n \"s3cret\"", "", "line 2: it must hold a JSON object, and holds another value"),
-        ("[{}]", "", "line 1: it must hold a JSON object, and holds another value"),
-        ("cloud: s3cret\n", "", "line 1: column 1: it must hold a JSON object, and is not JSON: expected value"),
-        ("{\"a\": \"s3cret\",}", "", "line 1: column 16: it must hold a JSON object, and is not JSON: trailing comma"),
-        (
-            "{\n  \"a\": 1\n  \"b\": 2\n}",
-            "",
-            "line 3: column 3: it must hold a JSON object, and is not JSON: expected `,` or `}`",
-        ),
-        ("{\"a\": 1", "", "line 1: column 7: it must hold a JSON object, and is not JSON: EOF while parsing an object"),
-        ("{} {}", "", "line 1: column 4: it must hold a JSON object, and is not JSON: trailing characters"),
+        ("", "", "the text is empty; expected a JSON object"),
+        (" \n", "", "the text is empty; expected a JSON object"),
+        ("null", "", "1: expected a JSON object, found another value"),
+        ("\n \"s3cret\"", "", "2: expected a JSON object, found another value"),
+        ("[{}]", "", "1: expected a JSON object, found another value"),
+        ("cloud: s3cret\n", "", "1:1: invalid JSON: expected value"),
+        ("{\"a\": \"s3cret\",}", "", "1:16: invalid JSON: trailing comma"),
+        ("{\n  \"a\": 1\n  \"b\": 2\n}", "", "3:3: invalid JSON: expected `,` or `}`"),
+        ("{\"a\": 1", "", "1:7: invalid JSON: EOF while parsing an object"),
+        ("{} {}", "", "1:4: invalid JSON: trailing characters"),
         (
             "{\"a\": \"\u{1}\"}",
             "",
-            "line 1: column 7: it must hold a JSON object, and is not JSON: control character (\\u0000-\\u001F) found while parsing a string",
+            "1:7: invalid JSON: control character (\\u0000-\\u001F) found while parsing a string",
         ),
-        ("\u{a0}{}", "", "line 1: column 1: it must hold a JSON object, and is not JSON: expected value"),
-        ("{// no\n}", "", "line 1: column 2: it must hold a JSON object, and is not JSON: key must be a string"),
-        ("{\n\"cloud\": 5}", "", "line 2: `cloud` must be a string"),
-        ("{\"cloud\": {}}", "", "line 1: `cloud` must be a string"),
-        ("{\"vmType\": true}", "", "line 1: `vmType` must be a string"),
-        (
-            "{\"useInstanceMetadata\": \"true\"}",
-            "",
-            "line 1: `useInstanceMetadata` must be true or false, without quotes",
-        ),
+        ("\u{a0}{}", "", "1:1: invalid JSON: expected value"),
+        ("{// no\n}", "", "1:2: invalid JSON: key must be a string"),
+        ("{\n\"cloud\": 5}", "", "2: `cloud` must be a string"),
+        ("{\"cloud\": {}}", "", "1: `cloud` must be a string"),
+        ("{\"vmType\": true}", "", "1: `vmType` must be a string"),
+        ("{\"useInstanceMetadata\": \"true\"}", "", "1: `useInstanceMetadata` must be true or false, without quotes"),
         (
             "{\"maximumLoadBalancerRuleCount\": \"5\"}",
             "",
-            "line 1: `maximumLoadBalancerRuleCount` must be a number, without quotes",
+            "1: `maximumLoadBalancerRuleCount` must be a number, without quotes",
         ),
-        ("{\"tagsMap\": []}", "", "line 1: `tagsMap` must be an object"),
+        ("{\"tagsMap\": []}", "", "1: `tagsMap` must be an object"),
         (
             "{\"multipleStandardLoadBalancerConfigurations\": {}}",
             "",
-            "line 1: `multipleStandardLoadBalancerConfigurations` must be a list",
+            "1: `multipleStandardLoadBalancerConfigurations` must be a list",
         ),
         (
             "{\n\n\"cloud\": \"AzureChinaCloud\"}",
             "",
-            "line 3: `cloud` is another cloud than AzurePublicCloud, which Infrastructure cluster names (status.platformStatus.azure.cloudName): \
-             correct it, or leave it out",
+            "3: `cloud` differs from AzurePublicCloud, which Infrastructure/cluster sets in \
+             status.platformStatus.azure.cloudName; correct it, or leave it out",
         ),
         (
             "{}",
             "AzurePublicClod",
-            "Infrastructure cluster names the cloud \"AzurePublicClod\" (status.platformStatus.azure.cloudName), which is none of AzurePublicCloud, \
+            "Infrastructure/cluster: status.platformStatus.azure.cloudName \"AzurePublicClod\" is not one of AzurePublicCloud, \
              AzureUSGovernmentCloud, AzureChinaCloud, AzureGermanCloud, AzureStackCloud (did you mean `AzurePublicCloud`?)",
         ),
     ] {

@@ -30,7 +30,7 @@ const BOTH: [ConfigSource; 2] = [ConfigSource::Managed, ConfigSource::User];
 const USER: [ConfigSource; 1] = [ConfigSource::User];
 
 #[test]
-fn the_managed_source_comes_first_where_the_provider_looks_there() {
+fn the_managed_source_comes_first_if_the_provider_uses_it() {
     let of = |text: &str| Some(json!({"data": {"cloud.conf": text}}));
     let named = named("mine", "");
     for (sources, managed, user, expected) in [
@@ -45,7 +45,7 @@ fn the_managed_source_comes_first_where_the_provider_looks_there() {
 }
 
 #[test]
-fn the_key_is_cloud_conf_else_the_one_that_is_named() {
+fn the_key_is_cloud_conf_or_else_the_named_one() {
     let settings = settings(true, &USER);
     let data = json!({"data": {"config": "a", "ca-bundle.pem": "b"}, "binaryData": {"x": "YQ=="}, "immutable": true});
     let synced = run(&settings, &named("mine", "config"), None, Some(data.clone())).unwrap();
@@ -73,7 +73,7 @@ fn the_key_is_cloud_conf_else_the_one_that_is_named() {
 }
 
 #[test]
-fn a_configuration_that_is_no_text_is_refused() {
+fn a_binary_configuration_is_refused() {
     for (key, data) in [
         ("", json!({"binaryData": {"cloud.conf": "YQ=="}})),
         ("config", json!({"binaryData": {"config": "YQ=="}, "data": {"other": "x"}})),
@@ -84,7 +84,7 @@ fn a_configuration_that_is_no_text_is_refused() {
 }
 
 #[test]
-fn without_a_source_some_clouds_get_an_empty_one_and_others_an_error() {
+fn a_missing_source_is_empty_or_an_error_depending_on_the_cloud() {
     for (name, key) in [("", ""), ("mine", ""), ("mine", "cloud.conf")] {
         let synced = run(&settings(true, &BOTH), &named(name, key), None, None).unwrap();
         assert_eq!((synced.text(), &synced.from), ("", &None));
@@ -114,7 +114,7 @@ fn without_a_source_some_clouds_get_an_empty_one_and_others_an_error() {
 }
 
 #[test]
-fn what_is_published_starts_from_the_smallest_configuration() {
+fn a_published_configuration_starts_from_the_minimal_one() {
     let mut settings = settings(false, &USER);
     settings.publish_with_feature_gate = Some("Gate".into());
     let synced = run(&settings, &named("mine", "config"), None, None).unwrap();
@@ -125,16 +125,16 @@ fn what_is_published_starts_from_the_smallest_configuration() {
 }
 
 #[test]
-fn an_error_of_the_transform_names_object_key_and_line() {
+fn an_error_names_object_key_and_line() {
     let mut settings = settings(false, &USER);
     settings.transform = Some(Transform::Azure);
     let data = json!({"data": {"config": "{\n\n?"}});
     let error = run(&settings, &named("mine", "config"), None, Some(data)).unwrap_err();
-    assert!(error.starts_with("ConfigMap openshift-config/mine, key config, line 3"), "{error}");
+    assert!(error.starts_with("ConfigMap openshift-config/mine, key config:3:"), "{error}");
 }
 
 #[test]
-fn a_configuration_as_large_as_a_config_map_is_taken() {
+fn a_configuration_as_large_as_a_config_map_is_accepted() {
     let lines = |line: fn(usize) -> String| {
         (0..).map(line).scan(0, |length, line| {
             *length += line.len();

@@ -50,7 +50,7 @@ fn a_configuration_is_completed() {
 }
 
 #[test]
-fn each_change_says_what_was_there() {
+fn each_change_has_the_previous_value() {
     let changes =
         transformed("[Global]\nsecret-name = openstack-credentials\ncloud = mine\n[BlockStorage]\na = b\n").changes;
     let short: Vec<(&str, Option<&str>, Option<&str>)> =
@@ -72,7 +72,7 @@ fn each_change_says_what_was_there() {
 fn a_legacy_key_with_another_value_is_an_error() {
     for key in ["secret-name", "SECRET-NAMESPACE", "kubeconfig-path"] {
         let error = transform(&format!("[Global]\nregion = r\n{key} = other-value\n")).unwrap_err();
-        assert_eq!(error.line, Some(3));
+        assert_eq!(error.place.map(|place| place.line), Some(3));
         assert!(error.message.contains(&key.to_lowercase()) && !error.message.contains("other-value"), "{error}");
         for fine in
             [format!("[Global]\n{key} =\n"), format!("[Global]\n{key}\n"), format!("[Global \"x\"]\n{key} = other\n")]
@@ -83,7 +83,7 @@ fn a_legacy_key_with_another_value_is_an_error() {
 }
 
 #[test]
-fn what_is_ignored_is_a_warning() {
+fn ignored_keys_and_sections_are_warnings() {
     let cases = [
         ("[Global]\nauth-ulr = a\n", 2, "ignores it (did you mean `auth-url`?)"),
         ("[Global]\nlb-provider = a\n", 2, "it belongs in [LoadBalancer]"),
@@ -95,7 +95,7 @@ fn what_is_ignored_is_a_warning() {
     for (source, line, words) in cases {
         let warnings = transformed(source).warnings;
         assert_eq!(warnings.len(), 1, "{source:?}: {warnings:?}");
-        assert_eq!(warnings[0].line, Some(line), "{source:?}");
+        assert_eq!(warnings[0].place.map(|place| place.line), Some(line), "{source:?}");
         assert!(warnings[0].message.contains(words), "{source:?}: {}", warnings[0]);
     }
     assert_eq!(
@@ -105,7 +105,7 @@ fn what_is_ignored_is_a_warning() {
 }
 
 #[test]
-fn what_is_refused_is_an_error() {
+fn refused_values_are_errors() {
     let cases = [
         ("[LoadBalancer]\ncreate-monitor = maybe\n", "create-monitor"),
         ("[LoadBalancer]\nmonitor-delay = 60\n", "monitor-delay"),
@@ -116,7 +116,7 @@ fn what_is_refused_is_an_error() {
     ];
     for (source, key) in cases {
         let error = transform(source).unwrap_err();
-        assert_eq!(error.line, Some(2), "{source:?}: {error}");
+        assert_eq!(error.place.map(|place| place.line), Some(2), "{source:?}: {error}");
         assert!(error.message.contains(key), "{source:?}: {error}");
     }
     let before =

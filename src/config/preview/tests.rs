@@ -18,7 +18,7 @@ fn preview(platform: &str, named: Value, config_map: Option<Value>) -> Result<Pr
 }
 
 #[test]
-fn only_what_the_cluster_would_read_is_taken() {
+fn only_config_maps_that_the_cluster_reads_are_accepted() {
     let mine = json!({"name": "mine"});
     let user = "ConfigMap openshift-config/mine, key cloud.conf";
     let managed = "ConfigMap openshift-config-managed/kube-cloud-config, key cloud.conf";
@@ -62,7 +62,7 @@ fn only_what_the_cluster_would_read_is_taken() {
 }
 
 #[test]
-fn a_difference_is_shown_from_the_key_that_was_there() {
+fn a_diff_starts_from_the_original_key() {
     let config_map = |key: &str| json!({"data": {key: "[Global]\npassword = hunter2\nZone = a\n"}});
     let named = json!({"name": "mine", "key": "config"});
     let diff = preview("AWS", named.clone(), Some(config_map("config"))).unwrap().diff();
@@ -83,7 +83,7 @@ fn a_difference_is_shown_from_the_key_that_was_there() {
 }
 
 #[test]
-fn a_cluster_without_a_configuration_says_why() {
+fn a_cluster_without_a_configuration_is_explained() {
     let error = |platform| preview(platform, json!({}), None).unwrap_err().to_string();
     assert!(error("Azure").starts_with("there is no cloud configuration: "), "{}", error("Azure"));
 }

@@ -1,173 +1,59 @@
-//! What the vSphere cloud-controller-manager (v1.36) reads of its configuration, and what it refuses (pure).
+//! Checks a configuration against the keys that the vSphere cloud-controller-manager knows (pure).
 //!
-//! Keys are matched exactly; one that is spelt otherwise has no effect there. Its parsers of `global`, `vcenter`,
-//! `labels` and `nodes` end the program when a value has the wrong type, those of the other sections only leave them out.
+//! Keys are matched exactly; any other spelling has no effect. A value of the wrong type in `global`, `vcenter`, `labels` or
+//! `nodes` ends the program; in the other sections it disables the section.
 
 use serde_json::Value;
 
-use crate::config::{Error, Warning, hint};
-use crate::text::yaml::outline::{Member, Node};
+use crate::{
+    config::{
+        Problem, hint,
+        keys::{KEYS, Kind, Section},
+    },
+    text::{
+        Place,
+        yaml::outline::{Member, Node},
+    },
+};
 
-/// What a key holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Any scalar.
-    Text,
-    /// A whole number, not quoted.
-    Number,
-    /// A boolean, not quoted.
-    Flag,
-    /// A list of scalars.
-    List,
-    /// A mapping to scalars.
-    Map,
-}
+/// Names of sections in the legacy INI that differ in more than the case of the first letter.
+const LEGACY: [(&str, &str); 2] = [("vcenter", "VirtualCenter"), ("nsxt", "NSXT")];
 
-/// A top-level key.
-#[derive(Debug)]
-pub(super) struct Section {
-    /// Its name.
-    pub(super) name: &'static str,
-    /// Its name in the legacy INI.
-    pub(super) legacy: &'static str,
-    /// Whether it is a mapping of names to such sections.
-    pub(super) named: bool,
-    /// Whether a wrong type in it ends the cloud-controller-manager.
-    pub(super) required: bool,
-    /// What may stand in it.
-    pub(super) keys: &'static [(&'static str, Kind)],
-}
+/// Sections in which a value of the wrong type ends the cloud-controller-manager.
+const REQUIRED: [&str; 4] = ["global", "vcenter", "labels", "nodes"];
 
 impl Section {
-    fn kind(&self, key: &str) -> Option<Kind> {
-        self.keys.iter().find(|(known, _)| *known == key).map(|(_, kind)| *kind)
+    /// Its name in the legacy INI.
+    pub(super) fn legacy(&self) -> String {
+        let (first, rest) = self.name.split_at(1);
+        let known = LEGACY.iter().find(|(name, _)| *name == self.name);
+        known.map_or_else(|| first.to_uppercase() + rest, |(_, legacy)| (*legacy).to_owned())
+    }
+
+    /// Whether a wrong type in it ends the cloud-controller-manager.
+    pub(super) fn is_required(&self) -> bool {
+        REQUIRED.contains(&self.name.as_str())
     }
 }
 
-const GLOBAL: &[(&str, Kind)] = &[
-    ("user", Kind::Text),
-    ("password", Kind::Text),
-    ("server", Kind::Text),
-    ("port", Kind::Number),
-    ("insecureFlag", Kind::Flag),
-    ("datacenters", Kind::List),
-    ("soapRoundtripCount", Kind::Number),
-    ("caFile", Kind::Text),
-    ("thumbprint", Kind::Text),
-    ("secretName", Kind::Text),
-    ("secretNamespace", Kind::Text),
-    ("secretsDirectory", Kind::Text),
-    ("apiDisable", Kind::Flag),
-    ("apiBinding", Kind::Text),
-    ("ipFamily", Kind::List),
-];
-
-const VCENTER: &[(&str, Kind)] = &[
-    ("user", Kind::Text),
-    ("password", Kind::Text),
-    ("server", Kind::Text),
-    ("port", Kind::Number),
-    ("insecureFlag", Kind::Flag),
-    ("datacenters", Kind::List),
-    ("soapRoundtripCount", Kind::Number),
-    ("caFile", Kind::Text),
-    ("thumbprint", Kind::Text),
-    ("secretName", Kind::Text),
-    ("secretNamespace", Kind::Text),
-    ("ipFamily", Kind::List),
-];
-
-const NODES: &[(&str, Kind)] = &[
-    ("internalNetworkSubnetCidr", Kind::Text),
-    ("externalNetworkSubnetCidr", Kind::Text),
-    ("internalVmNetworkName", Kind::Text),
-    ("externalVmNetworkName", Kind::Text),
-    ("excludeInternalNetworkSubnetCidr", Kind::Text),
-    ("excludeExternalNetworkSubnetCidr", Kind::Text),
-];
-
-const LOAD_BALANCER: &[(&str, Kind)] = &[
-    ("size", Kind::Text),
-    ("lbServiceId", Kind::Text),
-    ("tier1GatewayPath", Kind::Text),
-    ("snatDisabled", Kind::Flag),
-    ("tags", Kind::Map),
-    ("ipPoolName", Kind::Text),
-    ("ipPoolId", Kind::Text),
-    ("tcpAppProfileName", Kind::Text),
-    ("tcpAppProfilePath", Kind::Text),
-    ("udpAppProfileName", Kind::Text),
-    ("udpAppProfilePath", Kind::Text),
-];
-
-const LOAD_BALANCER_CLASS: &[(&str, Kind)] = &[
-    ("ipPoolName", Kind::Text),
-    ("ipPoolId", Kind::Text),
-    ("tcpAppProfileName", Kind::Text),
-    ("tcpAppProfilePath", Kind::Text),
-    ("udpAppProfileName", Kind::Text),
-    ("udpAppProfilePath", Kind::Text),
-];
-
-const NSXT: &[(&str, Kind)] = &[
-    ("user", Kind::Text),
-    ("password", Kind::Text),
-    ("host", Kind::Text),
-    ("insecureFlag", Kind::Flag),
-    ("remoteAuth", Kind::Flag),
-    ("secretName", Kind::Text),
-    ("secretNamespace", Kind::Text),
-    ("vmcAccessToken", Kind::Text),
-    ("vmcAuthHost", Kind::Text),
-    ("clientAuthCertFile", Kind::Text),
-    ("clientAuthKeyFile", Kind::Text),
-    ("caFile", Kind::Text),
-];
-
-const LABELS: &[(&str, Kind)] = &[("zone", Kind::Text), ("region", Kind::Text)];
-const ROUTE: &[(&str, Kind)] = &[("routerPath", Kind::Text)];
-
-const fn section(
-    name: &'static str,
-    legacy: &'static str,
-    named: bool,
-    required: bool,
-    keys: &'static [(&'static str, Kind)],
-) -> Section {
-    Section { name, legacy, named, required, keys }
-}
-
-/// Every section.
-pub(super) const SECTIONS: &[Section] = &[
-    section("global", "Global", false, true, GLOBAL),
-    section("vcenter", "VirtualCenter", true, true, VCENTER),
-    section("labels", "Labels", false, true, LABELS),
-    section("nodes", "Nodes", false, true, NODES),
-    section("loadBalancer", "LoadBalancer", false, false, LOAD_BALANCER),
-    section("loadBalancerClass", "LoadBalancerClass", true, false, LOAD_BALANCER_CLASS),
-    section("nsxt", "NSXT", false, false, NSXT),
-    section("route", "Route", false, false, ROUTE),
-];
-
-/// Whether the value of a key may be shown: it is known, and no secret.
+/// Whether the value of a key may be shown: the key is known and not a secret.
 pub(super) fn is_public(section: &str, key: &str) -> bool {
     !matches!(key, "user" | "password" | "vmcAccessToken")
-        && SECTIONS.iter().any(|known| known.name == section && known.kind(key).is_some())
+        && KEYS.vsphere.iter().any(|known| known.name == section && known.keys.contains_key(key))
 }
 
-/// Refuses values of a type that the cloud-controller-manager refuses, and warns of those that make it leave a
-/// section out.
-pub(super) fn types(document: &Value, root: &Node) -> Result<Vec<Warning>, Error> {
+/// Refuses values of the wrong type that end the cloud-controller-manager, and warns about those that disable a section.
+pub(super) fn types(document: &Value, root: &Node) -> Result<Vec<Problem>, Problem> {
     let mut warnings = Vec::new();
-    for section in SECTIONS {
-        for (path, wanted) in mismatches(section, &document[section.name]) {
+    for section in &KEYS.vsphere {
+        for (path, wanted) in mismatches(section, &document[&section.name]) {
             let keys: Vec<&str> = path.iter().map(String::as_str).collect();
-            let (line, place) = (root.line(&keys), path.join("."));
-            if section.required {
-                return Err(Error { line, message: format!("`{place}` has to be {wanted}: write it so") });
+            let (place, path) = (root.line(&keys).map(Place::from), path.join("."));
+            if section.is_required() {
+                return Err(Problem { place, message: format!("`{path}` must be {wanted}: write it so") });
             }
-            let message = format!("`{place}` has to be {wanted}: until then all of `{}` has no effect", section.name);
-            warnings.push(Warning { line, message });
+            let message = format!("`{path}` must be {wanted}: until then section `{}` has no effect", section.name);
+            warnings.push(Problem { place, message });
         }
     }
     Ok(warnings)
@@ -179,37 +65,39 @@ fn mismatches(section: &Section, value: &Value) -> Vec<(Vec<String>, &'static st
         let owned = |last: Option<&str>| path.iter().copied().chain(last).map(str::to_owned).collect();
         match value {
             Value::Object(members) => found.extend(members.iter().filter_map(|(key, value)| {
-                let wanted = mismatch(section.kind(key)?, value)?;
+                let wanted = mismatch(*section.keys.get(key)?, value)?;
                 Some((owned(Some(key)), wanted))
             })),
-            Value::Null if !section.named => {}
+            Value::Null if !section.each => {}
             _ => found.push((owned(None), "a mapping")),
         }
     };
     match value {
-        Value::Object(names) if section.named => {
-            names.iter().for_each(|(name, value)| members(&[section.name, name], value));
+        Value::Object(names) if section.each => {
+            names.iter().for_each(|(name, value)| members(&[&section.name, name], value));
         }
         Value::Null => {}
-        _ => members(&[section.name], value),
+        _ => members(&[&section.name], value),
     }
     found
 }
 
-/// What the value should be instead; nothing when it is right. Unset is always right.
+/// The type that a value must have, if it has another. Null is always valid.
 fn mismatch(kind: Kind, value: &Value) -> Option<&'static str> {
     let is_scalar = |value: &Value| !value.is_array() && !value.is_object();
     let (right, wanted) = match kind {
-        Kind::Text => (is_scalar(value), "a string"),
-        Kind::Number => (value.as_f64().is_some_and(|number| number >= 0.0), "a whole number without quotes"),
-        Kind::Flag => (value.is_boolean(), "`true` or `false` without quotes"),
+        Kind::Text | Kind::Word | Kind::Duration => (is_scalar(value), "a string"),
+        Kind::Float | Kind::Int | Kind::Int32 | Kind::Uint => {
+            (value.as_f64().is_some_and(|number| number >= 0.0), "a whole number without quotes")
+        }
+        Kind::Bool => (value.is_boolean(), "`true` or `false` without quotes"),
         Kind::List => (value.as_array().is_some_and(|items| items.iter().all(is_scalar)), "a list of strings"),
         Kind::Map => (value.as_object().is_some_and(|items| items.values().all(is_scalar)), "a mapping to strings"),
     };
     (!right && !value.is_null()).then_some(wanted)
 }
 
-/// What the cloud-controller-manager would not find, with the path it looks at.
+/// A missing value that the cloud-controller-manager requires, with its path.
 pub(super) fn missing(document: &Value) -> Option<(Vec<&str>, String)> {
     let is_set = |value: &Value, key: &str| match &value[key] {
         Value::Null => false,
@@ -247,26 +135,29 @@ pub(super) fn missing(document: &Value) -> Option<(Vec<&str>, String)> {
     None
 }
 
-/// Warns of every key that has no effect, in the order of the source.
-pub(super) fn ignored(root: &Node) -> Vec<Warning> {
+/// Warns about keys without effect, in the order of the source.
+pub(super) fn ignored(root: &Node) -> Vec<Problem> {
     let mut warnings = Vec::new();
     for top in root.members() {
-        let Some(section) = SECTIONS.iter().find(|section| section.name == top.key) else {
-            let known = SECTIONS.iter().map(|section| (section.name, section.legacy));
+        let Some(section) = KEYS.vsphere.iter().find(|section| section.name == top.key) else {
+            let legacy: Vec<_> = KEYS.vsphere.iter().map(Section::legacy).collect();
+            let known =
+                KEYS.vsphere.iter().zip(&legacy).map(|(section, legacy)| (section.name.as_str(), legacy.as_str()));
             let near = nearest(&warnings, &top.key, known);
             warnings.extend(warning(top, &top.key, &near));
             continue;
         };
         let mut check = |path: &str, node: &Node| {
-            for member in node.members().iter().filter(|member| section.kind(&member.key).is_none()) {
-                let mut hint = nearest(&warnings, &member.key, section.keys.iter().map(|(key, _)| (*key, *key)));
+            for member in node.members().iter().filter(|member| !section.keys.contains_key(&member.key)) {
+                let mut hint =
+                    nearest(&warnings, &member.key, section.keys.keys().map(|key| (key.as_str(), key.as_str())));
                 if let (true, Some(other)) = (hint.is_empty(), home(&member.key)) {
-                    hint = format!(" (it belongs into `{other}`)");
+                    hint = format!(" (it belongs in `{other}`)");
                 }
                 warnings.extend(warning(member, &format!("{path}.{}", member.key), &hint));
             }
         };
-        if section.named {
+        if section.each {
             for member in top.value.members() {
                 check(&format!("{}.{}", top.key, member.key), &member.value);
             }
@@ -277,20 +168,20 @@ pub(super) fn ignored(root: &Node) -> Vec<Warning> {
     warnings
 }
 
-fn warning(member: &Member, path: &str, hint: &str) -> Option<Warning> {
-    // A merge key is none of the document's own.
+fn warning(member: &Member, path: &str, hint: &str) -> Option<Problem> {
+    // A merge key is part of YAML.
     (member.key != "<<").then(|| {
-        // Without a blank behind its colon a key holds its value, which may be a secret.
+        // Without a space after the colon, the key contains the value, which may be a secret.
         let (name, hint) = match path.split_once(':') {
-            Some((name, _)) => (name, " (is there a blank behind the colon?)"),
+            Some((name, _)) => (name, " (is a space missing after the colon?)"),
             None => (path, hint),
         };
-        Warning { line: Some(member.line), message: format!("`{name}` is not known and has no effect{hint}") }
+        Problem { place: Some(member.line.into()), message: format!("`{name}` is unknown and has no effect{hint}") }
     })
 }
 
-/// A key that differs in its dashes and capitals alone is surely meant; otherwise the nearest one is offered.
-fn nearest<'a>(warnings: &[Warning], key: &str, known: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> String {
+/// Suggests the key that differs only in dashes and case, else the nearest one.
+fn nearest<'a>(warnings: &[Problem], key: &str, known: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> String {
     let bare = |key: &str| key.replace(['-', '_'], "").to_lowercase();
     let same = known.clone().find(|(name, other)| [bare(name), bare(other)].contains(&bare(key)));
     match same {
@@ -299,8 +190,8 @@ fn nearest<'a>(warnings: &[Warning], key: &str, known: impl Iterator<Item = (&'a
     }
 }
 
-/// Where else the key is known.
+/// The section to which a key belongs.
 fn home(key: &str) -> Option<String> {
-    let section = SECTIONS.iter().find(|section| section.kind(key).is_some())?;
-    Some(if section.named { format!("{}.<name>", section.name) } else { section.name.to_owned() })
+    let section = KEYS.vsphere.iter().find(|section| section.keys.contains_key(key))?;
+    Some(if section.each { format!("{}.<name>", section.name) } else { section.name.clone() })
 }

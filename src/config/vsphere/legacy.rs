@@ -1,41 +1,41 @@
-//! The legacy INI of vSphere, turned into YAML (pure).
+//! Converts the legacy INI of vSphere to YAML (pure).
 //!
-//! Each key keeps its value under the name that the YAML has for it: `insecure-flag` is `insecureFlag`. Comments and
-//! order are not kept; what neither format knows is left out with a warning.
+//! Each key keeps its value under its name in YAML: `insecure-flag` becomes `insecureFlag`. Comments and order are not
+//! kept; unknown keys are dropped with a warning.
 
 use serde_json::{Map, Value};
 
 use crate::text::suggest::did_you_mean;
 use crate::{
     config::{
-        Change, Error, Warning,
-        vsphere::keys::{Kind, SECTIONS, Section},
+        Change, Problem,
+        keys::{KEYS, Kind, Section},
     },
     text::ini::{Document, Header, Placed},
 };
 
-/// Sections of the in-tree provider, for which there is no YAML.
+/// Sections of the in-tree provider that do not exist in YAML.
 const DROPPED: &[&str] = &["Workspace", "Network", "Disk"];
 
-/// What an INI became.
+/// The result of a conversion.
 #[derive(Debug, Default)]
 pub(super) struct Converted {
     /// The document.
     pub(super) document: Map<String, Value>,
-    /// The sections that were dropped.
+    /// The dropped sections.
     pub(super) changes: Vec<Change>,
-    /// What has no effect in it.
-    pub(super) warnings: Vec<Warning>,
+    /// Sections and keys without effect.
+    pub(super) warnings: Vec<Problem>,
 }
 
-/// Whether a text that is no YAML mapping is meant as INI: that begins with a section.
+/// Whether a text that is not a YAML mapping is INI: it begins with a section.
 pub(super) fn is_ini(text: &str) -> bool {
     let mut lines = text.lines().map(|line| line.trim_start_matches('\u{feff}').trim());
     lines.find(|line| !line.is_empty() && !line.starts_with(['#', ';'])).is_some_and(|line| line.starts_with('['))
 }
 
-/// Turns an INI into a document.
-pub(super) fn convert(text: &str) -> Result<Converted, Error> {
+/// Converts an INI to a document.
+pub(super) fn convert(text: &str) -> Result<Converted, Problem> {
     let ini = Document::parse(text)?;
     let mut converted = Converted::default();
     for (line, header) in ini.headers() {
@@ -48,46 +48,47 @@ pub(super) fn convert(text: &str) -> Result<Converted, Error> {
 }
 
 fn known(header: &Header) -> Option<&'static Section> {
-    SECTIONS.iter().find(|section| section.legacy.eq_ignore_ascii_case(&header.name))
+    KEYS.vsphere.iter().find(|section| section.legacy().eq_ignore_ascii_case(&header.name))
 }
 
 impl Converted {
-    /// A heading alone makes a vCenter.
-    fn add_section(&mut self, line: usize, header: &Header) -> Result<(), Error> {
+    /// A header without keys is enough for a vCenter.
+    fn add_section(&mut self, line: usize, header: &Header) -> Result<(), Problem> {
         if DROPPED.iter().any(|name| name.eq_ignore_ascii_case(&header.name)) {
             return Ok(());
         }
         let Some(section) = known(header) else {
-            let hint = did_you_mean(&header.name, SECTIONS.iter().map(|section| section.legacy));
-            self.warn(line, format!("`[{}]` is not known and has no effect{hint}", header.name));
+            let known: Vec<_> = KEYS.vsphere.iter().map(Section::legacy).collect();
+            let hint = did_you_mean(&header.name, known.iter().map(String::as_str));
+            self.warn(line, format!("`[{}]` is unknown and has no effect{hint}", header.name));
             return Ok(());
         };
-        if section.named && header.sub.is_empty() {
-            return self.refuse(section, line, format!("`[{0}]` needs a name: `[{0} \"name\"]`", section.legacy));
+        if section.each && header.sub.is_empty() {
+            return self.refuse(section, line, format!("`[{0}]` needs a name: `[{0} \"name\"]`", section.legacy()));
         }
         self.members(section, header);
         Ok(())
     }
 
-    fn add_key(&mut self, Placed { header, line, entry }: Placed<'_>) -> Result<(), Error> {
+    fn add_key(&mut self, Placed { header, line, entry }: Placed<'_>) -> Result<(), Problem> {
         let key = &entry.key;
         if let Some(name) = DROPPED.iter().find(|name| name.eq_ignore_ascii_case(&header.name)) {
             self.changes.push(Change {
-                rule: "there is no YAML for this section of the in-tree provider",
+                rule: "the section of the in-tree provider does not exist in YAML",
                 key: format!("[{name}] {key}"),
                 before: Some(entry.value.clone().unwrap_or_default()),
                 after: None,
             });
             return Ok(());
         }
-        let Some(section) = known(header).filter(|section| !section.named || !header.sub.is_empty()) else {
+        let Some(section) = known(header).filter(|section| !section.each || !header.sub.is_empty()) else {
             return Ok(());
         };
         let dashed: Vec<(String, &str, Kind)> =
-            section.keys.iter().map(|(key, kind)| (dashes(key), *key, *kind)).collect();
+            section.keys.iter().map(|(key, kind)| (dashes(key), key.as_str(), *kind)).collect();
         let Some((_, name, kind)) = dashed.iter().find(|(dashed, ..)| dashed.eq_ignore_ascii_case(key)) else {
             let hint = did_you_mean(key, dashed.iter().map(|(dashed, ..)| dashed.as_str()));
-            self.warn(line, format!("`{key}` of `[{}]` is not known and has no effect{hint}", section.legacy));
+            self.warn(line, format!("`{key}` of `[{}]` is unknown and has no effect{hint}", section.legacy()));
             return Ok(());
         };
         match value(name, *kind, entry.value.as_deref()) {
@@ -96,34 +97,34 @@ impl Converted {
                 Ok(())
             }
             Ok(None) => Ok(()),
-            Err(wanted) => self.refuse(section, line, format!("`{key}` of `[{}]` has to be {wanted}", section.legacy)),
+            Err(wanted) => self.refuse(section, line, format!("`{key}` of `[{}]` must be {wanted}", section.legacy())),
         }
     }
 
-    /// The mapping that a section's keys go to.
+    /// The mapping for a section's keys.
     fn members(&mut self, section: &Section, header: &Header) -> Option<&mut Map<String, Value>> {
-        let mut members = object(&mut self.document, section.name)?;
-        if section.named {
+        let mut members = object(&mut self.document, &section.name)?;
+        if section.each {
             members = object(members, &header.sub)?;
             if section.name == "vcenter" {
-                // In YAML it has to be said.
+                // In YAML it is required.
                 members.entry("server").or_insert_with(|| header.sub.as_str().into());
             }
         }
         Some(members)
     }
 
-    /// An error where the cloud-controller-manager has one; it leaves other sections out.
-    fn refuse(&mut self, section: &Section, line: usize, message: String) -> Result<(), Error> {
-        if section.required {
-            return Err(Error { line: Some(line), message });
+    /// An error where the cloud-controller-manager has one; a warning where it disables the section.
+    fn refuse(&mut self, section: &Section, line: usize, message: String) -> Result<(), Problem> {
+        if section.is_required() {
+            return Err(Problem { place: Some(line.into()), message });
         }
         self.warn(line, message);
         Ok(())
     }
 
     fn warn(&mut self, line: usize, message: String) {
-        self.warnings.push(Warning { line: Some(line), message });
+        self.warnings.push(Problem { place: Some(line.into()), message });
     }
 }
 
@@ -131,7 +132,7 @@ fn object<'a>(map: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Map<
     map.entry(key).or_insert_with(|| Value::Object(Map::new())).as_object_mut()
 }
 
-/// `internalVmNetworkName` as the INI writes it, `internal-vm-network-name`.
+/// The name of a key in INI: `internal-vm-network-name` for `internalVmNetworkName`.
 fn dashes(key: &str) -> String {
     let mut dashed = String::new();
     for letter in key.chars() {
@@ -143,19 +144,21 @@ fn dashes(key: &str) -> String {
     dashed
 }
 
-/// A value as YAML has it; blank is unset. The error says what it has to be.
+/// A value as YAML; blank is unset. The error is the expected type.
 fn value(name: &str, kind: Kind, written: Option<&str>) -> Result<Option<Value>, &'static str> {
     let Some(text) = written else {
-        // A key alone is true, of whatever it is that can be.
-        return Ok((kind == Kind::Flag).then_some(Value::Bool(true)));
+        // A key without a value is true, if it is a boolean.
+        return Ok((kind == Kind::Bool).then_some(Value::Bool(true)));
     };
     if text.trim().is_empty() {
         return Ok(None);
     }
     Ok(Some(match kind {
-        Kind::Text => Value::from(text),
-        Kind::Number => Value::from(text.parse::<u64>().map_err(|_| "a whole number")?),
-        Kind::Flag => Value::from(match text.to_ascii_lowercase().as_str() {
+        Kind::Text | Kind::Word | Kind::Duration => Value::from(text),
+        Kind::Float | Kind::Int | Kind::Int32 | Kind::Uint => {
+            Value::from(text.parse::<u64>().map_err(|_| "a whole number")?)
+        }
+        Kind::Bool => Value::from(match text.to_ascii_lowercase().as_str() {
             "true" | "yes" | "on" | "1" => true,
             "false" | "no" | "off" | "0" => false,
             _ => return Err("`true` or `false`"),

@@ -1,7 +1,7 @@
-use proptest::prelude::*;
-
 use super::*;
 use crate::facts::vsphere::{FailureDomain, NodeNetworking, Topology, VCenter};
+
+mod laws;
 
 const SOURCE: &str = "\
 # Of the installer.
@@ -60,7 +60,7 @@ fn completed_as(source: &str, facts: &Facts) -> Value {
 }
 
 #[test]
-fn without_the_infrastructures_block_nothing_changes() {
+fn nothing_changes_without_the_platform_spec() {
     let odd = "---\r\n'global': {secretName: a, \"secretNamespace\": b}\t# c\r\nvcenter: {a: {server: a}}\r\n...\r\n";
     for source in [SOURCE, odd, "{\"global\":{\"user\":\"a\",\"password\":\"b\",\"server\":\"c\"}}"] {
         let output = transform(source, &Facts::default()).unwrap();
@@ -70,7 +70,7 @@ fn without_the_infrastructures_block_nothing_changes() {
 }
 
 #[test]
-fn vcenters_are_the_infrastructures_and_the_rest_stays() {
+fn vcenters_follow_the_infrastructure_and_the_rest_is_kept() {
     let output = transform(SOURCE, &context(spec())).unwrap();
     assert_eq!(
         output.text,
@@ -95,7 +95,7 @@ fn vcenters_are_the_infrastructures_and_the_rest_stays() {
 }
 
 #[test]
-fn a_block_that_means_the_same_stays_as_it_is() {
+fn a_block_with_the_same_meaning_is_kept() {
     let source =
         "vcenter: {vc.example.com: {port: 443, server: 'vc.example.com', datacenters: [DC1], insecureFlag: no}}
 global: {user: a, password: b}\nnodes: {}\n";
@@ -185,7 +185,7 @@ fn virtual_addresses_are_excluded_once_there_is_ipv6() {
 }
 
 #[test]
-fn what_the_infrastructure_does_not_have_is_emptied() {
+fn values_missing_in_the_infrastructure_are_removed() {
     let source = format!("{SOURCE}nodes:\n  internalVmNetworkName: a\n");
     let output = transform(&source, &context(VSphere::default())).unwrap();
     let after = document(&output.text);
@@ -195,14 +195,14 @@ fn what_the_infrastructure_does_not_have_is_emptied() {
 }
 
 #[test]
-fn the_minimal_configuration_becomes_a_whole_one() {
+fn the_minimal_configuration_is_completed() {
     let output = transform(MINIMAL, &context(spec())).unwrap();
     assert_eq!(output.warnings, []);
     assert_eq!(document(&output.text)["vcenter"]["vc.example.com"]["server"], "vc.example.com");
 }
 
 #[test]
-fn every_layout_comes_out_right() {
+fn every_layout_is_edited_correctly() {
     let wanted = json!({"vc.example.com": {"server": "vc.example.com", "port": 443, "datacenters": ["DC1"]}});
     let network = "fd02::/112".to_owned();
     let context = Facts { service_networks: vec![network], ..context(spec()) };
@@ -276,7 +276,7 @@ a = b
 ";
 
 #[test]
-fn the_legacy_ini_keeps_what_yaml_knows() {
+fn the_legacy_ini_is_converted_to_yaml() {
     let output = transform(INI, &Facts::default()).unwrap();
     assert_eq!(
         document(&output.text),
@@ -291,7 +291,7 @@ fn the_legacy_ini_keeps_what_yaml_knows() {
     );
     let changes: Vec<_> = output.changes.iter().map(|change| change.key.as_str()).collect();
     assert_eq!(changes, ["format", "[Workspace] server", "[Workspace] folder"]);
-    let lines: Vec<_> = output.warnings.iter().map(|warning| warning.line).collect();
+    let lines: Vec<_> = output.warnings.iter().map(|warning| warning.place.map(|place| place.line)).collect();
     assert_eq!(lines, [Some(7), Some(29), Some(32)]);
     assert_eq!(transform(&output.text, &Facts::default()).unwrap().changes, []);
     let with_spec = completed_as(INI, &context(spec()));
@@ -300,7 +300,7 @@ fn the_legacy_ini_keeps_what_yaml_knows() {
 }
 
 #[test]
-fn what_the_ccm_refuses_is_an_error_with_its_line() {
+fn values_that_the_ccm_refuses_are_errors_with_a_line() {
     let head = "global: {user: a, password: b}\n";
     for (source, line, words) in [
         ("", None, "empty"),
@@ -314,11 +314,11 @@ fn what_the_ccm_refuses_is_an_error_with_its_line() {
         ("global:\n\tuser: a\n", Some(2), ""),
         (head, None, "no vCenter"),
         (&format!("{head}vcenter:\n  a:\n    port: 1\n"), Some(3), "names no `server`"),
-        (&format!("{head}vcenter:\n  a:\n"), Some(3), "`vcenter.a` has to be a mapping"),
-        (&format!("{head}vcenter: {{a: {{server: a, port: \"1\"}}}}\n"), Some(2), "`vcenter.a.port` has to be a whole"),
-        (&format!("{head}vcenter: {{a: {{server: a, datacenters: DC}}}}\n"), Some(2), "has to be a list"),
-        ("global:\n  insecureFlag: \"true\"\n", Some(2), "`global.insecureFlag` has to be `true` or `false`"),
-        ("labels: x\n", Some(1), "`labels` has to be a mapping"),
+        (&format!("{head}vcenter:\n  a:\n"), Some(3), "`vcenter.a` must be a mapping"),
+        (&format!("{head}vcenter: {{a: {{server: a, port: \"1\"}}}}\n"), Some(2), "`vcenter.a.port` must be a whole"),
+        (&format!("{head}vcenter: {{a: {{server: a, datacenters: DC}}}}\n"), Some(2), "must be a list"),
+        ("global:\n  insecureFlag: \"true\"\n", Some(2), "`global.insecureFlag` must be `true` or `false`"),
+        ("labels: x\n", Some(1), "`labels` must be a mapping"),
         ("vcenter:\n  a: {server: a}\n", Some(2), "no credentials"),
         ("[Global]\nport = x\n", Some(2), "a whole number"),
         ("[VirtualCenter]\n", Some(1), "needs a name"),
@@ -327,37 +327,33 @@ fn what_the_ccm_refuses_is_an_error_with_its_line() {
     ] {
         let error = transform(source, &Facts::default()).unwrap_err();
         assert!(error.message.to_lowercase().contains(&words.to_lowercase()), "{source:?}: {error}");
-        assert_eq!(error.line, line, "{source:?}: {error}");
+        assert_eq!(error.place.map(|place| place.line), line, "{source:?}: {error}");
     }
 }
 
 #[test]
-fn what_the_ccm_ignores_is_a_warning_with_its_line() {
+fn keys_that_the_ccm_ignores_are_warnings_with_a_line() {
     let head = "vcenter:\n  a: {server: a}\nglobal:\n  user: a\n  password: b\n";
     for (source, line, words) in [
-        ("  ca-file: x\n", 6, "`global.ca-file` is not known and has no effect (did you mean `caFile`?)"),
+        ("  ca-file: x\n", 6, "`global.ca-file` is unknown and has no effect (did you mean `caFile`?)"),
         ("  insecure-flag: true\n", 6, "did you mean `insecureFlag`?"),
-        ("  zone: x\n", 6, "(it belongs into `labels`)"),
-        ("Labels: {}\n", 6, "`Labels` is not known and has no effect (did you mean `labels`?)"),
+        ("  zone: x\n", 6, "(it belongs in `labels`)"),
+        ("Labels: {}\n", 6, "`Labels` is unknown and has no effect (did you mean `labels`?)"),
         ("VirtualCenter: {}\n", 6, "did you mean `vcenter`?"),
-        ("x-mine: 1\n", 6, "`x-mine` is not known and has no effect"),
-        (
-            "labels: {password:hunter2}\n",
-            6,
-            "`labels.password` is not known and has no effect (is there a blank behind",
-        ),
-        ("loadBalancer:\n  snatDisabled: \"x\"\n", 7, "until then all of `loadBalancer` has no effect"),
+        ("x-mine: 1\n", 6, "`x-mine` is unknown and has no effect"),
+        ("labels: {password:hunter2}\n", 6, "`labels.password` is unknown and has no effect (is a space missing after"),
+        ("loadBalancer:\n  snatDisabled: \"x\"\n", 7, "until then section `loadBalancer` has no effect"),
         ("---\na: 1\n", 6, "another document begins here"),
     ] {
         let output = transform(&format!("{head}{source}"), &Facts::default()).unwrap();
         let [warning] = &output.warnings[..] else { panic!("{source:?}: {:?}", output.warnings) };
         assert!(warning.message.contains(words), "{warning}");
-        assert_eq!(warning.line, Some(line), "{warning}");
+        assert_eq!(warning.place.map(|place| place.line), Some(line), "{warning}");
     }
 }
 
 #[test]
-fn no_secret_is_ever_said() {
+fn messages_contain_no_secrets() {
     let source = "global: {user: hunter1, password: hunter2}\nvcenter:\n  a: {server: a, user: hunter3, password: \
                   hunter4, pasword: hunter5}\n";
     let output = transform(source, &context(spec())).unwrap();
@@ -370,116 +366,13 @@ fn no_secret_is_ever_said() {
 }
 
 #[test]
-fn bombs_end_in_an_error() {
+fn exponential_and_deeply_nested_documents_are_refused() {
     let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n".to_owned();
     for level in 1..12 {
         let alias = format!("*a{}", level - 1);
         bomb.extend([format!("a{level}: &a{level} [{}]\n", vec![alias; 9].join(","))]);
     }
-    let started = std::time::Instant::now();
     for source in [bomb, "[".repeat(100_000), "a: ".to_owned() + &"{a: ".repeat(100_000), "- ".repeat(100_000)] {
         assert!(transform(&source, &context(spec())).is_err());
-    }
-    assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
-}
-
-/// A document of lines that nobody owns, around and in blocks that are owned, and the same without what is owned.
-fn layout() -> impl Strategy<Value = String> {
-    let filler = prop_oneof![
-        Just(String::new()),
-        Just("# a comment: with {signs} [in it]\n".to_owned()),
-        Just("\n".to_owned()),
-        "[a-f]{1,4}".prop_map(|word| format!("x-{word}: \"{word}\" # c\n")),
-        "[a-f]{1,4}".prop_map(|word| format!("y-{word}:\n    # in\n  - {word}: {{k: 'v'}}\n\n  - |\n    text\n")),
-    ];
-    let vcenter = prop_oneof![
-        Just(String::new()),
-        Just("vcenter:\n".to_owned()),
-        Just("vcenter: {} # none\n".to_owned()),
-        Just("\"vcenter\":\n   old:\n      server: old\n      # of old\n   # below\n".to_owned()),
-        Just("vcenter: {old: {server: old,\n  port: 1}}\n".to_owned()),
-    ];
-    let nodes = prop_oneof![
-        Just(String::new()),
-        Just("nodes: # n\n  internalVmNetworkName: x\n".to_owned()),
-        Just("nodes: {internalVmNetworkName: x, other: 1}\n".to_owned()),
-    ];
-    let global = prop_oneof![
-        Just("global:\n  secretName: a # s\n  x: y\n  secretNamespace: 'b'\n".to_owned()),
-        Just("global: {secretName: a, x: y, secretNamespace: b}\n".to_owned()),
-        Just("global:\n  ipFamily: [ipv4]\n  # f\n  x: y\n".to_owned()),
-    ];
-    let fillers = || prop::collection::vec(filler.clone(), 0..3).prop_map(|lines| lines.concat());
-    let blocks = (vcenter, nodes, global).prop_flat_map(|(a, b, c)| Just(vec![a, b, c]).prop_shuffle());
-    (blocks, fillers(), fillers(), fillers(), fillers())
-        .prop_map(|(blocks, a, b, c, d)| format!("{a}{}{b}{}{c}{}{d}", blocks[0], blocks[1], blocks[2]))
-}
-
-fn any_context() -> impl Strategy<Value = Facts> {
-    let names = prop::sample::subsequence(vec!["a.example.com", "b.example.com", "fd00::1"], 0..=3);
-    let networks = prop::sample::subsequence(vec!["172.30.0.0/16", "fd02::/112"], 0..=2);
-    (names, 0..3_usize, networks, "[ -~]{0,8}").prop_map(|(names, domains, networks, network_name)| {
-        let vcenter = |name: &&str| VCenter { server: (*name).into(), port: 1, datacenters: strings(&["D"]) };
-        Facts {
-            service_networks: strings(&networks),
-            vips: strings(&["192.0.2.1", "fd65::1"]),
-            ..context(VSphere {
-                vcenters: names.iter().map(vcenter).collect(),
-                failure_domains: vec![domain("b.example.com", "E"); domains],
-                node_networking: NodeNetworking {
-                    internal: network(&network_name, &["192.0.2.0/24"], &[]),
-                    ..NodeNetworking::default()
-                },
-            })
-        }
-    })
-}
-
-proptest! {
-    #[test]
-    fn what_is_not_owned_is_kept(source in layout(), context in any_context()) {
-        // Repeated keys are another test's.
-        prop_assume!(read(&source).is_ok());
-        let (before, _) = read(&source).unwrap();
-        let output = transform(&source, &context).unwrap();
-        let (mut after, _) = read(&output.text).unwrap();
-        let spec = context.vsphere.as_ref().unwrap();
-        prop_assert_eq!(said(&after["vcenter"]), said(&vcenters(spec)));
-        prop_assert_eq!(said(&after["nodes"]), said(&nodes(spec, &context)));
-        let mut before = before;
-        for document in [&mut before, &mut after] {
-            for key in ["vcenter", "nodes", "labels"] {
-                document.as_object_mut().unwrap().remove(key);
-            }
-            document["global"].as_object_mut().unwrap().remove("ipFamily");
-        }
-        prop_assert_eq!(before, after);
-        // Every line that is in no owned block is there still, in its order.
-        let mut left = output.text.lines();
-        let owned = |line: &&str| line.starts_with(['#', 'x', 'y']) || line.starts_with("  x: ") || line.is_empty();
-        for line in source.lines().filter(owned) {
-            prop_assert!(left.any(|kept| kept == line), "{} is gone from\n{}", line, output.text);
-        }
-        let again = transform(&output.text, &context).unwrap();
-        prop_assert_eq!(again.text, output.text);
-        prop_assert_eq!(again.changes, vec![]);
-    }
-
-    #[test]
-    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), context in any_context()) {
-        let _ = transform(&String::from_utf8_lossy(&bytes), &context);
-    }
-
-    #[test]
-    fn no_signs_of_yaml_and_ini_make_it_panic(
-        text in "([a-c\\[\\]{}:,#&*!|>'\"?\\-= \\t\\r\\n\\\\;é]|global|vcenter|nodes|labels|: |\n  ){0,40}",
-        context in any_context(),
-    ) {
-        for source in [text.clone(), format!("global: {text}"), format!("[Global]\n{text}"), format!("{{global: {{{text}")] {
-            if let Ok(output) = transform(&source, &context) {
-                let again = transform(&output.text, &context);
-                prop_assert_eq!(again.map(|again| again.text), Ok(output.text));
-            }
-        }
     }
 }

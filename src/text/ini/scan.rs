@@ -1,10 +1,10 @@
-//! Reads the lines of an INI text in gcfg's dialect (pure). It knows no cloud and changes nothing.
+//! Parses the lines of an INI text in gcfg's dialect (pure).
 
-use crate::text::Error;
 use crate::text::ini::{Entry, Header, Item, Line};
+use crate::text::{Place, Problem};
 
-/// Every logical line of a text, in order: put together they are the text again.
-pub(crate) fn lines(source: &str) -> Result<Vec<Line>, Error> {
+/// All logical lines of a text, in order. Concatenated, they are the text.
+pub(crate) fn lines(source: &str) -> Result<Vec<Line>, Problem> {
     let mut scanner = Scanner { source, at: 0, line: 1 };
     let mut lines = Vec::new();
     let mut in_section = false;
@@ -37,8 +37,10 @@ impl Scanner<'_> {
         }
     }
 
-    fn error<T>(&self, message: impl Into<String>) -> Result<T, Error> {
-        Err(Error { line: Some(self.line), message: message.into() })
+    fn error<T>(&self, message: impl Into<String>) -> Result<T, Problem> {
+        let before = self.source[..self.at].rsplit('\n').next().unwrap_or_default();
+        let place = Place { line: self.line, column: Some(before.chars().count() + 1) };
+        Err(Problem { place: Some(place), message: message.into() })
     }
 
     fn skip_blanks(&mut self) {
@@ -47,22 +49,22 @@ impl Scanner<'_> {
         }
     }
 
-    /// What stands on this line, without what ends it.
-    fn item(&mut self, start: usize, in_section: bool) -> Result<Item, Error> {
+    /// The content of the current line, without its end.
+    fn item(&mut self, start: usize, in_section: bool) -> Result<Item, Problem> {
         self.skip_blanks();
         match self.peek() {
             None | Some('\n' | ';' | '#') => Ok(Item::Other),
             Some('[') => self.header().map(Item::Header),
             Some(_) if !in_section => {
-                self.error("this stands before the first section; put a section such as `[Global]` above it")
+                self.error("a key stands before the first section; add a section such as `[Global]` above it")
             }
             Some(first) if is_letter(first) => self.entry(start).map(Item::Entry),
             Some(first) => self.error(format!("a section or a key cannot begin with {first:?}")),
         }
     }
 
-    /// Goes to the next line; false when the text ends without one.
-    fn end_of_line(&mut self) -> Result<bool, Error> {
+    /// Advances to the next line; false if the text ends without a line break.
+    fn end_of_line(&mut self) -> Result<bool, Problem> {
         self.skip_blanks();
         if matches!(self.peek(), Some(';' | '#')) {
             while !matches!(self.peek(), None | Some('\n')) {
@@ -75,11 +77,11 @@ impl Scanner<'_> {
                 self.bump();
                 Ok(true)
             }
-            Some(_) => self.error("a section's `]` has to be the last on its line; put what follows it on the next"),
+            Some(_) => self.error("a section's `]` must be the last on its line; move the rest to the next line"),
         }
     }
 
-    fn header(&mut self) -> Result<Header, Error> {
+    fn header(&mut self) -> Result<Header, Problem> {
         self.bump();
         self.skip_blanks();
         let name = self.name();
@@ -96,7 +98,7 @@ impl Scanner<'_> {
         Ok(Header { name, sub })
     }
 
-    fn sub_section(&mut self) -> Result<String, Error> {
+    fn sub_section(&mut self) -> Result<String, Problem> {
         let mut sub = String::new();
         loop {
             self.bump();
@@ -108,7 +110,7 @@ impl Scanner<'_> {
                     self.bump();
                     match self.peek() {
                         Some(escaped @ ('\\' | '"')) => sub.push(escaped),
-                        _ => return self.error("between a section's quotes `\\` stands before `\\` and `\"` only"),
+                        _ => return self.error("between a section's quotes, `\\` is valid before `\\` and `\"` only"),
                     }
                 }
                 Some(other) => sub.push(other),
@@ -118,7 +120,7 @@ impl Scanner<'_> {
         Ok(sub)
     }
 
-    fn entry(&mut self, start: usize) -> Result<Entry, Error> {
+    fn entry(&mut self, start: usize) -> Result<Entry, Problem> {
         let key = self.name();
         let key_end = self.at - start;
         self.skip_blanks();
@@ -129,7 +131,7 @@ impl Scanner<'_> {
             Some('=') => self.bump(),
             Some(other) => {
                 return self.error(format!(
-                    "`=` is missing after `{key}`, or {other:?} is no letter of a key: those are letters, digits and `-`"
+                    "`=` is missing after `{key}`, or {other:?} is invalid in a key; keys consist of letters, digits and `-`"
                 ));
             }
         }
@@ -148,10 +150,10 @@ impl Scanner<'_> {
         self.source[start..self.at].to_owned()
     }
 
-    /// A value as it is meant, and where its last character ends.
-    fn value(&mut self) -> Result<(String, usize), Error> {
+    /// The decoded value and the position of its end.
+    fn value(&mut self) -> Result<(String, usize), Problem> {
         let (mut value, mut quoted) = (String::new(), false);
-        // Blanks count only when something follows them.
+        // Trailing blanks are not part of the value.
         let (mut kept, mut end) = (0, self.at);
         loop {
             let next = self.peek();
@@ -161,7 +163,7 @@ impl Scanner<'_> {
                 Some(';' | '#') if !quoted => break,
                 Some('"') => quoted = !quoted,
                 Some('\\') => self.escape(quoted, &mut value)?,
-                // gcfg drops it wherever it stands, also between quotes.
+                // gcfg drops it everywhere, even between quotes.
                 Some('\r') => {}
                 Some(other) => value.push(other),
             }
@@ -174,8 +176,8 @@ impl Scanner<'_> {
         Ok((value, end))
     }
 
-    /// From a `\` to the last character that belongs to it.
-    fn escape(&mut self, quoted: bool, value: &mut String) -> Result<(), Error> {
+    /// Reads an escape sequence, up to its last character.
+    fn escape(&mut self, quoted: bool, value: &mut String) -> Result<(), Problem> {
         self.bump();
         if !quoted && self.peek() == Some('\r') {
             self.bump();
@@ -186,10 +188,10 @@ impl Scanner<'_> {
             Some('\\') if quoted => value.push('\\'),
             Some('n') if quoted => value.push('\n'),
             Some('t') if quoted => value.push('\t'),
-            _ if quoted => return self.error("between quotes `\\` stands before `\\`, `\"`, `n` and `t` only"),
+            _ if quoted => return self.error("between quotes, `\\` is valid before `\\`, `\"`, `n` and `t` only"),
             _ => {
                 return self.error(
-                    "`\\` stands before `\"` or the end of a line only; put the value into quotes, with `\\\\`",
+                    "`\\` is valid before `\"` or the end of a line only; put the value in quotes and write `\\\\`",
                 );
             }
         }
@@ -201,7 +203,7 @@ fn is_blank(character: char) -> bool {
     matches!(character, ' ' | '\t' | '\r')
 }
 
-/// A few more than gcfg's letters and digits beyond ASCII: it must not be stricter.
+/// Accepts a few more non-ASCII letters than gcfg, because it must not be stricter.
 fn is_letter(character: char) -> bool {
     if character.is_ascii() { character.is_ascii_alphabetic() } else { character.is_alphabetic() }
 }

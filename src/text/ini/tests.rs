@@ -44,7 +44,7 @@ fn values_are_read_as_gcfg_reads_them() {
 }
 
 #[test]
-fn sections_and_keys_are_read_with_their_lines() {
+fn sections_and_keys_have_line_numbers() {
     let source = "\u{feff}; top\r\n\r\n [ Global ] # c\r\n\tKey-1 = v ; c\r\nblank\r\n[Override \"a\\\"]b\"]\r\nk=\\\r\nv\r\nk = w";
     let expected = [
         ("Global", "Key-1", Some("v"), 4),
@@ -60,7 +60,7 @@ fn sections_and_keys_are_read_with_their_lines() {
 }
 
 #[test]
-fn what_gcfg_refuses_is_an_error_with_its_line() {
+fn texts_that_gcfg_refuses_are_errors_with_a_line() {
     let cases = [
         ("k = v", 1, "first section"),
         ("\n]", 2, "first section"),
@@ -75,22 +75,24 @@ fn what_gcfg_refuses_is_an_error_with_its_line() {
         ("[\"b\"]", 1, "name is missing"),
         ("[A \"\"]", 1, "is empty"),
         ("[A \"b]\n", 1, "closing quote"),
-        ("[A \"\\n\"]", 1, "stands before"),
+        ("[A \"\\n\"]", 1, "is valid before"),
         ("[A] k = v", 1, "last on its line"),
         ("[A # ]\n", 1, "`]` is missing"),
         ("[A]\nk = \"v\nl = w", 2, "closing quote"),
         ("[A]\nk = v\\w", 2, "end of a line only"),
         ("[A]\nk = v\\", 2, "end of a line only"),
-        ("[A]\nk = \"\\d\"", 2, "stands before"),
-        ("[A]\nk = \"a\\\nb\"", 2, "stands before"),
+        ("[A]\nk = \"\\d\"", 2, "is valid before"),
+        ("[A]\nk = \"a\\\nb\"", 2, "is valid before"),
         ("[A]\n\n; \0", 3, "NUL"),
         ("\u{feff}\u{feff}[A]", 1, "first section"),
     ];
     for (source, line, words) in cases {
         let error = Document::parse(source).err().unwrap_or_else(|| panic!("{source:?} was read"));
-        assert_eq!(error.line, Some(line), "{source:?}: {error}");
+        assert_eq!(error.place.map(|place| place.line), Some(line), "{source:?}: {error}");
         assert!(error.message.contains(words), "{source:?}: {error}");
     }
+    let error = Document::parse("[A]\nkey = v \nk v").unwrap_err().of("cloud.conf");
+    assert!(error.starts_with("cloud.conf:3:3: `=` is missing after `k`"), "{error}");
 }
 
 #[test]
@@ -109,7 +111,7 @@ fn edited(source: &str, edit: impl FnOnce(&mut Document)) -> String {
 }
 
 #[test]
-fn a_value_is_set_in_its_place() {
+fn a_value_is_replaced_in_place() {
     let cases = [
         ("[a]\nK = v ; c\nl = w\n", "[a]\nK = x ; c\nl = w\n"),
         ("[a]\nk=\"v\"\n", "[a]\nk=x\n"),
@@ -154,7 +156,7 @@ fn a_key_is_added_below_the_last_one_of_its_section() {
 }
 
 #[test]
-fn only_a_value_that_says_something_counts_as_set() {
+fn a_blank_value_counts_as_unset() {
     for (source, expected) in [("k = v", "k = v"), ("k", "k = x"), ("k =", "k = x"), ("k = \" \"", "k = x")] {
         let text = edited(&format!("[A]\n{source}\n"), |document| document.set_unless_set("", "A", "k", "x"));
         assert_eq!(text, format!("[A]\n{expected}\n"));
@@ -162,7 +164,7 @@ fn only_a_value_that_says_something_counts_as_set() {
 }
 
 #[test]
-fn keys_and_sections_go_with_their_lines_alone() {
+fn keys_and_sections_are_removed_with_their_lines_only() {
     let source =
         "; top\n[A]\n; of k\nk = v ; c\nl = w\nK = \\\n u\n[B]\n; of m\nm = n\n\n; of A\n[a]\nk\n[b \"s\"]\nm = n";
     assert_eq!(

@@ -3,37 +3,68 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn a_key_is_judged_by_its_name() {
+fn secret_keys_are_recognized_by_name() {
     let secret = [
         "password",
         "trustee-password",
-        "aadClientSecret",
         "aadClientCertPassword",
+        "registry_passwd",
+        "passphrase",
+        "registry_pwd",
+        "aadClientSecret",
         "application-credential-secret",
+        "accessKeySecret",
         "token",
         "token-body",
-        "accessKeySecret",
-        "SCW_SECRET_KEY",
-        "client-key-data",
-        "passphrase",
-        "apiKey",
-        "registry_pwd",
         "credentials",
         "Authorization",
+        "user-data",
+        "connectionString",
+        "accessKey",
+        "account-key",
+        "apiKey",
+        "authKey",
+        "tls_client_key",
+        "encryptionKey",
+        "client-key-data",
+        "keyMaterial",
+        "masterKey",
+        "ssl-private-key",
+        "SCW_SECRET_KEY",
+        "signing_key",
+        "sshKey",
         "vcenter.example.com.password",
     ];
     for key in secret {
         assert!(is_secret_key(key), "{key}");
     }
     let harmless = [
-        "secret-name",
-        "secret-namespace",
-        "secretName",
-        "secretNamespace",
-        "credentialRef",
+        "token-audience",
+        "secretEnabled",
+        "tokenEndpoint",
+        "token-expiry",
         "aadFederatedTokenFile",
-        "token-url",
+        "credentialFiles",
         "application-credential-id",
+        "secretIds",
+        "token-key",
+        "secretKind",
+        "credentialsMode",
+        "secretMount",
+        "secret-name",
+        "secretNames",
+        "secret-namespace",
+        "secretNamespaces",
+        "tokenPath",
+        "credentialProvider",
+        "credentialRef",
+        "secretRefs",
+        "tokenExpirationSeconds",
+        "credentialSource",
+        "tokenTTL",
+        "secretType",
+        "token-url",
+        "secretVersion",
         "key-file",
         "accessKeyID",
         "default-tls-container-ref",
@@ -50,7 +81,7 @@ fn a_key_is_judged_by_its_name() {
 }
 
 #[test]
-fn a_line_keeps_what_is_not_secret() {
+fn only_the_secret_part_of_a_line_is_masked() {
     let cases = [
         ("password = hunter2", "password = ***"),
         ("  password=\"hun;ter2\" ; comment", "  password=***"),
@@ -84,7 +115,7 @@ fn a_line_keeps_what_is_not_secret() {
 }
 
 #[test]
-fn a_secret_of_several_lines_is_masked_to_its_end() {
+fn a_secret_of_several_lines_is_masked_completely() {
     let text = "a: 1\npassword: |\n  hunter2\n\n  more\nb: 2\n\
                 key = x\npassword = one \\\n  two \\\n three\nregion = r\n\
                 tls: |\n  -----BEGIN RSA PRIVATE KEY-----\n  MIIabc\n  -----END RSA PRIVATE KEY-----\n  after\n";
@@ -99,7 +130,7 @@ fn a_secret_of_several_lines_is_masked_to_its_end() {
 
 proptest! {
     #[test]
-    fn a_secret_is_never_shown(
+    fn no_secret_is_shown(
         before in "[ \t]{0,3}",
         key in prop::sample::select(vec!["password", "aadClientSecret", "token", "trustee-password"]),
         secret in "Zz[0-9A-Za-z!@#$%^&*()_+:;,.<>/?=-]{6,20}Zz",
@@ -117,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_has_as_many_lines_as_before(text in any::<Vec<u8>>().prop_map(|bytes| String::from_utf8_lossy(&bytes).into_owned()), punctuation in "[\"':=\\[\\]{}/@a-z\\\\ \n-]{0,60}") {
+    fn masking_keeps_the_number_of_lines(text in any::<Vec<u8>>().prop_map(|bytes| String::from_utf8_lossy(&bytes).into_owned()), punctuation in "[\"':=\\[\\]{}/@a-z\\\\ \n-]{0,60}") {
         prop_assert_eq!(lines(&text).len(), text.lines().count());
         prop_assert_eq!(lines(&punctuation).len(), punctuation.lines().count());
     }

@@ -1,37 +1,24 @@
-// Command openstack-config reads configurations, a JSON list of texts, as the cloud-controller-manager of OpenStack does, and prints
-// what it made of each: its error, what it ignored, and the configuration.
+// Command others-config answers what package read can be asked: for the cloud-controller-manager of OpenStack how it reads
+// its configuration, and for those of Azure, OpenStack and vSphere which keys they know.
 package main
 
 import (
-	"encoding/json"
-	"os"
-
-	"gopkg.in/gcfg.v1"
+	"github.com/ccm-operator/ccm-operator/hack/ccm/read"
 	"k8s.io/cloud-provider-openstack/pkg/openstack"
+	vsphere "k8s.io/cloud-provider-vsphere/pkg/cloudprovider/vsphere/config"
+	loadbalancer "k8s.io/cloud-provider-vsphere/pkg/cloudprovider/vsphere/loadbalancer/config"
+	route "k8s.io/cloud-provider-vsphere/pkg/cloudprovider/vsphere/route/config"
+	common "k8s.io/cloud-provider-vsphere/pkg/common/config"
+	nsxt "k8s.io/cloud-provider-vsphere/pkg/nsxt/config"
+	azure "sigs.k8s.io/cloud-provider-azure/pkg/provider/config"
 )
 
-type answer struct {
-	Error   string
-	Ignored string
-	Config  openstack.Config
-}
-
 func main() {
-	var texts []string
-	if err := json.NewDecoder(os.Stdin).Decode(&texts); err != nil {
-		panic(err)
+	keys := map[string]any{
+		"azure":     read.KeysOf("json", azure.Config{}),
+		"openstack": read.SectionsOf("gcfg", openstack.Config{}),
+		"vsphere": read.SectionsOf("yaml", common.CommonConfigYAML{}, vsphere.CPIConfigYAML{}, loadbalancer.LBConfigYAML{},
+			nsxt.NsxtConfigYAML{}, route.RouteConfigYAML{}),
 	}
-	answers := make([]answer, len(texts))
-	for i, text := range texts {
-		read := &answers[i]
-		err := gcfg.ReadStringInto(&read.Config, text)
-		if fatal := gcfg.FatalOnly(err); fatal != nil {
-			read.Error = fatal.Error()
-		} else if err != nil {
-			read.Ignored = err.Error()
-		}
-	}
-	if err := json.NewEncoder(os.Stdout).Encode(answers); err != nil {
-		panic(err)
-	}
+	read.Main(func(*openstack.Config) error { return nil }, keys)
 }

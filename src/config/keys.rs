@@ -1,0 +1,57 @@
+//! The keys that each cloud-controller-manager knows, and the types of their values (pure).
+//!
+//! keys.json is generated from the Go types of the configurations, by `hack/ccm/read`: `make generate` writes it, and a
+//! test compares it.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use serde::Deserialize;
+
+/// The keys of every cloud whose configuration is checked.
+#[derive(Debug, Deserialize)]
+pub(super) struct Keys {
+    pub(super) aws: Vec<Section>,
+    pub(super) azure: BTreeMap<String, Kind>,
+    pub(super) openstack: Vec<Section>,
+    pub(super) vsphere: Vec<Section>,
+}
+
+/// A section that a cloud-controller-manager knows.
+#[derive(Debug, Deserialize)]
+pub(super) struct Section {
+    /// Its name.
+    pub(super) name: String,
+    /// Whether it consists of named sections, such as `[ServiceOverride "1"]`.
+    pub(super) each: bool,
+    /// The type of each key.
+    pub(super) keys: BTreeMap<String, Kind>,
+}
+
+/// The type of a value: a Go type, and for INI `Duration` and `Word`, which are read by rules of their own.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Kind {
+    Bool,
+    Duration,
+    Float,
+    Int,
+    Int32,
+    List,
+    Map,
+    Text,
+    Uint,
+    /// A text without blanks.
+    Word,
+}
+
+#[expect(clippy::expect_used, reason = "the file is part of the binary; every test of a configuration reads it")]
+pub(super) static KEYS: LazyLock<Keys> =
+    LazyLock::new(|| serde_json::from_str(include_str!("keys.json")).expect("keys.json matches its type"));
+
+impl Section {
+    /// The key of this name, ignoring case, as INI does.
+    pub(super) fn ini_key(&self, name: &str) -> Option<(&str, Kind)> {
+        let found = self.keys.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
+        found.map(|(key, kind)| (key.as_str(), *kind))
+    }
+}
