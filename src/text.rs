@@ -4,6 +4,7 @@ pub mod ini;
 pub mod json;
 pub mod mask;
 pub mod output;
+pub mod place;
 pub mod suggest;
 pub mod yaml;
 

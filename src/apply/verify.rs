@@ -1,31 +1,32 @@
-//! Puts manifests before a live API server, as a server-side dry run: nothing is written (IO).
+//! Sends manifests to a live API server as a server-side dry run: nothing is written (IO).
 
 use kube::{
     Client,
     api::{Patch, PatchParams},
 };
 
-use crate::cluster::request;
 use crate::{
+    cluster::request,
     object::Key,
     provider::{
         folder::{Bundle, Manifest},
         verify::Refusal,
     },
+    text::place::Place,
 };
 
-/// The field manager of the dry run: nobody's, so that who owns what is no reason for a refusal.
+/// The field manager of the dry run. It owns nothing, so that ownership is never the reason for a refusal.
 const FIELD_MANAGER: &str = "ccm-operator-verify";
 
-/// Why the API server could not be asked.
+/// The API server did not answer about a manifest.
 #[derive(Debug, thiserror::Error)]
-#[error("failed to ask the API server whether it takes {object}")]
+#[error("failed to dry-run {object}")]
 pub struct Error {
     object: Key,
     source: kube::Error,
 }
 
-/// Asks for each manifest of each provider whether the API server would take it as it stands. Answers those that it refuses.
+/// Applies each manifest of each provider, unchanged, as a dry run. Returns the refusals.
 pub async fn dry_run(client: &Client, bundles: &[Bundle]) -> Result<Vec<Refusal>, Error> {
     let params = PatchParams::apply(FIELD_MANAGER).force().validation_strict().dry_run();
     let mut refusals = Vec::new();
@@ -39,7 +40,7 @@ pub async fn dry_run(client: &Client, bundles: &[Bundle]) -> Result<Vec<Refusal>
                 Err(kube::Error::Api(status)) if is_refusal(status.code) => refusals.push(Refusal {
                     provider: bundle.name.clone(),
                     file: manifest.file.clone(),
-                    line: line(manifest, &status),
+                    place: Place::line(line(manifest, &status)),
                     what: format!("{}: {}", object.key(), status.message.replace('\n', " ")),
                 }),
                 Err(source) => return Err(Error { object: object.key(), source }),
@@ -49,12 +50,12 @@ pub async fn dry_run(client: &Client, bundles: &[Bundle]) -> Result<Vec<Refusal>
     Ok(refusals)
 }
 
-/// Whether the answer is about the manifest, and not about who asks or how the API server is. A schema error comes as 500.
+/// Whether the answer is about the manifest, not about the client or the API server's health. A schema error is a 500.
 fn is_refusal(code: u16) -> bool {
     matches!(code, 400 | 404 | 409 | 422 | 500)
 }
 
-fn line(manifest: &Manifest, status: &kube::core::Status) -> u64 {
+fn line(manifest: &Manifest, status: &kube::core::Status) -> usize {
     let causes = status.details.as_ref().map_or(&[][..], |details| &details.causes);
     let field = causes.iter().map(|cause| cause.field.as_str()).find(|field| !field.is_empty());
     manifest.lines.of(&pointer(field.unwrap_or_default()))
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_is_a_place_in_the_manifest() {
+    fn a_field_name_becomes_a_pointer() {
         assert_eq!(pointer("spec.ports[0].port"), "/spec/ports/0/port");
         assert_eq!(pointer(""), "");
     }

@@ -89,12 +89,11 @@ fn read(text: &str) -> Result<(Value, Outline), Error> {
 }
 
 fn failed(error: &yaml::Error) -> Error {
-    let message = error.to_string();
-    // The line is said beside it, and the library's advice is for programmers.
-    let message = [" at line ", ", set ", "; use "]
+    // The library's advice is for programmers.
+    let message = [", set ", "; use "]
         .iter()
-        .fold(message.as_str(), |message, end| message.rsplit_once(end).map_or(message, |(message, _)| message));
-    Error { line: error.line().and_then(|line| usize::try_from(line).ok()), message: message.to_owned() }
+        .fold(error.message.as_str(), |message, end| message.rsplit_once(end).map_or(message, |(message, _)| message));
+    Error { line: error.place.map(|place| place.line), message: message.to_owned() }
 }
 
 /// Refuses what the cloud-controller-manager would. What only the Infrastructure can put right is a warning: a

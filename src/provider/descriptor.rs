@@ -7,13 +7,7 @@ use serde::{
     de::{self, MapAccess, Visitor, value::MapAccessDeserializer},
 };
 
-use crate::{
-    facts::Fact,
-    text::{
-        suggest::did_you_mean,
-        yaml::{self, Spanned},
-    },
-};
+use crate::{facts::Fact, text::suggest::did_you_mean};
 
 /// `provider.yaml`: which platform the provider serves, and where facts enter its manifests.
 #[derive(Clone, Debug, Deserialize)]
@@ -25,17 +19,14 @@ pub struct Descriptor {
     /// The platform that it serves.
     pub platform: Platform,
     /// The image of each container, init containers too, by the container's name.
-    #[cfg_attr(test, schemars(with = "BTreeMap<String, ImageSource>"))]
-    pub images: BTreeMap<String, Spanned<ImageSource>>,
+    pub images: BTreeMap<String, ImageSource>,
     /// Arguments that are appended, by the container's name and the flag. For `assets/` only: bootstrap pods have
     /// their arguments in their manifest.
     #[serde(default)]
-    #[cfg_attr(test, schemars(with = "BTreeMap<String, BTreeMap<String, ValueSource>>"))]
-    pub arguments: BTreeMap<String, Spanned<BTreeMap<String, ValueSource>>>,
+    pub arguments: BTreeMap<String, BTreeMap<String, ValueSource>>,
     /// Environment variables that are set, by the container's name and the variable's. For `assets/` only.
     #[serde(default)]
-    #[cfg_attr(test, schemars(with = "BTreeMap<String, BTreeMap<String, ValueSource>>"))]
-    pub environment: BTreeMap<String, Spanned<BTreeMap<String, ValueSource>>>,
+    pub environment: BTreeMap<String, BTreeMap<String, ValueSource>>,
     /// The cloud's configuration; absent means that none is synced.
     pub cloud_config: Option<crate::config::CloudConfig>,
 }
@@ -146,17 +137,6 @@ impl schemars::JsonSchema for ValueSource {
         schemars::json_schema!({
             "description": "Where the value of an argument or of an environment variable comes from.",
             "anyOf": [generator.subschema_for::<Fact>(), generator.subschema_for::<ValueFields>()],
-        })
-    }
-}
-
-impl Descriptor {
-    /// Parses `provider.yaml`; `file` names it in errors.
-    pub fn parse(text: &str, file: &str) -> Result<Self, super::Error> {
-        yaml::from_str(text).map_err(|error| super::Error {
-            file: file.to_owned(),
-            line: None,
-            problem: error.to_string(),
         })
     }
 }
