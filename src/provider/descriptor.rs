@@ -9,7 +9,7 @@ use serde::{
 
 use crate::{facts::Fact, text::suggest::did_you_mean};
 
-/// `provider.yaml`: which platform the provider serves, and where facts enter its manifests.
+/// `provider.yaml`: the platform that the provider serves, and the facts in its manifests.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -31,7 +31,7 @@ pub struct Descriptor {
     pub cloud_config: Option<crate::config::CloudConfig>,
 }
 
-/// Which platform a provider serves: the narrowest match wins.
+/// The platform that a provider serves; the narrowest match wins.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -43,7 +43,7 @@ pub struct Platform {
     pub cloud_name: Option<String>,
 }
 
-/// Where a container's image comes from.
+/// The source of a container's image.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -54,8 +54,8 @@ pub struct ImageSource {
     pub tag: String,
 }
 
-/// Where the value of an argument or of an environment variable comes from: a fact's name, or one of the forms
-/// `{fact: NAME, optional: true}` and `{value: TEXT}`, both with `featureGate: NAME` where wanted.
+/// The source of the value of an argument or an environment variable: a fact's name, `{fact: NAME, optional: true}` or
+/// `{value: TEXT}`, the last two optionally with `featureGate: NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueSource {
     /// The fact, or the text.
@@ -75,7 +75,7 @@ pub enum FactOrText {
     Text(String),
 }
 
-/// How a [`ValueSource`] is written when it is a mapping.
+/// The mapping form of a [`ValueSource`].
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -88,23 +88,37 @@ fn objects_of(catalog: &Catalog) -> Vec<Object> {
 }
 
 #[test]
-fn the_install_payload_fits_the_providers() -> Result<()> {
-    check(repository(), &embedded::catalog()?)
+fn the_operator_may_apply_and_watch_every_object() -> Result<()> {
+    may_apply_and_watch(repository(), &embedded::catalog()?)
+}
+
+#[test]
+fn the_operator_holds_every_right_that_it_grants() -> Result<()> {
+    holds_what_it_grants(repository(), &embedded::catalog()?)
+}
+
+#[test]
+fn the_operators_rights_name_only_objects_of_providers() -> Result<()> {
+    names_only_objects_of_providers(repository(), &embedded::catalog()?)
+}
+
+#[test]
+fn the_images_of_every_provider_are_listed() -> Result<()> {
+    images_are_listed(repository(), &embedded::catalog()?)
 }
 
 /// Checks that the install payload of a folder fits the providers of a catalog.
 pub(crate) fn check(root: &Path, catalog: &Catalog) -> Result<()> {
-    let rights = Rights::of_the_operator(root)?;
-    let objects = objects_of(catalog);
-    may_apply_and_watch(&rights, &objects);
-    holds_what_it_grants(&rights, &objects);
-    names_only_objects_of_providers(&rights, &objects);
+    may_apply_and_watch(root, catalog)?;
+    holds_what_it_grants(root, catalog)?;
+    names_only_objects_of_providers(root, catalog)?;
     images_are_listed(root, catalog)
 }
 
 /// The operator may apply and watch every object.
-fn may_apply_and_watch(rights: &Rights, objects: &[Object]) {
-    for object in objects {
+fn may_apply_and_watch(root: &Path, catalog: &Catalog) -> Result<()> {
+    let rights = Rights::of_the_operator(root)?;
+    for object in objects_of(catalog) {
         let (kind, namespace) = (object.kind(), object.namespace());
         for verb in ["get", "create", "patch", "delete"] {
             let allowed = rights.allow(namespace, kind.group, kind.plural, Some(object.name()), verb);
@@ -120,10 +134,12 @@ fn may_apply_and_watch(rights: &Rights, objects: &[Object]) {
             assert!(allowed, "{verb} {} in {namespace:?} is not granted in 02_rbac_operator", kind.plural);
         }
     }
+    Ok(())
 }
 
 /// The operator holds every right that the roles of providers grant.
-fn holds_what_it_grants(rights: &Rights, objects: &[Object]) {
+fn holds_what_it_grants(root: &Path, catalog: &Catalog) -> Result<()> {
+    let (rights, objects) = (Rights::of_the_operator(root)?, objects_of(catalog));
     for object in objects.iter().filter(|object| object.kind().group == RBAC) {
         for rule in items(&object.value()["rules"]) {
             let names = match items(&rule["resourceNames"]) {
@@ -148,10 +164,12 @@ fn holds_what_it_grants(rights: &Rights, objects: &[Object]) {
             assert!(bound, "{} binds {role}, which the operator may not bind", object.key());
         }
     }
+    Ok(())
 }
 
 /// The operator's rights name only objects of providers, and have no wildcard.
-fn names_only_objects_of_providers(rights: &Rights, objects: &[Object]) {
+fn names_only_objects_of_providers(root: &Path, catalog: &Catalog) -> Result<()> {
+    let (rights, objects) = (Rights::of_the_operator(root)?, objects_of(catalog));
     let known: BTreeSet<_> =
         objects.iter().map(|object| (object.namespace(), object.kind().plural, object.name())).collect();
     for (namespace, rule) in
@@ -176,6 +194,7 @@ fn names_only_objects_of_providers(rights: &Rights, objects: &[Object]) {
             }
         }
     }
+    Ok(())
 }
 
 /// Every image of a descriptor is in the images ConfigMap and in `image-references`, and no other.

@@ -1,6 +1,7 @@
 //! `ccm-operator provider`, and the checks of a new provider.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::Path,
     process::{Command, Output},
@@ -8,7 +9,7 @@ use std::{
 
 use anyhow::Result;
 use ccm_operator::{
-    provider::{catalog::Catalog, embedded, payload, read, verify},
+    provider::{Phase, catalog::Catalog, embedded, payload, read, verify},
     text::yaml,
 };
 use serde_json::Value;
@@ -219,6 +220,12 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
+fn catalog_of(folder: &Path) -> Result<Catalog> {
+    let (bundles, _) = read::read(folder)?;
+    let files = bundles.iter().flat_map(|bundle| &bundle.files);
+    Ok(Catalog::new(files.map(|(path, bytes)| (path.as_str(), bytes.as_slice())))?)
+}
+
 /// The repository's providers, and those of `tests/sound`, with one install payload.
 fn with_a_new_provider() -> Result<(TempDir, Catalog)> {
     let folder = TempDir::new()?;
@@ -226,9 +233,7 @@ fn with_a_new_provider() -> Result<(TempDir, Catalog)> {
         copy(&repository().join(root), &folder.path().join(root))?;
         copy(&repository().join("tests/sound").join(root), &folder.path().join(root))?;
     }
-    let (bundles, _) = read::read(folder.path())?;
-    let files = bundles.iter().flat_map(|bundle| &bundle.files);
-    let catalog = Catalog::new(files.map(|(path, bytes)| (path.as_str(), bytes.as_slice())))?;
+    let catalog = catalog_of(folder.path())?;
     // As `make generate` does.
     let manifests = folder.path().join("manifests");
     fs::write(manifests.join("image-references"), payload::image_references(&catalog))?;
@@ -247,8 +252,16 @@ async fn a_new_provider_needs_no_change_of_a_test() -> Result<()> {
     assert_eq!(report.findings, [], "{}", report.table());
     install::check(folder.path(), &catalog)?;
     contract::check_contracts(&catalog)?;
-    contract::check_plans(&catalog)?;
-    let (platforms, programs) = flags::check_starts(&catalog).await?;
-    assert!(platforms.contains("demo") && programs.contains("demo-cloud-controller-manager"), "{platforms:?}");
+    contract::check_plans(&catalog, Phase::Cluster)?;
+    contract::check_plans(&catalog, Phase::Bootstrap)?;
+    let (_, programs) = flags::check_starts(&catalog, |platform| platform == "demo").await?;
+    assert_eq!(programs, BTreeSet::from(["demo-cloud-controller-manager".to_owned()]));
+
+    // The generic program does not have the flags of the cloud's own.
+    for file in ["assets/demo/deployment.yaml", "bootstrap/demo/pod.yaml"].map(|file| folder.path().join(file)) {
+        fs::write(&file, fs::read_to_string(&file)?.replace("- -v=2", "- --demo-zone=a"))?;
+    }
+    let (_, programs) = flags::check_starts(&catalog_of(folder.path())?, |platform| platform == "demo").await?;
+    assert_eq!(programs, BTreeSet::new());
     Ok(())
 }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Words of text that is still to be written.
-pub(super) const TO_DO: [&str; 6] = ["TODO", "FIXME", "CHANGEME", "CHANGE_ME", "${", "{{"];
+const TO_DO: [&str; 6] = ["TODO", "FIXME", "CHANGEME", "CHANGE_ME", "${", "{{"];
 
 pub(super) fn readable(subject: Subject) -> Vec<Violation> {
     let mut defects = subject.bundle.defects.clone();
