@@ -511,6 +511,7 @@ fn every_contract_is_compared() -> Result<()> {
 }
 
 /// Plans every platform, and compares the plans with their snapshots. A known platform must have them.
+#[expect(clippy::print_stderr, reason = "a test without a snapshot reports that")]
 pub(crate) fn check_plans(catalog: &Catalog, phase: Phase) -> Result<()> {
     for platform in platforms(catalog)? {
         let prefix = if phase == Phase::Cluster { "plan" } else { "bootstrap" };

@@ -188,6 +188,7 @@ impl Programs {
     }
 
     /// The containers that can be tested; prints why the others cannot.
+    #[expect(clippy::print_stderr, reason = "a container that is not tested is reported")]
     async fn testable(&self, starts: Vec<Start>) -> Result<Vec<Start>> {
         let mut testable = Vec::new();
         for start in starts.into_iter().filter(|start| start.program != INJECTOR) {
