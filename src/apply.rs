@@ -20,7 +20,8 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::cluster::request::{Cause, REQUEST_TIMEOUT, api, config_map_resource, send, to_value};
+use crate::cluster::request::{Cause, REQUEST_TIMEOUT, api, send, to_value};
+use crate::object::reference::CONFIG_MAP;
 use crate::object::{Key, Kind, Object};
 use change::{Action, Change};
 use ownership::{FIELD_MANAGER, Need, need};
@@ -103,7 +104,7 @@ pub async fn write_inventory(
         config_map["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
     }
     let namespace = config_map["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &namespace, &config_map_resource());
+    let api = api(client, &CONFIG_MAP, &namespace);
     let params = PatchParams::apply(FIELD_MANAGER).force();
     let name = inventory::NAME;
     let written = send(budget, api.patch(name, &params, &Patch::Apply(&config_map))).await;

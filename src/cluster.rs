@@ -4,3 +4,4 @@ pub mod client;
 pub mod read;
 pub mod request;
 pub mod watch;
+pub mod watches;

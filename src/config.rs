@@ -1,15 +1,12 @@
 //! What becomes of a cloud's configuration on its way to the cloud-controller-manager (pure).
 //!
-//! One function a cloud, `(source, context) → text or error`. What a function does not own stays as it is, byte for byte:
+//! One function a cloud, `(source, facts) → text or error`. What a function does not own stays as it is, byte for byte:
 //! order, comments, blank lines, repeated and unknown keys. An error is given for what the cloud-controller-manager would
 //! refuse or the contract forbids; what it would silently ignore is a warning. It reads no cluster and no file.
 
 use serde::Deserialize;
 
-use crate::{
-    facts::{Sources, openshift::VSpherePlatformSpec},
-    text::suggest::did_you_mean,
-};
+use crate::{facts::Facts, text::suggest::did_you_mean};
 
 mod aws;
 pub mod azure;
@@ -72,21 +69,6 @@ pub enum Transform {
     VSphere,
 }
 
-/// What a function may know of the cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Context {
-    /// `Infrastructure.status.platformStatus.azure.cloudName`; empty means the public cloud.
-    pub azure_cloud_name: String,
-    /// Every feature gate that the cluster enables.
-    pub feature_gates: Vec<String>,
-    /// `Network.spec.serviceNetwork`.
-    pub service_networks: Vec<String>,
-    /// `Infrastructure.spec.platformSpec.vsphere`.
-    pub vsphere: Option<VSpherePlatformSpec>,
-    /// The addresses of the API server and then of the ingress, of `Infrastructure.status.platformStatus.vsphere`.
-    pub vips: Vec<String>,
-}
-
 /// What became of a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
@@ -109,37 +91,13 @@ fn hint<'a>(warnings: &[Warning], word: &str, known: impl IntoIterator<Item = &'
 
 impl Transform {
     /// Completes and checks a configuration.
-    pub fn apply(self, source: &str, context: &Context) -> Result<Output, Error> {
+    pub fn apply(self, source: &str, facts: &Facts) -> Result<Output, Error> {
         match self {
-            Self::Aws => aws::transform(source, context),
-            Self::Azure => azure::transform(source, context),
+            Self::Aws => aws::transform(source, facts),
+            Self::Azure => azure::transform(source, facts),
             Self::AzureStack => azure::transform_stack(source),
             Self::OpenStack => openstack::transform(source),
-            Self::VSphere => vsphere::transform(source, context),
+            Self::VSphere => vsphere::transform(source, facts),
         }
-    }
-}
-
-impl Context {
-    /// What was read of the cluster.
-    pub fn gather(sources: &Sources) -> Self {
-        let platform = sources.platform().ok().flatten();
-        let vsphere = platform.and_then(|platform| platform.vsphere.as_ref());
-        Self {
-            azure_cloud_name: platform
-                .and_then(|platform| platform.azure.as_ref())
-                .map_or_else(String::new, |azure| azure.cloud_name.clone()),
-            feature_gates: sources.feature_gates(),
-            service_networks: sources.network.iter().flat_map(|network| network.spec.service_network.clone()).collect(),
-            vsphere: sources.infrastructure.as_ref().and_then(|found| found.spec.platform_spec.vsphere.clone()),
-            vips: vsphere.map_or_else(Vec::new, |vsphere| {
-                vsphere.api_server_internal_ips.iter().chain(&vsphere.ingress_ips).cloned().collect()
-            }),
-        }
-    }
-
-    /// Whether the cluster enables a feature gate; one that it does not list is off.
-    pub fn has_feature_gate(&self, gate: &str) -> bool {
-        self.feature_gates.iter().any(|enabled| enabled == gate)
     }
 }

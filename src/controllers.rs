@@ -19,7 +19,7 @@ use apply_plan::Applying;
 use cloud_conf::CloudConfig;
 use operator::Operator;
 use trusted_ca::TrustedCa;
-use view::Cluster;
+use view::View;
 
 mod apply_plan;
 mod backoff;
@@ -27,7 +27,7 @@ mod cloud_conf;
 pub mod dry_run;
 pub mod events;
 mod images_file;
-pub mod observe;
+mod observer;
 mod operator;
 mod sync;
 mod trusted_ca;
@@ -61,7 +61,7 @@ struct Round {
 
 /// The controllers of a process.
 pub struct Controllers {
-    cluster: Cluster,
+    view: View,
     operator: Option<Operator>,
     config_sync: Option<(CloudConfig, TrustedCa)>,
     authorities: [Option<Authority>; 2],
@@ -74,25 +74,16 @@ pub struct Controllers {
 impl Controllers {
     /// No controllers yet. `shutdown` becomes true when they are to stop; `health` is told what is waited for, and
     /// `metrics` what is done. Called in a runtime.
-    pub fn new(cluster: Cluster, shutdown: watch::Receiver<bool>, health: Health, metrics: Metrics) -> Self {
-        let events = Events::start(cluster.client.clone(), metrics.clone());
-        Self {
-            cluster,
-            operator: None,
-            config_sync: None,
-            authorities: [None, None],
-            shutdown,
-            health,
-            metrics,
-            events,
-        }
+    pub fn new(view: View, shutdown: watch::Receiver<bool>, health: Health, metrics: Metrics) -> Self {
+        let events = Events::start(view.client.clone(), metrics.clone());
+        Self { view, operator: None, config_sync: None, authorities: [None, None], shutdown, health, metrics, events }
     }
 
     /// With the operator; `set_id` marks its objects, `images_json` is the images file.
     #[must_use]
     pub fn with_operator(mut self, authority: Authority, set_id: String, images_json: PathBuf) -> Self {
         self.authorities[0] = Some(authority.clone());
-        let (client, own_namespace) = (self.cluster.client.clone(), &self.cluster.settings.own_namespace);
+        let (client, own_namespace) = (self.view.client.clone(), &self.view.settings.own_namespace);
         let applying = Applying::new(client, own_namespace, set_id, self.events.clone());
         self.operator = Some(Operator::new(authority, applying, images_json));
         self
@@ -118,7 +109,7 @@ impl Controllers {
             loop {
                 let [operator, config_sync] = &mut self.authorities;
                 let has_ticked = tokio::select! {
-                    () = self.cluster.observer.changed() => false,
+                    () = self.view.observer.changed() => false,
                     _ = files.tick() => true,
                     () = leadership_changed(operator) => false,
                     () = leadership_changed(config_sync) => false,
@@ -142,15 +133,15 @@ impl Controllers {
     async fn turn(&mut self) -> Instant {
         let started = Instant::now();
         let mut rounds = Vec::new();
-        self.cluster.refresh();
+        self.view.refresh();
         if let Some((cloud_config, trusted_ca)) = &mut self.config_sync {
-            rounds.push(cloud_config.pass(&mut self.cluster).await);
-            self.cluster.refresh();
-            rounds.push(trusted_ca.pass(&mut self.cluster).await);
-            self.cluster.refresh();
+            rounds.push(cloud_config.pass(&mut self.view).await);
+            self.view.refresh();
+            rounds.push(trusted_ca.pass(&mut self.view).await);
+            self.view.refresh();
         }
         if let Some(operator) = &mut self.operator {
-            rounds.push(operator.pass(&mut self.cluster).await);
+            rounds.push(operator.pass(&mut self.view).await);
         }
         let mut waiting: Vec<_> = rounds.iter().flat_map(|round| round.waiting.iter().cloned()).collect();
         waiting.sort();

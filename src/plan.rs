@@ -1,6 +1,6 @@
 //! The objects that should exist in a cluster, or stand on its bootstrap VM (pure).
 //!
-//! The same sources always give the same plan. The plan never asks the cluster what is there, and makes no object that
+//! The same facts always give the same plan. The plan never asks the cluster what is there, and makes no object that
 //! is not a file of the provider.
 
 pub mod show;
@@ -9,7 +9,7 @@ pub mod write;
 
 use crate::provider::Phase;
 use crate::{
-    facts::{self, Facts, Sources},
+    facts::{self, Facts},
     object::Object,
     provider::{
         Provider,
@@ -48,15 +48,19 @@ pub enum Error {
 }
 
 impl Plan {
-    /// Plans a cluster from what was read of it.
-    pub fn new(catalog: &Catalog, sources: &Sources, phase: Phase) -> Result<Self, Error> {
-        match catalog.select(sources)? {
+    /// Plans a cluster from its facts.
+    pub fn new(catalog: &Catalog, facts: &Facts, phase: Phase) -> Result<Self, Error> {
+        let Some(platform) = facts.platform.as_ref().map_err(Clone::clone)? else {
+            let why = "this cluster has no Infrastructure object, so its platform is not known".to_owned();
+            return Ok(Self::Nothing { why });
+        };
+        match catalog.select(platform) {
             Selection::Nothing(why) => Ok(Self::Nothing { why }),
             Selection::Provider(provider) => {
-                let facts = Facts::gather(sources)?;
+                facts.check()?;
                 let objects = match phase {
-                    Phase::Bootstrap => provider.bootstrap_resources(&facts)?,
-                    Phase::Cluster => provider.resources(&facts)?,
+                    Phase::Bootstrap => provider.bootstrap_resources(facts)?,
+                    Phase::Cluster => provider.resources(facts)?,
                 };
                 Ok(Self::Objects { provider: provider.name().to_owned(), objects })
             }

@@ -5,10 +5,11 @@ use std::sync::LazyLock;
 
 use ccm_operator::{
     config::{
-        Context, Transform,
+        Transform,
         azure::credentials::{Credentials, inject},
         certificates,
     },
+    facts::{self, Facts, Platform},
     text::{mask, yaml},
 };
 
@@ -28,17 +29,18 @@ pub(crate) const FUNCTIONS: [(&str, Function); 8] = [
 ];
 
 /// Clusters that differ in all that a transform may ask for.
-static CLUSTERS: LazyLock<[Context; 3]> = LazyLock::new(|| {
-    let plain = Context::default();
-    let one = Context {
-        azure_cloud_name: "AzureStackCloud".into(),
+static CLUSTERS: LazyLock<[Facts; 3]> = LazyLock::new(|| {
+    let plain = Facts::default();
+    let one = Facts {
+        platform: azure("AzureStackCloud"),
         feature_gates: vec!["AWSServiceLBNetworkSecurityGroup".into()],
         service_networks: vec!["fd02::/112".into()],
         vsphere: Some(spec("{}")),
         vips: vec!["192.0.2.1".into(), "2001:db8::1".into()],
+        ..Facts::default()
     };
-    let many = Context {
-        azure_cloud_name: "AzureUSGovernmentCloud".into(),
+    let many = Facts {
+        platform: azure("AzureUSGovernmentCloud"),
         feature_gates: vec!["VSphereMultiVCenterDay2".into()],
         service_networks: vec!["172.30.0.0/16".into(), "fd02::/112".into()],
         vsphere: Some(spec(
@@ -53,11 +55,16 @@ static CLUSTERS: LazyLock<[Context; 3]> = LazyLock::new(|| {
              \x20 external: {network: out}\n",
         )),
         vips: vec!["192.0.2.1".into()],
+        ..Facts::default()
     };
     [plain, one, many]
 });
 
-fn spec(text: &str) -> ccm_operator::facts::openshift::VSpherePlatformSpec {
+fn azure(cloud: &str) -> Result<Option<Platform>, facts::Error> {
+    Ok(Some(Platform { name: "Azure".into(), variant: Some(cloud.into()) }))
+}
+
+fn spec(text: &str) -> ccm_operator::facts::vsphere::VSphere {
     yaml::from_str(text).expect("a specification")
 }
 

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::apply::diff::{Action, Change};
 use crate::cluster::request;
+use crate::object::reference::CONFIG_MAP;
 use crate::{
     apply::{
         self,
@@ -162,7 +163,7 @@ pub async fn left_over(
         return Ok(Vec::new());
     }
     let set_id = inventory::set_id(own_namespace);
-    let resource = request::config_map_resource();
+    let resource = request::resource(&CONFIG_MAP);
     let inventory = reader.get(&resource, Some(own_namespace), inventory::NAME).await?;
     let scope = inventory.as_ref().map(Scope::read).unwrap_or_default();
     let params = ListParams::default().labels(&format!("{PART_OF_LABEL}={set_id}"));

@@ -2,16 +2,14 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use anyhow::{Context, bail};
 use clap::Args;
 
 use super::flags::{boolean, print, say};
 use crate::{
     config::preview::Preview,
-    facts::{
-        DEFAULT_NAMESPACE,
-        read::{CloudConfigFiles, CloudConfigSources},
-    },
-    provider::embedded,
+    facts::{Facts, read::CloudConfigFiles},
+    provider::{catalog::Selection, embedded},
 };
 
 /// Flags of `cloud-config`.
@@ -52,11 +50,21 @@ pub(super) fn run(args: CloudConfigArgs) -> anyhow::Result<()> {
         cloud_config: args.cloud_config_file,
         network: args.network_file,
     };
-    let CloudConfigSources { sources, config_map } = files.read(DEFAULT_NAMESPACE)?;
+    let (facts, config_map) = files.read()?;
     // Of a gate that is given twice the last counts, as in Go.
     let gates: BTreeMap<String, bool> = args.feature_gates.into_iter().collect();
     let gates = gates.into_iter().filter_map(|(name, is_enabled)| is_enabled.then_some(name)).collect();
-    let preview = Preview::new(&embedded::catalog()?, &sources, config_map.as_ref(), gates)?;
+    let facts = Facts { feature_gates: gates, ..facts };
+    let catalog = embedded::catalog()?;
+    let platform = facts.platform.clone()?.unwrap_or_default();
+    let provider = match catalog.select(&platform) {
+        Selection::Provider(provider) => provider,
+        Selection::Nothing(why) => bail!("no cloud configuration is synced for this cluster: {why}"),
+    };
+    let settings = provider.descriptor.cloud_config.as_ref().with_context(|| {
+        format!("no cloud configuration is synced for this cluster: its provider {} needs none", provider.name())
+    })?;
+    let preview = Preview::new(settings, &facts, config_map.as_ref())?;
     for warning in &preview.synced.warnings {
         say(&format!("warning: {warning}"));
     }

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     apply::{diff, dry_run, inventory},
     error::chain,
-    facts::Sources,
+    facts::Facts,
     object::{
         Object,
         reference::{self, Reference},
@@ -48,16 +48,16 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<bool> {
     let changes = runtime()?.block_on(async {
         let snapshot = args.cluster.snapshot().await?;
         let catalog = embedded::catalog()?;
-        let mut sources = snapshot.sources(args.cluster.images_json.as_deref()).await?;
-        let config = cloud_config(&snapshot, &catalog, &sources).await?;
-        let mut digests = snapshot.digests(&catalog, &sources).await?;
+        let mut facts = snapshot.facts(args.cluster.images_json.as_deref()).await?;
+        let config = cloud_config(&snapshot, &catalog, &facts).await?;
+        let mut digests = snapshot.digests(&catalog, &facts).await?;
         for object in &config {
             // The pods are restarted by what it becomes, not by what it is.
             let reference = Reference::config_map(object.namespace(), object.name());
             digests.insert(reference, reference::digest(object.value()));
         }
-        sources.digests = Some(digests);
-        let plan = Plan::new(&catalog, &sources, Phase::Cluster)?;
+        facts.digests = Some(digests);
+        let plan = Plan::new(&catalog, &facts, Phase::Cluster)?;
         if let Plan::Nothing { why } = &plan {
             say(&format!("nothing is to be applied: {why}"));
         }
@@ -78,8 +78,8 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<bool> {
 }
 
 /// The ConfigMaps of the cloud's configuration, as they are to be. What cannot be used is said: the last good ones stay.
-async fn cloud_config(snapshot: &Snapshot, catalog: &Catalog, sources: &Sources) -> anyhow::Result<Vec<Object>> {
-    match snapshot.cloud_config(catalog, sources).await? {
+async fn cloud_config(snapshot: &Snapshot, catalog: &Catalog, facts: &Facts) -> anyhow::Result<Vec<Object>> {
+    match snapshot.cloud_config(catalog, facts).await? {
         None => Ok(Vec::new()),
         Some(Ok(synced)) => Ok(synced.objects(&snapshot.place().namespace)?),
         Some(Err(error)) => {

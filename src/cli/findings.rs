@@ -20,15 +20,15 @@ pub(super) async fn findings(
     images_json: Option<&Path>,
 ) -> Result<Findings, Error> {
     let mut findings = Findings::default();
-    let cluster_operator = snapshot.cluster_operator().await;
+    let cluster_operator = snapshot.status_object().await;
     findings.cluster_operator = findings.take(cluster_operator)?.flatten();
-    let sources = snapshot.sources(images_json).await;
-    if let Some(mut sources) = findings.take(sources)? {
-        let digests = snapshot.digests(catalog, &sources).await;
-        sources.digests = findings.take(digests)?;
-        findings.knows_digests = sources.digests.is_some();
-        findings.platform = sources.platform().ok().flatten().map(|platform| platform.type_.clone());
-        let plan = Plan::new(catalog, &sources, Phase::Cluster);
+    let facts = snapshot.facts(images_json).await;
+    if let Some(mut facts) = findings.take(facts)? {
+        let digests = snapshot.digests(catalog, &facts).await;
+        facts.digests = findings.take(digests)?;
+        findings.knows_digests = facts.digests.is_some();
+        findings.platform = facts.platform.clone().ok().flatten().map(|platform| platform.name);
+        let plan = Plan::new(catalog, &facts, Phase::Cluster);
         let plan = plan.map(|plan| plan.labelled(&inventory::set_id(&snapshot.place().own_namespace)));
         if let Ok(plan) = &plan {
             for object in plan.objects() {

@@ -15,9 +15,9 @@ use crate::{
     controllers::{
         Controllers,
         dry_run::DryRun,
-        view::{Cluster, ClusterSettings},
+        view::{View, ViewSettings},
     },
-    facts::tls::TlsFlags,
+    facts::{self, tls::TlsFlags},
     process::{
         http::{self, Health},
         lease::Authority,
@@ -145,17 +145,19 @@ async fn run_until_ended(settings: Settings) -> anyhow::Result<()> {
     let set_id = inventory::set_id(&own_namespace);
     let lease_namespace =
         common.leader_election.leader_elect_resource_namespace.clone().unwrap_or_else(|| own_namespace.clone());
-    let cluster_settings = ClusterSettings {
-        namespace: common.namespace.clone(),
+    let settings = ViewSettings {
+        facts: facts::Settings {
+            namespace: common.namespace.clone(),
+            release_version: common.release_version.clone().filter(|version| !version.is_empty()),
+            tls: operator.as_ref().map(|operator| operator.tls_flags.clone()).unwrap_or_default(),
+        },
         own_namespace,
-        release_version: common.release_version.clone().filter(|version| !version.is_empty()),
-        tls_flags: operator.as_ref().map(|operator| operator.tls_flags.clone()).unwrap_or_default(),
         with_operator: operator.is_some(),
         with_config_sync: config_sync.is_some() && !dry_run,
     };
-    let cluster = Cluster::new(client.clone(), embedded::catalog()?, cluster_settings, set_id.clone(), single_replica);
+    let view = View::new(client.clone(), embedded::catalog()?, settings, set_id.clone(), single_replica);
     if let Some(operator) = operator.as_ref().filter(|_| dry_run) {
-        let dry_run = DryRun::new(cluster, set_id, operator.images_json.clone(), health.clone());
+        let dry_run = DryRun::new(view, set_id, operator.images_json.clone(), health.clone());
         return tokio::select! {
             () = dry_run.run() => Ok(()),
             served = http::serve(listener, health, metrics) => served.context("failed to serve the health endpoint"),
@@ -163,7 +165,7 @@ async fn run_until_ended(settings: Settings) -> anyhow::Result<()> {
             _ = interrupt.recv() => Ok(()),
         };
     }
-    let mut controllers = Controllers::new(cluster, shutdown.clone(), health.clone(), metrics.clone());
+    let mut controllers = Controllers::new(view, shutdown.clone(), health.clone(), metrics.clone());
     let authority = |leadership| Authority { leadership, shutdown: shutdown.clone() };
 
     let (mut of_config_sync, mut of_operator) = (None, None);

@@ -76,14 +76,14 @@ fn render(args: &RenderArgs) -> anyhow::Result<()> {
         images: images.clone(),
         cloud_config: args.cloud_config_file.clone(),
     };
-    let sources = files.sources(&args.namespace)?;
+    let facts = files.facts(&args.namespace)?;
     let phase = if args.phase == RenderPhase::Cluster { Phase::Cluster } else { Phase::Bootstrap };
-    let plan = Plan::new(&embedded::catalog()?, &sources, phase)?;
+    let plan = Plan::new(&embedded::catalog()?, &facts, phase)?;
     if let Plan::Nothing { why } = &plan {
         say(&format!("no manifests are written: {why}"));
     }
-    if let (Phase::Bootstrap, Some(infrastructure)) = (phase, &sources.infrastructure) {
-        let config = files.cloud_config(infrastructure)?;
+    if phase == Phase::Bootstrap {
+        let config = files.cloud_config(&facts.cloud_config)?;
         let files = write::bootstrap_files(plan.objects(), config)?;
         return deliver(args, &["bootstrap", "config"], &files, String::new);
     }

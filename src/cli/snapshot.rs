@@ -1,6 +1,6 @@
 //! A cluster read once (IO), for commands that look at it and end.
 //!
-//! The operator itself watches ([`crate::controllers::observe`]); this reads the same documents and objects with the rights of
+//! The operator itself watches ([`crate::controllers`]); this reads the same documents and objects with the rights of
 //! whoever asks, who may be an administrator far away. Nothing here writes.
 
 use std::{fs, path::Path};
@@ -9,25 +9,21 @@ use kube::{
     Client,
     api::{ApiResource, GroupVersionKind, ListParams},
 };
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::cluster::{
-    read::{Error, Reader, describe},
-    request,
-};
 use crate::{
-    config::{
-        Context,
-        cloud_conf::{self, Inputs, Synced},
+    cluster::{
+        read::{Error, Reader, describe},
+        request,
     },
+    config::cloud_conf::{self, Inputs, Synced},
     facts::{
-        Sources,
+        Documents, Facts, Settings,
         images::{self, Images},
     },
-    object::reference::{self, Digests},
-    provider::catalog::{Catalog, Selection},
-    status::cluster_operator,
+    object::reference::{self, Digests, Reference},
+    provider::catalog::Catalog,
+    status,
 };
 
 /// The ConfigMap with the images, in the operator's namespace, and its key.
@@ -64,32 +60,31 @@ impl Snapshot {
         &self.place
     }
 
-    /// The documents that facts are taken from. The images are those of a file, or of the ConfigMap that the operator's
-    /// Pod mounts.
-    pub(super) async fn sources(&self, images_json: Option<&Path>) -> Result<Sources, Error> {
+    /// What is known about the cluster. The images are those of a file, or of the ConfigMap that the operator's Pod mounts.
+    pub(super) async fn facts(&self, images_json: Option<&Path>) -> Result<Facts, Error> {
         let images = match images_json {
             Some(path) => images_of_file(path),
             None => self.images().await?,
         };
-        let mut sources = Sources::new(&self.place.namespace, images);
-        sources.infrastructure = self.document("Infrastructure", "infrastructures", "cluster").await?;
-        sources.proxy = self.document("Proxy", "proxies", "cluster").await?;
-        sources.feature_gate = self.document("FeatureGate", "featuregates", "cluster").await?;
-        sources.network = self.document("Network", "networks", "cluster").await?;
-        sources.api_server = self.document("APIServer", "apiservers", "cluster").await?;
-        sources.cluster_version = self.document("ClusterVersion", "clusterversions", "version").await?;
-        Ok(sources)
+        let mut documents = Documents::default();
+        for document in Documents::all() {
+            let resource = request::resource(&document.kind);
+            let object = self.reader.get(&resource, None, document.name).await?;
+            let failed = |source| Error::Parse { what: describe(&resource, None, document.name), source };
+            documents.take(document, object.as_ref()).map_err(failed)?;
+        }
+        let settings = Settings { namespace: self.place.namespace.clone(), ..Settings::default() };
+        Ok(Facts { images, ..documents.facts(&settings) })
     }
 
     /// What each ConfigMap and Secret holds that the provider's pods refer to, as a digest.
-    pub(super) async fn digests(&self, catalog: &Catalog, sources: &Sources) -> Result<Digests, Error> {
+    pub(super) async fn digests(&self, catalog: &Catalog, facts: &Facts) -> Result<Digests, Error> {
         let mut digests = Digests::new();
-        if let Ok(Selection::Provider(provider)) = catalog.select(sources) {
-            for reference in provider.references(&self.place.namespace) {
-                let resource = request::resource_of(reference.kind);
-                if let Some(live) = self.reader.get(&resource, Some(&reference.namespace), &reference.name).await? {
-                    digests.insert(reference, reference::digest(&live));
-                }
+        for reference in
+            catalog.provider(facts).map(|provider| provider.references(&facts.namespace)).unwrap_or_default()
+        {
+            if let Some(live) = self.named(&reference).await? {
+                digests.insert(reference, reference::digest(&live));
             }
         }
         Ok(digests)
@@ -99,27 +94,29 @@ impl Snapshot {
     pub(super) async fn cloud_config(
         &self,
         catalog: &Catalog,
-        sources: &Sources,
+        facts: &Facts,
     ) -> Result<Option<Result<Synced, cloud_conf::Error>>, Error> {
-        let Ok(Selection::Provider(provider)) = catalog.select(sources) else { return Ok(None) };
-        let Some(settings) = &provider.descriptor.cloud_config else { return Ok(None) };
-        let named = sources.infrastructure.as_ref().map(|found| found.spec.cloud_config.clone()).unwrap_or_default();
+        let settings = catalog.provider(facts).and_then(|provider| provider.descriptor.cloud_config.as_ref());
+        let Some(settings) = settings else { return Ok(None) };
         let (mut managed, mut user) = (None, None);
-        let wanted = [(cloud_conf::managed(settings), &mut managed), (cloud_conf::user(settings, &named), &mut user)];
-        for (reference, found) in wanted {
-            if let Some(reference) = reference {
-                let resource = request::config_map_resource();
-                *found = self.reader.get(&resource, Some(&reference.namespace), &reference.name).await?;
-            }
+        if let Some(reference) = cloud_conf::managed(settings) {
+            managed = self.named(&reference).await?;
         }
-        let context = &Context::gather(sources);
+        if let Some(reference) = cloud_conf::user(settings, facts) {
+            user = self.named(reference).await?;
+        }
         let (managed, user) = (managed.as_ref(), user.as_ref());
-        Ok(Some(cloud_conf::sync(&Inputs { settings, named: &named, managed, user, context })))
+        Ok(Some(cloud_conf::sync(&Inputs { settings, facts, managed, user })))
     }
 
-    /// The ClusterOperator.
-    pub(super) async fn cluster_operator(&self) -> Result<Option<Value>, Error> {
-        self.reader.get(&crate::status::write::resource(), None, cluster_operator::CLUSTER_OPERATOR).await
+    async fn named(&self, reference: &Reference) -> Result<Option<Value>, Error> {
+        let resource = request::resource(reference.kind.kind());
+        self.reader.get(&resource, Some(&reference.namespace), &reference.name).await
+    }
+
+    /// The object that holds the status.
+    pub(super) async fn status_object(&self) -> Result<Option<Value>, Error> {
+        self.reader.get(&request::resource(&status::write::KIND), None, status::write::NAME).await
     }
 
     /// The objects of a kind of the core group in the managed namespace.
@@ -131,21 +128,12 @@ impl Snapshot {
     async fn images(&self) -> Result<Result<Images, images::Error>, Error> {
         let (name, key) = IMAGES;
         let from = format!("ConfigMap {}/{name}", self.place.own_namespace);
-        let resource = request::config_map_resource();
-        let config_map = self.reader.get(&resource, Some(&self.place.own_namespace), name).await?;
+        let config_map = self.named(&Reference::config_map(&self.place.own_namespace, name)).await?;
         Ok(match config_map.as_ref().map(|config_map| config_map["data"][key].as_str()) {
             Some(Some(json)) => Images::parse(json, &from),
             Some(None) => Err(images::Error::Unreadable { from, why: format!("it has no key {key}") }),
             None => Err(images::Error::Unreadable { from, why: "it is not there".to_owned() }),
         })
-    }
-
-    async fn document<T: DeserializeOwned>(&self, kind: &str, plural: &str, name: &str) -> Result<Option<T>, Error> {
-        let resource = GroupVersionKind::gvk("config.openshift.io", "v1", kind);
-        let resource = ApiResource::from_gvk_with_plural(&resource, plural);
-        let object = self.reader.get(&resource, None, name).await?;
-        let read = object.map(T::deserialize).transpose();
-        read.map_err(|source| Error::Parse { what: describe(&resource, None, name), source })
     }
 }
 

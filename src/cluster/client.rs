@@ -33,8 +33,6 @@ use kube::{
 use serde_json::{Value, json};
 use tower::{BoxError, ServiceBuilder, filter::AsyncFilterLayer};
 
-use crate::facts::api_server_of_env_file;
-
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -96,6 +94,18 @@ pub async fn connect(kubeconfig: Option<&Path>, env_file: Option<&Path>) -> Resu
         config.cluster_url = url.ok_or_else(|| Error::NoAddress(name()))?;
     }
     client(&config).map_err(Error::SetUp)
+}
+
+/// The URL of the API server in a file of `KUBERNETES_SERVICE_HOST='…'` and `KUBERNETES_SERVICE_PORT='…'`, as OpenShift puts
+/// it on every node; `None` when the file does not have it.
+fn api_server_of_env_file(text: &str) -> Option<String> {
+    let value = |name: &str| {
+        let value = text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='))?;
+        Some(value.trim().trim_matches(['\'', '"'])).filter(|value| !value.is_empty())
+    };
+    let host = value("KUBERNETES_SERVICE_HOST")?;
+    let port: u16 = value("KUBERNETES_SERVICE_PORT").map_or(Ok(443), str::parse).ok()?;
+    Some(if host.contains(':') { format!("https://[{host}]:{port}") } else { format!("https://{host}:{port}") })
 }
 
 async fn from_kubeconfig(path: &Path) -> Result<Config, Error> {
@@ -254,5 +264,20 @@ mod tests {
         let status = said(r#"{"reason": "TooManyRequests", "details": {"kind": "pods"}}"#).await;
         let details = json!({"kind": "pods", "retryAfterSeconds": 7});
         assert_eq!(status, json!({"reason": "TooManyRequests", "details": details}));
+    }
+
+    #[test]
+    fn the_file_of_a_node_says_where_the_api_server_is() {
+        let file = |host: &str, port: &str| format!("KUBERNETES_SERVICE_HOST={host}\nKUBERNETES_SERVICE_PORT={port}\n");
+        for (text, expected) in [
+            (file("'api-int.example.com'", "'6443'"), Some("https://api-int.example.com:6443")),
+            (file("api-int.example.com", ""), Some("https://api-int.example.com:443")),
+            (file("\"fd00::1\"", "6443"), Some("https://[fd00::1]:6443")),
+            (file("'api-int.example.com'", "'port'"), None),
+            (file("''", "'6443'"), None),
+            (String::new(), None),
+        ] {
+            assert_eq!(api_server_of_env_file(&text).as_deref(), expected, "{text}");
+        }
     }
 }

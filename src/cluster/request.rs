@@ -8,10 +8,7 @@ use kube::{
 };
 use serde_json::Value;
 
-use crate::{
-    error::chain,
-    object::{Kind, reference::Referable},
-};
+use crate::{error::chain, object::Kind};
 
 /// How long one request may take before it counts as failed.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
@@ -22,6 +19,9 @@ const IMMUTABLE: [&str; 2] = ["spec.selector", "roleRef"];
 /// How long rights that are missing may be missing unsaid: an API server that has just started denies everybody what it has
 /// not read yet.
 const RIGHTS_PATIENCE: Duration = Duration::from_secs(5);
+
+static NAMESPACE: Kind =
+    Kind { group: "", version: "v1", kind: "Namespace", plural: "namespaces", namespaced: false, wave: 0 };
 
 /// The resource of a kind, known without asking the API server.
 pub fn resource(kind: &Kind) -> ApiResource {
@@ -46,25 +46,9 @@ pub async fn send<T>(budget: Option<Duration>, request: impl Future<Output = kub
     }
 }
 
-/// The resource of what pods refer to.
-pub fn resource_of(kind: Referable) -> ApiResource {
-    let (kind, plural) = match kind {
-        Referable::ConfigMap => ("ConfigMap", "configmaps"),
-        Referable::Secret => ("Secret", "secrets"),
-    };
-    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", kind), plural)
-}
-
-/// The resource of ConfigMaps, of which the inventory is one.
-pub fn config_map_resource() -> ApiResource {
-    resource_of(Referable::ConfigMap)
-}
-
 /// Whether the API server says that there is no such namespace.
 pub async fn is_namespace_gone(client: &Client, name: &str) -> bool {
-    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", "Namespace"), "namespaces");
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    matches!(send(Some(REQUEST_TIMEOUT), api.get(name)).await, Err(cause) if cause.is_absent())
+    matches!(send(Some(REQUEST_TIMEOUT), api(client, &NAMESPACE, "").get(name)).await, Err(cause) if cause.is_absent())
 }
 
 /// An answer of the API server as data.

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::facts::Facts;
 use crate::{
     config::{
-        Context, Error, Output,
+        Error, Output,
         ini_keys::{
             self,
             Kind::{Flag, List, OneOf, Text, Whole},
@@ -64,9 +65,9 @@ pub(super) const SECTIONS: [Section; 2] = [
 /// What an override has to have.
 const REQUIRED: [&str; 4] = ["Service", "Region", "URL", "SigningRegion"];
 
-pub(super) fn transform(source: &str, context: &Context) -> Result<Output, Error> {
+pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Error> {
     let mut document = Document::parse(source)?;
-    let managed = context.has_feature_gate(SECURITY_GROUPS_GATE);
+    let managed = facts.has_feature_gate(SECURITY_GROUPS_GATE);
     let probe_mode_is_set = document.get(GLOBAL, PROBE_MODE).is_some_and(|found| found.entry.set().is_some());
     let warnings = ini_keys::check(&document, &SECTIONS, |section, key| {
         section == GLOBAL

@@ -9,9 +9,10 @@ pub mod read;
 
 use serde_json::json;
 
+use crate::facts::Facts;
 use crate::text::suggest::did_you_mean;
 use crate::{
-    config::{Change, Context, Error, Output, Warning, hint},
+    config::{Change, Error, Output, Warning, hint},
     text::json::{self, BYTE_ORDER_MARK, Document, Member, is_named},
 };
 
@@ -139,8 +140,8 @@ const KNOWN: [(Kind, &[&str]); 5] = [
     (Kind::List, &["multipleStandardLoadBalancerConfigurations"]),
 ];
 
-pub(super) fn transform(source: &str, context: &Context) -> Result<Output, Error> {
-    let cloud = cloud_name(&context.azure_cloud_name)?;
+pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Error> {
+    let cloud = cloud_name(facts.platform_variant())?;
     let mut edit = Edit::of(source)?;
     if let Some((member, text)) = edit.text(CLOUD)?
         && !text.eq_ignore_ascii_case(cloud)

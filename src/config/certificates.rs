@@ -9,6 +9,9 @@ use std::{collections::HashSet, io::Cursor};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use x509_parser::{error::PEMError, parse_x509_certificate, pem::Pem};
 
+/// The ConfigMap with the certificates that cloud-controller-managers trust.
+pub const TARGET_NAME: &str = "ccm-trusted-ca";
+
 /// The API server refuses a ConfigMap whose values are longer together (`MaxSecretSize`; names do not count).
 const LIMIT: usize = 1024 * 1024;
 /// How long before its end a certificate is worth a word, in seconds: 30 days.

@@ -4,15 +4,12 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{Change, Context, Error as TransformError, Warning, vsphere};
+use crate::config::{Change, Error as TransformError, Warning, vsphere};
 use crate::{
     config::{CloudConfig, ConfigSource},
-    facts::openshift::ConfigMapFileReference,
+    facts::Facts,
     object::{self, Object, reference::Reference},
 };
-
-/// Where OpenShift's administrators put their configuration.
-pub const USER_NAMESPACE: &str = "openshift-config";
 
 /// Where OpenShift's operators put configuration for each other.
 pub const MANAGED_NAMESPACE: &str = "openshift-config-managed";
@@ -31,14 +28,12 @@ pub const KEY: &str = "cloud.conf";
 pub struct Inputs<'a> {
     /// How the provider wants it.
     pub settings: &'a CloudConfig,
-    /// `Infrastructure.spec.cloudConfig`.
-    pub named: &'a ConfigMapFileReference,
+    /// What is known about the cluster.
+    pub facts: &'a Facts,
     /// The ConfigMap [`managed`].
     pub managed: Option<&'a Value>,
     /// The ConfigMap [`user`].
     pub user: Option<&'a Value>,
-    /// What transforms may know.
-    pub context: &'a Context,
 }
 
 /// What the target is to hold.
@@ -110,19 +105,19 @@ pub fn managed(settings: &CloudConfig) -> Option<Reference> {
 }
 
 /// The ConfigMap that the administrator names, if any.
-pub fn user(settings: &CloudConfig, named: &ConfigMapFileReference) -> Option<Reference> {
-    let wanted = settings.sources.contains(&ConfigSource::User) && !named.name.is_empty();
-    wanted.then(|| Reference::config_map(USER_NAMESPACE, &named.name))
+pub fn user<'a>(settings: &CloudConfig, facts: &'a Facts) -> Option<&'a Reference> {
+    facts.cloud_config.config_map.as_ref().filter(|_| settings.sources.contains(&ConfigSource::User))
 }
 
 /// Chooses the source, completes and checks the configuration.
 pub fn sync(inputs: &Inputs) -> Result<Synced, Error> {
-    let Inputs { settings, named, context, .. } = *inputs;
+    let Inputs { settings, facts, .. } = *inputs;
+    let named = &facts.cloud_config;
     let gate = settings.publish_with_feature_gate.as_deref();
-    let is_published = gate.is_some_and(|gate| context.has_feature_gate(gate));
+    let is_published = gate.is_some_and(|gate| facts.has_feature_gate(gate));
     let found = settings.sources.iter().find_map(|source| match source {
         ConfigSource::Managed => Some((managed(settings)?, inputs.managed?)),
-        ConfigSource::User => Some((user(settings, named)?, inputs.user?)),
+        ConfigSource::User => Some((user(settings, facts)?.clone(), inputs.user?)),
     });
     let (mut data, binary_data, place) = match found {
         Some((config_map, value)) => {
@@ -133,14 +128,14 @@ pub fn sync(inputs: &Inputs) -> Result<Synced, Error> {
             let place = format!("{config_map}, key {key}");
             (data, value["binaryData"].as_object().cloned().unwrap_or_default(), Some(place))
         }
-        None if is_published && !named.name.is_empty() => (only(vsphere::MINIMAL), Map::new(), None),
+        None if is_published && named.config_map.is_some() => (only(vsphere::MINIMAL), Map::new(), None),
         None if settings.allow_empty && matches!(named.key.as_str(), "" | KEY) => (only(""), Map::new(), None),
-        None => return Err(Error::None(missing(settings, named))),
+        None => return Err(Error::None(missing(settings, facts))),
     };
     let (mut changes, mut warnings) = (Vec::new(), Vec::new());
     if let Some(transform) = settings.transform {
         let named = || place.clone().unwrap_or_else(|| "the empty configuration".to_owned());
-        let output = transform.apply(text(&data), context);
+        let output = transform.apply(text(&data), facts);
         let output = output.map_err(|error| Error::Transform { place: named(), error })?;
         warnings = output.warnings.iter().map(|warning: &Warning| format!("{}, {warning}", named())).collect();
         changes = output.changes;
@@ -205,9 +200,11 @@ fn text(data: &Map<String, Value>) -> &str {
     data.get(KEY).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn missing(settings: &CloudConfig, named: &ConfigMapFileReference) -> String {
-    let looked =
-        [managed(settings).filter(|_| settings.sources.contains(&ConfigSource::Managed)), user(settings, named)];
+fn missing(settings: &CloudConfig, facts: &Facts) -> String {
+    let looked = [
+        managed(settings).filter(|_| settings.sources.contains(&ConfigSource::Managed)),
+        user(settings, facts).cloned(),
+    ];
     let looked: Vec<_> = looked.iter().flatten().map(ToString::to_string).collect();
     match looked.len() {
         0 => "Infrastructure cluster names none".to_owned(),

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::config::{
-    Context, Transform,
+    Facts, Transform,
     samples::{ini, soup, value},
 };
 
@@ -33,8 +33,8 @@ const OPENSTACK: Owned = Owned {
     sections: &["blockstorage"],
 };
 
-fn gate() -> Context {
-    Context { feature_gates: vec!["AWSServiceLBNetworkSecurityGroup".to_owned()], ..Context::default() }
+fn gate() -> Facts {
+    Facts { feature_gates: vec!["AWSServiceLBNetworkSecurityGroup".to_owned()], ..Facts::default() }
 }
 
 /// The lines of a text that are not owned, found by an own, simple reading of it.
@@ -75,11 +75,11 @@ fn more<'a>(before: &[String], after: &'a [String]) -> Option<Vec<&'a String>> {
     wanted.peek().is_none().then_some(rest)
 }
 
-fn obeys(transform: Transform, owned: &Owned, context: &Context, source: &str) -> Result<bool, TestCaseError> {
-    let Ok(output) = transform.apply(source, context) else { return Ok(false) };
+fn obeys(transform: Transform, owned: &Owned, facts: &Facts, source: &str) -> Result<bool, TestCaseError> {
+    let Ok(output) = transform.apply(source, facts) else { return Ok(false) };
     prop_assert_eq!(output.changes.is_empty(), output.text == source, "{:?}", output.changes);
 
-    let again = transform.apply(&output.text, context);
+    let again = transform.apply(&output.text, facts);
     prop_assert!(again.is_ok(), "{:?} of {:?}", again, output.text);
     let again = again.unwrap();
     prop_assert_eq!(&again.text, &output.text);
@@ -104,13 +104,13 @@ proptest! {
 
     #[test]
     fn aws_changes_what_it_owns_and_only_once(source in ini()) {
-        obeys(Transform::Aws, &AWS, &Context::default(), &source)?;
+        obeys(Transform::Aws, &AWS, &Facts::default(), &source)?;
         obeys(Transform::Aws, &AWS, &gate(), &source)?;
     }
 
     #[test]
     fn openstack_changes_what_it_owns_and_only_once(source in ini()) {
-        obeys(Transform::OpenStack, &OPENSTACK, &Context::default(), &source)?;
+        obeys(Transform::OpenStack, &OPENSTACK, &Facts::default(), &source)?;
     }
 
     #[test]
@@ -133,7 +133,7 @@ fn most_texts_that_are_made_are_read() {
     let mut runner = TestRunner::deterministic();
     let read = (0..300).filter(|_| {
         let source = ini().new_tree(&mut runner).unwrap().current();
-        Transform::Aws.apply(&source, &Context::default()).is_ok()
+        Transform::Aws.apply(&source, &Facts::default()).is_ok()
     });
     assert!(read.count() > 100);
 }

@@ -11,9 +11,10 @@ use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{Change, Context, Error, Output, Warning};
+use crate::config::{Change, Error, Output, Warning};
+use crate::facts::Facts;
 use crate::{
-    facts::openshift::{VSphereNodeNetwork, VSpherePlatformSpec},
+    facts::vsphere::{NodeNetwork, VSphere},
     text::yaml::{
         self, edit,
         outline::{Outline, outline},
@@ -41,7 +42,7 @@ const OWNED: &[(&[&str], &str)] = &[
     (&["labels", "region"], "there is more than one failure domain"),
 ];
 
-pub(super) fn transform(source: &str, context: &Context) -> Result<Output, Error> {
+pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Error> {
     let mut output = Output { text: source.to_owned(), ..Output::default() };
     let (before, places) = match read(source) {
         Err(_) if legacy::is_ini(source) => {
@@ -67,8 +68,8 @@ pub(super) fn transform(source: &str, context: &Context) -> Result<Output, Error
         }));
         output.warnings.extend(keys::ignored(&outline.root));
     }
-    let wanted = context.vsphere.as_ref().map_or_else(|| before.clone(), |spec| completed(&before, spec, context));
-    check(&wanted, places.as_ref(), context.vsphere.is_some(), &mut output.warnings)?;
+    let wanted = facts.vsphere.as_ref().map_or_else(|| before.clone(), |spec| completed(&before, spec, facts));
+    check(&wanted, places.as_ref(), facts.vsphere.is_some(), &mut output.warnings)?;
     write(&before, &wanted, &mut output)?;
     output.warnings.sort_by_key(|warning| warning.line);
     Ok(output)
@@ -114,12 +115,12 @@ fn check(wanted: &Value, places: Option<&Outline>, is_owned: bool, warnings: &mu
 }
 
 /// The document as it should be. A block that means the same already is left as it is.
-fn completed(before: &Value, spec: &VSpherePlatformSpec, context: &Context) -> Value {
+fn completed(before: &Value, spec: &VSphere, facts: &Facts) -> Value {
     let mut wanted = before.clone();
-    if let Some(families) = families(&context.service_networks) {
+    if let Some(families) = families(&facts.service_networks) {
         set(&mut wanted, &["global", "ipFamily"], families);
     }
-    for (key, value) in [("nodes", nodes(spec, context)), ("vcenter", vcenters(spec))] {
+    for (key, value) in [("nodes", nodes(spec, facts)), ("vcenter", vcenters(spec))] {
         if said(&before[key]) != said(&value) {
             set(&mut wanted, &[key], value);
         }
@@ -175,14 +176,14 @@ fn is_ipv6(network: &str) -> bool {
     address.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_ipv6())
 }
 
-fn nodes(spec: &VSpherePlatformSpec, context: &Context) -> Value {
+fn nodes(spec: &VSphere, facts: &Facts) -> Value {
     let mut reserved = Vec::new();
-    if context.service_networks.iter().any(|network| is_ipv6(network)) {
-        let addresses = context.vips.iter().filter_map(|vip| vip.parse::<IpAddr>().ok());
+    if facts.service_networks.iter().any(|network| is_ipv6(network)) {
+        let addresses = facts.vips.iter().filter_map(|vip| vip.parse::<IpAddr>().ok());
         reserved.extend(addresses.map(|address| format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 })));
         reserved.push(OVN_ADDRESS.to_owned());
     }
-    let excluded = |network: &VSphereNodeNetwork| {
+    let excluded = |network: &NodeNetwork| {
         let mut excluded = network.exclude_network_subnet_cidr.clone();
         for subnet in &reserved {
             if !excluded.contains(subnet) {
@@ -205,7 +206,7 @@ fn nodes(spec: &VSpherePlatformSpec, context: &Context) -> Value {
     members.map(|(key, value)| (key.to_owned(), value.into())).collect::<Map<String, Value>>().into()
 }
 
-fn vcenters(spec: &VSpherePlatformSpec) -> Value {
+fn vcenters(spec: &VSphere) -> Value {
     let mut vcenters = Map::new();
     let listed = spec.vcenters.iter().map(|vcenter| (&vcenter.server, vcenter.port, vcenter.datacenters.as_slice()));
     let domains = spec.failure_domains.iter();

@@ -22,7 +22,7 @@ use crate::{
         inventory::{self, Place, Scope, Verdict},
         ownership::{self, Need},
     },
-    controllers::{events::Events, observe::Observer},
+    controllers::{events::Events, observer::Observer},
     object::{Key, Kind, Object},
     status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
 };
@@ -172,7 +172,7 @@ impl Applying {
                         info!("{}", applied.change);
                         self.events.tell(&applied.change, &applied.live, None);
                     }
-                    observer.put(object, applied.live);
+                    observer.put(&Place::of(object), object.name(), applied.live);
                 }
                 Err(error) => {
                     let live = observer.live(object).unwrap_or(object.value());
@@ -250,7 +250,7 @@ impl Applying {
                         info!("{change}");
                         self.events.tell(&change, live, Some("it is no longer needed"));
                         match pruned {
-                            Pruned::Going(live) => observer.put_ours(place, &change.object.name, live),
+                            Pruned::Going(live) => observer.put(place, &change.object.name, live),
                             _ => observer.forget(place, &change.object.name),
                         }
                     }

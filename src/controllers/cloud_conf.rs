@@ -1,14 +1,12 @@
 //! Keeps ConfigMap `cloud-conf` as the cloud's configuration, completed and checked (IO).
 //!
-//! Thin: what it is to hold is [`crate::config`]'s, how it is written [`super::syncer`]'s.
+//! Thin: what it is to hold is [`crate::config`]'s, how it is written [`super::sync`]'s.
 
 use tracing::{info, warn};
 
+use crate::error::chain;
 use crate::{
-    config::{
-        Context,
-        cloud_conf::{self, Inputs, Synced},
-    },
+    config::cloud_conf::{self, Inputs, Synced},
     controllers::events::Events,
     status::cluster_operator,
 };
@@ -16,7 +14,7 @@ use crate::{
     controllers::{
         Round,
         sync::{Desired, Syncer},
-        view::Cluster,
+        view::View,
     },
     process::lease::Authority,
 };
@@ -42,52 +40,49 @@ impl CloudConfig {
     }
 
     /// One pass.
-    pub(super) async fn pass(&mut self, cluster: &mut Cluster) -> Round {
-        let needs = cluster.cloud_config_references();
-        if self.revision != cluster.revision() || matches!(self.desired, Desired::Waiting(_)) {
-            let desired = if cluster.observer.knows_documents() {
-                let pending = cluster.observer.pending_named(&needs);
-                if pending.is_empty() { self.desire(cluster) } else { Desired::Waiting(pending) }
+    pub(super) async fn pass(&mut self, view: &mut View) -> Round {
+        let needs = view.cloud_config_references();
+        if self.revision != view.revision() || matches!(self.desired, Desired::Waiting(_)) {
+            let desired = if view.observer.knows_documents() {
+                let pending = view.observer.pending_named(&needs);
+                if pending.is_empty() { self.desire(view) } else { Desired::Waiting(pending) }
             } else {
-                Desired::Waiting(cluster.observer.pending(&needs))
+                Desired::Waiting(view.observer.pending(&needs))
             };
             if self.desired != desired {
                 self.desired = desired;
                 self.syncer.replanned();
             }
-            self.revision = cluster.revision();
+            self.revision = view.revision();
         }
-        self.syncer.pass(cluster, &self.desired, &needs).await
+        self.syncer.pass(view, &self.desired, &needs).await
     }
 
-    fn desire(&mut self, cluster: &Cluster) -> Desired {
+    fn desire(&mut self, view: &View) -> Desired {
         let failed = |error| Desired::Failed { error, is_terminal: true };
-        if let Some(error) = &cluster.unreadable {
-            return failed(error.clone());
+        let facts = match view.facts() {
+            Ok(facts) => facts,
+            Err(error) => return failed(error),
+        };
+        if let Err(error) = &facts.platform {
+            return failed(chain(error));
         }
-        if let Err(error) = cluster.sources.platform() {
-            return failed(crate::error::chain(&error));
-        }
-        let Some(settings) = cluster.provider().and_then(|provider| provider.descriptor.cloud_config.as_ref()) else {
+        let Some(settings) = view.provider().and_then(|provider| provider.descriptor.cloud_config.as_ref()) else {
             return Desired::Objects(Vec::new());
         };
-        let named = cluster.sources.infrastructure.as_ref().map(|found| found.spec.cloud_config.clone());
-        let named = named.unwrap_or_default();
-        let find = |reference: Option<_>| reference.and_then(|reference| cluster.observer.named(&reference));
         let inputs = Inputs {
             settings,
-            named: &named,
-            managed: find(cloud_conf::managed(settings)),
-            user: find(cloud_conf::user(settings, &named)),
-            context: &Context::gather(&cluster.sources),
+            facts,
+            managed: cloud_conf::managed(settings).and_then(|managed| view.observer.named(&managed)),
+            user: cloud_conf::user(settings, facts).and_then(|user| view.observer.named(user)),
         };
         match cloud_conf::sync(&inputs) {
-            Err(error) => failed(format!("failed to sync the cloud configuration: {}", crate::error::chain(&error))),
+            Err(error) => failed(format!("failed to sync the cloud configuration: {}", chain(&error))),
             Ok(synced) => {
                 self.log(&synced);
-                match synced.objects(&cluster.settings.namespace) {
+                match synced.objects(&facts.namespace) {
                     Ok(objects) => Desired::Objects(objects),
-                    Err(error) => failed(crate::error::chain(&error)),
+                    Err(error) => failed(chain(&error)),
                 }
             }
         }
@@ -125,28 +120,31 @@ mod tests {
     use crate::object::Object;
     use crate::{
         controllers::view,
+        facts::Documents,
         process::{lease::Leadership, metrics::Metrics},
     };
 
     #[tokio::test]
     async fn what_is_published_comes_after_what_the_cluster_needs() {
         let client = Client::new(Router::new(), "own");
-        let mut cluster = view::tests::unseen(client.clone());
-        cluster.sources.infrastructure = serde_json::from_value(json!({
+        let infrastructure = json!({
             "spec": {
                 "cloudConfig": {"name": "absent"},
                 "platformSpec": {"vsphere": {"vcenters": [{"server": "one", "datacenters": ["dc"]}]}},
             },
             "status": {"platformStatus": {"type": "VSphere"}},
-        }))
-        .unwrap();
+        });
         let gates = [json!({"version": "1", "enabled": [{"name": "VSphereMultiVCenterDay2"}]})];
-        cluster.sources.feature_gate = serde_json::from_value(json!({"status": {"featureGates": gates}})).unwrap();
-        cluster.sources.release_version = Some("1".into());
+        let documents = Documents {
+            infrastructure: serde_json::from_value(infrastructure).unwrap(),
+            feature_gate: serde_json::from_value(json!({"status": {"featureGates": gates}})).unwrap(),
+            ..Documents::default()
+        };
+        let view = view::tests::view(client.clone(), documents, Some("1"));
         let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);
         let events = Events::start(client, Metrics::default());
         let mut controller = CloudConfig::new(Authority { leadership, shutdown }, events);
-        let desired = controller.desire(&cluster);
+        let desired = controller.desire(&view);
         let Desired::Objects(objects) = desired else { panic!("{desired:?}") };
         let names: Vec<_> = objects.iter().map(Object::name).collect();
         assert_eq!(names, [cloud_conf::TARGET_NAME, cloud_conf::MANAGED_NAME]);

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Instant};
 use serde_json::Value;
 use tracing::{error, info, warn};
 
-use crate::controllers::{FILES_PERIOD, backoff::Backoff, images_file::ImagesFile, next_turn, view::Cluster};
+use crate::controllers::{FILES_PERIOD, backoff::Backoff, images_file::ImagesFile, next_turn, view::View};
 use crate::{
     apply::{
         diff::{self, Action},
@@ -27,7 +27,7 @@ type Asked = (Object, Option<Value>);
 
 /// The loop and what it knows.
 pub struct DryRun {
-    cluster: Cluster,
+    view: View,
     reader: Reader,
     set_id: String,
     images: ImagesFile,
@@ -44,10 +44,10 @@ pub struct DryRun {
 
 impl DryRun {
     /// One that has seen nothing yet; `set_id` marks our objects, `images_json` is the images file.
-    pub fn new(cluster: Cluster, set_id: String, images_json: PathBuf, health: Health) -> Self {
+    pub fn new(view: View, set_id: String, images_json: PathBuf, health: Health) -> Self {
         Self {
-            reader: Reader::new(cluster.client.clone()),
-            cluster,
+            reader: Reader::new(view.client.clone()),
+            view,
             set_id,
             images: ImagesFile::new(images_json),
             revision: 0,
@@ -72,7 +72,7 @@ impl DryRun {
             let wake = next_turn(self.trying.due(), started);
             loop {
                 tokio::select! {
-                    () = self.cluster.observer.changed() => break,
+                    () = self.view.observer.changed() => break,
                     _ = images_tick.tick() => if self.images.read() { break },
                     () = tokio::time::sleep_until(wake.into()) => break,
                 }
@@ -81,17 +81,17 @@ impl DryRun {
     }
 
     async fn look(&mut self) {
-        self.cluster.refresh();
+        self.view.refresh();
         self.replan();
         self.follow();
-        let pending = self.cluster.observer.pending(&self.cluster.references);
+        let pending = self.view.pending();
         let is_ready = pending.is_empty();
         self.health.set(pending);
         if !is_ready || self.trying.waits(Instant::now()).is_some() {
             return;
         }
         for object in self.plan.objects().to_vec() {
-            let live = self.cluster.observer.live(&object);
+            let live = self.view.observer.live(&object);
             let now = (object.clone(), live.map(diff::essence));
             if self.asked.get(&object.key()) == Some(&now) {
                 continue;
@@ -104,7 +104,7 @@ impl DryRun {
                 Err(error) => return self.try_again(&error),
             }
         }
-        if !self.cluster.observer.awaits_leftovers() {
+        if !self.view.observer.awaits_leftovers() {
             self.say_left_over();
         }
         self.trying = Backoff::default();
@@ -112,7 +112,7 @@ impl DryRun {
 
     /// Watches what is planned, and what the inventory lists besides.
     fn follow(&mut self) {
-        let observer = &mut self.cluster.observer;
+        let observer = &mut self.view.observer;
         let planned = Scope::of(self.plan.objects());
         let inventory = observer.inventory().filter(|_| !self.plan.objects().is_empty()).map(Scope::read);
         observer.follow(&planned, &inventory.unwrap_or_default());
@@ -123,7 +123,7 @@ impl DryRun {
         if self.plan.objects().is_empty() {
             return;
         }
-        let observer = &self.cluster.observer;
+        let observer = &self.view.observer;
         let seen = observer.ours().flat_map(|(place, objects)| objects.map(move |object| (place, object)));
         let verdicts = inventory::verdicts(seen, self.plan.objects(), &self.set_id);
         let changes = verdicts.into_iter().map(|(_, live, verdict)| dry_run::removal(live, verdict));
@@ -165,14 +165,14 @@ impl DryRun {
 
     /// Plans again when an input has changed, and watches what is planned.
     fn replan(&mut self) {
-        if !self.cluster.knows_inputs() || (self.revision == self.cluster.revision() && !self.images.has_changed()) {
+        if !self.view.knows_inputs() || (self.revision == self.view.revision() && !self.images.has_changed()) {
             return;
         }
-        self.revision = self.cluster.revision();
+        self.revision = self.view.revision();
         if let Some(images) = self.images.take() {
-            self.cluster.sources.images = images;
+            self.view.set_images(images);
         }
-        match self.cluster.plan() {
+        match self.view.plan() {
             Err(error) => {
                 if self.bad_input.as_ref() != Some(&error) {
                     error!("dry run: the operator would be degraded: {error}");

@@ -26,7 +26,7 @@ use crate::{
     apply::change::{Action, Change},
     cluster::request::REQUEST_TIMEOUT,
     process::metrics::Metrics,
-    status::cluster_operator::CLUSTER_OPERATOR,
+    status,
 };
 
 /// Who reports.
@@ -81,9 +81,9 @@ impl Events {
     /// Warns about the ClusterOperator: of what its administrators have to see to.
     pub fn warn(&self, reason: &'static str, message: String) {
         let regarding = ObjectReference {
-            api_version: Some("config.openshift.io/v1".to_owned()),
-            kind: Some("ClusterOperator".to_owned()),
-            name: Some(CLUSTER_OPERATOR.to_owned()),
+            api_version: Some(status::write::KIND.api_version()),
+            kind: Some(status::write::KIND.kind.to_owned()),
+            name: Some(status::write::NAME.to_owned()),
             ..ObjectReference::default()
         };
         self.send(Told { regarding, reason, is_warning: true, message });

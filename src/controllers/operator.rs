@@ -28,7 +28,7 @@ use crate::{
         apply_plan::{Applying, Stopped},
         backoff::Backoff,
         images_file::ImagesFile,
-        view::{Cluster, ClusterSettings},
+        view::View,
     },
     process::lease::Authority,
 };
@@ -98,15 +98,15 @@ impl Operator {
     }
 
     /// One pass with its report.
-    pub(super) async fn pass(&mut self, cluster: &mut Cluster) -> Round {
-        let (mut waiting, outcome) = match self.reconcile(cluster).await {
+    pub(super) async fn pass(&mut self, view: &mut View) -> Round {
+        let (mut waiting, outcome) = match self.reconcile(view).await {
             Pass::Waiting(waiting) => (waiting, None),
             // What was said stays said, also when the ClusterOperator was deleted meanwhile.
             Pass::Retrying(error) => (vec![error], self.last.clone()),
             Pass::Outcome(outcome) => (Vec::new(), Some(outcome)),
         };
         if let Some(outcome) = outcome {
-            waiting.extend(self.report(cluster, &outcome).await.err());
+            waiting.extend(self.report(view, &outcome).await.err());
             self.last = Some(outcome);
         }
         let [applying, braked] = self.applying.due();
@@ -117,17 +117,17 @@ impl Operator {
             self.gated_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
             self.rolling_since.map(|since| since + ROLLOUT_GRACE),
             self.stuck_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
-            cluster.observer.trouble_changes_at(TRANSIENT_ERROR_PATIENCE),
+            view.observer.trouble_changes_at(TRANSIENT_ERROR_PATIENCE),
         ];
         Round { waiting, due: due.into_iter().flatten().collect() }
     }
 
-    async fn reconcile(&mut self, cluster: &mut Cluster) -> Pass {
-        self.replan(cluster);
+    async fn reconcile(&mut self, view: &mut View) -> Pass {
+        self.replan(view);
         if let Some(plan) = &self.plan {
-            self.applying.follow(&mut cluster.observer, plan.objects());
+            self.applying.follow(&mut view.observer, plan.objects());
         }
-        let pending = cluster.observer.pending(&cluster.references);
+        let pending = view.pending();
         if let Some(trouble) = self.authority.trouble() {
             return Pass::Waiting(vec![trouble]);
         }
@@ -136,23 +136,23 @@ impl Operator {
             return Pass::Waiting(Vec::new());
         }
         // A watch that fails for long is said, and does not keep the rest from being done.
-        let trouble = cluster.observer.lasting_trouble(TRANSIENT_ERROR_PATIENCE, &cluster.references);
+        let trouble = view.lasting_trouble(TRANSIENT_ERROR_PATIENCE);
         let trouble = trouble.filter(|_| leads);
         let pass = if !pending.is_empty() {
             Pass::Waiting(pending)
-        } else if let Some(gated) = self.gate(cluster) {
+        } else if let Some(gated) = self.gate(view) {
             gated
         } else {
             match self.plan.clone() {
                 None => Pass::Outcome(Outcome::Done),
                 Some(plan) => match &*plan {
                     Plan::Nothing { why } => Pass::Outcome(Outcome::Nothing { why: why.clone() }),
-                    Plan::Objects { objects, .. } => self.act(cluster, objects).await,
+                    Plan::Objects { objects, .. } => self.act(view, objects).await,
                 },
             }
         };
         let has_lasted = trouble.is_some();
-        let wrong = self.bad_input.clone().or(trouble).or_else(|| config_trouble(&cluster.status()));
+        let wrong = self.bad_input.clone().or(trouble).or_else(|| config_trouble(&view.status()));
         match (wrong, pass) {
             (_, Pass::Waiting(waiting)) if !has_lasted && self.gated_since.is_none() => Pass::Waiting(waiting),
             (Some(error), _) => Pass::Outcome(Outcome::Failed { error }),
@@ -162,8 +162,8 @@ impl Operator {
 
     /// What keeps the operator from applying anything: the config-sync controllers have to have done their work once, or
     /// pods would start without their configuration.
-    fn gate(&mut self, cluster: &Cluster) -> Option<Pass> {
-        let status = cluster.status();
+    fn gate(&mut self, view: &View) -> Option<Pass> {
+        let status = view.status();
         let missing = [&CLOUD_CONFIG, &TRUSTED_CA].into_iter().find(|controller| !status.is_available(controller));
         self.is_gate_open |= missing.is_none();
         let controller = missing.filter(|_| !self.is_gate_open);
@@ -181,15 +181,15 @@ impl Operator {
     }
 
     /// Plans again when an input has changed.
-    fn replan(&mut self, cluster: &mut Cluster) {
-        if !cluster.knows_inputs() || (self.revision == cluster.revision() && !self.images.has_changed()) {
+    fn replan(&mut self, view: &mut View) {
+        if !view.knows_inputs() || (self.revision == view.revision() && !self.images.has_changed()) {
             return;
         }
-        self.revision = cluster.revision();
+        self.revision = view.revision();
         if let Some(images) = self.images.take() {
-            cluster.sources.images = images;
+            view.set_images(images);
         }
-        match cluster.plan() {
+        match view.plan() {
             Err(error) => self.bad_input = Some(error),
             Ok(plan) => {
                 let plan = plan.labelled(self.applying.set_id());
@@ -203,22 +203,22 @@ impl Operator {
     }
 
     /// Brings the cluster to the plan, and looks how the rollouts are.
-    async fn act(&mut self, cluster: &mut Cluster, objects: &[Object]) -> Pass {
+    async fn act(&mut self, view: &mut View, objects: &[Object]) -> Pass {
         // What a bad input means is not known: nothing is deleted for it.
         let may_prune = self.bad_input.is_none();
         let budget = || self.authority.write_budget();
-        match self.applying.act(&mut cluster.observer, objects, may_prune, budget).await {
-            Ok(()) => Pass::Outcome(self.rollouts(cluster, objects)),
+        match self.applying.act(&mut view.observer, objects, may_prune, budget).await {
+            Ok(()) => Pass::Outcome(self.rollouts(view, objects)),
             Err(Stopped::Retrying(error)) => Pass::Retrying(error),
             Err(Stopped::Failed(error)) => Pass::Outcome(Outcome::Failed { error }),
         }
     }
 
     /// How the rollouts are, once everything is applied.
-    fn rollouts(&mut self, cluster: &Cluster, objects: &[Object]) -> Outcome {
+    fn rollouts(&mut self, view: &View, objects: &[Object]) -> Outcome {
         let (mut rollouts, mut stuck) = (Vec::new(), None);
         for object in objects {
-            match cluster.observer.live(object).map(rollout::of) {
+            match view.observer.live(object).map(rollout::of) {
                 Some(Rollout::Done) => {}
                 Some(Rollout::Stuck { why }) => {
                     stuck = Some(format!("the rollout of {} is stuck: {why}", object.key()));
@@ -240,23 +240,23 @@ impl Operator {
     }
 
     /// Says what came of a pass, if it is not said yet.
-    async fn report(&mut self, cluster: &mut Cluster, outcome: &Outcome) -> Result<(), String> {
-        if !cluster.observer.knows_cluster_operator() {
+    async fn report(&mut self, view: &mut View, outcome: &Outcome) -> Result<(), String> {
+        if !view.observer.knows_status_object() {
             return Ok(());
         }
         if let Some(error) = self.reporting.waits(Instant::now()) {
             return Err(error.to_owned());
         }
-        let before = cluster.status();
-        let version = cluster.settings.release_version.as_deref().unwrap_or("unknown");
-        let live = cluster.observer.cluster_operator();
+        let before = view.status();
+        let version = view.settings.facts.release_version.as_deref().unwrap_or("unknown");
+        let live = view.observer.status_object();
         if self.is_short_rollout(outcome, &before, version) && live.is_some() {
             return Ok(());
         }
         self.log(outcome);
         let now = Timestamp::now().round(Unit::Second).unwrap_or_default().to_string();
         let objects = self.plan.as_ref().map_or(&[][..], |plan| plan.objects());
-        let ClusterSettings { own_namespace, namespace, .. } = &cluster.settings;
+        let (own_namespace, namespace) = (&view.settings.own_namespace, &view.settings.facts.namespace);
         let context = Context {
             version,
             related_objects: match self.plan {
@@ -269,7 +269,7 @@ impl Operator {
         };
         let next = before.next(outcome, &context);
         let is_well = matches!(outcome, Outcome::Done | Outcome::Nothing { .. });
-        cluster.report((FIELD_MANAGER, &next), is_well, &self.authority, &mut self.reporting).await
+        view.report((FIELD_MANAGER, &next), is_well, &self.authority, &mut self.reporting).await
     }
 
     /// Whether workloads have only just begun to roll out, with nothing new to be announced.

@@ -21,7 +21,7 @@ use crate::{
     controllers::{
         Round,
         backoff::{Backoff, Brake},
-        view::Cluster,
+        view::View,
     },
     process::lease::Authority,
 };
@@ -93,12 +93,7 @@ impl Syncer {
     }
 
     /// Writes what is not as wanted, and says how it went. `needs` are the objects without which nothing can be known.
-    pub(super) async fn pass(
-        &mut self,
-        cluster: &mut Cluster,
-        desired: &Desired,
-        needs: &BTreeSet<Reference>,
-    ) -> Round {
+    pub(super) async fn pass(&mut self, view: &mut View, desired: &Desired, needs: &BTreeSet<Reference>) -> Round {
         if let Some(trouble) = self.authority.trouble() {
             return Round { waiting: vec![trouble], due: Vec::new() };
         }
@@ -109,7 +104,7 @@ impl Syncer {
         let mut waiting = Vec::new();
         let verdict = match desired {
             Desired::Waiting(pending) => {
-                let lasting = cluster.observer.lasting_trouble_of_inputs(patience, needs);
+                let lasting = view.observer.lasting_trouble_of_inputs(patience, needs);
                 waiting.clone_from(pending);
                 lasting.map(Verdict::Trouble)
             }
@@ -122,9 +117,9 @@ impl Syncer {
                     self.last.clone()
                 }
             }
-            Desired::Objects(objects) => match self.apply_all(cluster, objects).await {
+            Desired::Objects(objects) => match self.apply_all(view, objects).await {
                 Ok(()) => {
-                    let lasting = cluster.observer.lasting_trouble_of_inputs(patience, needs);
+                    let lasting = view.observer.lasting_trouble_of_inputs(patience, needs);
                     Some(lasting.map_or(Verdict::Fine, Verdict::Trouble))
                 }
                 Err(Failure { error, is_reported: true }) => Some(Verdict::Trouble(error)),
@@ -138,7 +133,7 @@ impl Syncer {
             self.failing_since = None;
         }
         if let Some(verdict) = verdict {
-            waiting.extend(self.report(cluster, &verdict).await.err());
+            waiting.extend(self.report(view, &verdict).await.err());
             self.last = Some(verdict);
         }
         let due = [
@@ -146,18 +141,18 @@ impl Syncer {
             self.reporting.due(),
             self.brake_until,
             self.failing_since.map(|since| since + patience),
-            cluster.observer.trouble_changes_at(patience),
+            view.observer.trouble_changes_at(patience),
         ];
         Round { waiting, due: due.into_iter().flatten().collect() }
     }
 
-    async fn apply_all(&mut self, cluster: &mut Cluster, objects: &[Object]) -> Result<(), Failure> {
+    async fn apply_all(&mut self, view: &mut View, objects: &[Object]) -> Result<(), Failure> {
         if let Some(error) = self.applying.waits(Instant::now()) {
             return Err(Failure { error: error.to_owned(), is_reported: self.is_reported(self.controller.patience) });
         }
         self.brake_until = None;
         for object in objects {
-            if let Err(error) = self.apply(cluster, object).await {
+            if let Err(error) = self.apply(view, object).await {
                 let (text, is_terminal) = (crate::error::chain(&error), error.source.is_terminal());
                 // Also what is refused for good is tried again: the process's rights may change, or the object.
                 if self.applying.failed(&text, error.retry_after(), Instant::now()) && !is_terminal {
@@ -176,9 +171,9 @@ impl Syncer {
         said || self.applying.has_lasted(patience, Instant::now())
     }
 
-    async fn apply(&mut self, cluster: &mut Cluster, object: &Object) -> Result<(), apply::Error> {
+    async fn apply(&mut self, view: &mut View, object: &Object) -> Result<(), apply::Error> {
         let reference = Reference::config_map(object.namespace(), object.name());
-        let live = cluster.observer.named(&reference);
+        let live = view.observer.named(&reference);
         let live = live.map(|live| (live, ownership::need(object.value(), live)));
         if live.is_some_and(|(_, need)| need == ownership::Need::Nothing) {
             return Ok(());
@@ -191,19 +186,19 @@ impl Syncer {
         // The Go operator copied this from its source; what is so can only be made anew.
         let frozen = live.filter(|(live, _)| live["immutable"] == true);
         if let Some((frozen, _)) = frozen {
-            apply::prune(&cluster.client, object.kind(), frozen, budget()).await?;
+            apply::prune(&view.client, object.kind(), frozen, budget()).await?;
         }
         let live = if frozen.is_some() { None } else { live };
-        let applied = apply::apply(&cluster.client, object, live, budget).await?;
+        let applied = apply::apply(&view.client, object, live, budget).await?;
         info!("{}", applied.change);
         self.events.tell(&applied.change, &applied.live, None);
-        cluster.observer.put_named(&reference, applied.live);
+        view.observer.put_named(&reference, applied.live);
         Ok(())
     }
 
     /// Says what is wrong, if anything is, unless it is said already.
-    async fn report(&mut self, cluster: &mut Cluster, verdict: &Verdict) -> Result<(), String> {
-        if !cluster.observer.knows_cluster_operator() {
+    async fn report(&mut self, view: &mut View, verdict: &Verdict) -> Result<(), String> {
+        if !view.observer.knows_status_object() {
             return Ok(());
         }
         if let Some(error) = self.reporting.waits(Instant::now()) {
@@ -222,8 +217,8 @@ impl Syncer {
             self.logged = Some(verdict.clone());
         }
         let now = Timestamp::now().round(Unit::Second).unwrap_or_default().to_string();
-        let next = cluster.status().next_of(self.controller, trouble, &now);
-        cluster.report((self.controller.manager, &next), false, &self.authority, &mut self.reporting).await
+        let next = view.status().next_of(self.controller, trouble, &now);
+        view.report((self.controller.manager, &next), false, &self.authority, &mut self.reporting).await
     }
 }
 

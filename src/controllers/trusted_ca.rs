@@ -1,6 +1,6 @@
 //! Keeps ConfigMap `ccm-trusted-ca` as the certificates that cloud-controller-managers trust (IO).
 //!
-//! Thin: what it is to hold is [`crate::config::certificates`]'s, how it is written [`super::syncer`]'s. What an administrator gave
+//! Thin: what it is to hold is [`crate::config::certificates`]'s, how it is written [`super::sync`]'s. What an administrator gave
 //! and cannot be used is left out, and said; the rest stays trusted.
 
 use std::{
@@ -14,6 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use tracing::warn;
 
+use crate::error::chain;
 use crate::{
     config::certificates::{self, Certificate},
     controllers::events::Events,
@@ -25,13 +26,10 @@ use crate::{
     controllers::{
         Round,
         sync::{Desired, Syncer},
-        view::Cluster,
+        view::View,
     },
     process::lease::Authority,
 };
-
-/// The ConfigMap.
-pub(super) const TARGET_NAME: &str = "ccm-trusted-ca";
 
 /// Its key, and that of the Proxy's trusted CA.
 const KEY: &str = "ca-bundle.crt";
@@ -94,8 +92,7 @@ impl TrustedCa {
             format!("failed to read the certificates that the system trusts, {path}: {why}")
         };
         let text = fs::read(&self.system_bundle).map_err(|error| wrong(error.to_string()));
-        self.system =
-            text.and_then(|text| certificates::parse(&text).map_err(|error| wrong(crate::error::chain(&error))));
+        self.system = text.and_then(|text| certificates::parse(&text).map_err(|error| wrong(chain(&error))));
         (self.stamp, self.revision) = (Some(stamp), None);
         true
     }
@@ -106,14 +103,14 @@ impl TrustedCa {
     }
 
     /// One pass.
-    pub(super) async fn pass(&mut self, cluster: &mut Cluster) -> Round {
-        let needs = cluster.trusted_ca_references();
-        if self.revision != Some(cluster.revision()) || matches!(self.desired, Desired::Waiting(_)) {
-            let pending = cluster.observer.pending_named(&needs);
-            let desired = if !cluster.observer.knows_documents() {
-                Desired::Waiting(cluster.observer.pending(&needs))
+    pub(super) async fn pass(&mut self, view: &mut View) -> Round {
+        let needs = view.trusted_ca_references();
+        if self.revision != Some(view.revision()) || matches!(self.desired, Desired::Waiting(_)) {
+            let pending = view.observer.pending_named(&needs);
+            let desired = if !view.observer.knows_documents() {
+                Desired::Waiting(view.observer.pending(&needs))
             } else if pending.is_empty() {
-                self.desire(cluster)
+                self.desire(view)
             } else {
                 Desired::Waiting(pending)
             };
@@ -121,7 +118,7 @@ impl TrustedCa {
                 self.desired = desired;
                 self.syncer.replanned();
             }
-            self.revision = Some(cluster.revision());
+            self.revision = Some(view.revision());
         }
         // With time, too: certificates end.
         if self.syncer.leads() {
@@ -129,14 +126,15 @@ impl TrustedCa {
             self.say("TrustedCertificatesLeftOut", unusable);
             self.say("TrustedCertificatesExpiring", expiring);
         }
-        self.syncer.pass(cluster, &self.desired, &needs).await
+        self.syncer.pass(view, &self.desired, &needs).await
     }
 
-    fn desire(&mut self, cluster: &Cluster) -> Desired {
-        if let Some(error) = &cluster.unreadable {
-            return Desired::Failed { error: error.clone(), is_terminal: true };
-        }
-        if cluster.sources.proxy.is_none() {
+    fn desire(&mut self, view: &View) -> Desired {
+        let facts = match view.facts() {
+            Ok(facts) => facts,
+            Err(error) => return Desired::Failed { error, is_terminal: true },
+        };
+        if !facts.has_trusted_ca {
             // Nothing is looked at any more, so that nothing is said of it.
             (self.given, self.unusable) = (Vec::new(), Vec::new());
             for source in SOURCES {
@@ -152,18 +150,18 @@ impl TrustedCa {
         let mut usable = |certificates: Result<Vec<Certificate>, String>| {
             certificates.map_err(|why| unusable.push(format!("left out of the trusted certificates: {why}"))).ok()
         };
-        let user = cluster.user_ca().and_then(|user| usable(user_certificates(cluster, &user)));
-        let cloud = cloud_certificates(cluster).and_then(usable);
+        let user = facts.user_ca.as_ref().and_then(|user| usable(user_certificates(view, user)));
+        let cloud = cloud_certificates(view).and_then(usable);
         let bundle = match certificates::merge(user.as_deref(), system, cloud.as_deref()) {
             Ok(bundle) => bundle.text,
-            Err(error) => return Desired::Failed { error: crate::error::chain(&error), is_terminal: true },
+            Err(error) => return Desired::Failed { error: chain(&error), is_terminal: true },
         };
         let object = Object::new(json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {
-                "name": TARGET_NAME,
-                "namespace": cluster.settings.namespace,
+                "name": certificates::TARGET_NAME,
+                "namespace": facts.namespace,
                 "annotations": {"openshift.io/owning-component": "Cloud Compute / Cloud Controller Manager"},
             },
             "data": {KEY: bundle},
@@ -177,7 +175,7 @@ impl TrustedCa {
         self.unusable = unusable;
         match object {
             Ok(object) => Desired::Objects(vec![object]),
-            Err(error) => Desired::Failed { error: crate::error::chain(&error), is_terminal: true },
+            Err(error) => Desired::Failed { error: chain(&error), is_terminal: true },
         }
     }
 
@@ -203,17 +201,17 @@ impl TrustedCa {
 }
 
 /// The certificates of the Proxy's trusted CA.
-fn user_certificates(cluster: &Cluster, user: &Reference) -> Result<Vec<Certificate>, String> {
+fn user_certificates(view: &View, user: &Reference) -> Result<Vec<Certificate>, String> {
     let found =
-        cluster.observer.named(user).ok_or_else(|| format!("{user}, which Proxy cluster names, does not exist"))?;
+        view.observer.named(user).ok_or_else(|| format!("{user}, which Proxy cluster names, does not exist"))?;
     let text = found["data"][KEY].as_str().ok_or_else(|| format!("{user} has no key {KEY}"))?;
     certificates::parse(text.as_bytes()).map_err(|error| format!("{user}, key {KEY}: {error}"))
 }
 
 /// The certificates that came with the cloud's configuration, if any did.
-fn cloud_certificates(cluster: &Cluster) -> Option<Result<Vec<Certificate>, String>> {
-    let target = cluster.cloud_config();
-    let text = cluster.observer.named(&target).and_then(|found: &Value| found["data"][CLOUD_CONFIG_KEY].as_str())?;
+fn cloud_certificates(view: &View) -> Option<Result<Vec<Certificate>, String>> {
+    let target = view.cloud_config();
+    let text = view.observer.named(&target).and_then(|found: &Value| found["data"][CLOUD_CONFIG_KEY].as_str())?;
     Some(certificates::parse(text.as_bytes()).map_err(|error| format!("{target}, key {CLOUD_CONFIG_KEY}: {error}")))
 }
 
@@ -224,12 +222,13 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::{controllers::view, facts::openshift::Proxy, process::lease::Leadership};
+    use crate::{controllers::view, facts::Documents, process::lease::Leadership};
 
     #[tokio::test]
     async fn without_a_proxy_nothing_is_said_of_its_certificates() {
         let client = Client::new(Router::new(), "own");
-        let mut cluster = view::tests::unseen(client.clone());
+        let proxy = serde_json::from_value(json!({"spec": {"trustedCA": {"name": "user-ca"}}})).unwrap();
+        let mut view = view::tests::view(client.clone(), Documents { proxy, ..Documents::default() }, None);
         let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);
         let (authority, metrics) = (Authority { leadership, shutdown }, Metrics::default());
         let events = Events::start(client, metrics.clone());
@@ -238,15 +237,13 @@ mod tests {
             Certificate { der: vec![1], subject: "CN=x".into(), not_before: 0, not_after: 7, is_ca: true };
         controller.system = Ok(vec![certificate.clone()]);
 
-        let proxy = serde_json::from_value::<Proxy>(json!({"spec": {"trustedCA": {"name": "user-ca"}}}));
-        cluster.sources.proxy = Some(proxy.unwrap());
-        assert!(matches!(controller.desire(&cluster), Desired::Objects(objects) if objects.len() == 1));
+        assert!(matches!(controller.desire(&view), Desired::Objects(objects) if objects.len() == 1));
         assert!(controller.unusable.len() == 1 && metrics.text().contains("source=\"system\""));
         controller.given = vec![certificate];
         assert_eq!(controller.expiring().len(), 1);
 
-        cluster.sources.proxy = None;
-        assert!(matches!(controller.desire(&cluster), Desired::Objects(objects) if objects.is_empty()));
+        view.see(Documents::default());
+        assert!(matches!(controller.desire(&view), Desired::Objects(objects) if objects.is_empty()));
         assert!(controller.unusable.is_empty() && controller.expiring().is_empty());
         assert!(!metrics.text().contains("source="), "{}", metrics.text());
     }

@@ -1,6 +1,6 @@
 //! What the controllers of a process see of the cluster, once for all of them (IO).
 //!
-//! Owns the watches, the documents taken from them, and the one way to the ClusterOperator. It decides nothing.
+//! Owns the watches, the facts taken from them, and the one way to the status object. It decides nothing.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -9,84 +9,77 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use crate::{
-    config::cloud_conf,
-    controllers::observe::{Observer, OptionalDocuments},
-    facts::{Sources, images::Images, tls::TlsFlags},
-    object::reference::Reference,
-    plan::Plan,
-    provider::{
-        Phase, Provider,
-        catalog::{Catalog, Selection},
+    config::{certificates, cloud_conf},
+    controllers::{backoff::Backoff, observer::Observer},
+    error::chain,
+    facts::{
+        Documents, Facts, Settings,
+        images::{self, Images},
     },
-    status::cluster_operator::Status,
+    object::reference::{Digests, Reference},
+    plan::Plan,
+    process::lease::Authority,
+    provider::{Phase, Provider, catalog::Catalog},
+    status::{self, cluster_operator::Status},
 };
-use crate::{controllers::backoff::Backoff, process::lease::Authority};
 
-/// What a process is told of the cluster when it is started.
+/// What a process is told about itself when it is started.
 #[derive(Clone, Debug)]
-pub struct ClusterSettings {
-    /// The namespace to be managed.
-    pub namespace: String,
+pub struct ViewSettings {
+    /// What it is told about the cluster.
+    pub facts: Settings,
     /// The namespace that the process runs in.
     pub own_namespace: String,
-    /// The version that the operator brings.
-    pub release_version: Option<String>,
-    /// TLS settings that win over the cluster's.
-    pub tls_flags: TlsFlags,
     /// Whether the operator runs in this process.
     pub with_operator: bool,
-    /// Whether the config-sync controllers do.
+    /// Whether the config-sync controllers run in it.
     pub with_config_sync: bool,
 }
 
 /// The cluster, as this process sees it.
-pub struct Cluster {
+pub struct View {
     pub(super) client: Client,
-    pub(super) catalog: Catalog,
     pub(super) observer: Observer,
-    pub(super) sources: Sources,
-    pub(super) settings: ClusterSettings,
+    pub(super) settings: ViewSettings,
+    catalog: Catalog,
+    documents: Documents,
+    facts: Facts,
     /// What is wrong with a document that was seen.
-    pub(super) unreadable: Option<String>,
-    /// What the pods refer to that are planned.
-    pub(super) references: BTreeSet<Reference>,
-    /// What the ClusterOperator said last: deleted and made again, it is to say what it said before.
-    said: Status,
-    /// Told whether the control plane is one node, once that is known.
+    unreadable: Option<String>,
+    /// The ConfigMaps and Secrets that the planned pods refer to.
+    references: BTreeSet<Reference>,
+    /// The last status that was seen: it is restored when the object that held it is deleted and recreated.
+    last_status: Status,
+    /// Tells whether the control plane is one node, once that is known.
     single_replica: watch::Sender<Option<bool>>,
-    /// Grows whenever a document or a named object may have changed.
     revision: u64,
 }
 
-impl Cluster {
+impl View {
     /// A cluster of which nothing was seen yet; `set_id` marks our objects.
     pub fn new(
         client: Client,
         catalog: Catalog,
-        settings: ClusterSettings,
+        settings: ViewSettings,
         set_id: String,
         single_replica: watch::Sender<Option<bool>>,
     ) -> Self {
-        let optional = OptionalDocuments {
-            cluster_version: Sources::needs_cluster_version(settings.release_version.as_deref()),
-            network: settings.with_config_sync,
-        };
-        let mut sources = Sources::new(&settings.namespace, Ok(Images::default()));
-        sources.release_version.clone_from(&settings.release_version);
-        sources.tls_flags = settings.tls_flags.clone();
-        let mut observer = Observer::new(client.clone(), set_id, optional);
+        let documents = Documents::needed(&settings.facts, settings.with_config_sync).collect();
+        let mut observer = Observer::new(client.clone(), set_id, documents);
         if settings.with_operator {
             observer.watch_inventory(&settings.own_namespace);
         }
+        let documents = Documents::default();
         Self {
             observer,
             client,
             catalog,
-            sources,
+            facts: documents.facts(&settings.facts),
+            documents,
             settings,
             unreadable: None,
             references: BTreeSet::new(),
-            said: Status::default(),
+            last_status: Status::default(),
             single_replica,
             revision: 0,
         }
@@ -94,22 +87,29 @@ impl Cluster {
 
     /// Takes over what the watches have delivered.
     pub(super) fn refresh(&mut self) {
-        self.said = self.status();
+        self.last_status = self.status();
         if !self.observer.knows_documents() {
             return;
         }
-        let documents = self.observer.update(&mut self.sources);
-        if documents != Ok(false) {
-            self.unreadable = documents.err();
-            let single_replica = self.sources.is_single_replica();
+        if let Some(read) = self.observer.update(&mut self.documents) {
+            self.unreadable = read.err();
+            self.gather();
+            let single_replica = self.facts.single_replica;
             self.single_replica.send_if_modified(|known| known.replace(single_replica) != Some(single_replica));
             self.follow();
             self.revision += 1;
         }
         if self.observer.take_named_changed() {
-            self.sources.digests = Some(self.observer.digests(&self.references));
+            self.facts.digests = Some(self.observer.digests(&self.references));
             self.revision += 1;
         }
+    }
+
+    /// Takes the facts of the documents anew; images and digests have other sources.
+    fn gather(&mut self) {
+        let images = std::mem::replace(&mut self.facts.images, Ok(Images::default()));
+        let digests: Option<Digests> = self.facts.digests.take();
+        self.facts = Facts { images, digests, ..self.documents.facts(&self.settings.facts) };
     }
 
     /// Grows whenever a document or a named object may have changed.
@@ -117,35 +117,47 @@ impl Cluster {
         self.revision
     }
 
-    /// Whether all has been seen that a plan is made of.
+    /// Takes the images.
+    pub(super) fn set_images(&mut self, images: Result<Images, images::Error>) {
+        self.facts.images = images;
+    }
+
+    /// Whether everything has been seen that a plan is made of.
     pub(super) fn knows_inputs(&self) -> bool {
         self.observer.knows_documents() && self.observer.pending_named(&self.references).is_empty()
     }
 
+    /// What has not been seen yet and has to be before anything is applied.
+    pub(super) fn pending(&self) -> Vec<String> {
+        self.observer.pending(&self.references)
+    }
+
+    /// What has kept a watch that the operator needs from working for this long.
+    pub(super) fn lasting_trouble(&self, period: std::time::Duration) -> Option<String> {
+        self.observer.lasting_trouble(period, &self.references)
+    }
+
+    /// The facts, unless a document cannot be read.
+    pub(super) fn facts(&self) -> Result<&Facts, String> {
+        self.unreadable.clone().map_or(Ok(&self.facts), Err)
+    }
+
     /// The plan for what was seen, or what is wrong with it.
     pub(super) fn plan(&self) -> Result<Plan, String> {
-        match &self.unreadable {
-            Some(error) => Err(error.clone()),
-            None => {
-                Plan::new(&self.catalog, &self.sources, Phase::Cluster).map_err(|error| crate::error::chain(&error))
-            }
-        }
+        Plan::new(&self.catalog, self.facts()?, Phase::Cluster).map_err(|error| chain(&error))
     }
 
     /// The provider that serves the cluster, if one does; `None` also while the platform is not known.
     pub(super) fn provider(&self) -> Option<&Provider> {
-        match self.catalog.select(&self.sources) {
-            Ok(Selection::Provider(provider)) => Some(provider),
-            Ok(Selection::Nothing(_)) | Err(_) => None,
-        }
+        self.catalog.provider(&self.facts)
     }
 
-    /// What the ClusterOperator says, and said before it was deleted.
+    /// The status as it is, completed by what was there before the object was deleted.
     pub(super) fn status(&self) -> Status {
-        self.observer.cluster_operator().map(Status::of).unwrap_or_default().completed(&self.said)
+        self.observer.status_object().map(Status::of).unwrap_or_default().completed(&self.last_status)
     }
 
-    /// Makes the ClusterOperator say what a field manager has to say; a failure is logged once and noted in `reporting`.
+    /// Writes a field manager's own part of the status; a failure is logged once and noted in `reporting`.
     pub(super) async fn report(
         &mut self,
         writer: (&str, &Status),
@@ -153,20 +165,20 @@ impl Cluster {
         authority: &Authority,
         reporting: &mut Backoff,
     ) -> Result<(), String> {
-        let live = self.observer.cluster_operator();
-        match crate::status::write::write(&self.client, live, writer, is_well, || authority.write_budget()).await {
+        let live = self.observer.status_object();
+        match status::write::write(&self.client, live, writer, is_well, || authority.write_budget()).await {
             Ok(written) => {
                 *reporting = Backoff::default();
                 if let Some(written) = written {
-                    self.observer.put_cluster_operator(written);
-                    self.said = self.status();
+                    self.observer.put_status_object(written);
+                    self.last_status = self.status();
                 }
                 Ok(())
             }
             Err(error) => {
-                let text = crate::error::chain(&error);
+                let text = chain(&error);
                 if reporting.failed(&text, error.retry_after(), Instant::now()) {
-                    warn!("{text}; trying again");
+                    warn!("{text}; retrying");
                 }
                 Err(text)
             }
@@ -175,18 +187,7 @@ impl Cluster {
 
     /// The ConfigMap that cloud-controller-managers read their configuration from.
     pub(super) fn cloud_config(&self) -> Reference {
-        Reference::config_map(&self.settings.namespace, cloud_conf::TARGET_NAME)
-    }
-
-    /// The ConfigMap with the certificates that they trust.
-    pub(super) fn trusted_ca(&self) -> Reference {
-        Reference::config_map(&self.settings.namespace, super::trusted_ca::TARGET_NAME)
-    }
-
-    /// The ConfigMap in which the administrator put certificates to be trusted, if any.
-    pub(super) fn user_ca(&self) -> Option<Reference> {
-        let name = &self.sources.proxy.as_ref()?.spec.trusted_ca.name;
-        (!name.is_empty()).then(|| Reference::config_map(cloud_conf::USER_NAMESPACE, name))
+        Reference::config_map(&self.facts.namespace, cloud_conf::TARGET_NAME)
     }
 
     /// What the cloud's configuration is taken from and written to.
@@ -194,22 +195,22 @@ impl Cluster {
         let Some(settings) = self.provider().and_then(|provider| provider.descriptor.cloud_config.as_ref()) else {
             return BTreeSet::new();
         };
-        let infrastructure = self.sources.infrastructure.as_ref();
-        let user = infrastructure.and_then(|found| cloud_conf::user(settings, &found.spec.cloud_config));
+        let user = cloud_conf::user(settings, &self.facts).cloned();
         [Some(self.cloud_config()), cloud_conf::managed(settings), user].into_iter().flatten().collect()
     }
 
-    /// What certificates to be trusted are taken from and written to.
+    /// What trusted certificates are taken from and written to.
     pub(super) fn trusted_ca_references(&self) -> BTreeSet<Reference> {
-        if self.sources.proxy.is_none() {
+        if !self.facts.has_trusted_ca {
             return BTreeSet::new();
         }
-        [Some(self.trusted_ca()), Some(self.cloud_config()), self.user_ca()].into_iter().flatten().collect()
+        let target = Reference::config_map(&self.facts.namespace, certificates::TARGET_NAME);
+        [Some(target), Some(self.cloud_config()), self.facts.user_ca.clone()].into_iter().flatten().collect()
     }
 
     /// Watches the named objects that matter, and no other.
     fn follow(&mut self) {
-        let namespace = &self.settings.namespace;
+        let namespace = &self.facts.namespace;
         let references = self.provider().map(|provider| provider.references(namespace)).unwrap_or_default();
         let mut named = BTreeSet::new();
         if self.settings.with_config_sync {
@@ -229,16 +230,22 @@ pub(super) mod tests {
     use super::*;
     use crate::provider::embedded;
 
-    /// A cluster of which nothing was seen.
-    pub(in crate::controllers) fn unseen(client: Client) -> Cluster {
-        let settings = ClusterSettings {
-            namespace: "managed".into(),
-            own_namespace: "own".into(),
-            release_version: None,
-            tls_flags: TlsFlags::default(),
-            with_operator: false,
-            with_config_sync: true,
-        };
-        Cluster::new(client, embedded::catalog().unwrap(), settings, "set".into(), watch::channel(None).0)
+    /// A cluster of which only these documents were seen.
+    pub(in crate::controllers) fn view(client: Client, documents: Documents, release_version: Option<&str>) -> View {
+        let release_version = release_version.map(Into::into);
+        let facts = Settings { namespace: "managed".into(), release_version, ..Settings::default() };
+        let settings =
+            ViewSettings { facts, own_namespace: "own".into(), with_operator: false, with_config_sync: true };
+        let mut view = View::new(client, embedded::catalog().unwrap(), settings, "set".into(), watch::channel(None).0);
+        view.see(documents);
+        view
+    }
+
+    impl View {
+        /// Sees these documents, and no other.
+        pub(in crate::controllers) fn see(&mut self, documents: Documents) {
+            self.documents = documents;
+            self.gather();
+        }
     }
 }

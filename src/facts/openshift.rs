@@ -1,120 +1,223 @@
-//! The few fields of config.openshift.io/v1 that are read (pure).
+//! Facts from OpenShift's documents (pure): the few fields of config.openshift.io/v1 that are read, and what they mean.
 //!
-//! Partial on purpose: an object of a newer API is read as well as one of an older, unknown fields and values are
-//! no error, and nothing here is ever written back whole.
+//! Partial on purpose: objects of newer and of older APIs are read, unknown fields and values are no error, and nothing
+//! here is ever written back whole.
+#![allow(missing_docs, reason = "the API documents its fields; only what it leaves open is documented here")]
 
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
 
-/// `Infrastructure/cluster`: which cloud, and what the cluster is called.
+use crate::{
+    facts::{ConfigMapKey, Error, Facts, Platform, Settings, tls::TlsSettings, vsphere::VSphere},
+    object::{Kind, reference::Reference},
+};
+
+/// The namespace of the ConfigMaps that administrators write and these documents name.
+const USER_NAMESPACE: &str = "openshift-config";
+
+/// The version in manifests until the release tooling replaces it.
+const VERSION_PLACEHOLDER: &str = "0.0.1-snapshot";
+
+/// How errors name the Infrastructure.
+const INFRASTRUCTURE: &str = "Infrastructure/cluster";
+
+/// A document that facts are taken from.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Document {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its name.
+    pub name: &'static str,
+}
+
+const fn document(kind: &'static str, plural: &'static str, name: &'static str) -> Document {
+    let kind = Kind { group: "config.openshift.io", version: "v1", kind, plural, namespaced: false, wave: 0 };
+    Document { kind, name }
+}
+
+static DOCUMENTS: [Document; 6] = [
+    document("Infrastructure", "infrastructures", "cluster"),
+    document("Proxy", "proxies", "cluster"),
+    document("FeatureGate", "featuregates", "cluster"),
+    document("APIServer", "apiservers", "cluster"),
+    document("Network", "networks", "cluster"),
+    document("ClusterVersion", "clusterversions", "version"),
+];
+
+/// The documents that facts are taken from; one that the cluster does not have is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Documents {
+    pub infrastructure: Option<Infrastructure>,
+    pub proxy: Option<Proxy>,
+    pub network: Option<Network>,
+    pub feature_gate: Option<FeatureGate>,
+    pub api_server: Option<ApiServer>,
+    pub cluster_version: Option<ClusterVersion>,
+}
+
+impl Documents {
+    /// Every document.
+    pub fn all() -> impl Iterator<Item = &'static Document> {
+        DOCUMENTS.iter()
+    }
+
+    /// The documents that a process with these settings needs; only the cloud's configuration depends on the network.
+    pub fn needed(settings: &Settings, with_cloud_config: bool) -> impl Iterator<Item = &'static Document> {
+        let needs_version = needs_cluster_version(settings);
+        Self::all().filter(move |document| match document.kind.kind {
+            "ClusterVersion" => needs_version,
+            "Network" => with_cloud_config,
+            _ => true,
+        })
+    }
+
+    /// Reads a document; `None` is one that the cluster does not have.
+    pub fn take(&mut self, document: &Document, object: Option<&Value>) -> Result<(), serde_json::Error> {
+        match document.kind.kind {
+            "Infrastructure" => self.infrastructure = parse(object)?,
+            "Proxy" => self.proxy = parse(object)?,
+            "FeatureGate" => self.feature_gate = parse(object)?,
+            "APIServer" => self.api_server = parse(object)?,
+            "Network" => self.network = parse(object)?,
+            _ => self.cluster_version = parse(object)?,
+        }
+        Ok(())
+    }
+
+    /// The facts in these documents; images and digests have other sources.
+    pub fn facts(&self, settings: &Settings) -> Facts {
+        let infrastructure = self.infrastructure.as_ref();
+        let status = infrastructure.and_then(|found| found.status.as_ref());
+        let platform = status.and_then(|status| status.platform_status.as_ref());
+        let vips = platform.and_then(|platform| platform.vsphere.as_ref());
+        Facts {
+            platform: infrastructure.map(|_| platform_of(platform)).transpose(),
+            infrastructure_name: status.and_then(|status| text(&status.infrastructure_name)),
+            namespace: settings.namespace.clone(),
+            single_replica: status.is_some_and(|status| status.control_plane_topology == "SingleReplica"),
+            api_server: status.map_or(Ok(None), |status| api_server(&status.api_server_internal_uri)),
+            proxy: self.proxy.as_ref().map_or_else(Vec::new, |proxy| proxy.status.variables()),
+            feature_gates: self.feature_gates(settings),
+            tls: TlsSettings::choose(self.api_server.as_ref(), &settings.tls),
+            service_networks: self.network.iter().flat_map(|network| network.spec.service_network.clone()).collect(),
+            vsphere: infrastructure.and_then(|found| found.spec.platform_spec.vsphere.clone()),
+            vips: vips.map_or_else(Vec::new, |vsphere| {
+                vsphere.api_server_internal_ips.iter().chain(&vsphere.ingress_ips).cloned().collect()
+            }),
+            cloud_config: infrastructure.map(|found| found.spec.cloud_config.key()).unwrap_or_default(),
+            user_ca: self.proxy.as_ref().and_then(|proxy| user_config_map(&proxy.spec.trusted_ca.name)),
+            has_trusted_ca: self.proxy.is_some(),
+            ..Facts::default()
+        }
+    }
+
+    /// Every feature gate that the cluster enables for this version.
+    fn feature_gates(&self, settings: &Settings) -> Vec<String> {
+        let version = if needs_cluster_version(settings) {
+            self.cluster_version.as_ref().and_then(ClusterVersion::current)
+        } else {
+            settings.release_version.as_deref()
+        };
+        let gates = self.feature_gate.iter().flat_map(|gates| &gates.status.feature_gates);
+        gates
+            .filter(|details| Some(details.version.as_str()) == version)
+            .flat_map(|details| details.enabled.iter().map(|gate| gate.name.clone()))
+            .collect()
+    }
+}
+
+/// Whether only `ClusterVersion` tells which version this is.
+fn needs_cluster_version(settings: &Settings) -> bool {
+    settings.release_version.as_deref().is_none_or(|version| version == VERSION_PLACEHOLDER)
+}
+
+fn parse<T: DeserializeOwned>(object: Option<&Value>) -> Result<Option<T>, serde_json::Error> {
+    object.map(T::deserialize).transpose()
+}
+
+/// A field's text; empty means that the field is not set.
+fn text(field: &str) -> Option<String> {
+    Some(field.to_owned()).filter(|text| !text.is_empty())
+}
+
+fn user_config_map(name: &str) -> Option<Reference> {
+    (!name.is_empty()).then(|| Reference::config_map(USER_NAMESPACE, name))
+}
+
+fn platform_of(status: Option<&PlatformStatus>) -> Result<Platform, Error> {
+    let status = status.filter(|status| !status.type_.is_empty()).ok_or_else(|| Error::Field {
+        object: INFRASTRUCTURE,
+        problem: "status.platformStatus.type is empty; the installer sets it to the cluster's platform".into(),
+    })?;
+    let variant = status.azure.as_ref().and_then(|azure| text(&azure.cloud_name));
+    Ok(Platform { name: status.type_.clone(), variant })
+}
+
+fn api_server(uri: &str) -> Result<Option<(String, u16)>, Error> {
+    if uri.is_empty() {
+        return Ok(None);
+    }
+    let problem = || format!("status.apiServerInternalURI {uri:?} is not an https:// URL with a host");
+    host_and_port(uri).map(Some).ok_or_else(|| Error::Field { object: INFRASTRUCTURE, problem: problem() })
+}
+
+/// Host (IPv6 without its brackets) and port (443 when none is given) of an HTTPS URL.
+fn host_and_port(url: &str) -> Option<(String, u16)> {
+    let rest = url.strip_prefix("https://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(bracketed) => {
+            let (host, after) = bracketed.split_once(']')?;
+            (host, if after.is_empty() { None } else { Some(after.strip_prefix(':')?) })
+        }
+        None => match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        },
+    };
+    let port = port.map_or(Some(443), |port| port.parse().ok())?;
+    (!host.is_empty()).then(|| (host.to_owned(), port))
+}
+
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Infrastructure {
-    /// What the administrator wants.
     pub spec: InfrastructureSpec,
-    /// What the installer found; absent in a manifest that was not completed.
+    /// Absent in a manifest that the installer has not completed.
     pub status: Option<InfrastructureStatus>,
 }
 
-/// The specification of [`Infrastructure`].
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
 pub struct InfrastructureSpec {
-    /// The ConfigMap of namespace openshift-config that holds the cloud's configuration.
     pub cloud_config: ConfigMapFileReference,
-    /// What the administrator wants of the platform.
     pub platform_spec: PlatformSpec,
 }
 
-/// `spec.platformSpec` of [`Infrastructure`].
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct PlatformSpec {
-    /// vSphere's own block.
-    pub vsphere: Option<VSpherePlatformSpec>,
-}
-
-/// `spec.platformSpec.vsphere` of [`Infrastructure`].
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default, rename_all = "camelCase")]
-pub struct VSpherePlatformSpec {
-    /// The vCenters that the cluster uses.
-    #[serde(rename = "vcenters")]
-    pub vcenters: Vec<VSphereVCenter>,
-    /// Where machines may be.
-    pub failure_domains: Vec<VSphereFailureDomain>,
-    /// Which networks nodes have their addresses in.
-    pub node_networking: VSphereNodeNetworking,
-}
-
-/// A vCenter of [`VSpherePlatformSpec`].
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct VSphereVCenter {
-    /// Its host name or address.
-    pub server: String,
-    /// Its TCP port; 0 means that none is given.
-    pub port: u16,
-    /// The datacenters in use.
-    pub datacenters: Vec<String>,
-}
-
-/// A failure domain of [`VSpherePlatformSpec`], as far as it is read.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct VSphereFailureDomain {
-    /// The vCenter, by the same name as in the list of vCenters.
-    pub server: String,
-    /// Where in that vCenter.
-    pub topology: VSphereTopology,
-}
-
-/// The place of a [`VSphereFailureDomain`], as far as it is read.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct VSphereTopology {
-    /// The datacenter.
-    pub datacenter: String,
-}
-
-/// `nodeNetworking` of [`VSpherePlatformSpec`].
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct VSphereNodeNetworking {
-    /// Of a node's external addresses.
-    pub external: VSphereNodeNetwork,
-    /// Of a node's internal addresses.
-    pub internal: VSphereNodeNetwork,
-}
-
-/// One side of [`VSphereNodeNetworking`].
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default, rename_all = "camelCase")]
-pub struct VSphereNodeNetwork {
-    /// The name of the network.
-    pub network: String,
-    /// Subnets that addresses are taken from.
-    pub network_subnet_cidr: Vec<String>,
-    /// Subnets that addresses are never taken from.
-    pub exclude_network_subnet_cidr: Vec<String>,
-}
-
-/// A key of a ConfigMap; an empty name means none.
+/// A key of a ConfigMap of namespace openshift-config; an empty name means none.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct ConfigMapFileReference {
-    /// The ConfigMap's name.
     pub name: String,
-    /// The key.
     pub key: String,
 }
 
-/// The status of [`Infrastructure`].
+impl ConfigMapFileReference {
+    fn key(&self) -> ConfigMapKey {
+        ConfigMapKey { config_map: user_config_map(&self.name), key: self.key.clone() }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct PlatformSpec {
+    pub vsphere: Option<VSphere>,
+}
+
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
 pub struct InfrastructureStatus {
-    /// The platform and its own block.
     pub platform_status: Option<PlatformStatus>,
-    /// The cluster's name at the cloud.
     pub infrastructure_name: String,
     /// `HighlyAvailable`, `SingleReplica` or what a newer API adds.
     pub control_plane_topology: String,
@@ -123,32 +226,24 @@ pub struct InfrastructureStatus {
     pub api_server_internal_uri: String,
 }
 
-/// `status.platformStatus` of [`Infrastructure`].
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct PlatformStatus {
-    /// The platform type, such as `AWS`.
     #[serde(rename = "type")]
     pub type_: String,
-    /// Azure's own block.
     pub azure: Option<AzurePlatformStatus>,
-    /// vSphere's own block.
     pub vsphere: Option<VSpherePlatformStatus>,
 }
 
-/// `status.platformStatus.vsphere` of [`Infrastructure`].
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct VSpherePlatformStatus {
-    /// Addresses of the API server inside the cluster's network.
     #[serde(rename = "apiServerInternalIPs")]
     pub api_server_internal_ips: Vec<String>,
-    /// Addresses of the default ingress.
     #[serde(rename = "ingressIPs")]
     pub ingress_ips: Vec<String>,
 }
 
-/// `status.platformStatus.azure` of [`Infrastructure`].
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AzurePlatformStatus {
@@ -156,70 +251,62 @@ pub struct AzurePlatformStatus {
     pub cloud_name: String,
 }
 
-/// `Network/cluster`, as far as it is read.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct Network {
-    /// What the administrator wants.
     pub spec: NetworkSpec,
 }
 
-/// The specification of [`Network`].
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NetworkSpec {
-    /// The subnets of Services: one, or two in a dual-stack cluster, the preferred first.
     pub service_network: Vec<String>,
 }
 
-/// `Proxy/cluster`: the proxy that the cluster really uses.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct Proxy {
-    /// What the administrator wants.
     pub spec: ProxySpec,
-    /// What is in force.
     pub status: ProxyStatus,
 }
 
-/// The specification of [`Proxy`], as far as it is read.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct ProxySpec {
-    /// The ConfigMap of namespace openshift-config with certificates to be trusted.
     #[serde(rename = "trustedCA")]
     pub trusted_ca: ConfigMapNameReference,
 }
 
-/// A ConfigMap; an empty name means none.
+/// A ConfigMap of namespace openshift-config; an empty name means none.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct ConfigMapNameReference {
-    /// Its name.
     pub name: String,
 }
 
-/// The status of [`Proxy`]; an empty field is not set.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ProxyStatus {
-    /// URL for HTTP requests.
     pub http_proxy: String,
-    /// URL for HTTPS requests.
     pub https_proxy: String,
-    /// Comma-separated hosts that are reached without a proxy.
     pub no_proxy: String,
 }
 
-/// `FeatureGate/cluster`: which gates are on, by version.
+impl ProxyStatus {
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        [("HTTP_PROXY", &self.http_proxy), ("HTTPS_PROXY", &self.https_proxy), ("NO_PROXY", &self.no_proxy)]
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, text(value)?)))
+            .collect()
+    }
+}
+
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct FeatureGate {
-    /// What is in force.
     pub status: FeatureGateStatus,
 }
 
-/// The status of [`FeatureGate`].
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
 pub struct FeatureGateStatus {
@@ -227,54 +314,43 @@ pub struct FeatureGateStatus {
     pub feature_gates: Vec<FeatureGateDetails>,
 }
 
-/// The gates of one version.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct FeatureGateDetails {
-    /// The version.
     pub version: String,
-    /// The gates that are on.
     pub enabled: Vec<FeatureGateName>,
 }
 
-/// One gate.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct FeatureGateName {
-    /// Its name.
     pub name: String,
 }
 
-/// `APIServer/cluster`: the TLS profile and who has to keep to it.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct ApiServer {
-    /// What the administrator wants.
     pub spec: ApiServerSpec,
 }
 
-/// The specification of [`ApiServer`].
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApiServerSpec {
-    /// The profile; absent means the default one.
+    /// Absent means the default profile.
     pub tls_security_profile: Option<TlsSecurityProfile>,
     /// `LegacyAdheringComponentsOnly`, `StrictAllComponents`, or empty for the first.
     pub tls_adherence: String,
 }
 
-/// A TLS security profile.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct TlsSecurityProfile {
     /// `Old`, `Intermediate`, `Modern` or `Custom`; empty means the default one.
     #[serde(rename = "type")]
     pub type_: String,
-    /// The settings of a `Custom` profile.
     pub custom: Option<CustomTlsProfile>,
 }
 
-/// The settings of a `Custom` [`TlsSecurityProfile`].
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
 pub struct CustomTlsProfile {
@@ -285,38 +361,109 @@ pub struct CustomTlsProfile {
     pub min_tls_version: String,
 }
 
-/// `ClusterVersion/version`: which version the cluster is at or moves to.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct ClusterVersion {
-    /// What is in force.
     pub status: ClusterVersionStatus,
 }
 
-/// The status of [`ClusterVersion`].
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct ClusterVersionStatus {
-    /// The version that is to be reached.
     pub desired: Release,
     /// Versions that were installed or begun, the newest first.
     pub history: Vec<Release>,
 }
 
-/// A release of the cluster.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct Release {
-    /// Its version.
     pub version: String,
 }
 
 impl ClusterVersion {
-    /// The version that the cluster is at or moves to; `None` when it does not say yet.
-    pub fn current(&self) -> Option<&str> {
+    /// The version that the cluster is at or moves to; `None` when it is not known yet.
+    fn current(&self) -> Option<&str> {
         std::iter::once(&self.status.desired)
             .chain(self.status.history.first())
             .map(|release| release.version.as_str())
             .find(|version| !version.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Fact;
+    use serde_json::json;
+
+    #[test]
+    fn the_host_is_found_in_every_form_of_url() {
+        for (url, expected) in [
+            ("https://api-int.example.com:6443", Some(("api-int.example.com", 6443))),
+            ("https://api-int.example.com", Some(("api-int.example.com", 443))),
+            ("https://api-int.example.com?a=b", Some(("api-int.example.com", 443))),
+            ("https://api-int.example.com#a", Some(("api-int.example.com", 443))),
+            ("https://[fd00::1]:6443/", Some(("fd00::1", 6443))),
+            ("https://[fd00::1]", Some(("fd00::1", 443))),
+            ("api-int.example.com:6443", None),
+            ("https://", None),
+            ("https://host:port", None),
+        ] {
+            assert_eq!(host_and_port(url), expected.map(|(host, port)| (host.to_owned(), port)), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_platform_must_have_a_type() {
+        for infrastructure in [
+            json!({}),
+            json!({"status": {}}),
+            json!({"status": {"platformStatus": {}}}),
+            json!({"status": {"platformStatus": {"type": ""}}}),
+        ] {
+            let infrastructure = serde_json::from_value(infrastructure).unwrap();
+            let facts = Documents { infrastructure, ..Documents::default() }.facts(&Settings::default());
+            let error = facts.platform.unwrap_err().to_string();
+            assert!(error.starts_with("Infrastructure/cluster: status.platformStatus.type is empty"), "{error}");
+        }
+        assert_eq!(Documents::default().facts(&Settings::default()).platform, Ok(None));
+    }
+
+    #[test]
+    fn gates_are_those_of_the_running_version() {
+        let gates = json!({"status": {"featureGates": [
+            {"version": "1", "enabled": [{"name": "Old"}]},
+            {"version": "2", "enabled": [{"name": "CloudControllerManagerWebhook"}, {"name": "Other"}]},
+        ]}});
+        let version = json!({"status": {"desired": {"version": ""}, "history": [{"version": "2"}, {"version": "1"}]}});
+        let documents = Documents {
+            feature_gate: serde_json::from_value(gates).unwrap(),
+            cluster_version: serde_json::from_value(version).unwrap(),
+            ..Documents::default()
+        };
+        let facts = |release: Option<&str>| {
+            documents.facts(&Settings { release_version: release.map(Into::into), ..Settings::default() })
+        };
+        for (release, expected) in [
+            (None, &["CloudControllerManagerWebhook", "Other"][..]),
+            (Some("0.0.1-snapshot"), &["CloudControllerManagerWebhook", "Other"]),
+            (Some("1"), &["Old"]),
+            (Some("3"), &[]),
+        ] {
+            assert_eq!(facts(release).feature_gates, expected);
+        }
+        assert_eq!(facts(None).value(Fact::FeatureGates).as_deref(), Some("CloudControllerManagerWebhook=true"));
+    }
+
+    #[test]
+    fn only_documents_that_are_needed_are_read() {
+        let needed = |release: Option<&str>, with_cloud_config| {
+            let settings = Settings { release_version: release.map(Into::into), ..Settings::default() };
+            Documents::needed(&settings, with_cloud_config).map(|document| document.kind.kind).collect::<Vec<_>>()
+        };
+        let always = ["Infrastructure", "Proxy", "FeatureGate", "APIServer"];
+        assert_eq!(needed(Some("1"), false), always);
+        assert_eq!(needed(None, true), [&always[..], &["Network", "ClusterVersion"]].concat());
     }
 }

@@ -11,11 +11,13 @@ use std::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::facts::{
-    Sources,
-    images::{self, Images},
+use crate::{
+    facts::{
+        ConfigMapKey, Documents, Facts, Settings,
+        images::{self, Images},
+    },
+    text::yaml,
 };
-use crate::{facts::openshift::Infrastructure, text::yaml};
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -76,31 +78,26 @@ pub struct Files {
 
 impl Files {
     /// Reads what the plan needs.
-    pub fn sources(&self, namespace: &str) -> Result<Sources, Error> {
-        let infrastructure = self.infrastructure()?;
+    pub fn facts(&self, namespace: &str) -> Result<Facts, Error> {
+        let infrastructure = config("infrastructure", &self.infrastructure, "Infrastructure")?;
         let images = self.images()?;
-        Ok(Sources { infrastructure: Some(infrastructure), ..Sources::new(namespace, Ok(images)) })
+        let settings = Settings { namespace: namespace.to_owned(), ..Settings::default() };
+        let documents = Documents { infrastructure: Some(infrastructure), ..Documents::default() };
+        Ok(Facts { images: Ok(images), ..documents.facts(&settings) })
     }
 
     /// The cloud's configuration as it stands; `None` when the Infrastructure names none.
-    pub fn cloud_config(&self, infrastructure: &Infrastructure) -> Result<Option<String>, Error> {
+    pub fn cloud_config(&self, named: &ConfigMapKey) -> Result<Option<String>, Error> {
         const WHAT: &str = "cloud config";
-        let reference = &infrastructure.spec.cloud_config;
-        if reference.name.is_empty() {
-            return Ok(None);
-        }
+        let Some(config_map) = &named.config_map else { return Ok(None) };
         let path =
-            self.cloud_config.as_deref().ok_or_else(|| Error::NoCloudConfigFile { name: reference.name.clone() })?;
-        let config_map = read(WHAT, path, "ConfigMap")?;
-        let keys = ["cloud.conf", &reference.key].into_iter().filter(|key| !key.is_empty());
+            self.cloud_config.as_deref().ok_or_else(|| Error::NoCloudConfigFile { name: config_map.name.clone() })?;
+        let found = read(WHAT, path, "ConfigMap")?;
+        let keys = ["cloud.conf", &named.key].into_iter().filter(|key| !key.is_empty());
         keys.clone()
-            .find_map(|key| config_map["data"][key].as_str())
+            .find_map(|key| found["data"][key].as_str())
             .map(|text| Some(text.to_owned()))
             .ok_or_else(|| content(WHAT, path, format!("data has none of the keys {:?}", keys.collect::<Vec<_>>())))
-    }
-
-    fn infrastructure(&self) -> Result<Infrastructure, Error> {
-        config("infrastructure", &self.infrastructure, "Infrastructure")
     }
 
     fn images(&self) -> Result<Images, Error> {
@@ -124,24 +121,14 @@ pub struct CloudConfigFiles {
     pub network: Option<PathBuf>,
 }
 
-/// What was read of them.
-#[derive(Clone, Debug)]
-pub struct CloudConfigSources {
-    /// Infrastructure and Network.
-    pub sources: Sources,
-    /// The ConfigMap.
-    pub config_map: Option<Value>,
-}
-
 impl CloudConfigFiles {
-    /// Reads them.
-    pub fn read(&self, namespace: &str) -> Result<CloudConfigSources, Error> {
+    /// The facts in Infrastructure and Network, and the ConfigMap.
+    pub fn read(&self) -> Result<(Facts, Option<Value>), Error> {
         let infrastructure = config("infrastructure", &self.infrastructure, "Infrastructure")?;
         let network = self.network.as_ref().map(|path| config("network", path, "Network")).transpose()?;
         let config_map = self.cloud_config.as_ref().map(|path| read("cloud config", path, "ConfigMap")).transpose()?;
-        let sources =
-            Sources { infrastructure: Some(infrastructure), network, ..Sources::new(namespace, Ok(Images::default())) };
-        Ok(CloudConfigSources { sources, config_map })
+        let documents = Documents { infrastructure: Some(infrastructure), network, ..Documents::default() };
+        Ok((documents.facts(&Settings::default()), config_map))
     }
 }
 

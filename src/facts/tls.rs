@@ -4,7 +4,7 @@
 //! and their suites: openshift/api `config/v1/types_tlssecurityprofile.go`. The suites that Go knows, by IANA's names:
 //! Go's crypto/tls `CipherSuites` and `InsecureCipherSuites`.
 
-use crate::facts::openshift::ApiServer;
+use crate::facts::{Error, openshift::ApiServer};
 
 /// TLS settings given on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct TlsFlags {
 }
 
 /// What the served TLS must be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsSettings {
     /// The lowest version, such as `VersionTLS12`.
     pub min_version: String,
@@ -24,18 +24,8 @@ pub struct TlsSettings {
     pub cipher_suites: Vec<String>,
 }
 
-/// Why TLS settings cannot be known.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum Error {
-    /// The profile is `Custom` and says nothing.
-    #[error(
-        "APIServer cluster: spec.tlsSecurityProfile is of type Custom and has no `custom` block with minTLSVersion"
-    )]
-    NoCustomProfile,
-    /// A profile that is not known.
-    #[error("APIServer cluster: spec.tlsSecurityProfile.type {0:?} is none of Old, Intermediate, Modern, Custom")]
-    UnknownProfile(String),
-}
+/// How errors name the APIServer.
+const API_SERVER: &str = "APIServer/cluster";
 
 const TLS13: &str = "VersionTLS13";
 
@@ -113,11 +103,16 @@ impl TlsSettings {
             "Custom" => {
                 let custom = profile.and_then(|profile| profile.custom.as_ref());
                 let custom =
-                    custom.filter(|custom| !custom.min_tls_version.is_empty()).ok_or(Error::NoCustomProfile)?;
+                    custom.filter(|custom| !custom.min_tls_version.is_empty()).ok_or_else(no_custom_profile)?;
                 let ciphers: Vec<_> = custom.ciphers.iter().map(String::as_str).collect();
                 Self::of(&custom.min_tls_version, suites(&[&ciphers]))
             }
-            other => return Err(Error::UnknownProfile(other.to_owned())),
+            other => {
+                let problem = format!(
+                    "spec.tlsSecurityProfile.type {other:?} is not known; set it to Old, Intermediate, Modern or Custom"
+                );
+                return Err(Error::Field { object: API_SERVER, problem });
+            }
         })
     }
 
@@ -126,6 +121,11 @@ impl TlsSettings {
         let cipher_suites = if min_version == TLS13 { Vec::new() } else { cipher_suites };
         Self { min_version: min_version.to_owned(), cipher_suites }
     }
+}
+
+fn no_custom_profile() -> Error {
+    let problem = "spec.tlsSecurityProfile.custom.minTLSVersion is empty; a profile of type Custom needs it".to_owned();
+    Error::Field { object: API_SERVER, problem }
 }
 
 /// IANA's name of a suite that Go knows, from OpenSSL's or from its own.
@@ -139,52 +139,107 @@ fn go_suite(name: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    fn choose(spec: &serde_json::Value, flags: &TlsFlags) -> Result<(String, usize), Error> {
+    fn choose(spec: &Value, flags: &TlsFlags) -> Result<TlsSettings, Error> {
         let api_server: ApiServer = serde_json::from_value(json!({ "spec": spec })).unwrap();
-        TlsSettings::choose(Some(&api_server), flags).map(|tls| (tls.min_version, tls.cipher_suites.len()))
+        TlsSettings::choose(Some(&api_server), flags)
+    }
+
+    fn settings(min_version: &str, cipher_suites: &[&str]) -> TlsSettings {
+        let cipher_suites = cipher_suites.iter().map(|&suite| suite.to_owned()).collect();
+        TlsSettings { min_version: min_version.to_owned(), cipher_suites }
+    }
+
+    fn intermediate() -> TlsSettings {
+        let below_13 = [
+            "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+            "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+            "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+            "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+            "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+        ];
+        settings("VersionTLS12", &[&MODERN[..], &below_13].concat())
+    }
+
+    fn old() -> TlsSettings {
+        // Three of the profile's suites are none that Go has.
+        let weak = [
+            "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+            "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
+            "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
+            "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+            "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+            "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
+            "TLS_RSA_WITH_AES_128_GCM_SHA256",
+            "TLS_RSA_WITH_AES_256_GCM_SHA384",
+            "TLS_RSA_WITH_AES_128_CBC_SHA256",
+            "TLS_RSA_WITH_AES_128_CBC_SHA",
+            "TLS_RSA_WITH_AES_256_CBC_SHA",
+            "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
+        ];
+        let mut all = intermediate();
+        all.min_version = "VersionTLS10".to_owned();
+        all.cipher_suites.extend(weak.map(str::to_owned));
+        all
     }
 
     #[test]
-    fn the_profile_counts_only_where_it_has_to_be_kept() {
-        let none = TlsFlags::default();
+    fn the_profile_counts_only_where_components_must_adhere_to_it() {
         let modern = json!({"type": "Modern"});
+        let strict =
+            |profile: &str| json!({"tlsAdherence": "StrictAllComponents", "tlsSecurityProfile": {"type": profile}});
         for (spec, expected) in [
-            (json!({}), ("VersionTLS12", 9)),
-            (json!({"tlsSecurityProfile": modern}), ("VersionTLS12", 9)),
-            (
-                json!({"tlsAdherence": "LegacyAdheringComponentsOnly", "tlsSecurityProfile": modern}),
-                ("VersionTLS12", 9),
-            ),
-            (json!({"tlsAdherence": "StrictAllComponents", "tlsSecurityProfile": modern}), ("VersionTLS13", 0)),
-            (json!({"tlsAdherence": "AValueOfTomorrow", "tlsSecurityProfile": modern}), ("VersionTLS13", 0)),
-            (json!({"tlsAdherence": "StrictAllComponents"}), ("VersionTLS12", 9)),
-            // Three of the profile's suites are none that Go has.
-            (
-                json!({"tlsAdherence": "StrictAllComponents", "tlsSecurityProfile": {"type": "Old"}}),
-                ("VersionTLS10", 21),
-            ),
+            (json!({}), intermediate()),
+            (json!({"tlsSecurityProfile": modern}), intermediate()),
+            (json!({"tlsAdherence": "LegacyAdheringComponentsOnly", "tlsSecurityProfile": modern}), intermediate()),
+            (strict("Modern"), settings("VersionTLS13", &[])),
+            (json!({"tlsAdherence": "AValueOfTomorrow", "tlsSecurityProfile": modern}), settings("VersionTLS13", &[])),
+            (json!({"tlsAdherence": "StrictAllComponents"}), intermediate()),
+            (strict("Intermediate"), intermediate()),
+            (strict("Old"), old()),
         ] {
-            assert_eq!(choose(&spec, &none), Ok((expected.0.into(), expected.1)), "{spec}");
+            assert_eq!(choose(&spec, &TlsFlags::default()), Ok(expected), "{spec}");
         }
+        let error = choose(&strict("Modren"), &TlsFlags::default()).unwrap_err().to_string();
+        assert!(
+            error.starts_with("APIServer/cluster: spec.tlsSecurityProfile.type \"Modren\" is not known"),
+            "{error}"
+        );
     }
 
     #[test]
     fn a_custom_profile_is_translated() {
-        let custom = json!({"minTLSVersion": "VersionTLS12", "ciphers": ["ECDHE-RSA-AES128-GCM-SHA256", "DHE-RSA-AES128-GCM-SHA256"]});
-        let spec = |custom| json!({"tlsAdherence": "StrictAllComponents", "tlsSecurityProfile": {"type": "Custom", "custom": custom}});
-        assert_eq!(choose(&spec(custom), &TlsFlags::default()), Ok(("VersionTLS12".into(), 1)));
-        assert_eq!(choose(&spec(json!(null)), &TlsFlags::default()), Err(Error::NoCustomProfile));
+        let custom = |min_version: &str| {
+            let ciphers =
+                ["ECDHE-RSA-AES128-GCM-SHA256", "DHE-RSA-AES128-GCM-SHA256", "TLS_RSA_WITH_AES_128_GCM_SHA256"];
+            json!({"minTLSVersion": min_version, "ciphers": ciphers})
+        };
+        let spec = |custom: Value| json!({"tlsAdherence": "StrictAllComponents", "tlsSecurityProfile": {"type": "Custom", "custom": custom}});
+        for version in ["VersionTLS11", "VersionTLS12"] {
+            let suites = ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_RSA_WITH_AES_128_GCM_SHA256"];
+            assert_eq!(choose(&spec(custom(version)), &TlsFlags::default()), Ok(settings(version, &suites)));
+        }
+        for incomplete in [json!(null), custom("")] {
+            assert_eq!(choose(&spec(incomplete), &TlsFlags::default()), Err(no_custom_profile()));
+        }
     }
 
     #[test]
     fn flags_win() {
-        let flags = TlsFlags { min_version: Some("VersionTLS13".into()), cipher_suites: Vec::new() };
-        assert_eq!(choose(&json!({}), &flags), Ok(("VersionTLS13".into(), 0)));
-        let flags = TlsFlags { min_version: Some("VersionTLS12".into()), cipher_suites: Vec::new() };
-        assert_eq!(choose(&json!({}), &flags), Ok(("VersionTLS12".into(), 0)));
-        let flags = TlsFlags { min_version: None, cipher_suites: vec!["TLS_RSA_WITH_AES_128_CBC_SHA".into()] };
-        assert_eq!(choose(&json!({}), &flags), Ok(("VersionTLS12".into(), 1)));
+        let flags = |min_version: Option<&str>, suites: &[&str]| TlsFlags {
+            min_version: min_version.map(Into::into),
+            cipher_suites: suites.iter().map(|&suite| suite.to_owned()).collect(),
+        };
+        let suites = ["TLS_RSA_WITH_AES_128_CBC_SHA"];
+        for (flags, expected) in [
+            (flags(Some("VersionTLS13"), &suites), settings("VersionTLS13", &[])),
+            (flags(Some("VersionTLS12"), &[]), settings("VersionTLS12", &[])),
+            (flags(Some("VersionTLS12"), &suites), settings("VersionTLS12", &suites)),
+            (flags(None, &suites), settings("VersionTLS12", &suites)),
+        ] {
+            assert_eq!(choose(&json!({}), &flags), Ok(expected), "{flags:?}");
+        }
     }
 }

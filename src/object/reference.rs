@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::object;
+use crate::object::{self, Kind};
 
 /// The annotation of pod templates that holds the hash; the name is part of the contract with the Go operator.
 pub const ANNOTATION: &str = "operator.openshift.io/config-hash";
@@ -20,6 +20,22 @@ pub enum Referable {
     ConfigMap,
     /// A Secret.
     Secret,
+}
+
+/// The kind of ConfigMaps.
+pub static CONFIG_MAP: Kind =
+    Kind { group: "", version: "v1", kind: "ConfigMap", plural: "configmaps", namespaced: true, wave: 2 };
+
+static SECRET: Kind = Kind { group: "", version: "v1", kind: "Secret", plural: "secrets", namespaced: true, wave: 2 };
+
+impl Referable {
+    /// The kind.
+    pub fn kind(self) -> &'static Kind {
+        match self {
+            Self::ConfigMap => &CONFIG_MAP,
+            Self::Secret => &SECRET,
+        }
+    }
 }
 
 /// A ConfigMap or a Secret, by name.

@@ -87,7 +87,7 @@ fn images(descriptor: &Descriptor, object: &mut Object, facts: &Facts) -> Result
     for container in containers_mut(object, &["initContainers", "containers"]) {
         let name = container_name(container).to_owned();
         if let Some(source) = descriptor.images.get(&name) {
-            let image = facts.images.get(&source.key, &name);
+            let image = facts.images.as_ref().map_err(Clone::clone).and_then(|images| images.get(&source.key, &name));
             container["image"] =
                 image.map_err(|source| Error::Image { object: key.clone(), source: source.into() })?.into();
         }
@@ -136,7 +136,7 @@ fn config_hash(object: &mut Object, facts: &Facts) {
 /// Pods on the host's network reach the API server by its internal name: the Service's address needs a pod network,
 /// which needs initialised nodes, which need these pods.
 fn api_server_endpoint(object: &mut Object, facts: &Facts) {
-    let Some((host, port)) = &facts.api_server else { return };
+    let Ok(Some((host, port))) = &facts.api_server else { return };
     for container in containers_mut(object, &["containers"]) {
         set_variable(container, "KUBERNETES_SERVICE_HOST", host);
         set_variable(container, "KUBERNETES_SERVICE_PORT", &port.to_string());

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::facts::{DEFAULT_NAMESPACE, images::Images};
+use crate::facts::{DEFAULT_NAMESPACE, Documents, Settings, images::Images};
 
 const DESCRIPTOR: &str = "\
 name: demo
@@ -61,17 +61,21 @@ fn catalog() -> Catalog {
     .unwrap()
 }
 
-fn sources(namespace: &str, status: Value) -> Sources {
-    let images = Images::parse(r#"{"demo": "registry/demo", "init": "registry/init"}"#, "images.json");
-    let mut sources = Sources::new(namespace, images);
-    let mut all = json!({"platformStatus": {"type": "Demo"}, "infrastructureName": "lab"});
-    all.as_object_mut().unwrap().extend(status.as_object().unwrap().clone());
-    sources.infrastructure = serde_json::from_value(json!({ "status": all })).unwrap();
-    sources
+fn facts(namespace: &str, status: Value) -> Facts {
+    facts_with(namespace, status, Documents::default())
 }
 
-fn plan(sources: &Sources) -> Vec<Object> {
-    Plan::new(&catalog(), sources, Phase::Cluster).unwrap().objects().to_vec()
+fn facts_with(namespace: &str, status: Value, documents: Documents) -> Facts {
+    let images = Images::parse(r#"{"demo": "registry/demo", "init": "registry/init"}"#, "images.json");
+    let mut all = json!({"platformStatus": {"type": "Demo"}, "infrastructureName": "lab"});
+    all.as_object_mut().unwrap().extend(status.as_object().unwrap().clone());
+    let infrastructure = serde_json::from_value(json!({ "status": all })).unwrap();
+    let settings = Settings { namespace: namespace.to_owned(), ..Settings::default() };
+    Facts { images, ..Documents { infrastructure, ..documents }.facts(&settings) }
+}
+
+fn plan(facts: &Facts) -> Vec<Object> {
+    Plan::new(&catalog(), facts, Phase::Cluster).unwrap().objects().to_vec()
 }
 
 fn pod(objects: &[Object]) -> &Value {
@@ -80,7 +84,7 @@ fn pod(objects: &[Object]) -> &Value {
 
 #[test]
 fn images_arguments_and_variables_enter_by_container_name() {
-    let objects = plan(&sources(DEFAULT_NAMESPACE, json!({})));
+    let objects = plan(&facts(DEFAULT_NAMESPACE, json!({})));
     let pod = pod(&objects);
     assert_eq!(pod["initContainers"][0], json!({"name": "init", "image": "registry/init"}));
     let container = &pod["containers"][0];
@@ -95,14 +99,14 @@ fn images_arguments_and_variables_enter_by_container_name() {
 
 #[test]
 fn objects_are_in_the_order_of_applying() {
-    let objects = plan(&sources(DEFAULT_NAMESPACE, json!({})));
+    let objects = plan(&facts(DEFAULT_NAMESPACE, json!({})));
     let kinds: Vec<_> = objects.iter().map(|object| object.kind().kind).collect();
     assert_eq!(kinds, ["RoleBinding", "ValidatingAdmissionPolicy", "Deployment", "PodDisruptionBudget"]);
 }
 
 #[test]
 fn another_namespace_is_followed_wherever_the_default_one_stands() {
-    let objects = plan(&sources("other", json!({})));
+    let objects = plan(&facts("other", json!({})));
     let text = serde_json::to_string(&objects).unwrap();
     assert!(!text.contains(DEFAULT_NAMESPACE), "{text}");
     assert!(text.contains("system:serviceaccount:other:x"), "{text}");
@@ -124,9 +128,9 @@ fn another_namespace_is_followed_wherever_the_default_one_stands() {
 
 #[test]
 fn the_endpoint_and_the_proxy_enter_every_container_but_no_init_container() {
-    let mut sources = sources(DEFAULT_NAMESPACE, json!({"apiServerInternalURI": "https://[fd00::1]:6443"}));
-    sources.proxy = serde_json::from_value(json!({"status": {"httpProxy": "http://p", "noProxy": "x"}})).unwrap();
-    let objects = plan(&sources);
+    let proxy = serde_json::from_value(json!({"status": {"httpProxy": "http://p", "noProxy": "x"}})).unwrap();
+    let status = json!({"apiServerInternalURI": "https://[fd00::1]:6443"});
+    let objects = plan(&facts_with(DEFAULT_NAMESPACE, status, Documents { proxy, ..Documents::default() }));
     let pod = pod(&objects);
     let variable = |name: &str| {
         let variables = pod["containers"][0]["env"].as_array().unwrap();
@@ -142,7 +146,7 @@ fn the_endpoint_and_the_proxy_enter_every_container_but_no_init_container() {
 
 #[test]
 fn a_single_node_gets_one_replica_and_no_budget() {
-    let objects = plan(&sources(DEFAULT_NAMESPACE, json!({"controlPlaneTopology": "SingleReplica"})));
+    let objects = plan(&facts(DEFAULT_NAMESPACE, json!({"controlPlaneTopology": "SingleReplica"})));
     assert!(objects.iter().all(|object| object.kind().kind != "PodDisruptionBudget"));
     let deployment = objects.iter().find(|object| object.kind().kind == "Deployment").unwrap();
     assert_eq!(deployment.value()["spec"]["replicas"], 1);
@@ -150,13 +154,13 @@ fn a_single_node_gets_one_replica_and_no_budget() {
 
 #[test]
 fn what_is_missing_is_named() {
-    let error = |sources: &Sources| crate::error::chain(&Plan::new(&catalog(), sources, Phase::Cluster).unwrap_err());
+    let error = |facts: &Facts| crate::error::chain(&Plan::new(&catalog(), facts, Phase::Cluster).unwrap_err());
     assert_eq!(
-        error(&sources(DEFAULT_NAMESPACE, json!({"infrastructureName": ""}))),
+        error(&facts(DEFAULT_NAMESPACE, json!({"infrastructureName": ""}))),
         "Deployment openshift-cloud-controller-manager/demo: argument --cluster-name of container \
          cloud-controller-manager needs the fact infrastructureName, which this cluster does not have"
     );
-    let mut without = sources(DEFAULT_NAMESPACE, json!({}));
+    let mut without = facts(DEFAULT_NAMESPACE, json!({}));
     without.images = Images::parse("{}", "images.json");
     assert_eq!(
         error(&without),
@@ -167,11 +171,8 @@ fn what_is_missing_is_named() {
 
 #[test]
 fn a_gate_turns_its_argument_on() {
-    let mut sources = sources(DEFAULT_NAMESPACE, json!({}));
-    sources.release_version = Some("1".into());
-    let gates = json!({"status": {"featureGates": [{"version": "1", "enabled": [{"name": "SomeGate"}]}]}});
-    sources.feature_gate = serde_json::from_value(gates).unwrap();
-    let objects = plan(&sources);
+    let feature_gates = vec!["SomeGate".to_owned()];
+    let objects = plan(&Facts { feature_gates, ..facts(DEFAULT_NAMESPACE, json!({})) });
     let arguments = pod(&objects)["containers"][0]["args"].to_string();
     assert!(arguments.contains("--node-labels=a=b"), "{arguments}");
     assert!(!arguments.contains("--feature-gates"), "no gate of a cloud-controller-manager: {arguments}");
@@ -179,16 +180,15 @@ fn a_gate_turns_its_argument_on() {
 
 #[test]
 fn each_plan_is_new() {
-    let (catalog, sources) = (catalog(), sources(DEFAULT_NAMESPACE, json!({})));
-    let first = Plan::new(&catalog, &sources, Phase::Cluster).unwrap();
+    let (catalog, facts) = (catalog(), facts(DEFAULT_NAMESPACE, json!({})));
+    let first = Plan::new(&catalog, &facts, Phase::Cluster).unwrap();
     if let Plan::Objects { mut objects, .. } = first.clone() {
         objects[0].set_label("changed", "x");
     }
-    assert_eq!(Plan::new(&catalog, &sources, Phase::Cluster).unwrap(), first);
+    assert_eq!(Plan::new(&catalog, &facts, Phase::Cluster).unwrap(), first);
 }
 
 #[test]
 fn a_cluster_without_infrastructure_needs_nothing() {
-    let sources = Sources::new(DEFAULT_NAMESPACE, Ok(Images::default()));
-    assert!(matches!(Plan::new(&catalog(), &sources, Phase::Cluster).unwrap(), Plan::Nothing { .. }));
+    assert!(matches!(Plan::new(&catalog(), &Facts::default(), Phase::Cluster).unwrap(), Plan::Nothing { .. }));
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    facts::{self, Sources, openshift::PlatformStatus},
+    facts::{Facts, Platform},
     provider::{Error, Provider, folder::bundles},
 };
 
@@ -36,25 +36,27 @@ impl Catalog {
         self.providers.values()
     }
 
-    /// The provider that serves a cluster.
-    pub fn select(&self, sources: &Sources) -> Result<Selection<'_>, facts::Error> {
-        let Some(platform) = sources.platform()? else {
-            return Ok(Selection::Nothing(
-                "this cluster has no Infrastructure object, so its platform is not known".into(),
-            ));
-        };
+    /// The provider that serves a platform.
+    pub fn select(&self, platform: &Platform) -> Selection<'_> {
         let provider = self.providers().filter(|provider| matches(provider, platform)).max_by_key(|provider| {
             // The narrowest match wins.
             provider.descriptor.platform.cloud_name.is_some()
         });
-        Ok(provider.map_or_else(|| Selection::Nothing(why_none(&platform.type_)), Selection::Provider))
+        provider.map_or_else(|| Selection::Nothing(why_none(&platform.name)), Selection::Provider)
+    }
+
+    /// The provider that serves a cluster, if one does; `None` also while the platform is not known.
+    pub fn provider(&self, facts: &Facts) -> Option<&Provider> {
+        match self.select(facts.platform.as_ref().ok()?.as_ref()?) {
+            Selection::Provider(provider) => Some(provider),
+            Selection::Nothing(_) => None,
+        }
     }
 }
 
-fn matches(provider: &Provider, platform: &PlatformStatus) -> bool {
+fn matches(provider: &Provider, platform: &Platform) -> bool {
     let served = &provider.descriptor.platform;
-    let cloud_name = platform.azure.as_ref().map(|azure| azure.cloud_name.as_str());
-    served.type_ == platform.type_ && served.cloud_name.as_deref().is_none_or(|name| cloud_name == Some(name))
+    served.type_ == platform.name && (served.cloud_name.is_none() || served.cloud_name == platform.variant)
 }
 
 fn why_none(platform: &str) -> String {

@@ -102,9 +102,9 @@ impl<'de> Deserialize<'de> for ValueSource {
             }
 
             fn visit_str<E: de::Error>(self, name: &str) -> Result<ValueSource, E> {
-                let Some((fact, _)) = Fact::ALL.into_iter().find(|(_, known)| *known == name) else {
-                    let known = Fact::ALL.map(|(_, known)| known);
-                    let hint = did_you_mean(name, known);
+                let Some((fact, _)) = Fact::ALL.iter().copied().find(|(_, known)| *known == name) else {
+                    let known: Vec<_> = Fact::ALL.iter().map(|(_, known)| *known).collect();
+                    let hint = did_you_mean(name, known.iter().copied());
                     return Err(E::custom(format_args!(
                         "unknown fact `{name}`, expected one of {}{hint}",
                         known.join(", ")

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::object::{Key, Kind, Object};
 
 /// The ClusterOperator's name.
-pub const CLUSTER_OPERATOR: &str = "cloud-controller-manager";
+pub const NAME: &str = "cloud-controller-manager";
 
 /// How long a transient error may last before it is reported (the same as upstream's).
 pub const TRANSIENT_ERROR_PATIENCE: Duration = Duration::from_secs(150);
@@ -319,7 +319,7 @@ pub fn related_objects<'a>(
     let mut references = vec![
         reference("", "namespaces", "", own_namespace),
         reference("", "namespaces", "", managed_namespace),
-        reference("config.openshift.io", "clusteroperators", "", CLUSTER_OPERATOR),
+        reference("config.openshift.io", "clusteroperators", "", NAME),
     ];
     references.extend(objects.iter().map(|object| {
         let kind = object.kind();

@@ -6,14 +6,17 @@
 use std::time::Duration;
 
 use kube::{
-    Api, Client,
-    api::{ApiResource, DynamicObject, Patch, PatchParams},
+    Client,
+    api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
 use tracing::info;
 
 use crate::cluster::request;
-use crate::status::cluster_operator::{CLUSTER_OPERATOR, Status, without_obsolete_condition};
+use crate::object::Kind;
+use crate::status::cluster_operator::{Status, without_obsolete_condition};
+
+pub use crate::status::cluster_operator::NAME;
 use crate::{apply::ownership::FIELD_MANAGER, text::yaml};
 
 /// The ClusterOperator as the cluster's version operator installs it.
@@ -27,7 +30,7 @@ pub enum Error {
     #[error("failed to parse the embedded ClusterOperator manifest")]
     Manifest(#[from] yaml::Error),
     /// The API server did not take it.
-    #[error("failed to write the status of ClusterOperator {CLUSTER_OPERATOR}")]
+    #[error("failed to write the status of ClusterOperator {NAME}")]
     Api(#[from] request::Cause),
 }
 
@@ -41,11 +44,15 @@ impl Error {
     }
 }
 
-/// The ClusterOperator's resource.
-pub fn resource() -> ApiResource {
-    let kind = kube::api::GroupVersionKind::gvk("config.openshift.io", "v1", "ClusterOperator");
-    ApiResource::from_gvk_with_plural(&kind, "clusteroperators")
-}
+/// The kind of the object that holds the status.
+pub static KIND: Kind = Kind {
+    group: "config.openshift.io",
+    version: "v1",
+    kind: "ClusterOperator",
+    plural: "clusteroperators",
+    namespaced: false,
+    wave: 0,
+};
 
 /// Makes the live ClusterOperator say what a field manager is to say; `None` is one that does not exist. `budget` is asked
 /// before each write how long it may take. Answers what it is now, or `None` when nothing had to be written.
@@ -56,26 +63,26 @@ pub async fn write(
     is_well: bool,
     budget: impl Fn() -> Option<Duration>,
 ) -> Result<Option<Value>, Error> {
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource());
+    let api = request::api(client, &KIND, "");
     if live.is_none() {
         let mut manifest: Value = yaml::from_str(MANIFEST)?;
         if let Some(members) = manifest.as_object_mut() {
             members.remove("status");
         }
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        request::send(budget(), api.patch(CLUSTER_OPERATOR, &params, &Patch::Apply(manifest))).await?;
-        info!("made ClusterOperator {CLUSTER_OPERATOR}");
+        request::send(budget(), api.patch(NAME, &params, &Patch::Apply(manifest))).await?;
+        info!("made ClusterOperator {NAME}");
     }
     let mut written = None;
     if !live.is_some_and(|live| Status::of(live).says(own)) {
         let body = json!({
             "apiVersion": "config.openshift.io/v1",
             "kind": "ClusterOperator",
-            "metadata": {"name": CLUSTER_OPERATOR},
+            "metadata": {"name": NAME},
             "status": own,
         });
         let (params, patch) = (PatchParams::apply(manager).force(), Patch::Apply(body));
-        written = Some(request::send(budget(), api.patch_status(CLUSTER_OPERATOR, &params, &patch)).await?);
+        written = Some(request::send(budget(), api.patch_status(NAME, &params, &patch)).await?);
     }
     if is_well
         && let Some(patch) =
@@ -83,7 +90,7 @@ pub async fn write(
     {
         let params = PatchParams::default();
         let patch = Patch::Merge(patch);
-        written = Some(request::send(budget(), api.patch_status(CLUSTER_OPERATOR, &params, &patch)).await?);
+        written = Some(request::send(budget(), api.patch_status(NAME, &params, &patch)).await?);
     }
     Ok(written.as_ref().map(request::to_value))
 }

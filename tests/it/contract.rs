@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use ccm_operator::{
-    facts::{DEFAULT_NAMESPACE, Sources, images::Images},
+    facts::{DEFAULT_NAMESPACE, Documents, Facts, Settings, images::Images},
     object::Object,
     plan::{Plan, write},
     provider::{Phase, Provider, catalog::Catalog, embedded, payload},
@@ -251,7 +251,7 @@ pub(crate) fn plans_for(namespace: &str) -> Result<Vec<(&'static str, Plan)>> {
 }
 
 fn plan(catalog: &Catalog, platform: &Platform, namespace: &str, phase: Phase) -> Result<Plan> {
-    Ok(Plan::new(catalog, &sources(catalog, platform, namespace)?, phase)?)
+    Ok(Plan::new(catalog, &plain_facts(catalog, platform, namespace)?, phase)?)
 }
 
 /// The images file of a cluster that has every image.
@@ -284,17 +284,26 @@ pub(crate) fn statuses() -> impl Iterator<Item = (&'static str, Value)> {
     PLATFORMS.iter().map(|platform| (platform.name.as_str(), platform.status.clone()))
 }
 
-/// The input of the plans of a cluster on a platform.
-pub(crate) fn sources(catalog: &Catalog, platform: &Platform, namespace: &str) -> Result<Sources> {
+/// The facts of a cluster on a platform.
+pub(crate) fn facts(
+    catalog: &Catalog,
+    platform: &Platform,
+    documents: Documents,
+    settings: &Settings,
+) -> Result<Facts> {
     let images = Images::parse(&images_of(catalog), "images.json");
-    let mut sources = Sources::new(namespace, images);
-    sources.infrastructure = Some(serde_json::from_value(json!({"status": {
+    let infrastructure = Some(serde_json::from_value(json!({"status": {
         "platformStatus": platform.status,
         "infrastructureName": "lab-x7k2p",
         "controlPlaneTopology": "HighlyAvailable",
         "apiServerInternalURI": "https://api-int.lab.example.com:6443",
     }}))?);
-    Ok(sources)
+    Ok(Facts { images, ..Documents { infrastructure, ..documents }.facts(settings) })
+}
+
+/// The facts of a cluster that has nothing but its Infrastructure.
+fn plain_facts(catalog: &Catalog, platform: &Platform, namespace: &str) -> Result<Facts> {
+    facts(catalog, platform, Documents::default(), &Settings { namespace: namespace.to_owned(), ..Settings::default() })
 }
 
 /// An object in the words of the contract.
@@ -541,12 +550,10 @@ fn every_bootstrap_pod_matches_its_snapshot() -> Result<()> {
 #[test]
 fn vsphere_labels_nodes_only_where_other_platforms_may_be_mixed_in() -> Result<()> {
     let vsphere = PLATFORMS.iter().find(|platform| platform.name == "VSphere").context("vSphere")?;
+    let feature_gates = vec!["VSphereMixedNodeEnv".to_owned()];
     let catalog = embedded::catalog()?;
-    let mut sources = sources(&catalog, vsphere, DEFAULT_NAMESPACE)?;
-    sources.release_version = Some("4.99.0-lab".into());
-    let gates = json!([{"version": "4.99.0-lab", "enabled": [{"name": "VSphereMixedNodeEnv"}]}]);
-    sources.feature_gate = Some(serde_json::from_value(json!({"status": {"featureGates": gates}}))?);
-    let plan = Plan::new(&catalog, &sources, Phase::Cluster)?;
+    let facts = Facts { feature_gates, ..plain_facts(&catalog, vsphere, DEFAULT_NAMESPACE)? };
+    let plan = Plan::new(&catalog, &facts, Phase::Cluster)?;
     let deployment = plan.objects().iter().find(|object| object.kind().kind == "Deployment").context("Deployment")?;
     let labels = meaning(deployment).remove("containers[cloud-controller-manager] arg:--node-labels");
     assert_eq!(labels, Some(json!("node.openshift.io/platform-type=vsphere")));

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use ccm_operator::{
-    facts::{DEFAULT_NAMESPACE, Sources},
+    facts::{DEFAULT_NAMESPACE, Documents, Facts, Settings},
     plan::Plan,
     provider::{Phase, catalog::Catalog, embedded},
 };
@@ -90,15 +90,22 @@ fn starts_of(catalog: &Catalog, profile: &str) -> Result<Vec<Start>> {
     ];
     let gates: Vec<_> = gates.iter().map(|name| json!({"name": name})).collect();
     let mut all = Vec::new();
+    let details = json!([{"version": VERSION, "enabled": gates}]);
+    let tls = json!({"tlsAdherence": "StrictAllComponents", "tlsSecurityProfile": {"type": profile}});
+    let documents = Documents {
+        feature_gate: Some(serde_json::from_value(json!({"status": {"featureGates": details}}))?),
+        api_server: Some(serde_json::from_value(json!({"spec": tls}))?),
+        ..Documents::default()
+    };
+    let settings = Settings {
+        namespace: DEFAULT_NAMESPACE.to_owned(),
+        release_version: Some(VERSION.to_owned()),
+        ..Settings::default()
+    };
     for platform in contract::platforms(catalog)? {
-        let mut sources = contract::sources(catalog, &platform, DEFAULT_NAMESPACE)?;
-        sources.release_version = Some(VERSION.to_owned());
-        let details = json!([{"version": VERSION, "enabled": gates}]);
-        sources.feature_gate = Some(serde_json::from_value(json!({"status": {"featureGates": details}}))?);
-        let tls = json!({"tlsAdherence": "StrictAllComponents", "tlsSecurityProfile": {"type": profile}});
-        sources.api_server = Some(serde_json::from_value(json!({"spec": tls}))?);
+        let facts = contract::facts(catalog, &platform, documents.clone(), &settings)?;
         for phase in [Phase::Bootstrap, Phase::Cluster] {
-            let starts = starts_of_phase(catalog, &platform, &sources, phase)?;
+            let starts = starts_of_phase(catalog, &platform, &facts, phase)?;
             assert!(!starts.is_empty(), "{}: no container in {phase:?}", platform.name);
             all.extend(starts);
         }
@@ -109,10 +116,10 @@ fn starts_of(catalog: &Catalog, profile: &str) -> Result<Vec<Start>> {
 fn starts_of_phase(
     catalog: &Catalog,
     platform: &contract::Platform,
-    sources: &Sources,
+    facts: &Facts,
     phase: Phase,
 ) -> Result<Vec<Start>> {
-    let plan = Plan::new(catalog, sources, phase)?;
+    let plan = Plan::new(catalog, facts, phase)?;
     let (name, is_known) = (&platform.name, platform.is_known());
     let mut all = Vec::new();
     for object in plan.objects() {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use ccm_operator::config::{Context, Transform};
+use ccm_operator::{config::Transform, facts::Facts};
 use proptest::{
     prelude::*,
     strategy::ValueTree,
@@ -110,7 +110,7 @@ const OPENSTACK: Cloud = Cloud {
 
 async fn agrees(cloud: &Cloud) -> Result<()> {
     let gate = "AWSServiceLBNetworkSecurityGroup".to_owned();
-    let context = Context { feature_gates: vec![gate], ..Context::default() };
+    let context = Facts { feature_gates: vec![gate], ..Facts::default() };
     let sources = sources();
     let ours: Vec<_> = sources.iter().map(|source| cloud.transform.apply(source, &context)).collect();
     let theirs = read_by(cloud.program, &sources.iter().map(String::as_str).collect::<Vec<_>>()).await?;

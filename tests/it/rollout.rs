@@ -45,7 +45,7 @@ async fn the_status_follows_real_rollouts_of_deployment_and_daemon_set() -> Resu
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), NAMESPACE);
     eventually("kube-controller-manager", LIMIT, async || Ok(accounts.get_opt("default").await?.map(drop))).await?;
 
-    let resource = ccm_operator::status::write::resource();
+    let resource = ccm_operator::cluster::request::resource(&ccm_operator::status::write::KIND);
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     let said = Arc::new(Mutex::new(Vec::new()));
     let mut events = Box::pin(api.watch(&WatchParams::default(), "0").await?);

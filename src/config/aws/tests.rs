@@ -1,7 +1,7 @@
 use super::*;
 
-fn context(gates: &[&str]) -> Context {
-    Context { feature_gates: gates.iter().map(|&gate| gate.to_owned()).collect(), ..Context::default() }
+fn context(gates: &[&str]) -> Facts {
+    Facts { feature_gates: gates.iter().map(|&gate| gate.to_owned()).collect(), ..Facts::default() }
 }
 
 fn transformed(source: &str) -> Output {

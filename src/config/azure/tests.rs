@@ -2,15 +2,15 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::config::Transform;
+use crate::{config::Transform, facts::Platform};
 
 fn azure(source: &str, cloud_name: &str) -> Result<Output, Error> {
-    let context = Context { azure_cloud_name: cloud_name.to_owned(), ..Context::default() };
-    Transform::Azure.apply(source, &context)
+    let platform = Platform { name: "Azure".into(), variant: Some(cloud_name.to_owned()) };
+    Transform::Azure.apply(source, &Facts { platform: Ok(Some(platform)), ..Facts::default() })
 }
 
 fn stack(source: &str) -> Result<Output, Error> {
-    Transform::AzureStack.apply(source, &Context::default())
+    Transform::AzureStack.apply(source, &Facts::default())
 }
 
 #[test]

@@ -1,24 +1,28 @@
 #![allow(clippy::needless_pass_by_value, reason = "a literal reads best where it stands")]
 
 use super::*;
-use crate::config::Transform;
+use crate::{
+    config::Transform,
+    facts::{ConfigMapKey, vsphere::VSphere},
+};
 
 fn settings(allow_empty: bool, sources: &[ConfigSource]) -> CloudConfig {
     CloudConfig { sources: sources.to_vec(), allow_empty, transform: None, publish_with_feature_gate: None }
 }
 
-fn named(name: &str, key: &str) -> ConfigMapFileReference {
-    ConfigMapFileReference { name: name.into(), key: key.into() }
+fn named(name: &str, key: &str) -> ConfigMapKey {
+    let config_map = (!name.is_empty()).then(|| Reference::config_map("openshift-config", name));
+    ConfigMapKey { config_map, key: key.into() }
 }
 
 fn run(
     settings: &CloudConfig,
-    named: &ConfigMapFileReference,
+    named: &ConfigMapKey,
     managed: Option<Value>,
     user: Option<Value>,
 ) -> Result<Synced, String> {
-    let context = Context { feature_gates: vec!["Gate".into()], ..Context::default() };
-    let inputs = Inputs { settings, named, managed: managed.as_ref(), user: user.as_ref(), context: &context };
+    let facts = Facts { feature_gates: vec!["Gate".into()], cloud_config: named.clone(), ..Facts::default() };
+    let inputs = Inputs { settings, facts: &facts, managed: managed.as_ref(), user: user.as_ref() };
     sync(&inputs).map_err(|error| error.to_string())
 }
 
@@ -149,9 +153,8 @@ fn a_configuration_as_large_as_a_config_map_is_taken() {
         (Transform::AzureStack, format!("{{\n{json}  \"vmType\": \"\"\n}}\n")),
         (Transform::VSphere, format!("{minimal}{yaml}")),
     ] {
-        let context =
-            Context { vsphere: Some(crate::facts::openshift::VSpherePlatformSpec::default()), ..Context::default() };
-        let output = transform.apply(&text, &context).unwrap();
+        let facts = Facts { vsphere: Some(VSphere::default()), ..Facts::default() };
+        let output = transform.apply(&text, &facts).unwrap();
         assert!(output.text.len() > 890 * 1024 && output.warnings.len() > 10_000, "{transform:?}");
     }
 }

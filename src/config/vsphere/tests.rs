@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::facts::openshift::{VSphereFailureDomain, VSphereNodeNetworking, VSphereTopology, VSphereVCenter};
+use crate::facts::vsphere::{FailureDomain, NodeNetworking, Topology, VCenter};
 
 const SOURCE: &str = "\
 # Of the installer.
@@ -21,40 +21,40 @@ vcenter: # the only one
 x-other: {a: [1, 2]}
 ";
 
-fn domain(server: &str, datacenter: &str) -> VSphereFailureDomain {
-    VSphereFailureDomain { server: server.into(), topology: VSphereTopology { datacenter: datacenter.into() } }
+fn domain(server: &str, datacenter: &str) -> FailureDomain {
+    FailureDomain { server: server.into(), topology: Topology { datacenter: datacenter.into() } }
 }
 
 fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-fn network(name: &str, subnets: &[&str], excluded: &[&str]) -> VSphereNodeNetwork {
-    VSphereNodeNetwork {
+fn network(name: &str, subnets: &[&str], excluded: &[&str]) -> NodeNetwork {
+    NodeNetwork {
         network: name.into(),
         network_subnet_cidr: strings(subnets),
         exclude_network_subnet_cidr: strings(excluded),
     }
 }
 
-fn spec() -> VSpherePlatformSpec {
-    VSpherePlatformSpec {
-        vcenters: vec![VSphereVCenter { server: "vc.example.com".into(), port: 443, datacenters: strings(&["DC1"]) }],
-        ..VSpherePlatformSpec::default()
+fn spec() -> VSphere {
+    VSphere {
+        vcenters: vec![VCenter { server: "vc.example.com".into(), port: 443, datacenters: strings(&["DC1"]) }],
+        ..VSphere::default()
     }
 }
 
-fn context(spec: VSpherePlatformSpec) -> Context {
-    Context { vsphere: Some(spec), ..Context::default() }
+fn context(spec: VSphere) -> Facts {
+    Facts { vsphere: Some(spec), ..Facts::default() }
 }
 
 fn document(text: &str) -> Value {
     yaml::from_str(text).unwrap()
 }
 
-fn completed_as(source: &str, context: &Context) -> Value {
-    let output = transform(source, context).unwrap();
-    let again = transform(&output.text, context).unwrap();
+fn completed_as(source: &str, facts: &Facts) -> Value {
+    let output = transform(source, facts).unwrap();
+    let again = transform(&output.text, facts).unwrap();
     assert_eq!((again.text.as_str(), again.changes.len()), (output.text.as_str(), 0), "not idempotent");
     document(&output.text)
 }
@@ -63,7 +63,7 @@ fn completed_as(source: &str, context: &Context) -> Value {
 fn without_the_infrastructures_block_nothing_changes() {
     let odd = "---\r\n'global': {secretName: a, \"secretNamespace\": b}\t# c\r\nvcenter: {a: {server: a}}\r\n...\r\n";
     for source in [SOURCE, odd, "{\"global\":{\"user\":\"a\",\"password\":\"b\",\"server\":\"c\"}}"] {
-        let output = transform(source, &Context::default()).unwrap();
+        let output = transform(source, &Facts::default()).unwrap();
         assert_eq!(output.text, source);
         assert_eq!(output.changes, []);
     }
@@ -154,7 +154,7 @@ fn address_families_follow_the_service_networks() {
     ] {
         let line = source.map_or_else(String::new, |list| format!("  ipFamily: {list}\n"));
         let source = SOURCE.replace("global:\n", &format!("global:\n{line}"));
-        let context = Context { service_networks: strings(networks), ..context(spec()) };
+        let context = Facts { service_networks: strings(networks), ..context(spec()) };
         assert_eq!(completed_as(&source, &context)["global"]["ipFamily"], wanted, "{networks:?}");
     }
 }
@@ -162,13 +162,13 @@ fn address_families_follow_the_service_networks() {
 #[test]
 fn virtual_addresses_are_excluded_once_there_is_ipv6() {
     let mut spec = spec();
-    spec.node_networking = VSphereNodeNetworking {
+    spec.node_networking = NodeNetworking {
         internal: network("in", &["192.0.3.0/24", "fe80::4/128"], &["192.0.2.0/24", "fd69::2/128"]),
         external: network("", &[], &[]),
     };
     let vips = strings(&["192.168.96.3", "fd65::200", "192.168.96.4", "192.168.96.3"]);
     let networks = strings(&["172.30.0.0/16", "fd02::/112"]);
-    let mut context = Context { vips, ..context(spec) };
+    let mut context = Facts { vips, ..context(spec) };
     assert_eq!(
         completed_as(&format!("{SOURCE}nodes:\n  externalVmNetworkName: gone\n"), &context)["nodes"],
         json!({
@@ -187,7 +187,7 @@ fn virtual_addresses_are_excluded_once_there_is_ipv6() {
 #[test]
 fn what_the_infrastructure_does_not_have_is_emptied() {
     let source = format!("{SOURCE}nodes:\n  internalVmNetworkName: a\n");
-    let output = transform(&source, &context(VSpherePlatformSpec::default())).unwrap();
+    let output = transform(&source, &context(VSphere::default())).unwrap();
     let after = document(&output.text);
     assert_eq!((&after["vcenter"], &after["nodes"]), (&json!({}), &json!({})));
     assert!(output.text.contains("vcenter: {}\n\n# Kept."), "{}", output.text);
@@ -205,7 +205,7 @@ fn the_minimal_configuration_becomes_a_whole_one() {
 fn every_layout_comes_out_right() {
     let wanted = json!({"vc.example.com": {"server": "vc.example.com", "port": 443, "datacenters": ["DC1"]}});
     let network = "fd02::/112".to_owned();
-    let context = Context { service_networks: vec![network], ..context(spec()) };
+    let context = Facts { service_networks: vec![network], ..context(spec()) };
     for source in [
         "{global: {user: a, password: b}, x: {y: [z]}}",
         "{\"global\":{\"user\":\"a\",\"password\":\"b\"},\n  \"vcenter\": {}, \"x\": {\"y\":[\"z\"]}}\n",
@@ -277,7 +277,7 @@ a = b
 
 #[test]
 fn the_legacy_ini_keeps_what_yaml_knows() {
-    let output = transform(INI, &Context::default()).unwrap();
+    let output = transform(INI, &Facts::default()).unwrap();
     assert_eq!(
         document(&output.text),
         json!({
@@ -293,7 +293,7 @@ fn the_legacy_ini_keeps_what_yaml_knows() {
     assert_eq!(changes, ["format", "[Workspace] server", "[Workspace] folder"]);
     let lines: Vec<_> = output.warnings.iter().map(|warning| warning.line).collect();
     assert_eq!(lines, [Some(7), Some(29), Some(32)]);
-    assert_eq!(transform(&output.text, &Context::default()).unwrap().changes, []);
+    assert_eq!(transform(&output.text, &Facts::default()).unwrap().changes, []);
     let with_spec = completed_as(INI, &context(spec()));
     assert_eq!(with_spec["vcenter"]["vc.example.com"]["port"], 443);
     assert_eq!(with_spec["nodes"], json!({}));
@@ -325,7 +325,7 @@ fn what_the_ccm_refuses_is_an_error_with_its_line() {
         ("[Global]\nip-family = ipv5\n", Some(2), "`ipv4`, `ipv6` or both"),
         ("[Global]\nuser = \"x\n", Some(2), "closing quote"),
     ] {
-        let error = transform(source, &Context::default()).unwrap_err();
+        let error = transform(source, &Facts::default()).unwrap_err();
         assert!(error.message.to_lowercase().contains(&words.to_lowercase()), "{source:?}: {error}");
         assert_eq!(error.line, line, "{source:?}: {error}");
     }
@@ -349,7 +349,7 @@ fn what_the_ccm_ignores_is_a_warning_with_its_line() {
         ("loadBalancer:\n  snatDisabled: \"x\"\n", 7, "until then all of `loadBalancer` has no effect"),
         ("---\na: 1\n", 6, "another document begins here"),
     ] {
-        let output = transform(&format!("{head}{source}"), &Context::default()).unwrap();
+        let output = transform(&format!("{head}{source}"), &Facts::default()).unwrap();
         let [warning] = &output.warnings[..] else { panic!("{source:?}: {:?}", output.warnings) };
         assert!(warning.message.contains(words), "{warning}");
         assert_eq!(warning.line, Some(line), "{warning}");
@@ -364,7 +364,7 @@ fn no_secret_is_ever_said() {
     assert_eq!(output.changes.len(), 7, "{:?}", output.changes);
     assert!(!format!("{:?}{:?}", output.changes, output.warnings).contains("hunter"), "{:?}", output.changes);
     for source in ["global: {password: [hunter]}", "[Global]\npassword = hunter2\\x", "global: {password: hunter2"] {
-        let error = transform(source, &Context::default()).unwrap_err();
+        let error = transform(source, &Facts::default()).unwrap_err();
         assert!(!error.message.contains("hunter"), "{error}");
     }
 }
@@ -415,20 +415,20 @@ fn layout() -> impl Strategy<Value = String> {
         .prop_map(|(blocks, a, b, c, d)| format!("{a}{}{b}{}{c}{}{d}", blocks[0], blocks[1], blocks[2]))
 }
 
-fn any_context() -> impl Strategy<Value = Context> {
+fn any_context() -> impl Strategy<Value = Facts> {
     let names = prop::sample::subsequence(vec!["a.example.com", "b.example.com", "fd00::1"], 0..=3);
     let networks = prop::sample::subsequence(vec!["172.30.0.0/16", "fd02::/112"], 0..=2);
     (names, 0..3_usize, networks, "[ -~]{0,8}").prop_map(|(names, domains, networks, network_name)| {
-        let vcenter = |name: &&str| VSphereVCenter { server: (*name).into(), port: 1, datacenters: strings(&["D"]) };
-        Context {
+        let vcenter = |name: &&str| VCenter { server: (*name).into(), port: 1, datacenters: strings(&["D"]) };
+        Facts {
             service_networks: strings(&networks),
             vips: strings(&["192.0.2.1", "fd65::1"]),
-            ..context(VSpherePlatformSpec {
+            ..context(VSphere {
                 vcenters: names.iter().map(vcenter).collect(),
                 failure_domains: vec![domain("b.example.com", "E"); domains],
-                node_networking: VSphereNodeNetworking {
+                node_networking: NodeNetworking {
                     internal: network(&network_name, &["192.0.2.0/24"], &[]),
-                    ..VSphereNodeNetworking::default()
+                    ..NodeNetworking::default()
                 },
             })
         }

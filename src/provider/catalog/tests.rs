@@ -1,15 +1,7 @@
-#![allow(clippy::needless_pass_by_value, reason = "a literal reads best where it stands")]
-
 use std::collections::BTreeSet;
 
-use serde_json::json;
-
 use super::*;
-use crate::{
-    facts::{DEFAULT_NAMESPACE, images::Images},
-    provider::Descriptor,
-    text::yaml,
-};
+use crate::{provider::Descriptor, text::yaml};
 
 const DESCRIPTOR: &str = "\
 name: demo
@@ -45,13 +37,6 @@ fn with_descriptor(from: &str, to: &str) -> String {
     let descriptor = DESCRIPTOR.replace(from, to);
     assert_ne!(descriptor, DESCRIPTOR, "{from:?} is missing");
     catalog(&[("assets/demo/provider.yaml", &descriptor), ("assets/demo/deployment.yaml", DEPLOYMENT)]).unwrap_err()
-}
-
-fn sources(platform: serde_json::Value) -> Sources {
-    let infrastructure = json!({"status": {"platformStatus": platform}});
-    let mut sources = Sources::new(DEFAULT_NAMESPACE, Ok(Images::default()));
-    sources.infrastructure = serde_json::from_value(infrastructure).unwrap();
-    sources
 }
 
 #[test]
@@ -145,19 +130,19 @@ fn the_narrowest_platform_wins() {
         ("assets/stack/deployment.yaml", DEPLOYMENT),
     ])
     .unwrap();
-    for (platform, expected) in [
-        (json!({"type": "Demo"}), Some("demo")),
-        (json!({"type": "Demo", "azure": {"cloudName": "Other"}}), Some("demo")),
-        (json!({"type": "Demo", "azure": {"cloudName": "Stack"}}), Some("stack")),
-        (json!({"type": "External"}), None),
-        (json!({"type": "Libvirt"}), None),
+    for (name, variant, expected) in [
+        ("Demo", None, Some("demo")),
+        ("Demo", Some("Other"), Some("demo")),
+        ("Demo", Some("Stack"), Some("stack")),
+        ("External", None, None),
+        ("Libvirt", None, None),
     ] {
-        let sources = sources(platform.clone());
-        let found = match catalog.select(&sources).unwrap() {
+        let platform = Platform { name: name.into(), variant: variant.map(Into::into) };
+        let found = match catalog.select(&platform) {
             Selection::Provider(provider) => Some(provider.name()),
             Selection::Nothing(_) => None,
         };
-        assert_eq!(found, expected, "{platform}");
+        assert_eq!(found, expected, "{platform:?}");
     }
 }
 
