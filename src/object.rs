@@ -1,7 +1,6 @@
-//! A Kubernetes object as data, and the kinds that a provider may bring (pure).
+//! A Kubernetes object as data, and the kinds that a provider may contain (pure).
 //!
-//! Owns what every part needs to know of an object: its identity and where its pods' containers are. It knows no
-//! schema: whether the fields are right is the API server's to say.
+//! Knows an object's identity and the containers of its pods. It knows no schema: the API server validates the fields.
 
 pub mod reference;
 
@@ -10,7 +9,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// A kind that providers may bring: what discovery would answer, without asking.
+/// A kind that providers may contain, as API discovery would describe it.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
     /// API group, empty for the core group.
@@ -41,9 +40,9 @@ const fn kind(
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
-/// Every kind that a provider may bring. Identities come before what runs as them, policies before what they guard,
-/// a disruption budget after the pods that it counts.
-pub static KINDS: [Kind; 13] = [
+/// Every kind that a provider may contain. Service accounts and roles come before the pods that use them, policies
+/// before the objects that they guard, a disruption budget after the pods that it counts.
+pub static KINDS: &[Kind] = &[
     kind("", "v1", "ServiceAccount", "serviceaccounts", true, 1),
     kind(RBAC, "v1", "ClusterRole", "clusterroles", false, 1),
     kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", false, 1),
@@ -60,7 +59,7 @@ pub static KINDS: [Kind; 13] = [
 ];
 
 impl Kind {
-    /// `apiVersion` as manifests write it.
+    /// The `apiVersion` of manifests.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }
@@ -70,14 +69,14 @@ impl Kind {
     }
 }
 
-/// Why a document is no object that a provider may bring.
+/// The document is not an object that a provider may contain.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
-    /// Not a mapping with `apiVersion`, `kind` and `metadata.name`.
-    #[error("not a Kubernetes object: `{0}` is missing")]
+    /// Not a mapping with `apiVersion`, `kind` and `metadata.name`; holds the JSON pointer of the missing field.
+    #[error("not a Kubernetes object: `{}` is missing", .0.trim_start_matches('/').replace('/', "."))]
     Missing(&'static str),
     /// A kind, or a version of it, that is not in [`KINDS`].
-    #[error("{kind} of {api_version} is none of the kinds that a provider may bring ({})", known_kinds())]
+    #[error("unsupported kind {api_version} {kind}; a provider may contain: {}", known_kinds())]
     UnknownKind {
         /// Its `kind`.
         kind: String,
@@ -96,11 +95,22 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// The JSON pointer of the field to fix.
+    pub fn pointer(&self) -> &'static str {
+        match self {
+            Self::Missing(pointer) => pointer,
+            Self::UnknownKind { .. } => "/kind",
+            Self::Namespace { .. } => "/metadata/namespace",
+        }
+    }
+}
+
 fn known_kinds() -> String {
     KINDS.iter().map(|known| known.kind).collect::<Vec<_>>().join(", ")
 }
 
-/// What an object is known by in a cluster.
+/// The identity of an object in a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// API group, empty for the core group.
@@ -123,7 +133,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// An object of one of the [`KINDS`], named and placed. Serialises as the manifest that it is.
+/// An object of one of the [`KINDS`] with a name and, where its kind needs one, a namespace. Serialises as its manifest.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Object {
@@ -133,11 +143,11 @@ pub struct Object {
 }
 
 impl Object {
-    /// Takes a parsed manifest.
+    /// Checks a parsed manifest.
     pub fn new(value: Value) -> Result<Self, Error> {
         let text = |pointer: &'static str| match value.pointer(pointer).and_then(Value::as_str) {
             Some(text) if !text.is_empty() => Ok(text),
-            _ => Err(Error::Missing(pointer.trim_start_matches('/'))),
+            _ => Err(Error::Missing(pointer)),
         };
         let (api_version, kind, name) = (text("/apiVersion")?, text("/kind")?, text("/metadata/name")?);
         let known = Kind::find(api_version, kind)
@@ -168,7 +178,7 @@ impl Object {
         self.text("/metadata/namespace")
     }
 
-    /// What it is known by.
+    /// Its identity.
     pub fn key(&self) -> Key {
         Key {
             group: self.kind.group.to_owned(),
@@ -192,18 +202,18 @@ impl Object {
         metadata["labels"][key] = value.into();
     }
 
-    /// The specification of its pods, when it is or makes pods.
+    /// The specification of its pods, if it is a pod or creates pods.
     pub fn pod_spec(&self) -> Option<&Value> {
         self.value.pointer(self.pod_spec_pointer()?)
     }
 
-    /// The same, to change it.
+    /// The mutable form of [`Self::pod_spec`].
     pub fn pod_spec_mut(&mut self) -> Option<&mut Value> {
         let pointer = self.pod_spec_pointer()?;
         self.value.pointer_mut(pointer)
     }
 
-    /// The manifest, to change it; identity and kind must stay what they are, but for the namespace.
+    /// The mutable manifest. Its kind and name must stay; the namespace may change.
     pub(crate) fn value_mut(&mut self) -> &mut Value {
         &mut self.value
     }
@@ -232,7 +242,7 @@ pub fn container_name(container: &Value) -> &str {
     container["name"].as_str().unwrap_or_default()
 }
 
-/// Shows every string of a value, to change it; names of members are none.
+/// Calls a function with every string of a value, without the keys.
 pub(crate) fn each_text(value: &mut Value, change: &mut impl FnMut(&mut String)) {
     match value {
         Value::String(text) => change(text),
@@ -248,7 +258,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_whole_objects_of_known_kinds_are_taken() {
+    fn only_complete_objects_of_known_kinds_are_accepted() {
         let object =
             |value| Object::new(value).map(|object| object.key().to_string()).map_err(|error| error.to_string());
         assert_eq!(
@@ -259,7 +269,7 @@ mod tests {
             (json!("text"), "not a Kubernetes object: `apiVersion` is missing"),
             (
                 json!({"apiVersion": "v1", "kind": "Service", "metadata": {}}),
-                "not a Kubernetes object: `metadata/name` is missing",
+                "not a Kubernetes object: `metadata.name` is missing",
             ),
             (
                 json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}}),
@@ -269,9 +279,6 @@ mod tests {
             assert_eq!(object(value), Err(error.into()));
         }
         let error = object(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}})).unwrap_err();
-        assert!(
-            error.starts_with("Secret of v1 is none of the kinds that a provider may bring (ServiceAccount,"),
-            "{error}"
-        );
+        assert!(error.starts_with("unsupported kind v1 Secret; a provider may contain: ServiceAccount,"), "{error}");
     }
 }

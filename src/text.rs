@@ -4,7 +4,7 @@ pub mod ini;
 pub mod json;
 pub mod mask;
 pub mod output;
-mod place;
+pub mod place;
 pub mod suggest;
 pub mod yaml;
 
@@ -36,7 +36,6 @@ pub struct Problem {
 impl Problem {
     /// The problem with its place, such as `cloud.conf:4:7: a closing quote is missing`.
     pub fn of(&self, source: &str) -> String {
-        let colon = if self.place.is_some() { ":" } else { ": " };
-        format!("{source}{colon}{self}")
+        place::located(source, self.place, &self.message)
     }
 }

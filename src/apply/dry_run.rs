@@ -30,7 +30,7 @@ use crate::{
         folder::{Bundle, Manifest},
         verify::Refusal,
     },
-    text::yaml,
+    text::{Place, yaml},
 };
 
 /// How many objects are asked about at once; over HTTP/1.1 each needs a connection of its own.
@@ -151,7 +151,7 @@ pub async fn verify(client: &Client, bundles: &[Bundle]) -> Result<Vec<Refusal>,
             Err(Cause::Api(kube::Error::Api(status))) if is_about_manifest(status.code) => refusals.push(Refusal {
                 provider: bundle.name.clone(),
                 file: manifest.file.clone(),
-                line: line(manifest, &status),
+                place: Place::line(line(manifest, &status)),
                 what: format!("{}: {}", object.key(), status.message.replace('\n', " ")),
             }),
             Err(source) => return Err(Error::Ask { object: object.key(), source }),
@@ -166,7 +166,7 @@ fn is_about_manifest(code: u16) -> bool {
     matches!(code, 400 | 404 | 409 | 422 | 500)
 }
 
-fn line(manifest: &Manifest, status: &kube::core::Status) -> u64 {
+fn line(manifest: &Manifest, status: &kube::core::Status) -> usize {
     let causes = status.details.as_ref().map_or(&[][..], |details| &details.causes);
     let field = causes.iter().map(|cause| cause.field.as_str()).find(|field| !field.is_empty());
     manifest.lines.of(&pointer(field.unwrap_or_default()))

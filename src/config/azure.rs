@@ -10,6 +10,7 @@ pub mod read;
 use serde_json::json;
 
 use crate::facts::Facts;
+use crate::text::Place;
 use crate::text::suggest::did_you_mean;
 use crate::{
     config::{
@@ -37,7 +38,7 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> 
             "`cloud` differs from {cloud}, which Infrastructure/cluster sets in \
              status.platformStatus.azure.cloudName; correct it, or leave it out"
         );
-        return Err(Problem { place: Some(edit.document.line(member).into()), message });
+        return Err(Problem { place: Some(Place::line(edit.document.line(member))), message });
     }
     edit.set("the Infrastructure names the cloud", CLOUD, cloud);
     edit.default_vm_type()?;
@@ -85,7 +86,7 @@ impl<'a> Edit<'a> {
     fn text(&self, name: &str) -> Result<Option<(&Member<'a>, String)>, Problem> {
         let Some(member) = self.document.last(name) else { return Ok(None) };
         let text = member.as_text().ok_or_else(|| Problem {
-            place: Some(self.document.line(member).into()),
+            place: Some(Place::line(self.document.line(member))),
             message: format!("`{}` must be a string", member.name),
         })?;
         Ok(Some((member, text)).filter(|(_, text)| !text.trim().is_empty()))
@@ -131,7 +132,7 @@ fn rewritten(rule: &'static str, key: &str) -> Change {
 fn checked(document: &Document<'_>) -> Result<Vec<Problem>, Problem> {
     let mut warnings = Vec::new();
     for (line, member) in document.members() {
-        let place = Some(line.into());
+        let place = Some(Place::line(line));
         let name = &member.name;
         let Some((_, kind)) = KEYS.azure.iter().find(|(known, _)| is_named(name, known)) else {
             let hint = hint(&warnings, name, KEYS.azure.keys().map(String::as_str));

@@ -4,6 +4,7 @@
 
 use std::ops::RangeInclusive;
 
+use crate::text::Place;
 use crate::{
     config::{
         Problem, hint,
@@ -22,7 +23,10 @@ pub(super) fn check(
     let mut warnings = Vec::new();
     for (line, header) in document.headers() {
         if section(sections, header).is_none() && !(header.sub.is_empty() && owned(&header.name, None)) {
-            warnings.push(Problem { place: Some(line.into()), message: unknown_section(&warnings, sections, header) });
+            warnings.push(Problem {
+                place: Some(Place::line(line)),
+                message: unknown_section(&warnings, sections, header),
+            });
         }
     }
     for placed in document.entries() {
@@ -40,11 +44,11 @@ pub(super) fn check(
                         "the cloud-controller-manager refuses this value of [{}] {key}: give {takes}",
                         section.name
                     );
-                    return Err(Problem { place: Some(line.into()), message });
+                    return Err(Problem { place: Some(Place::line(line)), message });
                 }
             },
         };
-        warnings.push(Problem { place: Some(line.into()), message });
+        warnings.push(Problem { place: Some(Place::line(line)), message });
     }
     warnings.sort_by_key(|warning| warning.place);
     Ok(warnings)

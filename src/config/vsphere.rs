@@ -66,7 +66,7 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> 
     };
     if let Some(outline) = &places {
         output.warnings.extend(outline.next.map(|line| Problem {
-            place: Some(line.into()),
+            place: Some(Place::line(line)),
             message: "another document begins here: only the first is read".to_owned(),
         }));
         output.warnings.extend(keys::ignored(&outline.root));
@@ -93,13 +93,11 @@ fn read(text: &str) -> Result<(Value, Outline), Problem> {
 }
 
 fn failed(error: &yaml::Error) -> Problem {
-    let message = error.to_string();
-    // The place is reported separately, and the library's advice is for programmers.
-    let message = [" at line ", ", set ", "; use "]
+    // The library's advice is for programmers.
+    let message = [", set ", "; use "]
         .iter()
-        .fold(message.as_str(), |message, end| message.rsplit_once(end).map_or(message, |(message, _)| message));
-    let place = error.line().and_then(|line| usize::try_from(line).ok()).map(Place::from);
-    Problem { place, message: message.to_owned() }
+        .fold(error.message.as_str(), |message, end| message.rsplit_once(end).map_or(message, |(message, _)| message));
+    Problem { place: error.place, message: message.to_owned() }
 }
 
 /// Refuses what the cloud-controller-manager would refuse. A problem that only the Infrastructure can fix is a warning: the
@@ -110,7 +108,7 @@ fn check(wanted: &Value, places: Option<&Outline>, is_owned: bool, warnings: &mu
         warnings.extend(keys::types(wanted, &outline.root)?);
     }
     if let Some((path, message)) = keys::missing(wanted) {
-        let place = places.and_then(|outline| outline.root.line(&path)).map(Place::from);
+        let place = places.and_then(|outline| outline.root.line(&path)).map(Place::line);
         if !is_owned {
             return Err(Problem { place, message });
         }

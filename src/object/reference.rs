@@ -1,7 +1,7 @@
-//! What pods refer to, and the hash by which they are restarted when it changes (pure).
+//! The ConfigMaps and Secrets that pods refer to, and the hash that restarts the pods when one changes (pure).
 //!
-//! Owns what counts as a reference and how a ConfigMap or a Secret becomes a digest. It never holds secret data: what is
-//! given to it is forgotten, and only digests are answered.
+//! Defines which fields are references and how a ConfigMap or a Secret becomes a digest. It returns digests only and
+//! keeps no secret data.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ impl Referable {
     }
 }
 
-/// A ConfigMap or a Secret, by its name.
+/// A ConfigMap or a Secret, by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reference {
     /// Which of the two.
@@ -62,10 +62,10 @@ impl std::fmt::Display for Reference {
     }
 }
 
-/// The digests of objects that are there.
+/// The digests of existing objects.
 pub type Digests = BTreeMap<Reference, String>;
 
-/// What the pods of a specification in a namespace refer to: volumes, projected ones too, and the environment of all
+/// The references of a pod specification in a namespace: in volumes, projected ones too, and in the environment of all
 /// containers.
 pub fn references(pod_spec: &Value, namespace: &str) -> BTreeSet<Reference> {
     let mut found = BTreeSet::new();
@@ -76,7 +76,7 @@ pub fn references(pod_spec: &Value, namespace: &str) -> BTreeSet<Reference> {
     };
     for volume in items(&pod_spec["volumes"]) {
         add(Referable::ConfigMap, &volume["configMap"]["name"]);
-        // The one field in which Kubernetes names a Secret otherwise.
+        // The only field that names a Secret differently.
         add(Referable::Secret, &volume["secret"]["secretName"]);
         for source in items(&volume["projected"]["sources"]) {
             add(Referable::ConfigMap, &source["configMap"]["name"]);
@@ -96,13 +96,13 @@ pub fn references(pod_spec: &Value, namespace: &str) -> BTreeSet<Reference> {
     found
 }
 
-/// The digest of what a ConfigMap or a Secret holds; its metadata does not count.
+/// The digest of a ConfigMap's or a Secret's data, without its metadata.
 pub fn digest(object: &Value) -> String {
     let mut hasher = Sha256::new();
     for root in ["data", "binaryData"] {
         for (key, value) in object[root].as_object().into_iter().flatten() {
             for part in [root, key, value.as_str().unwrap_or_default()] {
-                // With its length, so that no two contents give the same bytes.
+                // The length keeps different data from giving the same bytes.
                 hasher.update((part.len() as u64).to_be_bytes());
                 hasher.update(part);
             }
@@ -111,17 +111,18 @@ pub fn digest(object: &Value) -> String {
     hex(&hasher.finalize())
 }
 
-/// The hash over those of the references that are there: what is missing counts as soon as it is made.
+/// The hash over the existing references; a missing object changes it once it is created.
 pub fn hash(references: &BTreeSet<Reference>, digests: &Digests) -> String {
     let mut hasher = Sha256::new();
     for (reference, digest) in references.iter().filter_map(|reference| Some((reference, digests.get(reference)?))) {
-        // The namespace does not: the same configuration elsewhere is no change.
+        // Without the namespace: the same configuration in another one is no change.
         hasher.update(format!("{:?}/{}={digest}\n", reference.kind, reference.name));
     }
     hex(&hasher.finalize())
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as lowercase hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -139,7 +140,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_way_to_refer_counts() {
+    fn every_kind_of_reference_is_found() {
         let pod = json!({
             "volumes": [
                 {"configMap": {"name": "a"}},
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_held_changes_a_digest() {
+    fn only_data_changes_a_digest() {
         let object = json!({"metadata": {"resourceVersion": "1"}, "data": {"a": "b"}, "binaryData": {"c": "ZA=="}});
         let mut other = object.clone();
         other["metadata"]["resourceVersion"] = "2".into();
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_object_does_not_switch_the_hash_off() {
+    fn a_missing_object_does_not_disable_the_hash() {
         let pod = json!({"volumes": [{"configMap": {"name": "a"}}, {"secret": {"secretName": "b"}}]});
         let references = references(&pod, "n");
         let mut digests = Digests::from([(Reference::config_map("n", "a"), "1".to_owned())]);
@@ -193,6 +194,6 @@ mod tests {
         let both = hash(&references, &digests);
         assert!(one != changed && changed != both && one != both);
         digests.insert(Reference::config_map("n", "other"), "3".to_owned());
-        assert_eq!(hash(&references, &digests), both, "what no pod refers to does not count");
+        assert_eq!(hash(&references, &digests), both, "an object without a reference does not count");
     }
 }

@@ -15,7 +15,7 @@ use crate::{
         Descriptor, FactOrText, Phase, Platform, ValueSource,
         folder::{Bundle, Manifest},
     },
-    text::{output::table, suggest::did_you_mean, yaml::Spanned},
+    text::{output::table, suggest::did_you_mean},
 };
 
 /// How much of a digest a table shows: enough to tell two apart.
@@ -191,7 +191,7 @@ impl Container<'_> {
     }
 
     fn image(&self, descriptor: &Descriptor) -> Option<ShownImage> {
-        let source = &descriptor.images.get(self.name())?.value;
+        let source = descriptor.images.get(self.name())?;
         Some(ShownImage {
             object: self.manifest.object.key().to_string(),
             container: self.name().to_owned(),
@@ -238,7 +238,7 @@ impl Container<'_> {
         // Bootstrap pods have all their arguments and environment in their manifest.
         let sources = descriptor.filter(|_| self.manifest.phase == Phase::Cluster).map(field);
         let sources = sources.and_then(|sources| sources.get(self.name()));
-        let sources = sources.into_iter().flat_map(|sources| &sources.value);
+        let sources = sources.into_iter().flatten();
         sources.map(|(name, source)| self.shown(name, text(source), origin(source))).collect()
     }
 
@@ -265,7 +265,7 @@ impl Container<'_> {
 }
 
 /// Arguments or variables by container, as the descriptor has them.
-type Sources = BTreeMap<String, Spanned<BTreeMap<String, ValueSource>>>;
+type Sources = BTreeMap<String, BTreeMap<String, ValueSource>>;
 
 /// What a `valueFrom` refers to.
 fn reference_name(reference: &Value) -> String {

@@ -87,8 +87,7 @@ fn images(descriptor: &Descriptor, object: &mut Object, facts: &Facts) -> Result
     for container in containers_mut(object, &["initContainers", "containers"]) {
         let name = container_name(container).to_owned();
         if let Some(source) = descriptor.images.get(&name) {
-            let image =
-                facts.images.as_ref().map_err(Clone::clone).and_then(|images| images.get(&source.value.key, &name));
+            let image = facts.images.as_ref().map_err(Clone::clone).and_then(|images| images.get(&source.key, &name));
             container["image"] =
                 image.map_err(|source| Error::Image { object: key.clone(), source: source.into() })?.into();
         }
@@ -100,7 +99,7 @@ fn arguments(descriptor: &Descriptor, object: &mut Object, facts: &Facts) -> Res
     let key = object.key().to_string();
     for container in containers_mut(object, &["initContainers", "containers"]) {
         let name = container_name(container).to_owned();
-        for (flag, source) in descriptor.arguments.get(&name).iter().flat_map(|arguments| &arguments.value) {
+        for (flag, source) in descriptor.arguments.get(&name).into_iter().flatten() {
             let missing = |fact| no_value(&key, &name, format!("argument {flag}"), fact);
             if let Some(value) = resolve(source, facts).map_err(missing)? {
                 push(container, "args", format!("{flag}={value}").into());
@@ -114,7 +113,7 @@ fn environment(descriptor: &Descriptor, object: &mut Object, facts: &Facts) -> R
     let key = object.key().to_string();
     for container in containers_mut(object, &["initContainers", "containers"]) {
         let name = container_name(container).to_owned();
-        for (variable, source) in descriptor.environment.get(&name).iter().flat_map(|variables| &variables.value) {
+        for (variable, source) in descriptor.environment.get(&name).into_iter().flatten() {
             let missing = |fact| no_value(&key, &name, format!("variable {variable}"), fact);
             if let Some(value) = resolve(source, facts).map_err(missing)? {
                 set_variable(container, variable, &value);

@@ -7,15 +7,9 @@ use serde::{
     de::{self, MapAccess, Visitor, value::MapAccessDeserializer},
 };
 
-use crate::{
-    facts::Fact,
-    text::{
-        suggest::did_you_mean,
-        yaml::{self, Spanned},
-    },
-};
+use crate::{facts::Fact, text::suggest::did_you_mean};
 
-/// `provider.yaml`: which platform the provider serves, and where facts enter its manifests.
+/// `provider.yaml`: the platform that the provider serves, and the facts in its manifests.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -25,22 +19,19 @@ pub struct Descriptor {
     /// The platform that it serves.
     pub platform: Platform,
     /// The image of each container, init containers too, by the container's name.
-    #[cfg_attr(test, schemars(with = "BTreeMap<String, ImageSource>"))]
-    pub images: BTreeMap<String, Spanned<ImageSource>>,
+    pub images: BTreeMap<String, ImageSource>,
     /// Arguments that are appended, by the container's name and the flag. For `assets/` only: bootstrap pods have
     /// their arguments in their manifest.
     #[serde(default)]
-    #[cfg_attr(test, schemars(with = "BTreeMap<String, BTreeMap<String, ValueSource>>"))]
-    pub arguments: BTreeMap<String, Spanned<BTreeMap<String, ValueSource>>>,
+    pub arguments: BTreeMap<String, BTreeMap<String, ValueSource>>,
     /// Environment variables that are set, by the container's name and the variable's. For `assets/` only.
     #[serde(default)]
-    #[cfg_attr(test, schemars(with = "BTreeMap<String, BTreeMap<String, ValueSource>>"))]
-    pub environment: BTreeMap<String, Spanned<BTreeMap<String, ValueSource>>>,
+    pub environment: BTreeMap<String, BTreeMap<String, ValueSource>>,
     /// The cloud's configuration; absent means that none is synced.
     pub cloud_config: Option<crate::config::CloudConfig>,
 }
 
-/// Which platform a provider serves: the narrowest match wins.
+/// The platform that a provider serves; the narrowest match wins.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -52,7 +43,7 @@ pub struct Platform {
     pub cloud_name: Option<String>,
 }
 
-/// Where a container's image comes from.
+/// The source of a container's image.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -63,8 +54,8 @@ pub struct ImageSource {
     pub tag: String,
 }
 
-/// Where the value of an argument or of an environment variable comes from: a fact's name, or one of the forms
-/// `{fact: NAME, optional: true}` and `{value: TEXT}`, both with `featureGate: NAME` where wanted.
+/// The source of the value of an argument or an environment variable: a fact's name, `{fact: NAME, optional: true}` or
+/// `{value: TEXT}`, the last two optionally with `featureGate: NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueSource {
     /// The fact, or the text.
@@ -84,7 +75,7 @@ pub enum FactOrText {
     Text(String),
 }
 
-/// How a [`ValueSource`] is written when it is a mapping.
+/// The mapping form of a [`ValueSource`].
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -146,17 +137,6 @@ impl schemars::JsonSchema for ValueSource {
         schemars::json_schema!({
             "description": "Where the value of an argument or of an environment variable comes from.",
             "anyOf": [generator.subschema_for::<Fact>(), generator.subschema_for::<ValueFields>()],
-        })
-    }
-}
-
-impl Descriptor {
-    /// Parses `provider.yaml`; `file` names it in errors.
-    pub fn parse(text: &str, file: &str) -> Result<Self, super::Error> {
-        yaml::from_str(text).map_err(|error| super::Error {
-            file: file.to_owned(),
-            line: None,
-            problem: error.to_string(),
         })
     }
 }

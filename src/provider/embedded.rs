@@ -1,14 +1,14 @@
-//! What comes with the program, embedded (pure): the providers (`assets/`, `bootstrap/`) and the install payload
-//! (`manifests/`).
+//! The embedded providers (`assets/`, `bootstrap/`) and install payload (`manifests/`) (pure).
 //!
-//! The one place that knows about embedding; everything else takes paths and bytes.
+//! The only module that knows about embedding; all others take paths and bytes.
 
 use include_dir::{Dir, include_dir};
 
 use crate::provider::{
     self,
     catalog::Catalog,
-    folder::{self, Bundle, Payload},
+    folder::{self, Bundle},
+    payload::Payload,
 };
 
 /// The version of the embedded providers: the program's.
@@ -34,7 +34,7 @@ pub fn manifests() -> Vec<(String, &'static [u8])> {
     files
 }
 
-/// The catalog of the embedded providers. An error here is a defect of this build; the tests exclude it.
+/// The catalog of the embedded providers. An error is a defect of this build, which the tests exclude.
 pub fn catalog() -> Result<Catalog, provider::Error> {
     let files = files();
     Catalog::new(files.iter().map(|(path, bytes)| (path.as_str(), *bytes)))
@@ -46,7 +46,7 @@ pub fn bundles() -> Vec<Bundle> {
     folder::bundles(files.iter().map(|(path, bytes)| (path.as_str(), *bytes)))
 }
 
-/// What the install payload gives to them.
+/// The part of the embedded install payload that they depend on.
 pub fn payload() -> Payload {
     let mut files = Vec::new();
     collect("manifests", &MANIFESTS, &mut files);

@@ -1,17 +1,23 @@
-//! A provider's folder as its author wrote it: the files, what each document of them holds and on which line (pure).
+//! A provider's folder: its descriptor and its manifests with their lines, and every defect (pure).
 //!
-//! [`crate::provider::catalog`] answers a provider or the first error. Here every file that can be read is there, whatever is
-//! wrong with the others, so that all that is wrong can be said at once.
+//! The only reader of such a folder. It reads what it can, so that one run reports every defect.
+//! [`super::catalog`] is its strict view: there the first defect is the error.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    object::Object,
-    provider::{self, Descriptor, Phase, catalog::Catalog},
-    text::yaml::{self, Lines},
+    object::{self, Object, reference::hex},
+    provider::{Descriptor, Error, Phase, Provider},
+    text::{
+        place::Place,
+        suggest::did_you_mean,
+        yaml::{self, Lines},
+    },
 };
 
 /// One provider's files.
@@ -21,84 +27,185 @@ pub struct Bundle {
     pub name: String,
     /// Its files, by path from the common root of `assets/` and `bootstrap/`.
     pub files: BTreeMap<String, Vec<u8>>,
-    /// Every manifest that can be read, in the order of the files.
+    /// Every readable manifest, in the order of the files.
     pub manifests: Vec<Manifest>,
-    /// The descriptor, when it can be read.
+    /// The descriptor, if it is readable.
     pub descriptor: Option<Descriptor>,
-    /// Why the operator would refuse the folder.
-    pub defect: Option<provider::Error>,
+    /// The reasons for which the operator would refuse the folder. See also [`Bundle::misfits`].
+    pub defects: Vec<Error>,
+    /// The lines of the descriptor.
+    lines: Lines,
 }
 
-/// A manifest with the place where it stands.
+/// A manifest and its place.
 #[derive(Clone, Debug)]
 pub struct Manifest {
     /// Its file.
     pub file: String,
-    /// Where it is for.
+    /// The phase that it belongs to.
     pub phase: Phase,
-    /// What it says.
+    /// Its object.
     pub object: Object,
-    /// The line of each of its values.
+    /// The line of each value.
     pub lines: Lines,
 }
 
-/// What the install payload (`manifests/`) gives to providers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Payload {
-    /// The keys of `images.json`.
-    pub image_keys: BTreeSet<String>,
-    /// The Secrets that `CredentialsRequest`s ask for, as (namespace, name).
-    pub requested_secrets: BTreeSet<(String, String)>,
-}
-
-/// Puts files of `assets/` and `bootstrap/`, given as (path from their common root, bytes), together by provider.
+/// Reads files of `assets/` and `bootstrap/`, given as (path from their common root, bytes), into one bundle a provider.
 pub fn bundles<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<Bundle> {
     let mut folders = BTreeMap::<&str, BTreeMap<String, Vec<u8>>>::new();
     for (path, bytes) in files {
         let name = path.split('/').nth(1).unwrap_or_default();
         folders.entry(name).or_default().insert(path.to_owned(), bytes.to_owned());
     }
-    let mut bundles: Vec<_> = folders.into_iter().map(|(name, files)| Bundle::read(name, files)).collect();
-    if bundles.iter().all(|bundle| bundle.defect.is_none()) {
-        mark_twins(&mut bundles);
+    let mut bundles = Vec::<Bundle>::new();
+    for (name, files) in folders {
+        let mut bundle = Bundle::read(name, files);
+        if let Some(platform) = bundle.descriptor.as_ref().map(|descriptor| &descriptor.platform) {
+            let serves_it =
+                |other: &&Bundle| other.descriptor.as_ref().is_some_and(|other| other.platform == *platform);
+            let twin = bundles.iter().find(serves_it);
+            let problem = twin.map(|twin| format!("provider {:?} serves the same platform", twin.name));
+            bundle.defects.extend(problem.map(|problem| bundle.descriptor_error("/platform", problem)));
+        }
+        bundles.push(bundle);
     }
     bundles
 }
 
-/// Providers that are sound each may still serve the same platform.
-fn mark_twins(bundles: &mut [Bundle]) {
-    let files = bundles.iter().flat_map(|bundle| &bundle.files);
-    let Err(error) = Catalog::new(files.map(|(path, bytes)| (path.as_str(), bytes.as_slice()))) else { return };
-    if let Some(bundle) = bundles.iter_mut().find(|bundle| bundle.files.contains_key(&error.file)) {
-        bundle.defect = Some(error);
-    }
-}
-
 impl Bundle {
     fn read(name: &str, files: BTreeMap<String, Vec<u8>>) -> Self {
-        let descriptor_path = descriptor_path(name);
-        let descriptor = files
-            .get(&descriptor_path)
-            .and_then(|bytes| Descriptor::parse(std::str::from_utf8(bytes).ok()?, &descriptor_path).ok());
-        let manifests = files
-            .iter()
-            .filter(|(path, _)| **path != descriptor_path)
-            .flat_map(|(path, bytes)| manifests(path, bytes))
-            .collect();
-        let defect = Catalog::new(files.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice()))).err();
-        Self { name: name.to_owned(), files, manifests, descriptor, defect }
+        let mut bundle = Self {
+            name: name.to_owned(),
+            files: BTreeMap::new(),
+            manifests: Vec::new(),
+            descriptor: None,
+            defects: Vec::new(),
+            lines: Lines::default(),
+        };
+        for (path, bytes) in &files {
+            if let Err(defect) = bundle.add(path, bytes) {
+                bundle.defects.push(defect);
+            }
+        }
+        let path = bundle.descriptor_path();
+        if !files.contains_key(&path) {
+            let problem = "missing: it names the platform that the provider serves";
+            bundle.defects.push(Error::new(&path, None, problem));
+        }
+        bundle.files = files;
+        bundle
     }
 
-    /// Where its descriptor stands, or should.
+    fn add(&mut self, path: &str, bytes: &[u8]) -> Result<(), Error> {
+        let problem = |problem: String| Error::new(path, None, problem);
+        let phase = match path.split('/').collect::<Vec<_>>()[..] {
+            ["assets", _, file] if has_yaml_extension(file) => Phase::Cluster,
+            ["bootstrap", _, file] if has_yaml_extension(file) => Phase::Bootstrap,
+            ["assets" | "bootstrap", ..] => {
+                return Err(problem("a provider's folder may contain only files named *.yaml".to_owned()));
+            }
+            _ => return Err(problem("not in assets/<provider>/ or bootstrap/<provider>/".to_owned())),
+        };
+        let text = std::str::from_utf8(bytes).map_err(|error| problem(format!("not UTF-8: {error}")))?;
+        let of_yaml = |error: yaml::Error| Error::new(path, error.place, error.message);
+        let documents = yaml::documents_with_lines(text).map_err(of_yaml)?;
+        if path == self.descriptor_path() {
+            let descriptor: Descriptor = yaml::from_str(text).map_err(of_yaml)?;
+            self.lines = documents.into_iter().next().map(|(_, lines)| lines).unwrap_or_default();
+            if descriptor.name != self.name {
+                let problem = format!("name: {:?} is not the folder's name", descriptor.name);
+                self.defects.push(self.descriptor_error("/name", problem));
+            }
+            self.descriptor = Some(descriptor);
+            return Ok(());
+        }
+        for (value, lines) in documents {
+            match Object::new(value) {
+                Ok(object) => self.manifests.push(Manifest { file: path.to_owned(), phase, object, lines }),
+                Err(error) => {
+                    let place = Place::line(lines.of(error.pointer()));
+                    self.defects.push(Error::new(path, Some(place), error.to_string()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The path of its descriptor.
     pub fn descriptor_path(&self) -> String {
-        descriptor_path(&self.name)
+        format!("assets/{}/provider.yaml", self.name)
     }
 
-    /// The manifests for one place, in the order in which they are applied there.
+    /// An error at a JSON pointer of the descriptor.
+    pub(super) fn descriptor_error(&self, pointer: &str, problem: impl Into<String>) -> Error {
+        Error::new(&self.descriptor_path(), Some(Place::line(self.lines.of(pointer))), problem)
+    }
+
+    /// The manifests of one phase, in the order of applying.
     pub fn of_phase(&self, phase: Phase) -> Vec<&Manifest> {
         let mut manifests: Vec<_> = self.manifests.iter().filter(|manifest| manifest.phase == phase).collect();
+        // The sort is stable: inside a wave the order is that of the files.
         manifests.sort_by_key(|manifest| manifest.object.kind().wave);
         manifests
+    }
+
+    /// The ways in which the descriptor does not fit the manifests. Only a folder without [`Bundle::defects`] is checked:
+    /// a container may be in a file that is not readable.
+    pub fn misfits(&self) -> Vec<Error> {
+        let Some(descriptor) = self.descriptor.as_ref().filter(|_| self.defects.is_empty()) else { return Vec::new() };
+        let names = |phase| self.containers(phase).map(object::container_name).collect::<BTreeSet<_>>();
+        let of_cluster = names(Phase::Cluster);
+        let all = &of_cluster | &names(Phase::Bootstrap);
+        let Descriptor { images, arguments, environment, .. } = descriptor;
+        let mut misfits = Vec::new();
+        let mut report = |pointer: &str, problem: String| misfits.push(self.descriptor_error(pointer, problem));
+        let in_images = images.keys().map(|name| ("images", name, &all));
+        let in_arguments = arguments.keys().map(|name| ("arguments", name, &of_cluster));
+        let in_environment = environment.keys().map(|name| ("environment", name, &of_cluster));
+        for (field, name, known) in in_images.chain(in_arguments).chain(in_environment) {
+            if !known.contains(name.as_str()) {
+                let hint = did_you_mean(name, known.iter().copied());
+                report(&format!("/{field}/{name}"), format!("no manifest has a container {name:?}{hint}"));
+            }
+        }
+        for name in all.iter().filter(|name| !images.contains_key(**name)) {
+            report("/images", format!("`images` has no entry for container {name:?}: add its key and tag"));
+        }
+        for (container, flag) in arguments.iter().flat_map(|(name, flags)| flags.keys().map(move |flag| (name, flag))) {
+            if self.has_argument(container, flag) {
+                let problem = format!("container {container:?} already has {flag} in its manifest");
+                report(&format!("/arguments/{container}/{flag}"), problem);
+            }
+        }
+        misfits
+    }
+
+    fn containers(&self, phase: Phase) -> impl Iterator<Item = &serde_json::Value> {
+        let manifests = self.manifests.iter().filter(move |manifest| manifest.phase == phase);
+        manifests.filter_map(|manifest| manifest.object.pod_spec()).flat_map(object::containers)
+    }
+
+    fn has_argument(&self, container: &str, flag: &str) -> bool {
+        let name_of = |argument: &str| argument.trim_start_matches('-').split('=').next().map(str::to_owned);
+        self.containers(Phase::Cluster)
+            .filter(|candidate| object::container_name(candidate) == container)
+            .flat_map(|container| ["command", "args"].map(|list| &container[list]))
+            .filter_map(serde_json::Value::as_array)
+            .flatten()
+            .any(|argument| argument.as_str().and_then(name_of) == name_of(flag))
+    }
+
+    /// The provider, or the first defect.
+    pub fn into_provider(self) -> Result<Provider, Error> {
+        let objects = |phase| self.of_phase(phase).into_iter().map(|manifest| manifest.object.clone()).collect();
+        let (manifests, bootstrap_manifests) = (objects(Phase::Cluster), objects(Phase::Bootstrap));
+        let defects = self.defects.iter().cloned().chain(self.misfits());
+        match (self.descriptor.as_ref(), defects.into_iter().next()) {
+            (Some(descriptor), None) => Ok(Provider { descriptor: descriptor.clone(), manifests, bootstrap_manifests }),
+            (_, Some(defect)) => Err(defect),
+            // No descriptor is a defect.
+            (None, None) => Err(Error::new(&self.descriptor_path(), None, "missing")),
+        }
     }
 
     /// The SHA-256 of its files in a canonical form: for each file, sorted by path, its path, a zero byte, its length in
@@ -109,51 +216,13 @@ impl Bundle {
             hash.update(format!("{path}\0{}\0", bytes.len()));
             hash.update(bytes);
         }
-        hash.finalize().iter().fold("sha256:".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+        format!("sha256:{}", hex(&hash.finalize()))
     }
 }
 
-impl Payload {
-    /// Finds them in the manifests of the payload; what is something else is passed over.
-    pub fn read<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Self {
-        let mut payload = Self::default();
-        let texts = files.into_iter().filter_map(|(_, bytes)| std::str::from_utf8(bytes).ok());
-        for document in texts.filter_map(|text| yaml::documents(text).ok()).flatten() {
-            payload.add(&document);
-        }
-        payload
-    }
-
-    fn add(&mut self, document: &Value) {
-        let text = |pointer: &str| document.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        match text("/kind") {
-            "ConfigMap" => {
-                let images = serde_json::from_str::<BTreeMap<String, Value>>(text("/data/images.json"));
-                self.image_keys.extend(images.unwrap_or_default().into_keys());
-            }
-            "CredentialsRequest" => {
-                let secret = (text("/spec/secretRef/namespace").to_owned(), text("/spec/secretRef/name").to_owned());
-                self.requested_secrets.insert(secret);
-            }
-            _ => {}
-        }
-    }
-}
-
-fn descriptor_path(name: &str) -> String {
-    format!("assets/{name}/provider.yaml")
-}
-
-fn manifests(path: &str, bytes: &[u8]) -> Vec<Manifest> {
-    let phase = if path.starts_with("bootstrap/") { Phase::Bootstrap } else { Phase::Cluster };
-    let documents = std::str::from_utf8(bytes).ok().and_then(|text| yaml::located(text).ok());
-    documents
-        .unwrap_or_default()
-        .into_iter()
-        .filter_map(|(value, lines)| {
-            Some(Manifest { file: path.to_owned(), phase, object: Object::new(value).ok()?, lines })
-        })
-        .collect()
+/// Whether a file has the extension of manifests.
+pub(super) fn has_yaml_extension(file: &str) -> bool {
+    Path::new(file).extension().is_some_and(|extension| extension == "yaml")
 }
 
 #[cfg(test)]
@@ -176,12 +245,32 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_is_there_whatever_is_wrong_with_the_rest() {
-        let files = [("assets/a/bad.yaml", "a: ["), ("assets/a/role.yaml", ROLE), ("bootstrap/b/pod.yaml", "1")];
+    fn every_defect_has_its_place_and_the_rest_is_read() {
+        let files = [
+            ("assets/a/bad.yaml", "a:\n- ["),
+            ("assets/a/note.txt", ""),
+            ("assets/a/provider.yaml", "# One.\nname: b\nplatform: {type: A}\nimages: {}\n"),
+            ("assets/a/role.yaml", ROLE),
+            ("assets/a/two.yaml", "a: 1\n---\napiVersion: v1\n# Not this one.\nkind: Secret\nmetadata: {name: a}\n"),
+            ("bootstrap/b/pod.yaml", "1"),
+        ];
         let bundles = bundles(files.map(|(path, text)| (path, text.as_bytes())));
         assert_eq!(bundles.iter().map(|bundle| bundle.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(bundles[0].manifests.len(), 1);
-        assert!(bundles.iter().all(|bundle| bundle.defect.is_some() && bundle.descriptor.is_none()));
+        let defects: Vec<_> = bundles.iter().flat_map(|bundle| &bundle.defects).map(ToString::to_string).collect();
+        let expected = [
+            "assets/a/bad.yaml:2:3: ",
+            "assets/a/note.txt: a provider's folder may contain only files named *.yaml",
+            "assets/a/provider.yaml:2: name: \"b\" is not the folder's name",
+            "assets/a/two.yaml:1: not a Kubernetes object: `apiVersion` is missing",
+            "assets/a/two.yaml:5: unsupported kind v1 Secret",
+            "bootstrap/b/pod.yaml:1: not a Kubernetes object: `apiVersion` is missing",
+            "assets/b/provider.yaml: missing: it names the platform that the provider serves",
+        ];
+        assert_eq!(defects.len(), expected.len(), "{defects:#?}");
+        for (defect, expected) in defects.iter().zip(expected) {
+            assert!(defect.starts_with(expected), "{defect} does not start with {expected}");
+        }
     }
 
     #[test]
@@ -190,19 +279,8 @@ mod tests {
             (format!("assets/{name}/provider.yaml"), format!("name: {name}\nplatform: {{type: Demo}}\nimages: {{}}\n"))
         });
         let bundles = bundles(files.iter().map(|(path, text)| (path.as_str(), text.as_bytes())));
-        let defects: Vec<_> = bundles.iter().map(|bundle| bundle.defect.as_ref().map(ToString::to_string)).collect();
-        assert_eq!(defects[0], None);
-        assert!(defects[1].as_ref().is_some_and(|text| text.contains("serves the same platform")), "{defects:?}");
-    }
-
-    #[test]
-    fn the_payload_has_images_and_credentials() {
-        let payload = Payload::read([
-            ("manifests/a.yaml", "kind: ConfigMap\ndata: {images.json: '{\"key\": \"image\"}'}\n".as_bytes()),
-            ("manifests/b.yaml", "kind: CredentialsRequest\nspec: {secretRef: {name: a, namespace: b}}\n".as_bytes()),
-            ("manifests/c.yaml", "a: [".as_bytes()),
-        ]);
-        assert_eq!(payload.image_keys, BTreeSet::from(["key".to_owned()]));
-        assert_eq!(payload.requested_secrets, BTreeSet::from([("b".to_owned(), "a".to_owned())]));
+        assert_eq!(bundles[0].defects, []);
+        let defects: Vec<_> = bundles[1].defects.iter().map(ToString::to_string).collect();
+        assert_eq!(defects, ["assets/b/provider.yaml:2: provider \"a\" serves the same platform"]);
     }
 }

@@ -1,31 +1,70 @@
-//! The install payload: what the cluster's version operator installs before the operator runs (pure).
+//! The install payload: the manifests that the cluster's version operator installs before the operator runs (pure).
 //!
 //! Owns `manifests/` for another namespace, and the agreement between the descriptors, the images ConfigMap and
-//! `image-references`: the two files are made of the descriptors, never the other way round.
+//! `image-references`: both files are generated from the descriptors.
 
-use std::fmt::Write;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+};
 
 use serde_json::Value;
 
 use crate::{facts::DEFAULT_NAMESPACE, object::each_text, provider::catalog::Catalog, text::yaml};
 
+/// The part of the install payload (`manifests/`) that providers depend on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Payload {
+    /// The keys of `images.json`.
+    pub image_keys: BTreeSet<String>,
+    /// The Secrets that `CredentialsRequest`s ask for, as (namespace, name).
+    pub requested_secrets: BTreeSet<(String, String)>,
+}
+
+impl Payload {
+    /// Reads the manifests of the payload; other kinds are skipped.
+    pub fn read<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Self {
+        let mut payload = Self::default();
+        let texts = files.into_iter().filter_map(|(_, bytes)| std::str::from_utf8(bytes).ok());
+        for document in texts.filter_map(|text| yaml::documents(text).ok()).flatten() {
+            payload.add(&document);
+        }
+        payload
+    }
+
+    fn add(&mut self, document: &Value) {
+        let text = |pointer: &str| document.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        match text("/kind") {
+            "ConfigMap" => {
+                let images = serde_json::from_str::<BTreeMap<String, Value>>(text("/data/images.json"));
+                self.image_keys.extend(images.unwrap_or_default().into_keys());
+            }
+            "CredentialsRequest" => {
+                let secret = (text("/spec/secretRef/namespace").to_owned(), text("/spec/secretRef/name").to_owned());
+                self.requested_secrets.insert(secret);
+            }
+            _ => {}
+        }
+    }
+}
+
 /// The operator's own image, which belongs to no provider.
 const OPERATOR_IMAGE: (&str, &str) = ("cloudControllerManagerOperator", "cluster-cloud-controller-manager-operator");
 
-/// The Deployment of the operator, which has to be told of another namespace.
+/// The Deployment of the operator, which needs an argument for another namespace.
 const OPERATOR_DEPLOYMENT: &str = "cluster-cloud-controller-manager-operator";
 
-/// Where the images are that manifests name, until the release tooling replaces them.
+/// The registry of the images in manifests, until the release tooling replaces them.
 const REPOSITORY: &str = "quay.io/openshift/origin-";
 
-/// What stands in the images ConfigMap before the images.
+/// The line of the images ConfigMap before the images.
 const IMAGES_KEY: &str = "  images.json: |\n";
 
 /// The images of all providers as (key of images.json, tag of image-references): the operator's first, then by provider.
 pub fn images(catalog: &Catalog) -> Vec<(&str, &str)> {
     let mut images = vec![OPERATOR_IMAGE];
     for source in catalog.providers().flat_map(|provider| provider.descriptor.images.values()) {
-        let image = (source.value.key.as_str(), source.value.tag.as_str());
+        let image = (source.key.as_str(), source.tag.as_str());
         if !images.contains(&image) {
             images.push(image);
         }
@@ -33,7 +72,7 @@ pub fn images(catalog: &Catalog) -> Vec<(&str, &str)> {
     images
 }
 
-/// `image-references`: the `ImageStream` by which release tooling finds the images.
+/// `image-references`: the `ImageStream` in which release tooling finds the images.
 pub fn image_references(catalog: &Catalog) -> String {
     let mut text = String::from(
         "# The images of the release payload: release tooling replaces each reference with the payload's image of that tag.\n\
@@ -47,7 +86,7 @@ pub fn image_references(catalog: &Catalog) -> String {
     text
 }
 
-/// The images ConfigMap with the images of the descriptors in place of those that stand in it; `None` when it is not one.
+/// The images ConfigMap with its images replaced by those of the descriptors; `None` for another manifest.
 pub fn images_config_map(manifest: &str, catalog: &Catalog) -> Option<String> {
     let (head, _) = manifest.split_once(IMAGES_KEY)?;
     let images = images(catalog).into_iter().map(|(key, tag)| format!("      \"{key}\": \"{REPOSITORY}{tag}\""));
@@ -55,30 +94,26 @@ pub fn images_config_map(manifest: &str, catalog: &Catalog) -> Option<String> {
     Some(format!("{head}{IMAGES_KEY}    {{\n{images}\n    }}\n"))
 }
 
-/// A file of the payload for a namespace. For the default one it is the file as it stands.
+/// A file of the payload for a namespace; unchanged for the default one.
 pub fn for_namespace(file: &str, namespace: &str) -> Result<String, yaml::Error> {
     if namespace == DEFAULT_NAMESPACE {
         return Ok(file.to_owned());
     }
-    let (user, to) =
-        (format!("system:serviceaccount:{DEFAULT_NAMESPACE}:"), format!("system:serviceaccount:{namespace}:"));
     let mut text = String::new();
     for mut document in yaml::documents(file)? {
         each_text(&mut document, &mut |text| {
             if text == DEFAULT_NAMESPACE {
                 namespace.clone_into(text);
-            } else if text.contains(&user) {
-                *text = text.replace(&user, &to);
             }
         });
-        tell_the_operator(&mut document, namespace);
+        set_namespace_argument(&mut document, namespace);
         text.push_str("---\n");
         text.push_str(&yaml::to_string(&document)?);
     }
     Ok(text)
 }
 
-fn tell_the_operator(document: &mut Value, namespace: &str) {
+fn set_namespace_argument(document: &mut Value, namespace: &str) {
     if document["kind"] != "Deployment" || document["metadata"]["name"] != OPERATOR_DEPLOYMENT {
         return;
     }
@@ -94,7 +129,7 @@ mod tests {
     use crate::provider::embedded;
 
     #[test]
-    fn the_files_are_those_that_the_descriptors_make() {
+    fn the_generated_files_match_the_descriptors() {
         let catalog = embedded::catalog().unwrap();
         let file = |path: &str| std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
         assert_eq!(file("image-references"), image_references(&catalog), "run `make generate`");
@@ -103,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn another_namespace_stands_wherever_the_default_one_stood() {
+    fn another_namespace_replaces_every_default_one() {
         let mut operators = 0;
         for (path, bytes) in embedded::manifests() {
             let file = std::str::from_utf8(bytes).unwrap();
@@ -117,5 +152,16 @@ mod tests {
             operators += other.matches("--namespace=other").count();
         }
         assert_eq!(operators, 1);
+    }
+
+    #[test]
+    fn a_payload_has_image_keys_and_requested_secrets() {
+        let payload = Payload::read([
+            ("manifests/a.yaml", "kind: ConfigMap\ndata: {images.json: '{\"key\": \"image\"}'}\n".as_bytes()),
+            ("manifests/b.yaml", "kind: CredentialsRequest\nspec: {secretRef: {name: a, namespace: b}}\n".as_bytes()),
+            ("manifests/c.yaml", "a: [".as_bytes()),
+        ]);
+        assert_eq!(payload.image_keys, BTreeSet::from(["key".to_owned()]));
+        assert_eq!(payload.requested_secrets, BTreeSet::from([("b".to_owned(), "a".to_owned())]));
     }
 }

@@ -1,4 +1,4 @@
-//! Providers from a folder on disk (IO).
+//! Reads providers from a folder on disk (IO).
 
 use std::{
     fs, io,
@@ -6,17 +6,17 @@ use std::{
 };
 
 use crate::provider::{
-    catalog::has_yaml_extension,
-    folder::{self, Bundle, Payload},
+    folder::{self, Bundle, has_yaml_extension},
+    payload::Payload,
 };
 
-/// Why a folder's providers are not known.
+/// The providers of a folder cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is no folder, or not one of providers.
+    /// Not a folder with providers.
     #[error("{} has no folder assets/<cloud>: give the folder that holds assets/", .0.display())]
     NoProviders(PathBuf),
-    /// Something in it cannot be read.
+    /// A file or a folder in it cannot be read.
     #[error("failed to read {}", path.display())]
     Read {
         /// The file or folder.
@@ -26,12 +26,12 @@ pub enum Error {
     },
 }
 
-/// The providers of a folder with `assets/` and `bootstrap/`, and its install payload if it has `manifests/`.
+/// Reads the providers of a folder with `assets/` and `bootstrap/`, and its install payload if it has `manifests/`.
 pub fn read(folder: &Path) -> Result<(Vec<Bundle>, Option<Payload>), Error> {
     let mut files = Vec::new();
     for root in ["assets", "bootstrap"] {
         if folder.join(root).is_dir() {
-            // Also what does not belong there: the operator would refuse it.
+            // Every file: one that does not belong there is a defect.
             collect(folder, root, &|_| true, &mut files)?;
         }
     }
@@ -47,7 +47,7 @@ pub fn read(folder: &Path) -> Result<(Vec<Bundle>, Option<Payload>), Error> {
     Ok((bundles, Some(Payload::read(files.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice()))))))
 }
 
-/// Every file below a folder whose path is wanted, as (path with slashes from the root, bytes).
+/// Collects the wanted files below a folder, as (path with slashes from the root, bytes).
 fn collect(
     root: &Path,
     below: &str,

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use crate::text::Place;
 use crate::text::{Change, Problem};
 
 mod scan;
@@ -86,7 +87,7 @@ impl Document {
     pub(crate) fn parse(source: &str) -> Result<Self, Problem> {
         if let Some(at) = source.find('\0') {
             let line = 1 + source[..at].matches('\n').count();
-            return Err(Problem { place: Some(line.into()), message: "a NUL character; remove it".to_owned() });
+            return Err(Problem { place: Some(Place::line(line)), message: "a NUL character; remove it".to_owned() });
         }
         let text = source.strip_prefix('\u{feff}');
         let mut document =

@@ -1,46 +1,46 @@
-//! How answers are printed: tables for people, JSON, YAML and JUnit's XML for programs (pure).
+//! Output formats: tables for people; JSON, YAML and JUnit's XML for programs (pure).
 //!
-//! It knows nothing of what is printed. Whoever calls it writes the text.
+//! The callers write the output.
 
 use serde::Serialize;
 
 use crate::text::yaml;
 
-/// A table is never wider.
+/// The width of a table.
 const WIDTH: usize = 100;
-/// Between two columns.
+/// The space between two columns.
 const GAP: usize = 2;
-/// The last column is never narrower, even if the table becomes too wide then.
+/// The minimum width of the last column, even if the table becomes too wide.
 const NARROWEST: usize = 20;
 
-/// Why an answer cannot be printed.
+/// The output cannot be written in its format.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Not as JSON.
-    #[error("failed to write the answer as JSON")]
+    /// JSON.
+    #[error("failed to write the output as JSON")]
     Json(#[from] serde_json::Error),
-    /// Not as YAML.
-    #[error("failed to write the answer as YAML")]
+    /// YAML.
+    #[error("failed to write the output as YAML")]
     Yaml(#[from] yaml::Error),
 }
 
 /// One JSON document, ending in a line break.
-pub fn json(answer: &impl Serialize) -> Result<String, Error> {
-    Ok(serde_json::to_string_pretty(answer)? + "\n")
+pub fn json(output: &impl Serialize) -> Result<String, Error> {
+    Ok(serde_json::to_string_pretty(output)? + "\n")
 }
 
 /// One YAML document.
-pub fn yaml(answer: &impl Serialize) -> Result<String, Error> {
-    Ok(yaml::to_string(answer)?)
+pub fn yaml(output: &impl Serialize) -> Result<String, Error> {
+    Ok(yaml::to_string(output)?)
 }
 
-/// A table of at most 100 columns, but for a word that is longer than its column. What does not fit is wrapped in the last
-/// column, and nothing is cut off.
+/// A table of at most 100 columns, unless a word is longer than its column. Long texts are wrapped in the last column;
+/// nothing is cut off.
 pub fn table<const N: usize>(titles: [&str; N], rows: &[[String; N]]) -> String {
     table_within(WIDTH, titles, rows)
 }
 
-/// The same, for another width.
+/// A [`table`] of another width.
 pub fn table_within<const N: usize>(width: usize, titles: [&str; N], rows: &[[String; N]]) -> String {
     let titles = titles.map(str::to_owned);
     let all = || std::iter::once(&titles).chain(rows);
@@ -61,7 +61,7 @@ fn lines_of_row<const N: usize>(row: &[String; N], widths: &[usize; N], last: us
     let mut text = padded.concat();
     for (index, line) in wrap(row.last().map_or("", String::as_str), last).iter().enumerate() {
         if index > 0 {
-            // A word that is too long for its column moves to the left rather than over the edge.
+            // A word that is too long for its column moves left instead of over the edge.
             let indent = (before + last).saturating_sub(line.chars().count()).min(before);
             text = text.trim_end().to_owned() + "\n" + &" ".repeat(indent);
         }
@@ -70,7 +70,7 @@ fn lines_of_row<const N: usize>(row: &[String; N], widths: &[usize; N], last: us
     text.trim_end().to_owned() + "\n"
 }
 
-/// A text as lines of at most so many characters, broken between words; a longer word has a line for itself.
+/// Wraps a text between words into lines of at most `width` characters; a longer word has its own line.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -86,7 +86,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A suite of tests as JUnit's XML knows them.
+/// A test suite of JUnit's XML.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suite {
     /// Its name.
@@ -95,16 +95,16 @@ pub struct Suite {
     pub cases: Vec<(String, Vec<Failure>)>,
 }
 
-/// Why a case failed.
+/// A failure of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// In one line.
+    /// The summary, on one line.
     pub message: String,
-    /// At length.
+    /// The details.
     pub text: String,
 }
 
-/// Test suites as JUnit's XML. A case stands once for each of its failures: most readers show only one of a case.
+/// Test suites as JUnit's XML. A case is repeated for each of its failures: most readers show only one failure a case.
 pub fn junit(suites: &[Suite]) -> String {
     let mut xml = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n".to_owned();
     for suite in suites {
@@ -133,7 +133,7 @@ fn cases(suite: &str, case: &str, failures: &[Failure]) -> String {
     failures.iter().map(failed).collect()
 }
 
-/// A text as XML's character data or attribute value. What XML cannot hold at all becomes `?`.
+/// A text as XML character data or attribute value. Characters that XML cannot represent become `?`.
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for character in text.chars() {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn junit_is_escaped_and_counts() {
+    fn junit_escapes_texts_and_counts_failures() {
         let failure = Failure { message: "\"a\" <b> & 'c'".into(), text: "line\n\u{1}".into() };
         let cases = vec![("good".to_owned(), vec![]), ("bad".to_owned(), vec![failure.clone(), failure])];
         let xml = junit(&[Suite { name: "a&b".into(), cases }]);

@@ -1,35 +1,36 @@
-//! The one way in and out of YAML (pure).
+//! The only module that reads and writes YAML (pure).
 //!
-//! Reads it as Kubernetes' own tools do (`0644` is octal, `yes` is true, a repeated key is an error) and writes it so
-//! that a YAML 1.1 reader in Go reads the same back. Nothing else in the crate names the YAML library.
+//! It reads YAML as Kubernetes' own tools do (`0644` is octal, `yes` is true, a repeated key is an error), and writes it
+//! so that a YAML 1.1 parser in Go reads the same values.
 
-use std::{collections::BTreeMap, fmt};
+use std::{borrow::Cow, collections::BTreeMap};
 
-use serde::{
-    Deserialize, Deserializer, Serialize,
-    de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor},
-};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
+use serde_saphyr::{DefaultMessageFormatter, Localizer, Location};
 
-use crate::text::suggest::did_you_mean;
-
-pub use serde_saphyr::Spanned;
+use crate::text::{
+    place::{Place, located},
+    suggest::did_you_mean,
+};
 
 pub(crate) mod edit;
 pub(crate) mod outline;
 
-/// What is wrong with a YAML text, and where: one line, ending in "at line L, column C".
+/// A syntax error, or a value that does not fit its type.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{message}")]
+#[error("{}{message}", place.map(|place| format!("{place}: ")).unwrap_or_default())]
 pub struct Error {
-    message: String,
-    line: Option<u64>,
+    /// The place in the text, where it is known.
+    pub place: Option<Place>,
+    /// The problem, on one line and without its place.
+    pub message: String,
 }
 
 impl Error {
-    /// The line, from 1, where it is known.
-    pub(crate) fn line(&self) -> Option<u64> {
-        self.line
+    /// The error as `file:line:column: message`.
+    pub fn in_file(&self, file: impl std::fmt::Display) -> String {
+        located(file, self.place, &self.message)
     }
 }
 
@@ -38,18 +39,23 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     serde_saphyr::from_str_with_options(text, options()).map_err(|error| describe(&error))
 }
 
-/// Parses every document of a text, empty ones left out.
+/// Parses every document of a text, without the empty ones.
 pub fn documents(text: &str) -> Result<Vec<Value>, Error> {
     serde_saphyr::from_multiple_with_options(text, options()).map_err(|error| describe(&error))
 }
 
-/// The line, from 1, of each value of a document, by its JSON pointer: that of the value's key where it has one.
+/// Parses every document of a text as [`documents`] does, each with the lines of its values.
+pub fn documents_with_lines(text: &str) -> Result<Vec<(Value, Lines)>, Error> {
+    Ok(documents(text)?.into_iter().zip(outline::lines(text)?).collect())
+}
+
+/// The line, from 1, of each value of a document, by its JSON pointer: the line of the value's key where it has one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lines(BTreeMap<String, u64>);
+pub struct Lines(BTreeMap<String, usize>);
 
 impl Lines {
-    /// The line of a value, or of the nearest one around it when there is none.
-    pub fn of(&self, pointer: &str) -> u64 {
+    /// The line of a value, or of the nearest value around it when the value is absent.
+    pub fn of(&self, pointer: &str) -> usize {
         let mut pointer = pointer;
         loop {
             match (self.0.get(pointer), pointer.rfind('/')) {
@@ -61,121 +67,13 @@ impl Lines {
     }
 }
 
-/// The same as [`documents`], each with the lines of its values.
-pub fn located(text: &str) -> Result<Vec<(Value, Lines)>, Error> {
-    let nodes: Vec<Spanned<Node>> =
-        serde_saphyr::from_multiple_with_options(text, options()).map_err(|error| describe(&error))?;
-    let source: Vec<&str> = text.lines().collect();
-    let lines = nodes.iter().map(|node| {
-        let mut lines = Lines::default();
-        locate(node, String::new(), node.referenced.line(), &source, &mut lines);
-        lines
-    });
-    Ok(documents(text)?.into_iter().zip(lines).collect())
-}
-
-/// The shape of a value; what it says is left out.
-enum Node {
-    Scalar,
-    List(Vec<Spanned<Node>>),
-    Map(Vec<(String, Spanned<Node>)>),
-}
-
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct AnyNode;
-        impl<'de> Visitor<'de> for AnyNode {
-            type Value = Node;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a YAML value")
-            }
-
-            fn visit_bool<E>(self, _: bool) -> Result<Node, E> {
-                Ok(Node::Scalar)
-            }
-
-            fn visit_i64<E>(self, _: i64) -> Result<Node, E> {
-                Ok(Node::Scalar)
-            }
-
-            fn visit_u64<E>(self, _: u64) -> Result<Node, E> {
-                Ok(Node::Scalar)
-            }
-
-            fn visit_f64<E>(self, _: f64) -> Result<Node, E> {
-                Ok(Node::Scalar)
-            }
-
-            fn visit_str<E>(self, _: &str) -> Result<Node, E> {
-                Ok(Node::Scalar)
-            }
-
-            fn visit_unit<E>(self) -> Result<Node, E> {
-                Ok(Node::Scalar)
-            }
-
-            fn visit_none<E>(self) -> Result<Node, E> {
-                Ok(Node::Scalar)
-            }
-
-            fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
-                IgnoredAny::deserialize(deserializer).map(|_| Node::Scalar)
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Node, A::Error> {
-                let mut items = Vec::new();
-                while let Some(item) = list.next_element()? {
-                    items.push(item);
-                }
-                Ok(Node::List(items))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Node::Map(members))
-            }
-        }
-        deserializer.deserialize_any(AnyNode)
-    }
-}
-
-/// Notes the line of a value and of all in it. The library knows where a value begins, which for a block is the line
-/// after its key: the key is looked for from there back to the value around it.
-fn locate(node: &Spanned<Node>, pointer: String, line: u64, source: &[&str], lines: &mut Lines) {
-    match &node.value {
-        Node::Scalar => {}
-        Node::List(items) => {
-            for (index, item) in items.iter().enumerate() {
-                locate(item, format!("{pointer}/{index}"), item.referenced.line(), source, lines);
-            }
-        }
-        Node::Map(members) => {
-            for (key, member) in members {
-                let begins = member.referenced.line();
-                let names_key = |number: &u64| {
-                    let text = usize::try_from(*number - 1).ok().and_then(|index| source.get(index));
-                    text.is_some_and(|text| text.contains(&format!("{key}:")) || text.contains(&format!("{key}\":")))
-                };
-                let line = (line.max(1)..=begins).rev().find(names_key).unwrap_or(begins);
-                let key = key.replace('~', "~0").replace('/', "~1");
-                locate(member, format!("{pointer}/{key}"), line, source, lines);
-            }
-        }
-    }
-    lines.0.insert(pointer, line);
-}
-
 /// Writes one document.
 pub fn to_string(value: &impl Serialize) -> Result<String, Error> {
     // A folded scalar is one more thing that a reader can get wrong; long lines are not.
     let mut options = serde_saphyr::SerializerOptions::default();
     options.folded_wrap_chars = usize::MAX;
     serde_saphyr::to_string_with_options(value, options)
-        .map_err(|error| Error { message: error.to_string(), line: None })
+        .map_err(|error| Error { place: None, message: error.to_string() })
 }
 
 fn options() -> serde_saphyr::Options {
@@ -183,6 +81,23 @@ fn options() -> serde_saphyr::Options {
     options.legacy_octal_numbers = true;
     options.with_snippet = false;
     options
+}
+
+/// Keeps places out of the library's messages: [`Error`] holds the place as data.
+struct WithoutPlaces;
+
+impl Localizer for WithoutPlaces {
+    fn attach_location<'a>(&self, base: Cow<'a, str>, _: Location) -> Cow<'a, str> {
+        base
+    }
+
+    fn alias_defined_at(&self, _: Location) -> String {
+        String::new()
+    }
+
+    fn alias_used_at(&self, _: Location) -> String {
+        String::new()
+    }
 }
 
 fn describe(error: &serde_saphyr::Error) -> Error {
@@ -193,10 +108,10 @@ fn describe(error: &serde_saphyr::Error) -> Error {
         }
         _ => String::new(),
     };
-    Error {
-        message: error.to_string().replace('\n', " ") + &hint,
-        line: error.location().map(|location| location.line()),
-    }
+    let message = error.render_with_formatter(&DefaultMessageFormatter.with_localizer(&WithoutPlaces));
+    let number = |number| usize::try_from(number).ok();
+    let place = error.location().and_then(|at| Some(Place { line: number(at.line())?, column: number(at.column()) }));
+    Error { place, message: message.replace('\n', " ") + &hint }
 }
 
 #[cfg(test)]
@@ -211,14 +126,22 @@ mod tests {
     }
 
     #[test]
-    fn repeated_keys_are_an_error_that_says_where() {
-        let error = from_str::<Value>("a: 1\nb: 2\na: 3\n").unwrap_err().to_string();
-        assert!(error.contains("line 3"), "{error}");
-        assert!(!error.contains('\n'), "{error}");
+    fn errors_hold_their_place_and_print_it_once() {
+        for (text, place) in [
+            ("a: 1\nb: 2\na: 3\n", Place { line: 3, column: Some(1) }),
+            ("a: 1\n  b: [\n", Place { line: 2, column: Some(4) }),
+            ("a: &x [1]\nb: !!int y\n", Place { line: 2, column: Some(10) }),
+        ] {
+            let error = from_str::<Value>(text).unwrap_err();
+            assert_eq!(error.place, Some(place), "{error}");
+            assert!(!error.message.contains("line ") && !error.message.contains('\n'), "{error}");
+            assert_eq!(error.to_string(), format!("{place}: {}", error.message));
+            assert_eq!(error.in_file("a.yaml"), format!("a.yaml:{place}: {}", error.message));
+        }
     }
 
     #[test]
-    fn documents_without_content_are_left_out() {
+    fn empty_documents_are_left_out() {
         assert_eq!(
             documents("# only a comment\n---\na: 1\n---\n---\nb: 2\n").unwrap(),
             [json!({"a": 1}), json!({"b": 2})]
@@ -228,8 +151,8 @@ mod tests {
 
     #[test]
     fn every_value_has_the_line_of_its_key() {
-        let text = "# comment\na: 1\nb:\n  c:\n  - d: x\n    e/f: |\n      text\n  - {g: 1,\n     h: 2}\n---\ni:\n";
-        let documents = located(text).unwrap();
+        let text = "# comment\na: 1\nb:\n  c:\n  - d: x\n    e/f: |\n      text\n  - {g: 1,\n     h: 2}\n  \"i\":\n    - [1,\n      2]\n---\n~\n---\ni:\n  b: c\n  a: \"b: c\"\n";
+        let documents = documents_with_lines(text).unwrap();
         let (first, second) = (&documents[0].1, &documents[1].1);
         for (pointer, line) in [
             ("", 2),
@@ -242,16 +165,18 @@ mod tests {
             ("/b/c/1/g", 8),
             ("/b/c/1/h", 9),
             ("/b/c/1/other/below", 8),
+            ("/b/i", 10),
+            ("/b/i/0/1", 12),
             ("/other", 2),
         ] {
             assert_eq!(first.of(pointer), line, "{pointer}");
         }
-        assert_eq!(second.of("/i"), 11);
+        assert_eq!((second.of("/i"), second.of("/i/b"), second.of("/i/a")), (16, 17, 18));
         assert_eq!(documents[0].0["b"]["c"][1]["h"], 2);
     }
 
     proptest::proptest! {
-        /// Whatever string stands in a manifest comes back as it was, as a string.
+        /// Every string of a manifest is read back as the same string.
         #[test]
         fn strings_survive_writing_and_reading(text in "(?s).{0,60}", key in "[a-z:#\\- ]{1,12}") {
             let value = json!({key: [text.clone(), {"nested": text}]});
@@ -261,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_go_reads_as_other_types_are_quoted() {
+    fn strings_that_go_reads_as_other_types_are_quoted() {
         for word in ["yes", "on", "y", "0644", "12:30:45", "1e3", "null", "~", "2001-01-01", "=", "1_000"] {
             let written = to_string(&json!({"a": word})).unwrap();
             assert!(written.contains('"') || written.contains('\''), "{written}");
@@ -269,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_word_is_offered() {
+    fn the_nearest_word_is_suggested() {
         assert_eq!(
             did_you_mean("infrastuctureName", ["namespace", "infrastructureName"]),
             " (did you mean `infrastructureName`?)"

@@ -258,7 +258,7 @@ fn an_error_names_its_source() -> Result<()> {
     let files = Files::new("AWS", "")?;
     files.write("network", &network(&[]))?;
     fs::write(files.path("network"), "kind: [")?;
-    files.refused(&[files.path("network").to_str().unwrap(), "line 1"]);
+    files.refused(&[files.path("network").to_str().unwrap(), ":1:"]);
     fs::remove_file(files.path("network"))?;
     files.write("infrastructure", &json!({"kind": "Infrastructure"}))?;
     files.refused(&["status.platformStatus.type"]);

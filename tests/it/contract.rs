@@ -1,17 +1,21 @@
-//! What the plan makes for each platform, compared by meaning with what the Go operator's objects mean in a cluster
-//! (`tests/contract/<platform>.json`). Every difference is one that is wanted, and stands here with its reason.
+//! The plan of each platform, compared by meaning with the Go operator's objects in a cluster
+//! (`tests/contract/<platform>.json`). Every difference is intended, and listed here with its reason.
+//!
+//! A provider for a platform that the Go operator does not know has no such file: it is planned like the others, and
+//! compared with its snapshots, if it has any.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    sync::LazyLock,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use ccm_operator::{
     facts::{DEFAULT_NAMESPACE, Documents, Facts, Settings, images::Images},
     object::Object,
     plan::{Plan, write},
-    provider::{Phase, embedded},
+    provider::{Phase, Provider, catalog::Catalog, embedded, payload},
 };
 use serde_json::{Value, json};
 
@@ -19,16 +23,35 @@ use crate::lab::repository;
 
 type Meaning = BTreeMap<String, Value>;
 
-/// A platform: the name of its contract's file, its `platformStatus`, and the wanted differences that it alone has.
-struct Platform {
+/// A platform of the catalog.
+pub(crate) struct Platform {
+    /// Its name: that of its contract's file, if it has one.
+    pub(crate) name: String,
+    status: Value,
+    /// Its contract, if the Go operator knows it.
+    known: Option<&'static Known>,
+}
+
+impl Platform {
+    pub(crate) fn is_known(&self) -> bool {
+        self.known.is_some()
+    }
+}
+
+/// A platform that the Go operator knows: the name of its contract's file, its `platformStatus`, and the intended
+/// differences that it alone has.
+struct Known {
     name: &'static str,
     status: fn() -> Value,
     wanted: fn() -> Vec<Difference>,
 }
 
-const PLATFORMS: [Platform; 9] = [
-    Platform { name: "AWS", status: || json!({"type": "AWS"}), wanted: Vec::new },
-    Platform {
+static PLATFORMS: LazyLock<Vec<Platform>> =
+    LazyLock::new(|| platforms(&embedded::catalog().expect("the embedded catalog")).expect("the plans"));
+
+const KNOWN: &[Known] = &[
+    Known { name: "AWS", status: || json!({"type": "AWS"}), wanted: Vec::new },
+    Known {
         name: "Azure",
         status: || json!({"type": "Azure", "azure": {"cloudName": "AzurePublicCloud"}}),
         wanted: || {
@@ -42,7 +65,7 @@ const PLATFORMS: [Platform; 9] = [
             all
         },
     },
-    Platform {
+    Known {
         name: "AzureStackHub",
         status: || json!({"type": "Azure", "azure": {"cloudName": "AzureStackCloud"}}),
         wanted: || {
@@ -51,11 +74,11 @@ const PLATFORMS: [Platform; 9] = [
             all
         },
     },
-    Platform { name: "GCP", status: || json!({"type": "GCP"}), wanted: || vec![loopback()] },
-    Platform { name: "IBMCloud", status: || json!({"type": "IBMCloud"}), wanted: || vec![loopback()] },
-    Platform { name: "PowerVS", status: || json!({"type": "PowerVS"}), wanted: Vec::new },
-    Platform { name: "OpenStack", status: || json!({"type": "OpenStack"}), wanted: || vec![loopback(), no_gates()] },
-    Platform {
+    Known { name: "GCP", status: || json!({"type": "GCP"}), wanted: || vec![loopback()] },
+    Known { name: "IBMCloud", status: || json!({"type": "IBMCloud"}), wanted: || vec![loopback()] },
+    Known { name: "PowerVS", status: || json!({"type": "PowerVS"}), wanted: Vec::new },
+    Known { name: "OpenStack", status: || json!({"type": "OpenStack"}), wanted: || vec![loopback(), no_gates()] },
+    Known {
         name: "VSphere",
         status: || json!({"type": "VSphere"}),
         wanted: || {
@@ -70,19 +93,19 @@ const PLATFORMS: [Platform; 9] = [
             ]
         },
     },
-    Platform { name: "Nutanix", status: || json!({"type": "Nutanix"}), wanted: Vec::new },
+    Known { name: "Nutanix", status: || json!({"type": "Nutanix"}), wanted: Vec::new },
 ];
 
 const DEPLOYMENT: &str = "Deployment/";
 const NODE_MANAGER: &str = "DaemonSet/";
 const NO_SHELL: &str = "no shell and no host path: the API server's endpoint is a fact";
 
-/// One wanted difference between the contract and our objects.
+/// One intended difference between the contract and our objects.
 struct Difference {
-    /// How the names of the objects begin that it is in; every one must have it.
+    /// The prefix of the names of the objects that have it; all of them must.
     objects: &'static str,
     key: String,
-    /// What it is with us; `None`: it is not there.
+    /// Our value; `None`: absent.
     ours: Option<Value>,
     why: &'static str,
 }
@@ -97,13 +120,13 @@ impl Difference {
     }
 }
 
-/// The differences that every platform has, but for one that Azure cannot have.
-fn everywhere(platform: &Platform) -> Vec<Difference> {
+/// The differences of every platform, except one that Azure cannot have.
+fn everywhere(platform: &Known) -> Vec<Difference> {
     let probed = "probed and scraped on the secure port";
     let tolerated = "control planes are tainted under both names; Cluster API taints as well";
     let ccm = |key: &str| format!("containers[cloud-controller-manager] {key}");
     let mut all = vec![
-        // On IBM's clouds nothing is said of it, which is the same port.
+        // IBM's clouds do not set it; the default is the same port.
         Difference::changed(DEPLOYMENT, &ccm("arg:--secure-port"), json!("10258"), probed),
         Difference::gone(DEPLOYMENT, &ccm("mount:/etc/kubernetes"), NO_SHELL),
         Difference::changed(
@@ -123,7 +146,7 @@ fn everywhere(platform: &Platform) -> Vec<Difference> {
     ];
     // Azure's has neither webhooks nor the flag.
     if !platform.name.starts_with("Azure") {
-        let why = "else it binds 10260 for nothing";
+        let why = "otherwise it binds 10260, which nothing uses";
         all.push(Difference::changed(DEPLOYMENT, &ccm("arg:--webhook-secure-port"), json!("0"), why));
     }
     all.extend(confined(DEPLOYMENT, "containers[cloud-controller-manager]"));
@@ -134,7 +157,7 @@ fn everywhere(platform: &Platform) -> Vec<Difference> {
 
 /// The differences of both kinds of Azure.
 fn of_azure() -> Vec<Difference> {
-    let one_user = "the merged configuration is readable for every container, whatever its mode";
+    let one_user = "every container can read the merged configuration, whatever its mode";
     let mut all = vec![loopback(), seccomp(NODE_MANAGER)];
     all.extend(confined(NODE_MANAGER, "containers[cloud-node-manager]"));
     all.extend(endpoint(NODE_MANAGER, "containers[cloud-node-manager]"));
@@ -160,7 +183,12 @@ fn confined(objects: &'static str, container: &str) -> [Difference; 4] {
 
 fn seccomp(objects: &'static str) -> Difference {
     let field = "pod:/securityContext/seccompProfile/type";
-    Difference::changed(objects, field, json!("RuntimeDefault"), "confined: the runtime's own filter of system calls")
+    Difference::changed(
+        objects,
+        field,
+        json!("RuntimeDefault"),
+        "confined: the runtime's default filter of system calls",
+    )
 }
 
 fn endpoint(objects: &'static str, container: &str) -> [Difference; 2] {
@@ -170,35 +198,70 @@ fn endpoint(objects: &'static str, container: &str) -> [Difference; 2] {
     [variable("KUBERNETES_SERVICE_HOST", "api-int.lab.example.com"), variable("KUBERNETES_SERVICE_PORT", "6443")]
 }
 
-/// Where the Go operator binds the CCM to an address on which nobody can probe or scrape it.
+/// The Go operator binds the CCM to an address that cannot be probed or scraped.
 fn loopback() -> Difference {
     let argument = "containers[cloud-controller-manager] arg:--bind-address";
     Difference::gone(DEPLOYMENT, argument, "probed and scraped on the secure port, on every address")
 }
 
-/// Where the Go operator passes an empty list of feature gates.
+/// The Go operator passes an empty list of feature gates.
 fn no_gates() -> Difference {
     let argument = "containers[cloud-controller-manager] arg:--feature-gates";
     Difference::gone(DEPLOYMENT, argument, "no gate that a cloud-controller-manager knows, no argument")
 }
 
-/// What the operator applies to a cluster of each platform, by the platform's name.
+/// The known platforms, and one for each provider of the catalog that serves none of them.
+pub(crate) fn platforms(catalog: &Catalog) -> Result<Vec<Platform>> {
+    let known = KNOWN.iter().map(|known| Platform {
+        name: known.name.to_owned(),
+        status: (known.status)(),
+        known: Some(known),
+    });
+    let mut platforms: Vec<_> = known.collect();
+    let mut served = BTreeSet::new();
+    for platform in &platforms {
+        if let Plan::Objects { provider, .. } = plan(catalog, platform, DEFAULT_NAMESPACE, Phase::Cluster)? {
+            served.insert(provider);
+        }
+    }
+    platforms.extend(catalog.providers().filter(|provider| !served.contains(provider.name())).map(unknown));
+    Ok(platforms)
+}
+
+/// The platform of a provider that the Go operator does not know.
+fn unknown(provider: &Provider) -> Platform {
+    let served = &provider.descriptor.platform;
+    let mut status = json!({"type": served.type_});
+    if let Some(name) = &served.cloud_name {
+        status["azure"] = json!({"cloudName": name});
+    }
+    Platform { name: provider.name().to_owned(), status, known: None }
+}
+
+/// The plan of each platform, by the platform's name.
 pub(crate) fn plans() -> Result<Vec<(&'static str, Plan)>> {
     plans_for(DEFAULT_NAMESPACE)
 }
 
-/// The same in another namespace.
+/// The plans for another namespace.
 pub(crate) fn plans_for(namespace: &str) -> Result<Vec<(&'static str, Plan)>> {
-    PLATFORMS.iter().map(|platform| Ok((platform.name, plan(platform, namespace)?))).collect()
+    let catalog = embedded::catalog()?;
+    let plan = |platform| plan(&catalog, platform, namespace, Phase::Cluster);
+    PLATFORMS.iter().map(|platform| Ok((platform.name.as_str(), plan(platform)?))).collect()
 }
 
-fn plan(platform: &Platform, namespace: &str) -> Result<Plan> {
-    Ok(Plan::new(&embedded::catalog()?, &plain_facts(platform, namespace)?, Phase::Cluster)?)
+fn plan(catalog: &Catalog, platform: &Platform, namespace: &str, phase: Phase) -> Result<Plan> {
+    Ok(Plan::new(catalog, &plain_facts(catalog, platform, namespace)?, phase)?)
 }
 
-/// The images file of a cluster that has all of them.
+/// The images file of a cluster that has every image.
 pub(crate) fn images() -> String {
-    let keys = [
+    images_of(&embedded::catalog().expect("the embedded catalog"))
+}
+
+/// The images of the contract, and those of other providers by their tag.
+fn images_of(catalog: &Catalog) -> String {
+    const CONTRACT: &[(&str, &str)] = &[
         ("cloudControllerManagerAWS", "aws-ccm"),
         ("cloudControllerManagerAzure", "azure-ccm"),
         ("cloudNodeManagerAzure", "azure-cnm"),
@@ -210,26 +273,27 @@ pub(crate) fn images() -> String {
         ("cloudControllerManagerVSphere", "vsphere-ccm"),
         ("cloudControllerManagerNutanix", "nutanix-ccm"),
     ];
+    let images = payload::images(catalog).into_iter().chain(CONTRACT.iter().copied());
     let images: BTreeMap<_, _> =
-        keys.into_iter().map(|(key, image)| (key, format!("registry.example/ocp/{image}:lab"))).collect();
+        images.map(|(key, image)| (key, format!("registry.example/ocp/{image}:lab"))).collect();
     json!(images).to_string()
 }
 
 /// Every platform's name and `platformStatus`.
 pub(crate) fn statuses() -> impl Iterator<Item = (&'static str, Value)> {
-    PLATFORMS.iter().map(|platform| (platform.name, (platform.status)()))
+    PLATFORMS.iter().map(|platform| (platform.name.as_str(), platform.status.clone()))
 }
 
-/// Every platform's name and what the plans of a cluster of it are made from.
-pub(crate) fn all_facts(documents: &Documents, settings: &Settings) -> Result<Vec<(&'static str, Facts)>> {
-    let facts = |platform: &Platform| Ok((platform.name, facts(platform, documents.clone(), settings)?));
-    PLATFORMS.iter().map(facts).collect()
-}
-
-fn facts(platform: &Platform, documents: Documents, settings: &Settings) -> Result<Facts> {
-    let images = Images::parse(&images(), "images.json");
+/// The facts of a cluster on a platform.
+pub(crate) fn facts(
+    catalog: &Catalog,
+    platform: &Platform,
+    documents: Documents,
+    settings: &Settings,
+) -> Result<Facts> {
+    let images = Images::parse(&images_of(catalog), "images.json");
     let infrastructure = Some(serde_json::from_value(json!({"status": {
-        "platformStatus": (platform.status)(),
+        "platformStatus": platform.status,
         "infrastructureName": "lab-x7k2p",
         "controlPlaneTopology": "HighlyAvailable",
         "apiServerInternalURI": "https://api-int.lab.example.com:6443",
@@ -238,8 +302,8 @@ fn facts(platform: &Platform, documents: Documents, settings: &Settings) -> Resu
 }
 
 /// The facts of a cluster that has nothing but its Infrastructure.
-fn plain_facts(platform: &Platform, namespace: &str) -> Result<Facts> {
-    facts(platform, Documents::default(), &Settings { namespace: namespace.to_owned(), ..Settings::default() })
+fn plain_facts(catalog: &Catalog, platform: &Platform, namespace: &str) -> Result<Facts> {
+    facts(catalog, platform, Documents::default(), &Settings { namespace: namespace.to_owned(), ..Settings::default() })
 }
 
 /// An object in the words of the contract.
@@ -384,12 +448,12 @@ fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// What a platform's contract says, changed by the wanted differences.
-fn expected(platform: &Platform) -> Result<BTreeMap<String, Meaning>> {
+/// A platform's contract, changed by the intended differences.
+fn expected(platform: &Known) -> Result<BTreeMap<String, Meaning>> {
     let path = format!("tests/contract/{}.json", platform.name);
     let text = fs::read_to_string(repository().join(&path)).context(path)?;
     let mut contract: BTreeMap<String, Meaning> = serde_json::from_str(&text)?;
-    // The ClusterOperator is not planned; what it says is tested where the operator runs.
+    // The ClusterOperator is not planned; the tests of the running operator check it.
     contract.retain(|object, _| !object.starts_with("ClusterOperator/"));
     for Difference { objects, key, ours, why } in everywhere(platform).into_iter().chain((platform.wanted)()) {
         let name = platform.name;
@@ -400,18 +464,18 @@ fn expected(platform: &Platform) -> Result<BTreeMap<String, Meaning>> {
                 Some(value) => meaning.insert(key.clone(), value.clone()),
                 None => meaning.remove(&key),
             };
-            assert_ne!(before, ours, "{name}: {object}: {key} is no difference any more ({why})");
+            assert_ne!(before, ours, "{name}: {object}: {key} is not a difference any more ({why})");
         }
     }
     Ok(contract)
 }
 
-#[test]
-fn every_plan_means_what_the_contract_says_but_for_the_wanted_differences() -> Result<()> {
-    for platform in &PLATFORMS {
-        let name = platform.name;
-        let contract = expected(platform)?;
-        let plan = plan(platform, DEFAULT_NAMESPACE)?;
+/// Compares the plans of the known platforms with their contracts.
+pub(crate) fn check_contracts(catalog: &Catalog) -> Result<()> {
+    for platform in platforms(catalog)? {
+        let (name, Some(known)) = (&platform.name, platform.known) else { continue };
+        let contract = expected(known)?;
+        let plan = plan(catalog, &platform, DEFAULT_NAMESPACE, Phase::Cluster)?;
         let mut ours: BTreeMap<String, Meaning> = BTreeMap::new();
         for object in plan.objects() {
             let namespace = if object.namespace().is_empty() { "-" } else { object.namespace() };
@@ -420,7 +484,7 @@ fn every_plan_means_what_the_contract_says_but_for_the_wanted_differences() -> R
         assert_eq!(ours.keys().collect::<Vec<_>>(), contract.keys().collect::<Vec<_>>(), "{name}");
         for (object, expected) in &contract {
             let found = &ours[object];
-            // The contract was read from a live cluster: what the server fills in need not stand in the manifest.
+            // The contract was read from a live cluster: fields that the server fills in may be absent from the manifest.
             let filled_in =
                 ["internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy", "sessionAffinity", "rollingUpdate/maxSurge"];
             for (key, value) in expected {
@@ -428,7 +492,7 @@ fn every_plan_means_what_the_contract_says_but_for_the_wanted_differences() -> R
                     assert_eq!(found.get(key), Some(value), "{name}: {object}: {key}");
                 }
             }
-            // What the contract leaves out: what a policy computes and how it words its answer.
+            // The contract leaves out the expressions and messages of policies.
             let wording = ["/expression", "/message", "/messageExpression"];
             let more: Vec<_> = found
                 .keys()
@@ -436,55 +500,62 @@ fn every_plan_means_what_the_contract_says_but_for_the_wanted_differences() -> R
                 .filter(|key| !wording.iter().any(|field| key.ends_with(field)))
                 .filter(|key| !key.starts_with("/spec/matchConditions/") && !key.starts_with("/spec/variables/"))
                 .collect();
-            assert_eq!(more, Vec::<&String>::new(), "{name}: {object} says more than the contract");
+            assert_eq!(more, Vec::<&String>::new(), "{name}: {object} has fields that the contract does not have");
         }
     }
     Ok(())
 }
 
 #[test]
-fn every_contract_and_every_provider_is_compared() -> Result<()> {
+fn every_plan_matches_its_contract_except_for_the_intended_differences() -> Result<()> {
+    check_contracts(&embedded::catalog()?)
+}
+
+#[test]
+fn every_contract_is_compared() -> Result<()> {
     let files = fs::read_dir(repository().join("tests/contract"))?;
     let files: BTreeSet<_> = files.map(|file| Ok(file?.file_name())).collect::<Result<_>>()?;
-    let names: BTreeSet<_> = PLATFORMS.iter().map(|platform| format!("{}.json", platform.name).into()).collect();
-    assert_eq!(files, names);
-    let mut compared = BTreeSet::new();
-    for platform in &PLATFORMS {
-        if let Plan::Objects { provider, .. } = plan(platform, DEFAULT_NAMESPACE)? {
-            compared.insert(provider);
+    assert_eq!(files, KNOWN.iter().map(|known| format!("{}.json", known.name).into()).collect());
+    Ok(())
+}
+
+/// Plans every platform, and compares the plans with their snapshots. A known platform must have them.
+#[expect(clippy::print_stderr, reason = "a test without a snapshot reports that")]
+pub(crate) fn check_plans(catalog: &Catalog, phase: Phase) -> Result<()> {
+    for platform in platforms(catalog)? {
+        let prefix = if phase == Phase::Cluster { "plan" } else { "bootstrap" };
+        let name = format!("{prefix}_{}", platform.name);
+        let plan = plan(catalog, &platform, DEFAULT_NAMESPACE, phase)?;
+        ensure!(matches!(plan, Plan::Objects { .. }), "{}: no provider serves it", platform.name);
+        let file = repository().join(format!("tests/it/snapshots/it__contract__{name}.snap"));
+        if platform.is_known() || file.is_file() || std::env::var_os("INSTA_UPDATE").is_some() {
+            insta::assert_snapshot!(name, write::stream(plan.objects())?);
+        } else {
+            eprintln!("not compared: there is no snapshot {}", file.display());
         }
     }
-    let catalog = embedded::catalog()?;
-    assert_eq!(compared, catalog.providers().map(|provider| provider.name().to_owned()).collect());
     Ok(())
+}
+
+#[test]
+fn every_plan_matches_its_snapshot() -> Result<()> {
+    check_plans(&embedded::catalog()?, Phase::Cluster)
+}
+
+#[test]
+fn every_bootstrap_pod_matches_its_snapshot() -> Result<()> {
+    check_plans(&embedded::catalog()?, Phase::Bootstrap)
 }
 
 #[test]
 fn vsphere_labels_nodes_only_where_other_platforms_may_be_mixed_in() -> Result<()> {
     let vsphere = PLATFORMS.iter().find(|platform| platform.name == "VSphere").context("vSphere")?;
     let feature_gates = vec!["VSphereMixedNodeEnv".to_owned()];
-    let facts = Facts { feature_gates, ..plain_facts(vsphere, DEFAULT_NAMESPACE)? };
-    let plan = Plan::new(&embedded::catalog()?, &facts, Phase::Cluster)?;
+    let catalog = embedded::catalog()?;
+    let facts = Facts { feature_gates, ..plain_facts(&catalog, vsphere, DEFAULT_NAMESPACE)? };
+    let plan = Plan::new(&catalog, &facts, Phase::Cluster)?;
     let deployment = plan.objects().iter().find(|object| object.kind().kind == "Deployment").context("Deployment")?;
     let labels = meaning(deployment).remove("containers[cloud-controller-manager] arg:--node-labels");
     assert_eq!(labels, Some(json!("node.openshift.io/platform-type=vsphere")));
-    Ok(())
-}
-
-#[test]
-fn every_plan_is_as_it_was() -> Result<()> {
-    for (name, plan) in plans()? {
-        insta::assert_snapshot!(format!("plan_{name}"), write::stream(plan.objects())?);
-    }
-    Ok(())
-}
-
-#[test]
-fn every_bootstrap_pod_is_as_it_was() -> Result<()> {
-    let catalog = embedded::catalog()?;
-    for platform in &PLATFORMS {
-        let plan = Plan::new(&catalog, &plain_facts(platform, DEFAULT_NAMESPACE)?, Phase::Bootstrap)?;
-        insta::assert_snapshot!(format!("bootstrap_{}", platform.name), write::stream(plan.objects())?);
-    }
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! The arguments of our manifests are flags that the programs have, with values that they take: the real programs of AWS,
-//! Azure, OpenStack and vSphere are started with them, and for the other clouds a program with the flags that every
-//! cloud-controller-manager has (`hack/ccm/build.sh` builds them).
+//! The programs accept the arguments of our manifests: the real programs of AWS, Azure, OpenStack and vSphere are started
+//! with them (`hack/ccm/build.sh` builds them), and for other clouds a program with the flags that every
+//! cloud-controller-manager has.
 
 use std::{
     collections::BTreeSet,
@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use ccm_operator::{
     facts::{DEFAULT_NAMESPACE, Documents, Facts, Settings},
     plan::Plan,
-    provider::{Phase, embedded},
+    provider::{Phase, catalog::Catalog, embedded},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -25,17 +25,10 @@ use crate::{
     support::{artifacts, eventually, process, process::Process},
 };
 
-/// The programs that cannot be built here, by the names that our manifests start them by.
-///
-/// Not one of their manifests has a flag that only the cloud's own program knows; were there one, it would have to be
-/// listed here with the file of the program's repository that defines it, and left out where the generic one is started.
-const GENERIC: [&str; 3] =
-    ["gcp-cloud-controller-manager", "ibm-cloud-controller-manager", "nutanix-cloud-controller-manager"];
-
-/// What GENERIC programs are replaced by.
+/// The program that replaces cloud-controller-managers that cannot be built here.
 const STAND_IN: &str = "generic-cloud-controller-manager";
 
-/// No cloud-controller-manager: it merges the cloud's credentials into Azure's configuration.
+/// Merges the cloud's credentials into Azure's configuration. It is not a cloud-controller-manager.
 const INJECTOR: &str = "azure-config-credentials-injector";
 
 /// Its flags: openshift/cluster-cloud-controller-manager-operator,
@@ -48,20 +41,22 @@ const INJECTOR_FLAGS: [&str; 5] = [
     "--enable-azure-workload-identity",
 ];
 
-/// What a program says next when it has understood which TLS it has to serve: most warn, Azure's asks the API server.
+/// The log message after a program has accepted its TLS flags: most print a warning, Azure's asks the API server.
 const SERVES: [&str; 2] =
     ["No authentication-kubeconfig provided", "unable to load configmap based request-header-client-ca-file"];
 
-/// The one argument that upstream's program refuses for its value, not for its name, and what it takes instead
-/// (kubernetes-sigs/cloud-provider-azure, `cmd/cloud-controller-manager/app/options/options.go`). OpenShift's clusters run
-/// with 10: that its own build takes it cannot be shown here.
+/// The only argument whose value upstream's program refuses, and a value that it accepts
+/// (kubernetes-sigs/cloud-provider-azure, `cmd/cloud-controller-manager/app/options/options.go`). OpenShift's own build
+/// accepts 10, which cannot be tested here.
 const AZURE_SYNCS: (&str, &str) = ("--concurrent-service-syncs=10", "--concurrent-service-syncs=1");
 
-/// A container of a plan, and how it is started.
+/// The command line of a container of a plan.
 #[derive(Clone, Debug)]
 struct Start {
-    platform: &'static str,
-    /// Whose container it is, for messages.
+    platform: String,
+    /// Whether the Go operator knows the platform.
+    is_known: bool,
+    /// The container, for messages.
     container: String,
     program: String,
     arguments: Vec<String>,
@@ -79,14 +74,14 @@ impl Start {
     }
 }
 
-/// Every container of every platform, with all that a cluster can add to the arguments: TLS settings, feature gates of
-/// cloud-controller-managers, and the gate that makes vSphere label its nodes.
+/// Every container of every embedded platform, with everything that a cluster can add to the arguments.
 fn starts() -> Result<Vec<Start>> {
-    starts_with_tls("Intermediate")
+    starts_of(&embedded::catalog()?, "Intermediate")
 }
 
-/// The same for a cluster with another TLS profile.
-fn starts_with_tls(profile: &str) -> Result<Vec<Start>> {
+/// Every container of every platform, for a cluster with a TLS profile, the feature gates of cloud-controller-managers,
+/// and the gate with which vSphere labels its nodes.
+fn starts_of(catalog: &Catalog, profile: &str) -> Result<Vec<Start>> {
     let gates = [
         "CloudControllerManagerWebhook",
         "CloudControllerManagerWatchBasedRoutesReconciliation",
@@ -107,40 +102,48 @@ fn starts_with_tls(profile: &str) -> Result<Vec<Start>> {
         release_version: Some(VERSION.to_owned()),
         ..Settings::default()
     };
-    for (platform, facts) in contract::all_facts(&documents, &settings)? {
+    for platform in contract::platforms(catalog)? {
+        let facts = contract::facts(catalog, &platform, documents.clone(), &settings)?;
         for phase in [Phase::Bootstrap, Phase::Cluster] {
-            let before = all.len();
-            all.extend(starts_of(platform, &facts, phase)?);
-            assert!(all.len() > before, "{platform}: no container in {phase:?}");
+            let starts = starts_of_phase(catalog, &platform, &facts, phase)?;
+            assert!(!starts.is_empty(), "{}: no container in {phase:?}", platform.name);
+            all.extend(starts);
         }
     }
     Ok(all)
 }
 
-fn starts_of(platform: &'static str, facts: &Facts, phase: Phase) -> Result<Vec<Start>> {
-    let plan = Plan::new(&embedded::catalog()?, facts, phase)?;
+fn starts_of_phase(
+    catalog: &Catalog,
+    platform: &contract::Platform,
+    facts: &Facts,
+    phase: Phase,
+) -> Result<Vec<Start>> {
+    let plan = Plan::new(catalog, facts, phase)?;
+    let (name, is_known) = (&platform.name, platform.is_known());
     let mut all = Vec::new();
     for object in plan.objects() {
         let Some(pod) = object.pod_spec() else { continue };
         for container in ["initContainers", "containers"].into_iter().flat_map(|list| items(&pod[list])) {
-            let name = format!("{}/{} {}", object.kind().kind, object.name(), container["name"]);
+            let container_name = format!("{}/{} {}", object.kind().kind, object.name(), container["name"]);
             let words = items(&container["command"]).iter().chain(items(&container["args"]));
             let mut words = words.map(|word| word.as_str().unwrap().replace("$(NODE_NAME)", "node-0"));
-            let program = words.next().with_context(|| format!("{platform}: {name} has no command"))?;
+            let program = words.next().with_context(|| format!("{name}: {container_name} has no command"))?;
             let program = Path::new(&program).file_name().context("program")?.to_str().unwrap().to_owned();
-            all.push(Start { platform, container: name, program, arguments: words.collect() });
+            let arguments = words.collect();
+            all.push(Start { platform: name.clone(), is_known, container: container_name, program, arguments });
         }
     }
     Ok(all)
 }
 
-/// Arguments that win over the manifest's port, which may be in use on the machine of the test.
+/// Arguments that override the manifest's port, which may be in use on the machine of the test.
 fn free_address() -> Result<[String; 2]> {
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     Ok(["--bind-address=127.0.0.1".to_owned(), format!("--secure-port={port}")])
 }
 
-/// What a program said, without its lists of all flags.
+/// A program's log, without its lists of all flags.
 fn words(process: &Process) -> String {
     let log = process.log();
     log.lines().filter(|line| !line.starts_with("  ") && !line.contains("] FLAG: ")).collect::<Vec<_>>().join("\n")
@@ -150,7 +153,7 @@ fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Starts programs, and reads how they end.
+/// Starts programs and checks how they exit.
 struct Programs {
     folder: &'static Path,
     dir: TempDir,
@@ -161,11 +164,47 @@ impl Programs {
         Ok(Self { folder: artifacts::cloud_controller_managers().await?, dir: process::temp_dir()? })
     }
 
-    /// The file that is started for a program.
+    /// The real program, or its stand-in.
     fn file(&self, program: &str) -> Result<PathBuf> {
-        let file = self.folder.join(if GENERIC.contains(&program) { STAND_IN } else { program });
-        ensure!(file.is_file(), "{program} is not built, and nothing stands in for it");
-        Ok(file)
+        let file = self.folder.join(program);
+        if file.is_file() {
+            return Ok(file);
+        }
+        ensure!(program.ends_with("cloud-controller-manager"), "{program} is not built, and has no stand-in");
+        Ok(self.folder.join(STAND_IN))
+    }
+
+    /// The built programs of clouds.
+    fn built(&self) -> Result<BTreeSet<String>> {
+        let names = fs::read_dir(self.folder)?.map(|file| Ok(file?.file_name().to_string_lossy().into_owned()));
+        let names = names.collect::<Result<BTreeSet<_>>>()?;
+        Ok(names.into_iter().filter(|name| name.contains("-cloud-") && name != STAND_IN).collect())
+    }
+
+    /// The reason for which a container cannot be tested: only its cloud's own program has its flags. The Go operator's
+    /// clouds have no such container.
+    async fn untestable(&self, start: &Start) -> Result<Option<String>> {
+        if start.is_known || self.folder.join(&start.program).is_file() {
+            return Ok(None);
+        }
+        if self.file(&start.program).is_err() {
+            return Ok(Some(format!("{} is not built", start.program)));
+        }
+        let (_, log) = self.run(&start.with(&["--version"])).await?;
+        Ok(log.lines().find(|line| line.contains("unknown flag: ")).map(str::to_owned))
+    }
+
+    /// The containers that can be tested; prints why the others cannot.
+    #[expect(clippy::print_stderr, reason = "a container that is not tested is reported")]
+    async fn testable(&self, starts: Vec<Start>) -> Result<Vec<Start>> {
+        let mut testable = Vec::new();
+        for start in starts.into_iter().filter(|start| start.program != INJECTOR) {
+            match self.untestable(&start).await? {
+                Some(reason) => eprintln!("not tested: {}: {}: {reason}", start.platform, start.container),
+                None => testable.push(start),
+            }
+        }
+        Ok(testable)
     }
 
     fn spawn(&self, start: &Start) -> Result<Process> {
@@ -179,7 +218,7 @@ impl Programs {
         Process::spawn(&start.program, command, &self.dir.path().join("log"))
     }
 
-    /// Starts the container's program and gives back whether it ended well, and all that it said.
+    /// Runs the container's program to its end. Returns whether it succeeded, and its log.
     async fn run(&self, start: &Start) -> Result<(bool, String)> {
         let process = self.spawn(start)?;
         let what = format!("{}: the end of {}", start.platform, start.program);
@@ -187,12 +226,12 @@ impl Programs {
         Ok((status.success(), words(&process)))
     }
 
-    /// Fails unless all that the program has to say against its arguments is that there is no kubeconfig: it reads that
-    /// after it has understood all flags, and before it asks anything of anyone.
+    /// Fails unless the program's only error is the missing kubeconfig: it reads the kubeconfig after it has accepted all
+    /// flags, and before it sends any request.
     async fn check_start(&self, start: &Start) -> Result<()> {
         let kubeconfig = self.dir.path().join("no-kubeconfig");
         let mut start = start.clone();
-        // In place of the manifest's own, which may exist on the machine of the test.
+        // The manifest's own may exist on the machine of the test.
         start.arguments.retain(|argument| !argument.starts_with("--kubeconfig="));
         let mut start = start.with(&[format!("--kubeconfig={}", kubeconfig.display())]);
         // Azure's listens before it reads the kubeconfig.
@@ -207,8 +246,8 @@ impl Programs {
         Ok(())
     }
 
-    /// Fails unless the program gets as far as to serve: it looks at what TLS it has to serve only when it has a kubeconfig.
-    /// Where the cloud's configuration is missing, as here, is the end of it.
+    /// Fails unless the program accepts its TLS flags, which it reads only with a kubeconfig. It exits later, for lack of
+    /// a cloud configuration.
     async fn check_serving(&self, start: &Start) -> Result<()> {
         let kubeconfig = self.dir.path().join("kubeconfig");
         let context = json!([{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}]);
@@ -229,7 +268,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Fails unless the program prints its version: it does not, when it does not understand a flag.
+    /// Fails unless the program prints its version, which it does not do after an unknown flag.
     async fn check_version(&self, start: &Start) -> Result<()> {
         let start = start.with(&["--version"]);
         let (success, said) = self.run(&start).await?;
@@ -238,16 +277,31 @@ impl Programs {
     }
 }
 
-#[tokio::test]
-async fn every_program_starts_with_the_arguments_of_its_manifest() -> Result<()> {
+/// Starts every container of the wanted platforms. Returns the platforms and the programs that were tested.
+pub(crate) async fn check_starts(
+    catalog: &Catalog,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<(BTreeSet<String>, BTreeSet<String>)> {
     let programs = Programs::new().await?;
-    let mut platforms = BTreeSet::new();
-    for start in starts()?.iter().filter(|start| start.program != INJECTOR) {
+    let mut starts = starts_of(catalog, "Intermediate")?;
+    starts.retain(|start| is_wanted(&start.platform));
+    let starts = programs.testable(starts).await?;
+    for start in &starts {
         programs.check_start(start).await?;
         programs.check_version(start).await?;
-        platforms.insert(start.platform);
     }
-    assert_eq!(platforms, contract::statuses().map(|(name, _)| name).collect());
+    Ok(starts.into_iter().map(|start| (start.platform, start.program)).unzip())
+}
+
+#[tokio::test]
+async fn every_program_starts_with_the_arguments_of_its_manifest() -> Result<()> {
+    let catalog = embedded::catalog()?;
+    let (platforms, tested) = check_starts(&catalog, |_| true).await?;
+    for platform in contract::platforms(&catalog)?.iter().filter(|platform| platform.is_known()) {
+        assert!(platforms.contains(&platform.name), "{} is not tested", platform.name);
+    }
+    let built = Programs::new().await?.built()?;
+    assert!(built.is_subset(&tested), "a manifest misspells its program: built are {built:?}, tested {tested:?}");
     Ok(())
 }
 
@@ -255,8 +309,8 @@ async fn every_program_starts_with_the_arguments_of_its_manifest() -> Result<()>
 async fn a_wrong_flag_is_found() -> Result<()> {
     let programs = Programs::new().await?;
     let mut seen = BTreeSet::new();
-    let starts = starts()?;
-    for start in starts.iter().filter(|start| start.program != INJECTOR && seen.insert(&start.program)) {
+    let starts = programs.testable(starts()?).await?;
+    for start in starts.iter().filter(|start| seen.insert(&start.program)) {
         let unknown = ("--no-such-flag=1", "unknown flag: --no-such-flag");
         let mut wrong = vec![unknown];
         if !start.is_node_manager() {
@@ -272,19 +326,16 @@ async fn a_wrong_flag_is_found() -> Result<()> {
         }
         programs.check_version(&start.with(&[unknown.0])).await.expect_err(unknown.0);
     }
-    // All real ones, and the stand-in under each of its names.
-    assert_eq!(seen.len(), 5 + GENERIC.len(), "{seen:?}");
     Ok(())
 }
 
 #[tokio::test]
 async fn every_program_serves_the_tls_of_every_profile() -> Result<()> {
     let programs = Programs::new().await?;
-    // The profile with all suites for every program; the others, which say less, for one.
+    // The profile with all suites for every program, the shorter ones for one program.
     for (profile, all) in [("Old", true), ("Intermediate", false), ("Modern", false)] {
-        let starts = starts_with_tls(profile)?;
+        let starts = programs.testable(starts_of(&embedded::catalog()?, profile)?).await?;
         let deployments = starts.iter().filter(|start| start.container.starts_with("Deployment/"));
-        let deployments = deployments.filter(|start| start.program != INJECTOR);
         for start in deployments.filter(|start| all || start.platform == "AWS") {
             programs.check_serving(start).await.context(profile)?;
         }
@@ -302,26 +353,25 @@ async fn every_program_serves_the_tls_of_every_profile() -> Result<()> {
 }
 
 #[test]
-fn the_injector_of_azure_is_given_flags_that_it_has() -> Result<()> {
+fn the_injector_of_azure_has_the_flags_of_its_manifest() -> Result<()> {
     let mut platforms = Vec::new();
     for start in starts()?.iter().filter(|start| start.program == INJECTOR) {
         for argument in &start.arguments {
             let flag = argument.split_once('=').map_or(argument.as_str(), |(flag, _)| flag);
             assert!(INJECTOR_FLAGS.contains(&flag), "{}: {}: {argument}", start.platform, start.container);
         }
-        platforms.push(start.platform);
+        platforms.push(start.platform.clone());
     }
     assert_eq!(platforms, ["Azure", "Azure", "AzureStackHub", "AzureStackHub"]);
     Ok(())
 }
 
 #[test]
-fn what_a_cluster_adds_is_among_the_arguments() -> Result<()> {
-    for start in starts()?.iter().filter(|start| start.program.ends_with("cloud-controller-manager")) {
-        // A static pod of the bootstrap VM gets none of it.
-        if !start.container.starts_with("Deployment/") {
-            continue;
-        }
+fn arguments_from_facts_are_set() -> Result<()> {
+    let starts = starts()?;
+    let ccms = starts.iter().filter(|start| start.is_known && start.program.ends_with("cloud-controller-manager"));
+    // Static pods of the bootstrap VM have none of them.
+    for start in ccms.filter(|start| start.container.starts_with("Deployment/")) {
         let has = |flag: &str| start.arguments.iter().any(|argument| argument.starts_with(&format!("{flag}=")));
         assert!(has("--tls-min-version") && has("--tls-cipher-suites") && has("--feature-gates"), "{start:?}");
         assert_eq!(has("--node-labels"), start.platform == "VSphere", "{start:?}");

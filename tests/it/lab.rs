@@ -361,7 +361,7 @@ async fn delete_all(client: &Client) -> Result<()> {
     // What a test before this one has left in another namespace.
     let label =
         ListParams::default().labels(&format!("{}={}", inventory::PART_OF_LABEL, inventory::set_id(OWN_NAMESPACE)));
-    for kind in &KINDS {
+    for kind in KINDS {
         let everywhere: Api<DynamicObject> = Api::all_with(client.clone(), &request::resource(kind));
         for object in everywhere.list(&label).await? {
             let namespace = object.metadata.namespace.as_deref().unwrap_or_default();

@@ -1,14 +1,18 @@
-//! The install payload fits the providers: `manifests/` grants the operator what applying each of their objects takes and
-//! no more, and has the images that their descriptors name.
+//! The install payload fits the providers: `manifests/` grants the operator the rights for applying each of their objects
+//! and no more, and has the images that their descriptors name.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 use anyhow::{Context, Result};
-use ccm_operator::cluster::request;
 use ccm_operator::{
     cli::{Cli, Command},
+    cluster::request,
     object::Object,
-    provider::embedded,
+    provider::{catalog::Catalog, embedded},
     text::yaml,
 };
 use clap::Parser;
@@ -22,13 +26,17 @@ use crate::{
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// What somebody may do in one namespace, or where the namespace is empty, everywhere.
+/// RBAC rules by namespace; rules of the empty one apply everywhere.
 #[derive(Default)]
 struct Rights(BTreeMap<String, Vec<Value>>);
 
-/// The manifests whose file has this in its name.
-fn manifests(file: &str) -> Result<Vec<Value>> {
-    objects::read_yaml(&repository().join(format!("manifests/0000_26_cloud-controller-manager-operator_{file}.yaml")))
+/// The manifests of the files in `manifests/` that have this text in their name.
+fn manifests(root: &Path, name: &str) -> Result<Vec<Value>> {
+    let files = fs::read_dir(root.join("manifests"))?.map(|file| Ok(file?.path()));
+    let mut files = files.collect::<Result<Vec<_>>>()?;
+    files.retain(|file| file.to_string_lossy().contains(name));
+    files.sort();
+    Ok(files.iter().map(|file| objects::read_yaml(file)).collect::<Result<Vec<_>>>()?.concat())
 }
 
 fn items(value: &Value) -> &[Value] {
@@ -40,10 +48,10 @@ fn text(value: &Value) -> &str {
 }
 
 impl Rights {
-    /// What the operator's `ServiceAccount` is granted.
-    fn of_the_operator() -> Result<Self> {
+    /// The rights of the operator's `ServiceAccount`.
+    fn of_the_operator(root: &Path) -> Result<Self> {
         let mut rights = Self::default();
-        let all = manifests("02_rbac_operator")?;
+        let all = manifests(root, "rbac_operator")?;
         for binding in all.iter().filter(|object| text(&object["kind"]).ends_with("Binding")) {
             let subject = &binding["subjects"][0];
             assert_eq!((text(&subject["name"]), text(&subject["namespace"])), (SERVICE_ACCOUNT, OWN_NAMESPACE));
@@ -54,7 +62,7 @@ impl Rights {
                     && text(&object["metadata"]["namespace"]) == namespace
             });
             let Some(role) = role else {
-                // The cluster's own, for the security context constraint.
+                // A role of the cluster, for the security context constraint.
                 assert_eq!(binding["roleRef"]["name"], "system:openshift:scc:hostaccess");
                 continue;
             };
@@ -63,7 +71,7 @@ impl Rights {
         Ok(rights)
     }
 
-    /// Whether a request is allowed; without a name, one for all objects.
+    /// Whether a request is allowed; without a name, a request for all objects.
     fn allow(&self, namespace: &str, group: &str, resource: &str, name: Option<&str>, verb: &str) -> bool {
         let holds = |list: &Value, item: &str| items(list).iter().any(|one| one == item);
         ["", namespace].into_iter().filter_map(|place| self.0.get(place)).flatten().any(|rule| {
@@ -75,14 +83,42 @@ impl Rights {
     }
 }
 
-fn objects_of_providers() -> Result<Vec<Object>> {
-    Ok(embedded::catalog()?.providers().flat_map(|provider| provider.manifests.clone()).collect())
+fn objects_of(catalog: &Catalog) -> Vec<Object> {
+    catalog.providers().flat_map(|provider| provider.manifests.clone()).collect()
 }
 
 #[test]
-fn the_operator_may_apply_and_watch_what_every_provider_brings() -> Result<()> {
-    let rights = Rights::of_the_operator()?;
-    for object in objects_of_providers()? {
+fn the_operator_may_apply_and_watch_every_object() -> Result<()> {
+    may_apply_and_watch(repository(), &embedded::catalog()?)
+}
+
+#[test]
+fn the_operator_holds_every_right_that_it_grants() -> Result<()> {
+    holds_what_it_grants(repository(), &embedded::catalog()?)
+}
+
+#[test]
+fn the_operators_rights_name_only_objects_of_providers() -> Result<()> {
+    names_only_objects_of_providers(repository(), &embedded::catalog()?)
+}
+
+#[test]
+fn the_images_of_every_provider_are_listed() -> Result<()> {
+    images_are_listed(repository(), &embedded::catalog()?)
+}
+
+/// Checks that the install payload of a folder fits the providers of a catalog.
+pub(crate) fn check(root: &Path, catalog: &Catalog) -> Result<()> {
+    may_apply_and_watch(root, catalog)?;
+    holds_what_it_grants(root, catalog)?;
+    names_only_objects_of_providers(root, catalog)?;
+    images_are_listed(root, catalog)
+}
+
+/// The operator may apply and watch every object.
+fn may_apply_and_watch(root: &Path, catalog: &Catalog) -> Result<()> {
+    let rights = Rights::of_the_operator(root)?;
+    for object in objects_of(catalog) {
         let (kind, namespace) = (object.kind(), object.namespace());
         for verb in ["get", "create", "patch", "delete"] {
             let allowed = rights.allow(namespace, kind.group, kind.plural, Some(object.name()), verb);
@@ -101,11 +137,10 @@ fn the_operator_may_apply_and_watch_what_every_provider_brings() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn the_operator_holds_what_it_grants() -> Result<()> {
-    let rights = Rights::of_the_operator()?;
-    let all = objects_of_providers()?;
-    for object in all.iter().filter(|object| object.kind().group == RBAC) {
+/// The operator holds every right that the roles of providers grant.
+fn holds_what_it_grants(root: &Path, catalog: &Catalog) -> Result<()> {
+    let (rights, objects) = (Rights::of_the_operator(root)?, objects_of(catalog));
+    for object in objects.iter().filter(|object| object.kind().group == RBAC) {
         for rule in items(&object.value()["rules"]) {
             let names = match items(&rule["resourceNames"]) {
                 [] => vec![None],
@@ -132,12 +167,11 @@ fn the_operator_holds_what_it_grants() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn the_operators_rights_name_no_object_that_no_provider_brings_and_no_wildcard() -> Result<()> {
-    let all = objects_of_providers()?;
+/// The operator's rights name only objects of providers, and have no wildcard.
+fn names_only_objects_of_providers(root: &Path, catalog: &Catalog) -> Result<()> {
+    let (rights, objects) = (Rights::of_the_operator(root)?, objects_of(catalog));
     let known: BTreeSet<_> =
-        all.iter().map(|object| (object.namespace(), object.kind().plural, object.name())).collect();
-    let rights = Rights::of_the_operator()?;
+        objects.iter().map(|object| (object.namespace(), object.kind().plural, object.name())).collect();
     for (namespace, rule) in
         rights.0.iter().flat_map(|(namespace, rules)| rules.iter().map(move |rule| (namespace, rule)))
     {
@@ -148,7 +182,7 @@ fn the_operators_rights_name_no_object_that_no_provider_brings_and_no_wildcard()
         }
         for resource in items(&rule["resources"]) {
             for name in items(&rule["resourceNames"]) {
-                // What cannot be changed is made anew, with a stand-in of this name meanwhile.
+                // An object with an immutable change is recreated, with a stand-in of this name meanwhile.
                 let stands_for = match text(resource) {
                     "deployments" | "daemonsets" | "rolebindings" | "clusterrolebindings" => {
                         text(name).strip_suffix("-next")
@@ -156,41 +190,40 @@ fn the_operators_rights_name_no_object_that_no_provider_brings_and_no_wildcard()
                     _ => None,
                 };
                 let named = (namespace.as_str(), text(resource), stands_for.unwrap_or(text(name)));
-                assert!(known.contains(&named), "02_rbac_operator names {named:?}, which no provider brings");
+                assert!(known.contains(&named), "02_rbac_operator names {named:?}, which no provider has");
             }
         }
     }
     Ok(())
 }
 
-#[test]
-fn every_image_is_in_the_images_and_in_the_image_references() -> Result<()> {
-    let manifests = manifests("01_images.configmap")?;
+/// Every image of a descriptor is in the images ConfigMap and in `image-references`, and no other.
+fn images_are_listed(root: &Path, catalog: &Catalog) -> Result<()> {
+    let manifests = manifests(root, "01_images.configmap")?;
     let json = manifests.first().context("a ConfigMap")?["data"]["images.json"].as_str().context("images.json")?;
     let images: BTreeMap<String, String> = serde_json::from_str(json)?;
-    let references = std::fs::read_to_string(repository().join("manifests/image-references"))?;
+    let references = fs::read_to_string(root.join("manifests/image-references"))?;
     let references: Value = yaml::from_str(&references)?;
     let mut tags = BTreeMap::new();
     for tag in items(&references["spec"]["tags"]) {
         let twin = tags.insert(text(&tag["name"]).to_owned(), text(&tag["from"]["name"]).to_owned());
         assert_eq!(twin, None, "{tag}");
     }
-    let catalog = embedded::catalog()?;
     let mut used = BTreeSet::from(["cluster-cloud-controller-manager-operator".to_owned()]);
     for provider in catalog.providers() {
         for (container, source) in &provider.descriptor.images {
-            let (key, tag) = (&source.value.key, &source.value.tag);
+            let (key, tag) = (&source.key, &source.tag);
             let reference = tags.get(tag).with_context(|| format!("image-references has no tag {tag}"))?;
             let image = images.get(key).with_context(|| format!("the images have no key {key}"))?;
             assert_eq!(image, reference, "{}: {container}", provider.name());
             used.insert(tag.clone());
         }
         for (container, image) in containers(&provider.manifests).chain(containers(&provider.bootstrap_manifests)) {
-            let tag = &provider.descriptor.images[container].value.tag;
+            let tag = &provider.descriptor.images[container].tag;
             assert_eq!(image, format!("quay.io/openshift/origin-{tag}"), "{}: {container}", provider.name());
         }
     }
-    assert_eq!(used, tags.keys().cloned().collect(), "a tag that nobody uses");
+    assert_eq!(used, tags.keys().cloned().collect(), "an unused tag");
     assert_eq!(images.values().collect::<BTreeSet<_>>(), tags.values().collect(), "keys and tags");
     Ok(())
 }
@@ -203,8 +236,8 @@ fn containers(objects: &[Object]) -> impl Iterator<Item = (&str, &str)> {
 }
 
 #[tokio::test]
-async fn the_operators_own_deployment_is_accepted_and_its_command_line_understood() -> Result<()> {
-    let deployment = manifests("50_deployment")?.into_iter().next().context("a Deployment")?;
+async fn the_operators_own_deployment_is_accepted_and_has_a_valid_command_line() -> Result<()> {
+    let deployment = manifests(repository(), "50_deployment")?.into_iter().next().context("a Deployment")?;
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     let words = items(&container["command"]).iter().chain(items(&container["args"])).map(text);
     let cli = Cli::try_parse_from(words)?;

@@ -1,18 +1,24 @@
-//! `ccm-operator provider`: the program about its providers.
+//! `ccm-operator provider`, and the checks of a new provider.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::Path,
     process::{Command, Output},
 };
 
 use anyhow::Result;
-use ccm_operator::text::yaml;
+use ccm_operator::{
+    provider::{Phase, catalog::Catalog, embedded, payload, read, verify},
+    text::yaml,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
+    contract, flags,
     lab::{binary, repository},
+    payload as install,
     support::{control_plane, objects, objects::Workloads, openshift},
 };
 
@@ -20,7 +26,7 @@ fn provider(arguments: &[&str]) -> Output {
     Command::new(binary()).arg("provider").args(arguments).output().expect("the binary")
 }
 
-/// What is printed when all is well.
+/// The output of a successful run.
 fn printed(arguments: &[&str]) -> Result<String> {
     let output = provider(arguments);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
@@ -30,7 +36,7 @@ fn printed(arguments: &[&str]) -> Result<String> {
 #[test]
 fn every_provider_is_listed() -> Result<()> {
     let table = printed(&["list"])?;
-    assert_eq!(table.lines().count(), 1 + 9, "{table}");
+    assert_eq!(table.lines().count(), 1 + embedded::catalog()?.providers().count(), "{table}");
     assert!(table.lines().all(|line| line.len() <= 100), "{table}");
     let json: Value = serde_json::from_str(&printed(&["list", "-o", "json"])?)?;
     assert_eq!(json, yaml::from_str::<Value>(&printed(&["list", "-o", "yaml"])?)?);
@@ -64,7 +70,7 @@ fn an_unknown_provider_is_wrong_usage() {
     assert!(error.contains("there is no provider \"asw\" (did you mean `aws`?)"), "{error}");
 }
 
-/// A copy of the sound provider of the tests, in which one text is another.
+/// A copy of the tests' sound provider with one text replaced.
 fn changed(from: &str, to: &str) -> Result<TempDir> {
     let folder = TempDir::new()?;
     for path in
@@ -118,7 +124,7 @@ fn a_broken_folder_has_a_line_for_each_finding() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_live_api_server_is_asked_about_every_object() -> Result<()> {
+async fn every_object_is_sent_to_a_live_api_server() -> Result<()> {
     let plane = control_plane::shared().await?;
     let _exclusive = control_plane::exclusive().await;
     let client = plane.client()?;
@@ -151,7 +157,7 @@ async fn a_live_api_server_is_asked_about_every_object() -> Result<()> {
 }
 
 #[test]
-fn an_api_server_that_cannot_be_asked_is_an_error_and_no_finding() -> Result<()> {
+fn an_unreachable_api_server_is_an_error_and_not_a_finding() -> Result<()> {
     let folder = TempDir::new()?;
     let kubeconfig = folder.path().join("kubeconfig");
     fs::write(&kubeconfig, "apiVersion: v1\nkind: Config\ncurrent-context: none\n")?;
@@ -162,7 +168,7 @@ fn an_api_server_that_cannot_be_asked_is_an_error_and_no_finding() -> Result<()>
     Ok(())
 }
 
-/// Tags are closed in the order in which they were opened, and nothing is left that XML gives a meaning.
+/// Every tag is closed in the right order, and no special character is left unescaped.
 fn assert_well_formed(xml: &str) {
     let mut open = Vec::new();
     for part in xml.split('<').skip(1) {
@@ -180,12 +186,12 @@ fn assert_well_formed(xml: &str) {
 }
 
 #[test]
-fn a_folder_that_cannot_be_read_is_a_finding_and_one_without_providers_wrong_usage() -> Result<()> {
+fn an_unreadable_file_is_a_finding_and_a_folder_without_providers_wrong_usage() -> Result<()> {
     let folder = changed("platform: {", "platform: [")?;
     let output = provider(&["verify", path(folder.path())]);
     assert_eq!(output.status.code(), Some(1));
     let table = String::from_utf8(output.stdout)?;
-    assert!(table.contains("readable  assets/demo/provider.yaml:3 "), "{table}");
+    assert!(table.contains("readable  assets/demo/provider.yaml:3:"), "{table}");
 
     let empty = TempDir::new()?;
     for (target, expected) in [
@@ -197,5 +203,65 @@ fn a_folder_that_cannot_be_read_is_a_finding_and_one_without_providers_wrong_usa
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(error.contains(expected), "{error}");
     }
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
+
+fn catalog_of(folder: &Path) -> Result<Catalog> {
+    let (bundles, _) = read::read(folder)?;
+    let files = bundles.iter().flat_map(|bundle| &bundle.files);
+    Ok(Catalog::new(files.map(|(path, bytes)| (path.as_str(), bytes.as_slice())))?)
+}
+
+/// The repository's providers, and those of `tests/sound`, with one install payload.
+fn with_a_new_provider() -> Result<(TempDir, Catalog)> {
+    let folder = TempDir::new()?;
+    for root in ["assets", "bootstrap", "manifests"] {
+        copy(&repository().join(root), &folder.path().join(root))?;
+        copy(&repository().join("tests/sound").join(root), &folder.path().join(root))?;
+    }
+    let catalog = catalog_of(folder.path())?;
+    // As `make generate` does.
+    let manifests = folder.path().join("manifests");
+    fs::write(manifests.join("image-references"), payload::image_references(&catalog))?;
+    let images = manifests.join("0000_26_cloud-controller-manager-operator_01_images.configmap.yaml");
+    let generated = payload::images_config_map(&fs::read_to_string(&images)?, &catalog).expect("an images ConfigMap");
+    fs::write(images, generated)?;
+    Ok((folder, catalog))
+}
+
+#[tokio::test]
+async fn a_new_provider_needs_no_change_of_a_test() -> Result<()> {
+    let (folder, catalog) = with_a_new_provider()?;
+    assert!(catalog.providers().any(|provider| provider.name() == "demo"));
+    let (bundles, payload) = read::read(folder.path())?;
+    let report = verify::verify(&bundles, payload.as_ref());
+    assert_eq!(report.findings, [], "{}", report.table());
+    install::check(folder.path(), &catalog)?;
+    contract::check_contracts(&catalog)?;
+    contract::check_plans(&catalog, Phase::Cluster)?;
+    contract::check_plans(&catalog, Phase::Bootstrap)?;
+    let (_, programs) = flags::check_starts(&catalog, |platform| platform == "demo").await?;
+    assert_eq!(programs, BTreeSet::from(["demo-cloud-controller-manager".to_owned()]));
+
+    // The generic program does not have the flags of the cloud's own.
+    for file in ["assets/demo/deployment.yaml", "bootstrap/demo/pod.yaml"].map(|file| folder.path().join(file)) {
+        fs::write(&file, fs::read_to_string(&file)?.replace("- -v=2", "- --demo-zone=a"))?;
+    }
+    let (_, programs) = flags::check_starts(&catalog_of(folder.path())?, |platform| platform == "demo").await?;
+    assert_eq!(programs, BTreeSet::new());
     Ok(())
 }

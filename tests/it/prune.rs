@@ -42,7 +42,7 @@ const DELETION: &str = "client.lifecycle.config.k8s.io/deletion";
 async fn ours(lab: &Lab) -> Result<BTreeSet<String>> {
     let label = ListParams::default().labels(&format!("{PART_OF_LABEL}={}", inventory::set_id(OWN_NAMESPACE)));
     let mut found = BTreeSet::new();
-    for kind in &KINDS {
+    for kind in KINDS {
         let api: Api<DynamicObject> = Api::all_with(lab.client.clone(), &request::resource(kind));
         for object in api.list(&label).await? {
             let object = serde_json::to_value(&object)?;

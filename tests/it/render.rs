@@ -185,7 +185,7 @@ fn a_bad_infrastructure_file_is_refused() -> Result<()> {
     fs::remove_dir(files.path("infrastructure"))?;
     for (text, expected) in [
         ("", "it is empty"),
-        ("a: [", "line 1"),
+        ("a: [", "/infrastructure:1:4: "),
         ("just words", "holds no Kubernetes manifest"),
         (&*images("{}"), "it holds a manifest of kind ConfigMap: it must hold one of kind Infrastructure"),
         (r#"{"kind": "Infrastructure", "status": {}}"#, "status.platformStatus.type is empty"),
@@ -223,7 +223,7 @@ fn a_bad_images_file_is_refused() -> Result<()> {
 fn a_bad_cloud_config_file_is_refused() -> Result<()> {
     let files = Files::new()?;
     for (text, expected) in [
-        ("\t- x: [", "line 1"),
+        ("\t- x: [", "/cloud-config:1:7: "),
         (&*cloud_config(&json!({"other": "x"})), "data has none of the keys [\"cloud.conf\", \"config\"]"),
         (&*infrastructure(&json!({})), "it must hold one of kind ConfigMap"),
     ] {

@@ -48,7 +48,7 @@ pub(super) fn types(document: &Value, root: &Node) -> Result<Vec<Problem>, Probl
     for section in &KEYS.vsphere {
         for (path, wanted) in mismatches(section, &document[&section.name]) {
             let keys: Vec<&str> = path.iter().map(String::as_str).collect();
-            let (place, path) = (root.line(&keys).map(Place::from), path.join("."));
+            let (place, path) = (root.line(&keys).map(Place::line), path.join("."));
             if section.is_required() {
                 return Err(Problem { place, message: format!("`{path}` must be {wanted}: write it so") });
             }
@@ -176,7 +176,10 @@ fn warning(member: &Member, path: &str, hint: &str) -> Option<Problem> {
             Some((name, _)) => (name, " (is a space missing after the colon?)"),
             None => (path, hint),
         };
-        Problem { place: Some(member.line.into()), message: format!("`{name}` is unknown and has no effect{hint}") }
+        Problem {
+            place: Some(Place::line(member.line)),
+            message: format!("`{name}` is unknown and has no effect{hint}"),
+        }
     })
 }
 

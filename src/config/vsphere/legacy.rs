@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::text::Place;
 use crate::text::suggest::did_you_mean;
 use crate::{
     config::{
@@ -117,14 +118,14 @@ impl Converted {
     /// An error where the cloud-controller-manager has one; a warning where it disables the section.
     fn refuse(&mut self, section: &Section, line: usize, message: String) -> Result<(), Problem> {
         if section.is_required() {
-            return Err(Problem { place: Some(line.into()), message });
+            return Err(Problem { place: Some(Place::line(line)), message });
         }
         self.warn(line, message);
         Ok(())
     }
 
     fn warn(&mut self, line: usize, message: String) {
-        self.warnings.push(Problem { place: Some(line.into()), message });
+        self.warnings.push(Problem { place: Some(Place::line(line)), message });
     }
 }
 

@@ -1,4 +1,7 @@
+use std::collections::BTreeSet;
+
 use super::*;
+use crate::{provider::Descriptor, text::yaml};
 
 const DESCRIPTOR: &str = "\
 name: demo
@@ -20,6 +23,7 @@ spec:
       containers:
       - name: cloud-controller-manager
         image: demo
+        command: [/bin/demo, -v=2]
         args: [--cloud-provider=demo]
 ";
 
@@ -28,10 +32,10 @@ fn catalog(files: &[(&str, &str)]) -> Result<Catalog, String> {
     Catalog::new(files).map_err(|error| error.to_string())
 }
 
-/// The error of a catalog of one provider whose descriptor was changed.
+/// The error of a catalog of one provider with a changed descriptor.
 fn with_descriptor(from: &str, to: &str) -> String {
     let descriptor = DESCRIPTOR.replace(from, to);
-    assert_ne!(descriptor, DESCRIPTOR, "{from:?} is not there");
+    assert_ne!(descriptor, DESCRIPTOR, "{from:?} is missing");
     catalog(&[("assets/demo/provider.yaml", &descriptor), ("assets/demo/deployment.yaml", DEPLOYMENT)]).unwrap_err()
 }
 
@@ -42,17 +46,17 @@ fn the_embedded_catalog_is_sound() {
 }
 
 #[test]
-fn errors_of_a_descriptor_name_file_line_and_the_nearest_right_spelling() {
+fn errors_of_a_descriptor_have_a_place_and_a_suggestion() {
     for (from, to, expected) in [
         (
             "images:",
             "imagse:",
-            "assets/demo/provider.yaml: unknown field `imagse`, expected one of name, platform, images, arguments, environment, cloudConfig at line 3, column 1 (did you mean `images`?)",
+            "assets/demo/provider.yaml:3:1: unknown field `imagse`, expected one of name, platform, images, arguments, environment, cloudConfig (did you mean `images`?)",
         ),
         (
             "infrastructureName",
             "infrastuctureName",
-            "unknown fact `infrastuctureName`, expected one of infrastructureName, namespace, tls.minVersion, tls.cipherSuites, featureGates (did you mean `infrastructureName`?) at line 7",
+            "assets/demo/provider.yaml:7:21: unknown fact `infrastuctureName`, expected one of infrastructureName, namespace, tls.minVersion, tls.cipherSuites, featureGates (did you mean `infrastructureName`?)",
         ),
         ("infrastructureName", "{fact: namespac}", "(did you mean `namespace`?)"),
         ("infrastructureName", "{}", "either `fact` or `value` must be given"),
@@ -66,33 +70,41 @@ fn errors_of_a_descriptor_name_file_line_and_the_nearest_right_spelling() {
         (
             "--cluster-name: infrastructureName",
             "--cloud-provider: {value: x}",
-            "has --cloud-provider in its manifest already",
+            "provider.yaml:7: container \"cloud-controller-manager\" already has --cloud-provider in its manifest",
         ),
-        ("name: demo\n", "name: other\n", "name: \"other\" is not the folder's name"),
+        (
+            "--cluster-name: infrastructureName",
+            "--v: {value: x}",
+            "provider.yaml:7: container \"cloud-controller-manager\" already has --v in its manifest",
+        ),
+        ("name: demo\n", "name: other\n", "provider.yaml:1: name: \"other\" is not the folder's name"),
         ("platform: {type: Demo}", "platform: {}", "missing field `type`"),
     ] {
         let error = with_descriptor(from, to);
-        assert!(error.contains(expected), "{error}\nshould say: {expected}");
+        assert!(error.contains(expected), "{error}\nshould contain: {expected}");
         assert!(error.starts_with("assets/demo/provider.yaml") && !error.contains('\n'), "{error}");
     }
 }
 
 #[test]
-fn errors_of_a_folder_name_the_file() {
+fn errors_of_a_folder_have_a_place() {
     let descriptor = ("assets/demo/provider.yaml", DESCRIPTOR);
     for (files, expected) in [
         (vec![("assets/demo/deployment.yaml", DEPLOYMENT)], "assets/demo/provider.yaml: missing"),
-        (vec![("bootstrap/demo/pod.yaml", "")], "bootstrap/demo/pod.yaml: there is no assets/demo/provider.yaml"),
+        (vec![("bootstrap/demo/pod.yaml", "")], "assets/demo/provider.yaml: missing"),
         (
             vec![descriptor, ("assets/demo/README.md", "")],
-            "assets/demo/README.md: a provider's folder holds files named *.yaml",
+            "assets/demo/README.md: a provider's folder may contain only files named *.yaml",
         ),
-        (vec![descriptor, ("assets/demo/more/a.yaml", "")], "assets/demo/more/a.yaml: a provider's folder holds files"),
+        (
+            vec![descriptor, ("assets/demo/more/a.yaml", "")],
+            "assets/demo/more/a.yaml: a provider's folder may contain only files",
+        ),
         (vec![descriptor, ("other/a.yaml", "")], "other/a.yaml: not in assets/<provider>/"),
-        (vec![descriptor, ("assets/demo/a.yaml", "a: [")], "assets/demo/a.yaml: "),
+        (vec![descriptor, ("assets/demo/a.yaml", "a: [")], "assets/demo/a.yaml:1:4: "),
         (
             vec![descriptor, ("assets/demo/a.yaml", "a: b")],
-            "assets/demo/a.yaml: not a Kubernetes object: `apiVersion` is missing",
+            "assets/demo/a.yaml:1: not a Kubernetes object: `apiVersion` is missing",
         ),
     ] {
         let error = catalog(&files).unwrap_err();
@@ -104,7 +116,7 @@ fn errors_of_a_folder_name_the_file() {
 fn every_container_needs_an_image() {
     let deployment = DEPLOYMENT.replace("      containers:", "      initContainers: [{name: init}]\n      containers:");
     let error = catalog(&[("assets/demo/provider.yaml", DESCRIPTOR), ("assets/demo/deployment.yaml", &deployment)]);
-    assert!(error.unwrap_err().contains("`images` says nothing of container \"init\""));
+    assert!(error.unwrap_err().contains("`images` has no entry for container \"init\""));
 }
 
 #[test]
@@ -143,32 +155,34 @@ fn two_providers_cannot_serve_one_platform() {
         ("assets/twin/provider.yaml", &twin),
         ("assets/twin/deployment.yaml", DEPLOYMENT),
     ]);
-    assert_eq!(error.unwrap_err(), "assets/twin/provider.yaml: provider \"demo\" serves the same platform");
+    assert_eq!(error.unwrap_err(), "assets/twin/provider.yaml:2: provider \"demo\" serves the same platform");
 }
 
 #[test]
-fn the_documented_descriptor_is_one() {
+fn the_documentation_has_a_valid_descriptor_and_every_fact_and_kind() {
     let text = include_str!("../../../docs/adding-a-provider.md");
     let block = text.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let lines: Vec<_> = block.lines().map(|line| line.strip_prefix("   ").unwrap_or(line)).collect();
     let dedented = lines.join("\n");
-    let descriptor = Descriptor::parse(&dedented, "docs/adding-a-provider.md").unwrap();
+    let descriptor: Descriptor = yaml::from_str(&dedented).unwrap();
     assert_eq!(descriptor.name, "aws");
-    for (_, name) in crate::facts::Fact::ALL {
-        assert!(text.contains(&format!("`{name}`")), "the fact {name} is not documented");
-    }
-    for kind in crate::object::KINDS.iter().filter(|kind| kind.kind != "Pod") {
-        assert!(text.contains(kind.kind), "the kind {} is not documented", kind.kind);
-    }
+    let listed = |start: &str| -> BTreeSet<String> {
+        let list = text.split_once(start).and_then(|(_, rest)| rest.split_once(".\n")).map(|(list, _)| list).unwrap();
+        list.split(',').map(|item| item.trim().trim_matches('`').to_owned()).collect()
+    };
+    let facts = crate::facts::Fact::ALL.iter().map(|(_, name)| *name);
+    assert_eq!(listed("Facts: "), facts.map(str::to_owned).collect());
+    let kinds = crate::object::KINDS.iter().map(|kind| kind.kind.to_owned());
+    assert_eq!(listed("Supported kinds: "), kinds.collect());
 }
 
 #[test]
-fn the_schema_of_descriptors_is_the_one_that_is_documented() {
+fn the_documented_schema_of_descriptors_is_current() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/provider.schema.json");
     let schema = serde_json::to_string_pretty(&schemars::schema_for!(Descriptor)).unwrap() + "\n";
     if std::env::var_os("UPDATE_GENERATED").is_some() {
         std::fs::write(path, &schema).unwrap();
     }
     let documented = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(schema == documented, "docs/provider.schema.json is not what the types say: run `make generate`");
+    assert!(schema == documented, "docs/provider.schema.json is out of date: run `make generate`");
 }

@@ -1,87 +1,109 @@
-//! Rules about a provider's folder as a whole: its files, its rights, and how it fits the install payload (pure).
+//! Rules about a provider's folder as a whole: its files, its RBAC rules, and its fit to the install payload (pure).
 
 use serde_json::Value;
 
-use crate::provider::verify::{
-    Violation,
-    pods::{self, Pods, items},
-    scalars,
-};
 use crate::{
     facts::DEFAULT_NAMESPACE,
     provider::{
-        Phase,
-        folder::{Bundle, Manifest, Payload},
+        Error, Phase,
+        folder::Manifest,
+        verify::{
+            Violation, containers,
+            parts::{Part, Subject, items},
+        },
     },
-    text::yaml,
+    text::{
+        place::Place,
+        yaml::{self, outline::plain_scalars},
+    },
 };
 
-/// Words that stand for something which is still to be written.
+/// Words of text that is still to be written.
 const TO_DO: [&str; 6] = ["TODO", "FIXME", "CHANGEME", "CHANGE_ME", "${", "{{"];
 
-pub(super) fn readable(bundle: &Bundle, payload: Option<&Payload>) -> Vec<Violation> {
-    // A container that the descriptor does not know is said better there.
-    let said = !super::containers::names(bundle, payload).is_empty();
-    let defect = bundle.defect.as_ref().filter(|_| !said);
-    let violation = |defect: &crate::provider::Error| Violation {
-        file: defect.file.clone(),
-        line: defect.line.or_else(|| line_in(&defect.problem)).unwrap_or(1),
-        what: defect.problem.clone(),
-    };
-    defect.map(violation).into_iter().collect()
+pub(super) fn readable(subject: Subject) -> Vec<Violation> {
+    let mut defects = subject.bundle.defects.clone();
+    // The rule of container names reports a missing entry of `images` at the container.
+    if containers::names(subject).is_empty() {
+        defects.extend(subject.bundle.misfits());
+    }
+    defects.into_iter().map(violation).collect()
 }
 
-/// The line that an error of the YAML library names.
-fn line_in(problem: &str) -> Option<u64> {
-    let after = problem.rsplit_once("line ")?.1;
-    after.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
+fn violation(defect: Error) -> Violation {
+    Violation { file: defect.file, place: defect.place.unwrap_or(Place::line(1)), what: defect.problem }
 }
 
-pub(super) fn ambiguous_scalars(bundle: &Bundle, _: Option<&Payload>) -> Vec<Violation> {
+pub(super) fn ambiguous_scalars(subject: Subject) -> Vec<Violation> {
     let of_file = |(path, text): (&String, &str)| {
-        let what = |(line, word)| Violation { file: path.clone(), line, what: format!("the plain word {word}") };
-        scalars::ambiguous(text).into_iter().map(what).collect::<Vec<_>>()
+        let ambiguous = plain_scalars(text).into_iter().filter(|(_, word)| is_ambiguous(word));
+        let what = |(line, word)| Violation {
+            file: path.clone(),
+            place: Place::line(line),
+            what: format!("the plain word {word}"),
+        };
+        ambiguous.map(what).collect::<Vec<_>>()
     };
-    texts(bundle).flat_map(of_file).collect()
+    texts(subject).flat_map(of_file).collect()
 }
 
-fn texts(bundle: &Bundle) -> impl Iterator<Item = (&String, &str)> {
-    bundle.files.iter().filter_map(|(path, bytes)| Some((path, std::str::from_utf8(bytes).ok()?)))
+/// Whether YAML 1.1 and 1.2 read a plain word as different types.
+fn is_ambiguous(word: &str) -> bool {
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let truth = ["y", "yes", "n", "no", "on", "off"].contains(&word.to_lowercase().as_str());
+    let octal = word.len() > 1 && word.starts_with('0') && is_digits(word);
+    // 12:30:45 is a number of seconds in YAML 1.1.
+    let mut parts = word.split(':');
+    let first = parts.next().is_some_and(|part| is_digits(part.trim_start_matches(['+', '-'])));
+    let sixtieths: Vec<_> = parts.collect();
+    let is_sixtieth = |part: &&str| is_digits(part) && part.parse::<u8>().is_ok_and(|number| number < 60);
+    truth || octal || (first && !sixtieths.is_empty() && sixtieths.iter().all(is_sixtieth))
 }
 
-pub(super) fn placeholders(bundle: &Bundle, _: Option<&Payload>) -> Vec<Violation> {
+fn texts(subject: Subject<'_>) -> impl Iterator<Item = (&String, &str)> {
+    subject.bundle.files.iter().filter_map(|(path, bytes)| Some((path, std::str::from_utf8(bytes).ok()?)))
+}
+
+pub(super) fn placeholders(subject: Subject) -> Vec<Violation> {
     let mut violations = Vec::new();
-    for (path, text) in texts(bundle) {
-        for (document, lines) in yaml::located(text).unwrap_or_default() {
-            each_text(&document, "", &mut |pointer, text| {
+    for (path, text) in texts(subject) {
+        for (document, lines) in yaml::documents_with_lines(text).unwrap_or_default() {
+            let mut check = |pointer: &str, text: &str| {
                 if let Some(placeholder) = placeholder(text) {
-                    let what = format!("the placeholder {placeholder}");
-                    violations.push(Violation { file: path.clone(), line: lines.of(pointer), what });
+                    let (place, what) = (Place::line(lines.of(pointer)), format!("the placeholder {placeholder}"));
+                    violations.push(Violation { file: path.clone(), place, what });
                 }
+            };
+            walk(&document, "", &mut |pointer, value| match value {
+                Value::String(text) => check(pointer, text),
+                Value::Object(members) => members.keys().for_each(|key| check(&child(pointer, key), key)),
+                _ => {}
             });
         }
     }
     violations
 }
 
-/// Calls a function with every text of a document, keys too, and its JSON pointer.
-fn each_text(value: &Value, pointer: &str, see: &mut impl FnMut(&str, &str)) {
+/// Calls a function with every value of a document and its JSON pointer.
+fn walk<'v>(value: &'v Value, pointer: &str, see: &mut impl FnMut(&str, &'v Value)) {
+    see(pointer, value);
     match value {
-        Value::String(text) => see(pointer, text),
-        Value::Array(all) => {
-            for (index, item) in all.iter().enumerate() {
-                each_text(item, &format!("{pointer}/{index}"), see);
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                walk(item, &format!("{pointer}/{index}"), see);
             }
         }
         Value::Object(members) => {
             for (key, member) in members {
-                let pointer = format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"));
-                see(&pointer, key);
-                each_text(member, &pointer, see);
+                walk(member, &child(pointer, key), see);
             }
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        _ => {}
     }
+}
+
+fn child(pointer: &str, key: &str) -> String {
+    format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
 fn placeholder(text: &str) -> Option<&str> {
@@ -98,102 +120,110 @@ fn placeholder(text: &str) -> Option<&str> {
     })
 }
 
-pub(super) fn image_keys(bundle: &Bundle, payload: Option<&Payload>) -> Vec<Violation> {
+pub(super) fn image_keys(Subject { bundle, payload }: Subject) -> Vec<Violation> {
     let images = bundle.descriptor.iter().flat_map(|descriptor| &descriptor.images);
-    let unknown =
-        images.filter(|(_, source)| payload.is_some_and(|payload| !payload.image_keys.contains(&source.value.key)));
-    let violation = |(container, source): (&String, &yaml::Spanned<crate::provider::ImageSource>)| Violation {
-        file: bundle.descriptor_path(),
-        line: source.referenced.line(),
-        what: format!("{container}: the images ConfigMap has no key {}", source.value.key),
+    let unknown = images.filter(|(_, source)| payload.is_some_and(|payload| !payload.image_keys.contains(&source.key)));
+    let what = |key: &str| format!("the images ConfigMap has no key {key}");
+    unknown
+        .map(|(container, source)| bundle.descriptor_error(&format!("/images/{container}/key"), what(&source.key)))
+        .map(violation)
+        .collect()
+}
+
+pub(super) fn credentials(subject: Subject) -> Vec<Violation> {
+    let Some(payload) = subject.payload else { return Vec::new() };
+    let of_pod = |pod: Part<'_>| {
+        let namespace = pod.manifest.object.namespace();
+        let is_requested = |name: &str| payload.requested_secrets.contains(&(namespace.to_owned(), name.to_owned()));
+        let what = |name: &str| format!("no CredentialsRequest asks for Secret {namespace}/{name}");
+        let secrets = secrets(pod.value).into_iter().filter(|(_, name)| !is_requested(name));
+        secrets.map(|(pointer, name)| pod.violation(&pointer, what(&name))).collect::<Vec<_>>()
     };
-    unknown.map(violation).collect()
+    subject.pods_of(Phase::Cluster).flat_map(of_pod).collect()
 }
 
-pub(super) fn credentials(bundle: &Bundle, payload: Option<&Payload>) -> Vec<Violation> {
-    let Some(payload) = payload else { return Vec::new() };
-    let of_pods = |pods: Pods<'_>| {
-        let namespace = pods.manifest.object.namespace().to_owned();
-        let requested = |name: &str| payload.requested_secrets.contains(&(namespace.clone(), name.to_owned()));
-        let mut violations = Vec::new();
-        each_secret(pods.spec, "", &mut |pointer, name| {
-            if !requested(name) {
-                violations
-                    .push(pods.violation(pointer, format!("no CredentialsRequest asks for Secret {namespace}/{name}")));
-            }
-        });
-        violations
-    };
-    pods::of_cluster(bundle).flat_map(of_pods).collect()
-}
-
-/// Calls a function with every Secret that a pod mounts, reads into its environment, or names in it to read it itself.
-fn each_secret(value: &Value, pointer: &str, see: &mut impl FnMut(&str, &str)) {
-    match value {
-        Value::Array(all) => {
-            for (index, item) in all.iter().enumerate() {
-                each_secret(item, &format!("{pointer}/{index}"), see);
-            }
+/// The Secrets that a pod mounts, has in its environment, or reads by the name in a variable, each with its JSON pointer.
+fn secrets(pod: &Value) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    walk(pod, "", &mut |pointer, value| {
+        if value["name"].as_str().is_some_and(|variable| variable.ends_with("SECRET_NAME")) {
+            found.push((format!("{pointer}/value"), &value["value"]));
         }
-        Value::Object(members) => {
-            let text = |field: &str| members.get(field).and_then(Value::as_str);
-            if let (Some(variable), Some(name)) = (text("name"), text("value"))
-                && variable.ends_with("SECRET_NAME")
-            {
-                see(&format!("{pointer}/value"), name);
-            }
-            for (key, member) in members {
-                let pointer = format!("{pointer}/{key}");
-                let name = match key.as_str() {
-                    "secret" => member["secretName"].as_str().or(member["name"].as_str()),
-                    "secretKeyRef" | "secretRef" => member["name"].as_str(),
-                    _ => None,
-                };
-                match name {
-                    Some(name) => see(&pointer, name),
-                    None => each_secret(member, &pointer, see),
-                }
-            }
+        for (field, name) in
+            [("secret", "secretName"), ("secret", "name"), ("secretKeyRef", "name"), ("secretRef", "name")]
+        {
+            found.push((format!("{pointer}/{field}"), &value[field][name]));
         }
-        _ => {}
-    }
+    });
+    found.into_iter().filter_map(|(pointer, name)| Some((pointer, name.as_str()?.to_owned()))).collect()
 }
 
-pub(super) fn rbac_wildcards(bundle: &Bundle, _: Option<&Payload>) -> Vec<Violation> {
+pub(super) fn rbac_wildcards(subject: Subject) -> Vec<Violation> {
     let of_manifest = |manifest: &Manifest| {
         let rules = items(&manifest.object.value()["rules"]).iter().enumerate();
         let fields = rules.flat_map(|(index, rule)| {
             let names = ["apiGroups", "resources", "verbs", "nonResourceURLs"];
             names.map(|name| (format!("/rules/{index}/{name}"), &rule[name]))
         });
-        let wild = fields.filter(|(_, list)| items(list).iter().any(is_wild));
-        let mut violations: Vec<_> = wild.map(|(pointer, _)| manifest.violation(&pointer, "a wildcard")).collect();
+        let has_wildcard =
+            |list: &Value| items(list).iter().any(|item| item.as_str().is_some_and(|text| text.contains('*')));
+        let wildcards = fields.filter(|(_, list)| has_wildcard(list));
+        let mut violations: Vec<_> = wildcards.map(|(pointer, _)| manifest.violation(&pointer, "a wildcard")).collect();
         if manifest.object.value()["roleRef"]["name"] == "cluster-admin" {
-            violations.push(manifest.violation("/roleRef/name", "cluster-admin holds every right"));
+            violations.push(manifest.violation("/roleRef/name", "cluster-admin grants every right"));
         }
         violations
     };
-    bundle.manifests.iter().flat_map(of_manifest).collect()
+    subject.bundle.manifests.iter().flat_map(of_manifest).collect()
 }
 
-fn is_wild(item: &Value) -> bool {
-    item.as_str().is_some_and(|text| text.contains('*'))
-}
-
-pub(super) fn namespaces(bundle: &Bundle, _: Option<&Payload>) -> Vec<Violation> {
+pub(super) fn namespaces(subject: Subject) -> Vec<Violation> {
     let of_manifest = |manifest: &Manifest| {
         let value = manifest.object.value();
         let subjects = items(&value["subjects"]).iter().enumerate();
         let subjects = subjects.map(|(index, subject)| (format!("/subjects/{index}/namespace"), &subject["namespace"]));
         let own = ("/metadata/namespace".to_owned(), &value["metadata"]["namespace"]);
-        let foreign = std::iter::once(own)
+        let others = std::iter::once(own)
             .chain(subjects)
             .filter_map(|(pointer, namespace)| Some((pointer, namespace.as_str()?)))
             .filter(|(_, namespace)| ![DEFAULT_NAMESPACE, "kube-system"].contains(namespace));
         let what =
             |(pointer, namespace): (String, &str)| manifest.violation(&pointer, format!("namespace {namespace}"));
-        foreign.map(what).collect::<Vec<_>>()
+        others.map(what).collect::<Vec<_>>()
     };
-    let of_cluster = bundle.manifests.iter().filter(|manifest| manifest.phase == Phase::Cluster);
-    of_cluster.flat_map(of_manifest).collect()
+    subject.manifests(Phase::Cluster).flat_map(of_manifest).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ambiguous_words_are_found_where_they_are_plain() {
+        for (text, expected) in [
+            ("a: yes", &[(1, "yes")][..]),
+            ("a: Off # why", &[(1, "Off")]),
+            ("- on\n- [n, {b: y}]", &[(1, "on"), (2, "n"), (2, "y")]),
+            ("on: 1", &[(1, "on")]),
+            ("defaultMode: 0644", &[(1, "0644")]),
+            ("time: 12:30:45", &[(1, "12:30:45")]),
+            ("a: [\n  no,\n]", &[(2, "no")]),
+            ("- key: |\n    yes\n  other: no", &[(3, "no")]),
+            ("- >-\n  yes\n- no", &[(3, "no")]),
+            ("a: 'it''s'\nb: no", &[(2, "no")]),
+            ("a: no\n---\nb: [", &[(1, "no")]),
+            ("a: \"b \\\" no\"", &[]),
+            ("a: \"b\n  no\"", &[]),
+            ("a: 'yes'\nb: \"no\" # off", &[]),
+            ("a: !!str yes", &[]),
+            ("a: true\nb: 10\nc: 0\nd: 0.5", &[]),
+            ("a: 8080:80\nb: ::1\nc: host:443\nd: sha256:00", &[]),
+            ("a: yes, that\nb: don't\nc: n/a", &[]),
+            ("args: --controllers=*,-cloud-node,no", &[]),
+        ] {
+            let found = plain_scalars(text);
+            let found = found.iter().map(|(line, word)| (*line, word.as_str())).filter(|(_, word)| is_ambiguous(word));
+            assert_eq!(found.collect::<Vec<_>>(), expected, "{text}");
+        }
+    }
 }

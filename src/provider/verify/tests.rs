@@ -18,12 +18,15 @@ const DESCRIPTOR: usize = 1;
 const ROLE: usize = 2;
 const POD: usize = 3;
 
-/// For each rule: the file to change, what in it, what it becomes, and the words on the line that the finding names.
+/// For each rule: the file to change, the text to replace, its replacement, and a text on the line of the finding.
 #[rustfmt::skip]
-const FIXTURES: [(&str, usize, &str, &str, &str); 59] = [
+const FIXTURES: &[(&str, usize, &str, &str, &str)] = &[
     ("readable", DESCRIPTOR, "platform: {type: Demo}", "plattform: {type: Demo}", "plattform"),
     ("readable", DESCRIPTOR, "--cluster-name: infra", "--cluster-name: inffra", "--cluster-name"),
-    ("readable", ROLE, "kind: RoleBinding", "kind: Secret", "# The Role"),
+    ("readable", ROLE, "kind: RoleBinding", "kind: Secret", "kind: Secret"),
+    ("readable", ROLE, "  name: demo-cloud-provider\n  namespace: kube-system\nrules", "  name: demo-cloud-provider\nrules", "metadata:"),
+    ("readable", DESCRIPTOR, "name: demo", "name: other", "name: other"),
+    ("readable", DESCRIPTOR, "--cluster-name: infra", "--cloud-provider: infra", "--cloud-provider"),
     ("readable", ROLE, "  verbs: [get, update]", "  verbs: [get, update]\n  verbs: [get]", "verbs: [get]"),
     ("ambiguous-scalar", DEPLOYMENT, "type: Recreate", "type: Recreate\n  paused: no", "paused"),
     ("ambiguous-scalar", DEPLOYMENT, "      - name: tmp\n        emptyDir: {}", "      - name: tmp\n        emptyDir: {sizeLimit: 0644}", "sizeLimit"),
@@ -52,6 +55,7 @@ const FIXTURES: [(&str, usize, &str, &str, &str); 59] = [
     ("service-account", DEPLOYMENT, "serviceAccountName: cloud-controller-manager", "serviceAccountName: default", "serviceAccountName"),
     ("tolerations", DEPLOYMENT, "      - {key: node.cluster.x-k8s.io/uninitialized, operator: Exists, effect: NoSchedule}\n", "", "tolerations:"),
     ("tolerations", DEPLOYMENT, "node-role.kubernetes.io/control-plane, operator: Exists, effect: NoSchedule", "node-role.kubernetes.io/control-plane, operator: Exists, effect: NoExecute", "tolerations:"),
+    ("tolerations", DEPLOYMENT, "node-role.kubernetes.io/control-plane, operator: Exists", "node-role.kubernetes.io/control-plane, operator: Equal, value: other", "tolerations:"),
     ("host-path", DEPLOYMENT, "      - name: tmp\n        emptyDir: {}", "      - name: tmp\n        hostPath:\n          path: /etc/kubernetes", "path: /etc/kubernetes"),
     ("host-path", POD, "  - name: tmp\n    emptyDir: {}", "  - name: tmp\n    hostPath:\n      path: /", "path: /\n"),
     ("requests", DEPLOYMENT, "            memory: 50Mi\n", "", "requests:"),
@@ -94,7 +98,7 @@ fn payload() -> Payload {
     ])
 }
 
-/// What is found in the sound provider with one of its files changed.
+/// The findings of the sound provider with one of its files changed.
 fn findings(file: usize, text: &str) -> Vec<Finding> {
     let files =
         FILES.iter().enumerate().map(|(index, (path, sound))| (*path, if index == file { text } else { sound }));
@@ -106,7 +110,8 @@ fn findings(file: usize, text: &str) -> Vec<Finding> {
 fn the_embedded_providers_break_no_rule() {
     let report = verify(&embedded::bundles(), Some(&embedded::payload()));
     assert_eq!(report.findings, [], "{}", report.table());
-    assert_eq!(report.table(), "9 providers checked by 30 rules: nothing found\n");
+    let (providers, rules) = (embedded::catalog().unwrap().providers().count(), RULES.len());
+    assert_eq!(report.table(), format!("{providers} providers checked by {rules} rules: nothing found\n"));
 }
 
 #[test]
@@ -115,31 +120,50 @@ fn a_sound_provider_breaks_no_rule() {
 }
 
 #[test]
-fn each_fixture_breaks_its_rule_and_no_other_and_the_line_is_right() {
-    for (rule, file, from, to, place) in FIXTURES {
+fn each_fixture_breaks_only_its_rule_at_the_right_line() {
+    for &(rule, file, from, to, place) in FIXTURES {
         let (path, sound) = FILES[file];
         let text = sound.replace(from, to);
-        assert_ne!(text, sound, "{rule}: {from:?} is not there");
+        assert_ne!(text, sound, "{rule}: {from:?} is missing");
         let found = findings(file, &text);
         assert!(!found.is_empty(), "{rule}: {to:?} is not found");
         for finding in &found {
             assert_eq!((finding.rule, finding.file.as_str()), (rule, path), "{to:?}: {found:#?}");
         }
-        let start = text.find(place).unwrap_or_else(|| panic!("{rule}: {place:?} is not there"));
-        let line = 1 + text[..start].matches('\n').count() as u64;
-        assert_eq!(found[0].line, line, "{rule}: {to:?}: {found:#?}");
+        let start = text.find(place).unwrap_or_else(|| panic!("{rule}: {place:?} is missing"));
+        let line = 1 + text[..start].matches('\n').count();
+        assert_eq!(found[0].place.line, line, "{rule}: {to:?}: {found:#?}");
     }
 }
 
 #[test]
-fn every_rule_has_a_fixture_and_a_name_of_its_own() {
+fn every_placeholder_is_found() {
+    for word in ["TODO", "FIXME", "CHANGEME", "CHANGE_ME", "${", "{{", "<your-zone>"] {
+        let found = findings(DESCRIPTOR, &FILES[DESCRIPTOR].1.replace("tag: demo-ccm", &format!("tag: \"a {word}\"")));
+        let found: Vec<_> = found.iter().map(|finding| (finding.rule, finding.what.clone())).collect();
+        assert_eq!(found, [("placeholder", format!("the placeholder {word}"))]);
+    }
+}
+
+#[test]
+fn every_defect_is_a_finding() {
+    let text = FILES[DESCRIPTOR].1.replace("name: demo\n", "name: other\n");
+    let files = [FILES[DEPLOYMENT], (FILES[DESCRIPTOR].0, &text), (FILES[ROLE].0, "a: ["), ("assets/demo/a.txt", "")];
+    let report = verify(&bundles(files.map(|(path, text)| (path, text.as_bytes()))), None);
+    let readable = report.findings.iter().filter(|finding| finding.rule == "readable");
+    let places: Vec<_> = readable.map(|finding| format!("{}:{}", finding.file, finding.place)).collect();
+    assert_eq!(places, ["assets/demo/a.txt:1", "assets/demo/provider.yaml:2", "assets/demo/role.yaml:1:4"]);
+}
+
+#[test]
+fn every_rule_has_a_fixture_and_a_unique_name() {
     let rules: BTreeSet<_> = RULES.iter().map(|rule| rule.id).collect();
     assert_eq!(rules.len(), RULES.len());
     assert_eq!(rules, FIXTURES.iter().map(|(rule, ..)| *rule).collect());
 }
 
 #[test]
-fn without_the_payload_its_rules_are_silent() {
+fn rules_about_the_payload_need_one() {
     let files =
         FILES.map(|(path, text)| (path, text.replace("demo-cloud-credentials", "other").replace("demoCcm", "x")));
     let bundles = bundles(files.iter().map(|(path, text)| (*path, text.as_bytes())));
@@ -149,21 +173,24 @@ fn without_the_payload_its_rules_are_silent() {
 }
 
 #[test]
-fn a_report_says_what_where_why_and_how_to_mend_it() {
+fn a_report_has_the_place_the_reason_and_the_fix() {
     let files = FILES.map(|(path, text)| (path, text.replace("replicas: 2", "replicas: 1")));
     let report = verify(&bundles(files.iter().map(|(path, text)| (*path, text.as_bytes()))), None);
-    let expected = "\
+    let rules = RULES.len();
+    let expected = format!(
+        "\
 RULE      WHERE                           WHAT
 replicas  assets/demo/deployment.yaml:11  replicas is 1, not 2 or more
 
 replicas:
-  while the one node with the one replica is away nothing initialises nodes or makes load
-  balancers. To mend it: set replicas: 2; a single-node cluster gets one by itself.
+  while the node of the only replica is down nothing initialises nodes or creates load balancers.
+  Fix: set replicas: 2; the operator sets one replica on a single-node cluster.
 
-1 provider checked by 30 rules: 1 finding
-";
+1 provider checked by {rules} rules: 1 finding
+"
+    );
     assert_eq!(report.table(), expected);
     let xml = junit(&report.suites());
-    assert!(xml.contains("<testsuite name=\"demo\" tests=\"30\" failures=\"1\">"), "{xml}");
+    assert!(xml.contains(&format!("<testsuite name=\"demo\" tests=\"{rules}\" failures=\"1\">")), "{xml}");
     assert!(xml.contains("<testcase classname=\"demo\" name=\"replicas\">"), "{xml}");
 }

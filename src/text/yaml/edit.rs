@@ -1,7 +1,7 @@
-//! One value of a document set in its text, every other byte kept (pure).
+//! Sets one value of a YAML text and keeps every other byte (pure).
 //!
-//! An edit is of the text alone. Anchors, merge keys and rare layouts can make it mean something else: the caller
-//! reads the result back and compares.
+//! It edits text only. Anchors, merge keys and rare layouts can give the result another meaning: the caller parses the
+//! result and compares.
 
 use std::ops::Range;
 
@@ -23,13 +23,13 @@ fn place(text: &str, node: &Node, path: &[&str], value: &Value) -> Option<(Range
     let member = node.member(key);
     if let Some(member) = member
         && !rest.is_empty()
-        && !matches!(member.value.shape, Shape::Other)
+        && member.value.is_mapping()
     {
         return place(text, &member.value, rest, value);
     }
     let value = rest.iter().rev().fold(value.clone(), |value, key| json!({ *key: value }));
     match (&node.shape, member) {
-        (Shape::Other, _) => None,
+        (Shape::Null | Shape::Scalar | Shape::List(_), _) => None,
         (Shape::Block(_), Some(member)) => replace_block(text, member, &value),
         (Shape::Block(members), None) => insert_block(text, members, key, &value),
         (Shape::Flow(_), Some(member)) => Some((member.span(), format!("{}: {value}", &text[member.key_span.clone()]))),
@@ -43,7 +43,7 @@ fn place(text: &str, node: &Node, path: &[&str], value: &Value) -> Option<(Range
     }
 }
 
-/// The key stays as it is written, and so does a comment beside it.
+/// Keeps the key as written, and a comment beside it.
 fn replace_block(text: &str, member: &Member, value: &Value) -> Option<(Range<usize>, String)> {
     let indent = indent(text, member)?;
     let start = member.key_span.start - indent.len();
@@ -70,14 +70,14 @@ fn insert_block(text: &str, members: &[Member], key: &str, value: &Value) -> Opt
     Some((at..at, format!("{before}{}", render(text, indent, key, value)?)))
 }
 
-/// What stands before a key on its line; `None` when that is more than spaces.
+/// The spaces before a key on its line; `None` if other text precedes it.
 fn indent<'a>(text: &'a str, member: &Member) -> Option<&'a str> {
     let before = &text[..member.key_span.start];
     let indent = before.rsplit_once('\n').map_or(before, |(_, line)| line).trim_start_matches('\u{feff}');
     indent.bytes().all(|byte| byte == b' ').then_some(indent)
 }
 
-/// The end of the line that a position is in, the line break with it; the position itself when a line begins there.
+/// The end of the line around a position, with its line break; the position itself if a line begins there.
 fn end_of_line(text: &str, at: usize) -> usize {
     if text[..at].ends_with('\n') {
         return at;
@@ -85,7 +85,7 @@ fn end_of_line(text: &str, at: usize) -> usize {
     text[at..].find('\n').map_or(text.len(), |found| at + found + 1)
 }
 
-/// A member on lines of its own, broken as the document's are.
+/// A member on its own lines, with the document's line breaks.
 fn render(text: &str, indent: &str, key: &str, value: &Value) -> Option<String> {
     let rendered = super::to_string(&json!({ key: value })).ok()?;
     Some(rendered.lines().flat_map(|line| [indent, line, line_break(text)]).collect())
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_set_changes() {
+    fn only_the_set_value_changes() {
         for (text, path, value, wanted) in [
             ("a: 1 # x\nb: 2\n", &["a"][..], json!(3), "a: 3 # x\nb: 2\n"),
             ("a: 1", &["b"], json!({"c": 2}), "a: 1\nb:\n  c: 2\n"),

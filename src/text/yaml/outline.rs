@@ -1,30 +1,35 @@
-//! Where the values of a document stand in its text (pure).
+//! The places of values in a YAML text (pure).
 //!
-//! It knows places, not meanings: what a value says, and that no key is repeated, is the business of [`super::from_str`].
-//! The parser limits how deep a text may be nested, and aliases are not followed.
+//! It knows places, not values: [`super::from_str`] parses the values and refuses repeated keys. The parser limits how
+//! deeply a text may be nested. Aliases are not followed.
 
 use std::ops::Range;
 
-use granit_parser::{Event, Options, Parser, Span, StrInput, StructureStyle};
+use granit_parser::{Event, Options, Parser, ScalarStyle, Span, StrInput, StructureStyle};
 
-use crate::text::yaml::Error;
+use crate::text::{
+    place::Place,
+    yaml::{Error, Lines},
+};
 
 /// The first document of a text.
 #[derive(Debug)]
 pub(crate) struct Outline {
     /// Its value.
     pub(crate) root: Node,
-    /// The byte where it ends; what comes behind is of other documents.
+    /// The byte where it ends; other documents follow.
     pub(crate) end: usize,
-    /// The line where another document begins.
+    /// The line where the next document begins.
     pub(crate) next: Option<usize>,
 }
 
 /// A value.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// Its bytes, without anchor, tag and comment. Empty where nothing is written.
+    /// Its bytes, without anchor, tag and comment. Empty for a value that is not written.
     pub(crate) span: Range<usize>,
+    /// Its first line, from 1.
+    line: usize,
     /// What it is made of.
     pub(crate) shape: Shape,
 }
@@ -32,8 +37,12 @@ pub(crate) struct Node {
 /// What a [`Node`] is made of.
 #[derive(Debug)]
 pub(crate) enum Shape {
-    /// A scalar, a list or an alias.
-    Other,
+    /// A value that is not written, or a plain null.
+    Null,
+    /// Another scalar or an alias.
+    Scalar,
+    /// A list.
+    List(Vec<Node>),
     /// A mapping, one member a line.
     Block(Vec<Member>),
     /// A mapping in braces.
@@ -61,11 +70,16 @@ impl Member {
 }
 
 impl Node {
+    /// Whether it has members.
+    pub(crate) fn is_mapping(&self) -> bool {
+        matches!(self.shape, Shape::Block(_) | Shape::Flow(_))
+    }
+
     /// The members of a mapping, in their order; none for anything else.
     pub(crate) fn members(&self) -> &[Member] {
         match &self.shape {
             Shape::Block(members) | Shape::Flow(members) => members,
-            Shape::Other => &[],
+            Shape::Null | Shape::Scalar | Shape::List(_) => &[],
         }
     }
 
@@ -74,7 +88,20 @@ impl Node {
         self.members().iter().find(|member| member.key == key)
     }
 
-    /// The line of the last key of a path that is there.
+    fn collect_lines(&self, pointer: String, line: usize, lines: &mut Lines) {
+        for member in self.members() {
+            let key = member.key.replace('~', "~0").replace('/', "~1");
+            member.value.collect_lines(format!("{pointer}/{key}"), member.line, lines);
+        }
+        if let Shape::List(items) = &self.shape {
+            for (index, item) in items.iter().enumerate() {
+                item.collect_lines(format!("{pointer}/{index}"), item.line, lines);
+            }
+        }
+        lines.0.insert(pointer, line);
+    }
+
+    /// The line of the last key of a path that exists.
     pub(crate) fn line(&self, path: &[&str]) -> Option<usize> {
         let (first, rest) = path.split_first()?;
         let member = self.member(first)?;
@@ -82,27 +109,39 @@ impl Node {
     }
 }
 
-/// Where the values of the first document stand; nothing when there is no document, only comments at most.
+/// The places of the values of the first document; `None` without a document, as in a text of comments.
 pub(crate) fn outline(text: &str) -> Result<Option<Outline>, Error> {
-    let mut options = Options::default();
-    options.set_emit_comments(false);
-    let mut events = Events { text, parser: Parser::new_from_str_with_options(text, options) };
-    let mut root = None;
-    let mut end = text.len();
-    while let Some((event, span)) = events.next()? {
-        match event {
-            Event::StreamStart | Event::StreamEnd | Event::DocumentStart(..) => {}
-            Event::DocumentEnd => {
-                end = bytes(&span).start;
-                break;
-            }
-            event => root = Some(events.node(&event, &span)?),
-        }
-    }
-    // What is wrong behind the first document is no matter: nobody reads it.
+    let mut events = Events::new(text);
+    let Some((root, end)) = events.document()? else { return Ok(None) };
+    // Errors after the first document do not matter: only the first one is read.
     let next = std::iter::from_fn(|| events.next().ok().flatten())
         .find_map(|(event, span)| matches!(event, Event::DocumentStart(..)).then(|| span.start.line()));
-    Ok(root.map(|root| Outline { root, end, next }))
+    Ok(Some(Outline { root, end, next }))
+}
+
+/// The lines of the values of every document, without the empty ones.
+pub(super) fn lines(text: &str) -> Result<Vec<Lines>, Error> {
+    let mut events = Events::new(text);
+    let mut all = Vec::new();
+    while let Some((root, _)) = events.document()? {
+        if !matches!(root.shape, Shape::Null) {
+            let mut lines = Lines::default();
+            root.collect_lines(String::new(), root.line, &mut lines);
+            all.push(lines);
+        }
+    }
+    Ok(all)
+}
+
+/// The scalars without quotes and tag, keys too, up to the first syntax error, each with its line.
+pub(crate) fn plain_scalars(text: &str) -> Vec<(usize, String)> {
+    let mut events = Events::new(text);
+    let events = std::iter::from_fn(|| events.next().ok().flatten());
+    let plain = events.filter_map(|(event, span)| match event {
+        Event::Scalar(text, ScalarStyle::Plain, _, None) => Some((span.start.line(), text.into_owned())),
+        _ => None,
+    });
+    plain.collect()
 }
 
 struct Events<'a> {
@@ -111,16 +150,34 @@ struct Events<'a> {
 }
 
 impl<'a> Events<'a> {
+    fn new(text: &'a str) -> Self {
+        let mut options = Options::default();
+        options.set_emit_comments(false);
+        Self { text, parser: Parser::new_from_str_with_options(text, options) }
+    }
+
     fn next(&mut self) -> Result<Option<(Event<'a>, Span)>, Error> {
         self.parser.next().transpose().map_err(|error| {
-            let (line, column) = (error.marker().line(), error.marker().col() + 1);
-            let message = format!("{} at line {line}, column {column}", error.info());
-            Error { message: message.replace('\n', " "), line: u64::try_from(line).ok() }
+            let place = Place { line: error.marker().line(), column: Some(error.marker().col() + 1) };
+            Error { place: Some(place), message: error.info().replace('\n', " ") }
         })
     }
 
+    /// The next document, and the byte where it ends.
+    fn document(&mut self) -> Result<Option<(Node, usize)>, Error> {
+        let mut root = None;
+        while let Some((event, span)) = self.next()? {
+            match event {
+                Event::StreamStart | Event::StreamEnd | Event::DocumentStart(..) => {}
+                Event::DocumentEnd => return Ok(root.map(|root| (root, bytes(&span).start))),
+                event => root = Some(self.node(&event, &span)?),
+            }
+        }
+        Ok(root.map(|root| (root, self.text.len())))
+    }
+
     fn node(&mut self, event: &Event<'a>, span: &Span) -> Result<Node, Error> {
-        let mut span = bytes(span);
+        let (line, mut span) = (span.start.line(), bytes(span));
         let shape = match event {
             Event::MappingStart(style, ..) => {
                 let mut members = Vec::new();
@@ -134,7 +191,7 @@ impl<'a> Events<'a> {
                     let key = event.scalar().map_or_else(String::new, |(text, _)| text.to_owned());
                     let Some((event, at)) = self.next()? else { break };
                     let mut value = self.node(&event, &at)?;
-                    // The parser sees a value that is not written before the colon.
+                    // The parser places a value that is not written before the colon.
                     let behind = self.text.get(key_span.end..).unwrap_or_default();
                     if value.span.is_empty() && behind.trim_start().starts_with(':') {
                         let colon = key_span.end + behind.len() - behind.trim_start().len();
@@ -145,23 +202,28 @@ impl<'a> Events<'a> {
                 if *style == StructureStyle::Flow { Shape::Flow(members) } else { Shape::Block(members) }
             }
             Event::SequenceStart(style, ..) => {
-                let mut last = None;
+                let mut items: Vec<Node> = Vec::new();
                 while let Some((event, at)) = self.next()? {
                     if matches!(event, Event::SequenceEnd) {
-                        span.end = end(*style, bytes(&at).end, last, span.end);
+                        span.end = end(*style, bytes(&at).end, items.last().map(|item| item.span.clone()), span.end);
                         break;
                     }
-                    last = Some(self.node(&event, &at)?.span);
+                    items.push(self.node(&event, &at)?);
                 }
-                Shape::Other
+                Shape::List(items)
             }
-            _ => Shape::Other,
+            Event::Scalar(text, ScalarStyle::Plain, _, None)
+                if matches!(&**text, "" | "~" | "null" | "Null" | "NULL") =>
+            {
+                Shape::Null
+            }
+            _ => Shape::Scalar,
         };
-        Ok(Node { span, shape })
+        Ok(Node { span, line, shape })
     }
 }
 
-/// A block has no end of its own: the parser sees it where the next thing begins, behind comments that are not in it.
+/// The parser ends a block where the next node begins, after comments that do not belong to it.
 fn end(style: StructureStyle, closed: usize, last: Option<Range<usize>>, start: usize) -> usize {
     match style {
         StructureStyle::Flow => closed,
@@ -178,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_end_where_their_last_byte_stands() {
+    fn a_value_ends_at_its_last_byte() {
         let text = "# c\na: # x\n  b: c # t\n  # in\n\nd: {e: [f], g}\nh:\ni: |\n  j\n...\n---\nk: 1\n";
         let outline = outline(text).unwrap().unwrap();
         let written: Vec<_> = outline.root.members().iter().map(|member| &text[member.span()]).collect();
@@ -188,14 +250,15 @@ mod tests {
     }
 
     #[test]
-    fn comments_alone_are_no_document() {
+    fn a_text_of_comments_has_no_document() {
         assert!(outline("# only\n").unwrap().is_none());
         assert!(outline("").unwrap().is_none());
     }
 
     #[test]
-    fn what_is_malformed_has_its_line() {
-        assert_eq!(outline("a: 1\nb: [\n").unwrap_err().line(), Some(2));
+    fn syntax_errors_have_a_place() {
+        let place = outline("a: 1\nb: [\n").unwrap_err().place;
+        assert_eq!(place, Some(Place { line: 2, column: Some(4) }));
         assert!(outline(&"[".repeat(10_000)).is_err());
     }
 }

@@ -1,0 +1,161 @@
+//! The parts of a provider that rules check: pods and containers, each with its place (pure).
+
+use serde_json::Value;
+
+use crate::{
+    object::container_name,
+    provider::{
+        Phase,
+        folder::{Bundle, Manifest},
+        payload::Payload,
+        verify::Violation,
+    },
+    text::place::Place,
+};
+
+/// The name of the CCM's container.
+pub(super) const CCM: &str = "cloud-controller-manager";
+
+/// The folder of the bootstrap VM with its kubeconfig.
+pub(super) const BOOTSTRAP_SECRETS: &str = "/etc/kubernetes/bootstrap-secrets";
+
+/// The input of a rule: a provider, and the install payload if there is one.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub(super) bundle: &'a Bundle,
+    pub(super) payload: Option<&'a Payload>,
+}
+
+/// A pod specification, or a container in one.
+#[derive(Clone)]
+pub(super) struct Part<'a> {
+    pub(super) manifest: &'a Manifest,
+    pub(super) pod: &'a Value,
+    /// The container; of a pod the same as `pod`.
+    pub(super) value: &'a Value,
+    pointer: String,
+}
+
+pub(super) fn items(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Reports each part whose value at a JSON pointer does not satisfy the predicate.
+pub(super) fn require<'a>(
+    parts: impl Iterator<Item = Part<'a>>,
+    pointer: &str,
+    predicate: impl Fn(&Value) -> bool,
+    what: &str,
+) -> Vec<Violation> {
+    let fails = |part: &Part| !predicate(part.value.pointer(pointer).unwrap_or(&Value::Null));
+    parts.filter(fails).map(|part| part.violation(pointer, what)).collect()
+}
+
+/// Reports each container whose flag, `None` where it is absent, does not satisfy the predicate.
+pub(super) fn require_flag<'a>(
+    containers: impl Iterator<Item = Part<'a>>,
+    flag: &str,
+    predicate: impl Fn(Option<&str>) -> bool,
+    wanted: &str,
+) -> Vec<Violation> {
+    let wrong = containers.filter_map(|container| {
+        let (pointer, value) = container.flag(flag).unzip();
+        let what = || format!("{flag} is {}; it must be {wanted}", value.unwrap_or("missing"));
+        (!predicate(value)).then(|| container.violation(pointer.as_deref().unwrap_or("/args"), what()))
+    });
+    wrong.collect()
+}
+
+impl<'a> Subject<'a> {
+    pub(super) fn manifests(self, phase: Phase) -> impl Iterator<Item = &'a Manifest> {
+        self.bundle.manifests.iter().filter(move |manifest| manifest.phase == phase)
+    }
+
+    pub(super) fn pods(self) -> impl Iterator<Item = Part<'a>> {
+        self.bundle.manifests.iter().filter_map(|manifest| {
+            let pod = manifest.object.pod_spec()?;
+            Some(Part { manifest, pod, value: pod, pointer: manifest.object.pod_spec_pointer()?.to_owned() })
+        })
+    }
+
+    pub(super) fn pods_of(self, phase: Phase) -> impl Iterator<Item = Part<'a>> {
+        self.pods().filter(move |pod| pod.manifest.phase == phase)
+    }
+
+    pub(super) fn deployments(self) -> impl Iterator<Item = Part<'a>> {
+        self.pods_of(Phase::Cluster).filter(|pod| pod.kind() == "Deployment")
+    }
+
+    /// The containers, init containers too.
+    pub(super) fn containers(self) -> impl Iterator<Item = Part<'a>> {
+        self.listed("initContainers").chain(self.running())
+    }
+
+    /// The containers without init containers.
+    pub(super) fn running(self) -> impl Iterator<Item = Part<'a>> {
+        self.listed("containers")
+    }
+
+    /// The CCM's containers of one phase.
+    pub(super) fn ccms(self, phase: Phase) -> impl Iterator<Item = Part<'a>> {
+        self.running().filter(move |container| container.name() == CCM && container.manifest.phase == phase)
+    }
+
+    fn listed(self, list: &'static str) -> impl Iterator<Item = Part<'a>> {
+        self.pods().flat_map(move |pod| {
+            let part = move |(index, value)| Part { value, pointer: format!("{}/{list}/{index}", pod.pointer), ..pod };
+            items(&pod.pod[list]).iter().enumerate().map(part)
+        })
+    }
+}
+
+impl Manifest {
+    pub(super) fn violation(&self, pointer: &str, what: impl Into<String>) -> Violation {
+        Violation { file: self.file.clone(), place: Place::line(self.lines.of(pointer)), what: what.into() }
+    }
+}
+
+impl<'a> Part<'a> {
+    /// The container's name, empty for a pod.
+    pub(super) fn name(&self) -> &'a str {
+        container_name(self.value)
+    }
+
+    pub(super) fn kind(&self) -> &'static str {
+        self.manifest.object.kind().kind
+    }
+
+    /// A violation at a JSON pointer of the part.
+    pub(super) fn violation(&self, pointer: &str, what: impl Into<String>) -> Violation {
+        let (name, what) = (self.name(), what.into());
+        let what = if name.is_empty() { what } else { format!("{name}: {what}") };
+        self.manifest.violation(&format!("{}{pointer}", self.pointer), what)
+    }
+
+    /// The value of a flag, `--flag=value` or in the next argument, and its JSON pointer in the container.
+    pub(super) fn flag(&self, flag: &str) -> Option<(String, &'a str)> {
+        ["command", "args"].into_iter().find_map(|list| {
+            let arguments = items(&self.value[list]);
+            arguments.iter().enumerate().find_map(|(index, argument)| {
+                let rest = argument.as_str()?.strip_prefix(flag)?;
+                let value = match rest.strip_prefix('=') {
+                    Some(value) => value,
+                    None if rest.is_empty() => arguments.get(index + 1).and_then(Value::as_str).unwrap_or_default(),
+                    None => return None,
+                };
+                Some((format!("/{list}/{index}"), value))
+            })
+        })
+    }
+
+    /// The volume of a file in the container, from the deepest mount around it, and the file's path in the volume.
+    pub(super) fn volume_at(&self, path: &'a str) -> Option<(&'a Value, &'a str)> {
+        let mounts = items(&self.value["volumeMounts"]).iter().filter_map(|mount| {
+            let rest = path.strip_prefix(mount["mountPath"].as_str()?.trim_end_matches('/'))?;
+            Some((rest.strip_prefix('/')?, mount))
+        });
+        let (file, mount) = mounts.min_by_key(|(file, _)| file.len())?;
+        let volume = items(&self.pod["volumes"]).iter().find(|volume| volume["name"] == mount["name"])?;
+        Some((volume, file))
+    }
+}

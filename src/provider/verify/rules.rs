@@ -1,0 +1,218 @@
+//! The table of all rules (pure).
+
+use crate::provider::{
+    Phase,
+    verify::{
+        Rule, bootstrap, containers, folder,
+        parts::{require, require_flag},
+        pods, rule,
+    },
+};
+
+/// Every rule.
+pub static RULES: &[Rule] = &[
+    rule(
+        "readable",
+        "the operator does not start with a folder that it cannot read",
+        "follow the message; docs/adding-a-provider.md describes the format",
+        folder::readable,
+    ),
+    rule(
+        "ambiguous-scalar",
+        "YAML 1.1 and 1.2 read the word as different types: one tool reads text, another a boolean or a number",
+        "quote it if it is text, otherwise write true, false or a decimal number",
+        folder::ambiguous_scalars,
+    ),
+    rule(
+        "placeholder",
+        "manifests are not templates: the text reaches the cluster unchanged",
+        "write the value, or let the descriptor set it from a fact",
+        folder::placeholders,
+    ),
+    rule(
+        "container-names",
+        "images are set by container name: a container without an entry keeps its built-in image",
+        "name the CCM's container cloud-controller-manager, and give every container a key and a tag in `images` of provider.yaml",
+        containers::names,
+    ),
+    rule(
+        "image-key",
+        "without its key in the images ConfigMap the operator ends in a terminal error on that cloud",
+        "run `make generate`, which adds the key and the tag to manifests/, or correct the key in provider.yaml",
+        folder::image_keys,
+    ),
+    rule(
+        "credentials-requested",
+        "nothing else creates the Secret: without a CredentialsRequest the pod waits for it forever",
+        "add a CredentialsRequest with this secretRef to manifests/",
+        folder::credentials,
+    ),
+    rule(
+        "rbac-wildcard",
+        "an attacker on the CCM's node would hold every right that the wildcard covers",
+        "list the groups, resources and verbs that the CCM uses",
+        folder::rbac_wildcards,
+    ),
+    rule(
+        "namespace",
+        "the operator has rights in the managed namespace and in kube-system only",
+        "use openshift-cloud-controller-manager, which follows --namespace, or kube-system",
+        folder::namespaces,
+    ),
+    rule(
+        "replicas",
+        "while the node of the only replica is down nothing initialises nodes or creates load balancers",
+        "set replicas: 2; the operator sets one replica on a single-node cluster",
+        pods::replicas,
+    ),
+    rule(
+        "anti-affinity",
+        "replicas on the same node fail together with it",
+        "add a podAntiAffinity over kubernetes.io/hostname whose labelSelector matches the pod's own labels",
+        pods::anti_affinity,
+    ),
+    rule(
+        "priority-class",
+        "under pressure a node evicts the pods that initialise nodes, and the cluster cannot recover",
+        "set priorityClassName: system-cluster-critical, or system-node-critical for a pod on every node",
+        pods::priority_class,
+    ),
+    rule(
+        "host-network",
+        "a node has no pod network before the cloud's controllers have initialised it",
+        "set hostNetwork: true",
+        |subject| {
+            require(subject.pods(), "/hostNetwork", |host| *host == true, "the pod does not use the host's network")
+        },
+    ),
+    rule(
+        "service-account",
+        "the namespace's default ServiceAccount has none of the rights of a CCM",
+        "set serviceAccountName, such as cloud-controller-manager",
+        |subject| {
+            let is_own = |name: &serde_json::Value| !matches!(name.as_str(), None | Some("" | "default"));
+            let what = "the pod uses the default ServiceAccount";
+            require(subject.pods_of(Phase::Cluster), "/serviceAccountName", is_own, what)
+        },
+    ),
+    rule(
+        "tolerations",
+        "only these pods remove the taints of new nodes: if a taint repels them, the installation never ends",
+        "add a toleration with operator: Exists and effect: NoSchedule for the taint",
+        pods::tolerations,
+    ),
+    rule(
+        "host-path",
+        "a file of the host is a way out of the container, and may be absent on other clusters",
+        "use a ConfigMap, Secret or emptyDir; a bootstrap pod may mount the folders that the bootstrap VM prepares",
+        pods::host_paths,
+    ),
+    rule(
+        "requests",
+        "without requests the scheduler overbooks the node, and clusters may refuse platform pods without them",
+        "set resources.requests.cpu and .memory",
+        containers::requests,
+    ),
+    rule(
+        "no-limits",
+        "a limit throttles or kills the CCM of a big cluster when it is needed most",
+        "remove resources.limits",
+        |subject| {
+            let pointer = "/resources/limits";
+            require(subject.containers(), pointer, serde_json::Value::is_null, "the container has limits")
+        },
+    ),
+    rule(
+        "probes",
+        "without a livenessProbe a hanging CCM is never restarted; without a startupProbe a slow start counts as a hang",
+        "add a livenessProbe and a startupProbe, both HTTPS on /healthz at the port of --secure-port",
+        containers::probes,
+    ),
+    rule(
+        "cloud-config",
+        "the CCM exits when the file of --cloud-config does not exist",
+        "mount ConfigMap cloud-conf (at bootstrap hostPath /etc/kubernetes/bootstrap-configs) at the folder of --cloud-config",
+        containers::cloud_config,
+    ),
+    rule(
+        "leader-election",
+        "without leader election both replicas act, and undo each other's work",
+        "set --leader-elect=true",
+        |subject| require_flag(subject.ccms(Phase::Cluster), "--leader-elect", |value| value != Some("false"), "true"),
+    ),
+    rule(
+        "read-only-root",
+        "an attacker in the container could change its program",
+        "set securityContext.readOnlyRootFilesystem: true, and mount an emptyDir for files that it writes",
+        |subject| {
+            let (pointer, what) = ("/securityContext/readOnlyRootFilesystem", "the root file system is writable");
+            require(subject.containers(), pointer, |read_only| *read_only == true, what)
+        },
+    ),
+    rule(
+        "privilege-escalation",
+        "a setuid program in the image would make an attacker root in a pod on the host's network",
+        "set securityContext.allowPrivilegeEscalation: false, and do not set privileged",
+        containers::privilege_escalation,
+    ),
+    rule(
+        "capabilities",
+        "the container runtime's default capabilities allow more on the host's network than a CCM needs",
+        "set securityContext.capabilities.drop: [ALL], and add none",
+        containers::capabilities,
+    ),
+    rule(
+        "seccomp",
+        "without a profile the container can use every system call of the kernel",
+        "set securityContext.seccompProfile.type: RuntimeDefault for the pod",
+        containers::seccomp,
+    ),
+    rule(
+        "bootstrap-static-pod",
+        "the bootstrap VM's kubelet runs static Pods from files, and nothing applies other objects there",
+        "keep only Pods in namespace kube-system in bootstrap/, and move other objects to assets/",
+        bootstrap::static_pods,
+    ),
+    rule(
+        "bootstrap-service-account",
+        "a static Pod cannot use a ServiceAccount: the API server refuses its mirror Pod",
+        "remove serviceAccountName; the pod uses the bootstrap kubeconfig",
+        |subject| {
+            let (pointer, what) = ("/serviceAccountName", "a static Pod names a ServiceAccount");
+            require(subject.pods_of(Phase::Bootstrap), pointer, serde_json::Value::is_null, what)
+        },
+    ),
+    rule(
+        "bootstrap-controllers",
+        "at bootstrap other controllers would delete nodes, or create load balancers that nothing owns later",
+        "set --controllers=cloud-node",
+        |subject| {
+            let is_right = |value: Option<&str>| value == Some("cloud-node");
+            require_flag(subject.ccms(Phase::Bootstrap), "--controllers", is_right, "cloud-node")
+        },
+    ),
+    rule(
+        "bootstrap-kubeconfig",
+        "without the bootstrap kubeconfig the pod cannot reach the API server",
+        "mount hostPath /etc/kubernetes/bootstrap-secrets and set --kubeconfig=<mountPath>/kubeconfig",
+        bootstrap::kubeconfig,
+    ),
+    rule(
+        "bootstrap-election",
+        "the cluster's own CCM would have to wait for a lease of the bootstrap VM to expire",
+        "set --leader-elect=false",
+        |subject| {
+            require_flag(subject.ccms(Phase::Bootstrap), "--leader-elect", |value| value == Some("false"), "false")
+        },
+    ),
+    rule(
+        "bootstrap-port",
+        "the cluster's own CCM listens on 10258 of the same hosts: the second one to start exits",
+        "set another --secure-port, such as 10267",
+        |subject| {
+            // 10258 is the default.
+            let is_free = |port: Option<&str>| port.is_some_and(|port| port != "10258");
+            require_flag(subject.ccms(Phase::Bootstrap), "--secure-port", is_free, "a port other than 10258")
+        },
+    ),
+];
