@@ -24,7 +24,7 @@ pub use openshift::{Document, Documents};
 pub const DEFAULT_NAMESPACE: &str = "openshift-cloud-controller-manager";
 
 /// The gates that a cloud-controller-manager of k8s.io/cloud-provider knows; it refuses to start with any other.
-const CCM_FEATURE_GATES: [&str; 3] = [
+pub(crate) const CCM_FEATURE_GATES: [&str; 3] = [
     "CloudControllerManagerWatchBasedRoutesReconciliation",
     "CloudControllerManagerWebhook",
     "ControllerManagerReleaseLeaderElectionLockOnExit",
@@ -124,7 +124,7 @@ pub struct Facts {
     /// The control plane is one node.
     pub single_replica: bool,
     /// Host and port at which pods on the host's network reach the API server.
-    pub api_server: Result<Option<(String, u16)>, Error>,
+    pub api_server: Result<Option<(String, String)>, Error>,
     /// The proxy's environment variables that are set.
     pub proxy: Vec<(&'static str, String)>,
     /// Image references by key.

@@ -120,7 +120,7 @@ fn show(args: &ShowArgs) -> anyhow::Result<()> {
     let bundles = embedded::bundles();
     let bundle = bundles.iter().find(|bundle| bundle.name == args.name);
     let bundle = bundle.unwrap_or_else(|| wrong_usage(&show::unknown(&args.name, &bundles)));
-    let details = show::details(bundle, embedded::VERSION, args.phase.into());
+    let details = show::details(bundle, embedded::VERSION, args.phase.into())?;
     print(&match args.output {
         OutputFormat::Table => show::details_table(&details),
         OutputFormat::Json => output::json(&details)?,

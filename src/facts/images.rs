@@ -72,6 +72,11 @@ impl Images {
         Ok(Self { by_key, from: from.to_owned() })
     }
 
+    /// Images that come from no file.
+    pub fn new(by_key: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self { by_key: by_key.into_iter().collect(), from: String::new() }
+    }
+
     /// The image of a key, which `container` needs.
     pub fn get(&self, key: &str, container: &str) -> Result<&str, Error> {
         let (from, owned_key, container) = (self.from.clone(), key.to_owned(), container.to_owned());

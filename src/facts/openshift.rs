@@ -157,12 +157,14 @@ fn platform_of(status: Option<&PlatformStatus>) -> Result<Platform, Error> {
     Ok(Platform { name: status.type_.clone(), variant })
 }
 
-fn api_server(uri: &str) -> Result<Option<(String, u16)>, Error> {
+fn api_server(uri: &str) -> Result<Option<(String, String)>, Error> {
     if uri.is_empty() {
         return Ok(None);
     }
     let problem = || format!("status.apiServerInternalURI {uri:?} is not an https:// URL with a host");
-    host_and_port(uri).map(Some).ok_or_else(|| Error::Field { object: INFRASTRUCTURE, problem: problem() })
+    host_and_port(uri)
+        .map(|(host, port)| Some((host, port.to_string())))
+        .ok_or_else(|| Error::Field { object: INFRASTRUCTURE, problem: problem() })
 }
 
 /// Host (IPv6 without its brackets) and port (443 when none is given) of an HTTPS URL.
@@ -385,78 +387,4 @@ impl ClusterVersion {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::facts::Fact;
-    use serde_json::json;
-
-    #[test]
-    fn the_host_is_found_in_every_form_of_url() {
-        for (url, expected) in [
-            ("https://api-int.example.com:6443", Some(("api-int.example.com", 6443))),
-            ("https://api-int.example.com", Some(("api-int.example.com", 443))),
-            ("https://api-int.example.com?a=b", Some(("api-int.example.com", 443))),
-            ("https://api-int.example.com#a", Some(("api-int.example.com", 443))),
-            ("https://[fd00::1]:6443/", Some(("fd00::1", 6443))),
-            ("https://[fd00::1]", Some(("fd00::1", 443))),
-            ("api-int.example.com:6443", None),
-            ("https://", None),
-            ("https://host:port", None),
-        ] {
-            assert_eq!(host_and_port(url), expected.map(|(host, port)| (host.to_owned(), port)), "{url}");
-        }
-    }
-
-    #[test]
-    fn a_platform_must_have_a_type() {
-        for infrastructure in [
-            json!({}),
-            json!({"status": {}}),
-            json!({"status": {"platformStatus": {}}}),
-            json!({"status": {"platformStatus": {"type": ""}}}),
-        ] {
-            let infrastructure = serde_json::from_value(infrastructure).unwrap();
-            let facts = Documents { infrastructure, ..Documents::default() }.facts(&Settings::default());
-            let error = facts.platform.unwrap_err().to_string();
-            assert!(error.starts_with("Infrastructure/cluster: status.platformStatus.type is empty"), "{error}");
-        }
-        assert_eq!(Documents::default().facts(&Settings::default()).platform, Ok(None));
-    }
-
-    #[test]
-    fn gates_are_those_of_the_running_version() {
-        let gates = json!({"status": {"featureGates": [
-            {"version": "1", "enabled": [{"name": "Old"}]},
-            {"version": "2", "enabled": [{"name": "CloudControllerManagerWebhook"}, {"name": "Other"}]},
-        ]}});
-        let version = json!({"status": {"desired": {"version": ""}, "history": [{"version": "2"}, {"version": "1"}]}});
-        let documents = Documents {
-            feature_gate: serde_json::from_value(gates).unwrap(),
-            cluster_version: serde_json::from_value(version).unwrap(),
-            ..Documents::default()
-        };
-        let facts = |release: Option<&str>| {
-            documents.facts(&Settings { release_version: release.map(Into::into), ..Settings::default() })
-        };
-        for (release, expected) in [
-            (None, &["CloudControllerManagerWebhook", "Other"][..]),
-            (Some("0.0.1-snapshot"), &["CloudControllerManagerWebhook", "Other"]),
-            (Some("1"), &["Old"]),
-            (Some("3"), &[]),
-        ] {
-            assert_eq!(facts(release).feature_gates, expected);
-        }
-        assert_eq!(facts(None).value(Fact::FeatureGates).as_deref(), Some("CloudControllerManagerWebhook=true"));
-    }
-
-    #[test]
-    fn only_documents_that_are_needed_are_read() {
-        let needed = |release: Option<&str>, with_cloud_config| {
-            let settings = Settings { release_version: release.map(Into::into), ..Settings::default() };
-            Documents::needed(&settings, with_cloud_config).map(|document| document.kind.kind).collect::<Vec<_>>()
-        };
-        let always = ["Infrastructure", "Proxy", "FeatureGate", "APIServer"];
-        assert_eq!(needed(Some("1"), false), always);
-        assert_eq!(needed(None, true), [&always[..], &["Network", "ClusterVersion"]].concat());
-    }
-}
+mod tests;

@@ -1,7 +1,6 @@
-//! What `provider list` and `provider show` answer: which providers there are, and what is applied for one and why (pure).
+//! `provider list` and `provider show`: which providers there are, and what is applied for one (pure).
 //!
-//! It reads the descriptor and the manifests and asks no cluster: where a value differs from cluster to cluster it says
-//! which fact it comes from.
+//! What is applied is the real plan, of a cluster whose facts are the names of their sources. No cluster is asked.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +8,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    facts::{DEFAULT_NAMESPACE, Fact},
-    object,
+    facts::{self, CCM_FEATURE_GATES, Facts, images::Images, tls::TlsSettings},
+    object::{self, Object},
+    plan::SubstituteError,
     provider::{
-        Descriptor, FactOrText, Phase, Platform, ValueSource,
+        self, Descriptor, FactOrText, Phase, Platform, ValueSource,
         folder::{Bundle, Manifest},
     },
     text::{output::table, suggest::did_you_mean},
@@ -20,6 +20,25 @@ use crate::{
 
 /// How much of a digest a table shows: enough to tell two apart.
 const SHORT_DIGEST: usize = "sha256:".len() + 12;
+
+/// Why objects are in their wave, from wave 1.
+const WAVES: [&str; 4] = [
+    "identities and rights, before what runs with them",
+    "what pods read, where they are found and what guards them",
+    "what runs",
+    "after the pods that it counts; left out on a single node",
+];
+
+/// Why a provider cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Its folder cannot be used.
+    #[error(transparent)]
+    Provider(#[from] provider::Error),
+    /// A manifest cannot be completed.
+    #[error(transparent)]
+    Substitute(#[from] SubstituteError),
+}
 
 /// A provider, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -94,12 +113,12 @@ pub struct ShownValue {
     pub object: String,
     /// The container.
     pub container: String,
-    /// The argument as it stands, the flag, or the variable's name.
+    /// The argument, or the variable's name.
     pub name: String,
-    /// The value, where it is the same on every cluster and is not in the name.
+    /// The variable's value, where it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// Where it comes from.
+    /// What put it there.
     pub from: String,
 }
 
@@ -117,20 +136,53 @@ pub fn summary(bundle: &Bundle, version: &str) -> Summary {
 }
 
 /// What is applied for a provider in one phase.
-pub fn details(bundle: &Bundle, version: &str, phase: Phase) -> Details {
-    let manifests = bundle.of_phase(phase);
-    let containers = || manifests.iter().flat_map(|manifest| containers(manifest));
-    let descriptor = bundle.descriptor.as_ref();
-    Details {
+pub fn details(bundle: &Bundle, version: &str, phase: Phase) -> Result<Details, Error> {
+    let provider = bundle.clone().into_provider()?;
+    let facts = placeholders(&provider.descriptor);
+    let objects = match phase {
+        Phase::Bootstrap => provider.bootstrap_resources(&facts)?,
+        Phase::Cluster => provider.resources(&facts)?,
+    };
+    let gates = facts.value(facts::Fact::FeatureGates).unwrap_or_default();
+    let shown: Vec<_> = bundle.of_phase(phase).into_iter().zip(&objects).collect();
+    let containers: Vec<_> = shown
+        .iter()
+        .flat_map(|(manifest, object)| containers(manifest, object, &provider.descriptor, &gates))
+        .collect();
+    Ok(Details {
         summary: summary(bundle, version),
         phase: match phase {
             Phase::Bootstrap => "bootstrap",
             Phase::Cluster => "cluster",
         },
-        objects: manifests.iter().map(|manifest| object(manifest)).collect(),
-        images: containers().filter_map(|container| container.image(descriptor?)).collect(),
-        arguments: containers().flat_map(|container| container.arguments(descriptor)).collect(),
-        environment: containers().flat_map(|container| container.environment(descriptor)).collect(),
+        objects: shown.iter().map(|(manifest, object)| shown_object(manifest, object)).collect(),
+        images: containers.iter().filter_map(Container::image).collect(),
+        arguments: containers.iter().flat_map(Container::arguments).collect(),
+        environment: containers.iter().flat_map(Container::environment).collect(),
+    })
+}
+
+/// A cluster that has every fact: its values are the names of their sources.
+fn placeholders(descriptor: &Descriptor) -> Facts {
+    let text = |source: &str| format!("<{source}>");
+    let Platform { type_, cloud_name } = &descriptor.platform;
+    let tls = text("--tls-…, else APIServer spec.tlsSecurityProfile");
+    let sources = [&descriptor.arguments, &descriptor.environment].into_iter().flat_map(BTreeMap::values);
+    let gates = sources.flat_map(BTreeMap::values).filter_map(|source| source.feature_gate.as_deref());
+    let images = descriptor.images.values().map(|image| (image.key.clone(), text(&image.key)));
+    Facts {
+        platform: Ok(Some(facts::Platform { name: type_.clone(), variant: cloud_name.clone() })),
+        infrastructure_name: Some(text("Infrastructure status.infrastructureName")),
+        api_server: Ok(Some((text("host of Infrastructure status.apiServerInternalURI"), text("its port")))),
+        proxy: vec![
+            ("HTTP_PROXY", text("Proxy status.httpProxy")),
+            ("HTTPS_PROXY", text("Proxy status.httpsProxy")),
+            ("NO_PROXY", text("Proxy status.noProxy")),
+        ],
+        images: Ok(Images::new(images)),
+        feature_gates: CCM_FEATURE_GATES.into_iter().chain(gates).map(str::to_owned).collect(),
+        tls: Ok(TlsSettings { min_version: tls.clone(), cipher_suites: vec![tls] }),
+        ..Facts::default()
     }
 }
 
@@ -146,126 +198,110 @@ fn platform(platform: &Platform) -> String {
     cloud_name.as_ref().map_or_else(|| type_.clone(), |cloud_name| format!("{type_}/{cloud_name}"))
 }
 
-fn object(manifest: &Manifest) -> ShownObject {
-    let (kind, key) = (manifest.object.kind(), manifest.object.key());
+fn shown_object(manifest: &Manifest, object: &Object) -> ShownObject {
+    let kind = object.kind();
     ShownObject {
         wave: kind.wave,
         kind: kind.kind,
-        namespace: key.namespace,
-        name: key.name,
+        namespace: object.namespace().to_owned(),
+        name: object.name().to_owned(),
         file: manifest.file.clone(),
-        why: why(kind.kind),
+        why: WAVES.get(usize::from(kind.wave.saturating_sub(1))).copied().unwrap_or_default(),
     }
 }
 
-/// Why an object of this kind is in its wave.
-fn why(kind: &str) -> &'static str {
-    match kind {
-        "ServiceAccount" | "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding" => {
-            "identities and rights, before what runs with them"
-        }
-        "Service" => "where the pods are found, before they are there",
-        "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding" => "policies, before what they guard",
-        "PodDisruptionBudget" => "after the pods that it counts; left out on a single node",
-        _ => "what runs",
-    }
-}
-
-/// A container and where it is.
+/// A container as it is written in its manifest and as it is planned.
 struct Container<'a> {
-    manifest: &'a Manifest,
-    value: &'a Value,
-    is_init: bool,
+    object: &'a Object,
+    descriptor: &'a Descriptor,
+    written: &'a Value,
+    planned: &'a Value,
+    /// The value of `featureGates`, which has to hold real gates.
+    gates: &'a str,
 }
 
-fn containers(manifest: &Manifest) -> impl Iterator<Item = Container<'_>> {
-    let spec = manifest.object.pod_spec();
-    let inits = spec.and_then(|spec| spec["initContainers"].as_array()).map_or(0, Vec::len);
-    let values = spec.into_iter().flat_map(object::containers);
-    values.enumerate().map(move |(index, value)| Container { manifest, value, is_init: index < inits })
+fn containers<'a>(
+    manifest: &'a Manifest,
+    object: &'a Object,
+    descriptor: &'a Descriptor,
+    gates: &'a str,
+) -> impl Iterator<Item = Container<'a>> {
+    let written = manifest.object.pod_spec().into_iter().flat_map(object::containers);
+    let planned = object.pod_spec().into_iter().flat_map(object::containers);
+    written.zip(planned).map(move |(written, planned)| Container { object, descriptor, written, planned, gates })
+}
+
+/// The arguments of a container, its command before them.
+fn arguments(container: &Value) -> impl Iterator<Item = &str> {
+    let lists = ["command", "args"].into_iter().filter_map(|list| container[list].as_array());
+    lists.flatten().filter_map(Value::as_str)
+}
+
+fn variables(container: &Value) -> impl Iterator<Item = &Value> {
+    container["env"].as_array().into_iter().flatten()
 }
 
 impl Container<'_> {
     fn name(&self) -> &str {
-        object::container_name(self.value)
+        object::container_name(self.planned)
     }
 
-    fn image(&self, descriptor: &Descriptor) -> Option<ShownImage> {
-        let source = descriptor.images.get(self.name())?;
+    fn image(&self) -> Option<ShownImage> {
+        let source = self.descriptor.images.get(self.name())?;
         Some(ShownImage {
-            object: self.manifest.object.key().to_string(),
+            object: self.object.key().to_string(),
             container: self.name().to_owned(),
             key: source.key.clone(),
             tag: source.tag.clone(),
-            built_in: self.value["image"].as_str().unwrap_or_default().to_owned(),
+            built_in: self.written["image"].as_str().unwrap_or_default().to_owned(),
         })
     }
 
-    fn shown(&self, name: &str, value: Option<String>, from: String) -> ShownValue {
-        let object = self.manifest.object.key().to_string();
-        ShownValue { object, container: self.name().to_owned(), name: name.to_owned(), value, from }
-    }
-
-    /// Those of the manifest, then those that are appended.
-    fn arguments(&self, descriptor: Option<&Descriptor>) -> Vec<ShownValue> {
-        let written = ["command", "args"].into_iter().filter_map(|list| self.value[list].as_array()).flatten();
-        let written =
-            written.filter_map(Value::as_str).map(|argument| self.shown(argument, None, self.origin(argument)));
-        let appended = self.of_descriptor(descriptor, |descriptor| &descriptor.arguments);
-        written.chain(appended).collect()
-    }
-
-    /// Those of the manifest, then those of the descriptor, then those that every container gets.
-    fn environment(&self, descriptor: Option<&Descriptor>) -> Vec<ShownValue> {
-        let written = self.value["env"].as_array().into_iter().flatten().map(|variable| {
-            let name = variable["name"].as_str().unwrap_or_default();
-            let value = variable["value"].as_str().map(str::to_owned);
-            let from = match variable["valueFrom"].as_object().and_then(|from| from.iter().next()) {
-                Some((kind, reference)) => format!("manifest: {kind} {}", reference_name(reference)),
-                None => "manifest".to_owned(),
+    fn arguments(&self) -> impl Iterator<Item = ShownValue> {
+        arguments(self.planned).map(|argument| {
+            let flag = argument.split('=').next().unwrap_or_default();
+            let from = if arguments(self.written).any(|written| written == argument) {
+                "manifest".to_owned()
+            } else {
+                self.origin(&self.descriptor.arguments, flag)
             };
-            self.shown(name, value, from)
-        });
-        let set = self.of_descriptor(descriptor, |descriptor| &descriptor.environment);
-        written.chain(set).chain(self.of_every_container()).collect()
+            self.shown(argument, None, from)
+        })
     }
 
-    fn of_descriptor<'a>(
-        &self,
-        descriptor: Option<&'a Descriptor>,
-        field: impl Fn(&'a Descriptor) -> &'a Sources,
-    ) -> Vec<ShownValue> {
-        // Bootstrap pods have all their arguments and environment in their manifest.
-        let sources = descriptor.filter(|_| self.manifest.phase == Phase::Cluster).map(field);
-        let sources = sources.and_then(|sources| sources.get(self.name()));
-        let sources = sources.into_iter().flatten();
-        sources.map(|(name, source)| self.shown(name, text(source), origin(source))).collect()
+    fn environment(&self) -> impl Iterator<Item = ShownValue> {
+        variables(self.planned).map(|variable| {
+            let name = variable["name"].as_str().unwrap_or_default();
+            let reference = variable["valueFrom"].as_object().and_then(|from| from.iter().next());
+            let from = match reference {
+                Some((kind, reference)) => format!("manifest: {kind} {}", reference_name(reference)),
+                None if variables(self.written).any(|written| written == variable) => "manifest".to_owned(),
+                None => self.origin(&self.descriptor.environment, name),
+            };
+            self.shown(name, variable["value"].as_str(), from)
+        })
     }
 
-    fn of_every_container(&self) -> Vec<ShownValue> {
-        if self.is_init || self.manifest.phase == Phase::Bootstrap {
-            return Vec::new();
+    /// What put an argument or a variable into the plan that the manifest does not have.
+    fn origin(&self, sources: &BTreeMap<String, BTreeMap<String, ValueSource>>, name: &str) -> String {
+        let source = sources.get(self.name()).and_then(|sources| sources.get(name));
+        source.map_or_else(|| "every container; left out without a value".to_owned(), origin)
+    }
+
+    fn shown(&self, name: &str, value: Option<&str>, from: String) -> ShownValue {
+        let real = |text: &str| match self.gates {
+            "" => text.to_owned(),
+            gates => text.replace(gates, "<FeatureGate status.featureGates>"),
+        };
+        ShownValue {
+            object: self.object.key().to_string(),
+            container: self.name().to_owned(),
+            name: real(name),
+            value: value.map(real),
+            from,
         }
-        let infrastructure = "Infrastructure status.apiServerInternalURI";
-        let variables = [
-            ("KUBERNETES_SERVICE_HOST", infrastructure),
-            ("KUBERNETES_SERVICE_PORT", infrastructure),
-            ("HTTP_PROXY", "Proxy status.httpProxy; left out where it has none"),
-            ("HTTPS_PROXY", "Proxy status.httpsProxy; left out where it has none"),
-            ("NO_PROXY", "Proxy status.noProxy; left out where it has none"),
-        ];
-        variables.map(|(name, from)| self.shown(name, None, from.to_owned())).into()
-    }
-
-    /// Where an argument of a manifest comes from: one that names the managed namespace follows it.
-    fn origin(&self, argument: &str) -> String {
-        let follows = self.manifest.phase == Phase::Cluster && argument.ends_with(&format!("={DEFAULT_NAMESPACE}"));
-        if follows { "manifest; follows --namespace".to_owned() } else { "manifest".to_owned() }
     }
 }
-
-/// Arguments or variables by container, as the descriptor has them.
-type Sources = BTreeMap<String, BTreeMap<String, ValueSource>>;
 
 /// What a `valueFrom` refers to.
 fn reference_name(reference: &Value) -> String {
@@ -273,17 +309,10 @@ fn reference_name(reference: &Value) -> String {
     texts.collect::<Vec<_>>().join(" ")
 }
 
-fn text(source: &ValueSource) -> Option<String> {
-    match &source.value {
-        FactOrText::Text(text) => Some(text.clone()),
-        FactOrText::Fact(_) => None,
-    }
-}
-
 fn origin(source: &ValueSource) -> String {
     let mut origin = match &source.value {
         FactOrText::Text(_) => "descriptor".to_owned(),
-        FactOrText::Fact(fact) => format!("fact {}: {}", fact.name(), origin_of_fact(*fact)),
+        FactOrText::Fact(fact) => format!("fact {}", fact.name()),
     };
     if source.optional {
         origin += "; left out without a value";
@@ -292,17 +321,6 @@ fn origin(source: &ValueSource) -> String {
         origin.extend(["; only with feature gate ", gate]);
     }
     origin
-}
-
-/// Where in a cluster a fact is found.
-fn origin_of_fact(fact: Fact) -> &'static str {
-    match fact {
-        Fact::InfrastructureName => "Infrastructure status.infrastructureName",
-        Fact::Namespace => "--namespace",
-        Fact::TlsMinVersion => "--tls-min-version, else APIServer spec.tlsSecurityProfile",
-        Fact::TlsCipherSuites => "--tls-cipher-suites, else APIServer spec.tlsSecurityProfile",
-        Fact::FeatureGates => "FeatureGate status.featureGates of this version",
-    }
 }
 
 /// Providers as a table. The digest is shortened in it.
@@ -336,7 +354,7 @@ pub fn details_table(details: &Details) -> String {
     format!(
         "{name} {version} serves {platform}\n{digest}\n\nObjects of phase {phase}, in their order\n{}\n\
          Images\n{}\nArguments\n{}\nEnvironment\n{}",
-        table(["WAVE", "OBJECT; FILE; WHY THEN"], &objects),
+        table(["WAVE", "OBJECT; FILE; ORDER REASON"], &objects),
         table(["CONTAINER", "IMAGE"], &images),
         values_table("ARGUMENT", arguments),
         values_table("VARIABLE", environment),
@@ -352,7 +370,7 @@ fn values_table(title: &str, values: &[ShownValue]) -> String {
         [value.container.clone(), format!("{name}   # {}", value.from)]
     };
     let rows: Vec<_> = values.iter().map(row).collect();
-    table(["CONTAINER", &format!("{title}   # WHERE IT COMES FROM")], &rows)
+    table(["CONTAINER", &format!("{title}   # SOURCE")], &rows)
 }
 
 #[cfg(test)]
@@ -378,19 +396,31 @@ mod tests {
     }
 
     #[test]
-    fn details_say_where_every_value_comes_from() {
-        let details = details(&embedded("vsphere"), "1", Phase::Cluster);
+    fn details_have_the_source_of_every_value() {
+        let details = details(&embedded("vsphere"), "1", Phase::Cluster).unwrap();
         let ccm = "cloud-controller-manager";
-        let namespace = format!("--leader-elect-resource-namespace={DEFAULT_NAMESPACE}");
+        let host = "every container; left out without a value";
         for (values, name, expected) in [
             (&details.arguments, "--cloud-provider=vsphere", "manifest"),
-            (&details.arguments, &namespace, "manifest; follows --namespace"),
-            (&details.arguments, "--cluster-name", "fact infrastructureName: Infrastructure status.infrastructureName"),
-            (&details.arguments, "--node-labels", "descriptor; only with feature gate VSphereMixedNodeEnv"),
-            (&details.environment, "VSPHERE_SECRET_NAMESPACE", "fact namespace: --namespace"),
-            (&details.environment, "KUBERNETES_SERVICE_HOST", "Infrastructure status.apiServerInternalURI"),
+            (
+                &details.arguments,
+                "--cluster-name=<Infrastructure status.infrastructureName>",
+                "fact infrastructureName",
+            ),
+            (
+                &details.arguments,
+                "--node-labels=node.openshift.io/platform-type=vsphere",
+                "descriptor; only with feature gate VSphereMixedNodeEnv",
+            ),
+            (
+                &details.arguments,
+                "--feature-gates=<FeatureGate status.featureGates>",
+                "fact featureGates; left out without a value",
+            ),
+            (&details.environment, "VSPHERE_SECRET_NAMESPACE", "fact namespace"),
+            (&details.environment, "KUBERNETES_SERVICE_HOST", host),
         ] {
-            assert_eq!(from(values, ccm, name), [expected], "{name}");
+            assert_eq!(from(values, ccm, name), [expected], "{name} in {values:#?}");
         }
         let waves: Vec<_> = details.objects.iter().map(|object| object.wave).collect();
         assert!(waves.is_sorted() && waves.first() == Some(&1) && waves.last() == Some(&4), "{waves:?}");
@@ -398,15 +428,22 @@ mod tests {
     }
 
     #[test]
+    fn every_wave_has_its_reason() {
+        for kind in crate::object::KINDS {
+            assert!((1..=WAVES.len()).contains(&usize::from(kind.wave)), "{kind:?}");
+        }
+    }
+
+    #[test]
     fn facts_do_not_enter_init_containers_and_bootstrap_pods() {
         let azure = embedded("azure");
-        let of_cluster = details(&azure, "1", Phase::Cluster);
+        let of_cluster = details(&azure, "1", Phase::Cluster).unwrap();
         assert!(from(&of_cluster.environment, "azure-inject-credentials", "HTTP_PROXY").is_empty());
         assert_eq!(
             from(&of_cluster.environment, "cloud-node-manager", "NODE_NAME"),
             ["manifest: fieldRef spec.nodeName"]
         );
-        let of_bootstrap = details(&azure, "1", Phase::Bootstrap);
+        let of_bootstrap = details(&azure, "1", Phase::Bootstrap).unwrap();
         assert!(of_bootstrap.arguments.iter().all(|argument| argument.from == "manifest"));
         assert_eq!(of_bootstrap.environment, []);
     }
@@ -415,7 +452,7 @@ mod tests {
     fn tables_fit_a_hundred_columns() {
         for bundle in embedded::bundles() {
             for phase in [Phase::Cluster, Phase::Bootstrap] {
-                let text = details_table(&details(&bundle, "1.2.3", phase));
+                let text = details_table(&details(&bundle, "1.2.3", phase).unwrap());
                 assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
             }
         }

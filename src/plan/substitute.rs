@@ -139,7 +139,7 @@ fn api_server_endpoint(object: &mut Object, facts: &Facts) {
     let Ok(Some((host, port))) = &facts.api_server else { return };
     for container in containers_mut(object, &["containers"]) {
         set_variable(container, "KUBERNETES_SERVICE_HOST", host);
-        set_variable(container, "KUBERNETES_SERVICE_PORT", &port.to_string());
+        set_variable(container, "KUBERNETES_SERVICE_PORT", port);
     }
 }
 
