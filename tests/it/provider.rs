@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::{
     lab::{binary, repository},
-    support::{control_plane, objects, objects::Workloads, openshift},
+    support::{objects, objects::Workloads, openshift, pool},
 };
 
 fn provider(arguments: &[&str]) -> Output {
@@ -119,8 +119,7 @@ fn a_broken_folder_has_a_line_for_each_finding() -> Result<()> {
 
 #[tokio::test]
 async fn a_live_api_server_is_asked_about_every_object() -> Result<()> {
-    let plane = control_plane::shared().await?;
-    let _exclusive = control_plane::exclusive().await;
+    let plane = pool::lease().await?;
     let client = plane.client()?;
     openshift::install_crds(&client).await?;
     objects::install_manifests(&client, &repository().join("manifests"), Workloads::Skip).await?;

@@ -12,7 +12,7 @@ use ccm_operator::text::yaml;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::lab::{binary, repository};
+use crate::lab::{binary, can, repository};
 
 /// The input files of one cluster, and a place to write to.
 struct Files {
@@ -275,8 +275,7 @@ fn a_full_disk_leaves_nothing() -> Result<()> {
     fs::create_dir(files.destination())?;
     let destination = files.destination();
     let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=4k", "none"]).arg(&destination).status();
-    if !mounted.is_ok_and(|status| status.success()) {
-        println!("skipped: mounting a file system of one page needs root");
+    if !can("mount a file system of one page", mounted.is_ok_and(|status| status.success())) {
         return Ok(());
     }
     let output = files.render(&[]);

@@ -293,7 +293,16 @@ pub async fn delete_proxy(client: &Client) -> Result<()> {
     delete(client, &config("Proxy", "cluster", "spec", json!({}))).await
 }
 
-/// Gives the operator's `ClusterOperator` conditions of these types, all True, as other writers do.
+/// Changes a condition of the operator's `ClusterOperator` to Unknown with this reason, as another writer.
+pub async fn set_condition(client: &Client, type_: &str, reason: &str) -> Result<()> {
+    let condition = json!({"type": type_, "status": "Unknown", "reason": reason, "message": "",
+        "lastTransitionTime": "2020-01-01T00:00:00Z"});
+    let status = json!({"conditions": [condition]});
+    let object = config("ClusterOperator", "cloud-controller-manager", "status", status);
+    objects::apply_status_as(client, "another-writer", object).await.map(drop)
+}
+
+/// Gives the operator's `ClusterOperator` conditions of these types, all True, as another writer.
 pub async fn set_conditions(client: &Client, types: &[&str]) -> Result<()> {
     let conditions: Vec<_> = types
         .iter()
