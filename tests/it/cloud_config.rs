@@ -1,4 +1,4 @@
-//! `ccm-operator cloud-config` on files: what it prints where, and how it says what is wrong.
+//! `ccm-operator cloud-config` on files: its output and its errors.
 
 use std::{
     fs,
@@ -18,8 +18,8 @@ struct Files {
     dir: TempDir,
 }
 
-/// What the program said.
-struct Said {
+/// The program's result.
+struct Run {
     code: Option<i32>,
     stdout: String,
     stderr: String,
@@ -42,8 +42,8 @@ impl Files {
         Ok(fs::write(self.path(name), value.to_string())?)
     }
 
-    /// Runs the program with every file that there is.
-    fn run(&self, more: &[&str]) -> Said {
+    /// Runs the program with every file that exists.
+    fn run(&self, more: &[&str]) -> Run {
         let mut command = Command::new(binary());
         command.arg("cloud-config");
         for (flag, file) in [
@@ -55,19 +55,19 @@ impl Files {
                 command.arg(flag).arg(self.path(file));
             }
         }
-        said(command.args(more).output().expect("the binary"))
+        result_of(command.args(more).output().expect("the binary"))
     }
 
-    /// Runs the program, which must succeed without a word on standard error.
+    /// Runs the program, which must succeed without warnings.
     fn result(&self, more: &[&str]) -> String {
-        let Said { code, stdout, stderr } = self.run(more);
+        let Run { code, stdout, stderr } = self.run(more);
         assert_eq!((code, stderr.as_str()), (Some(0), ""));
         stdout
     }
 
-    /// Runs the program, which must fail with one line that holds all of these texts, and must print nothing.
+    /// Runs the program, which must fail with one line that contains all of these texts, and no output.
     fn refused(&self, expected: &[&str]) {
-        let Said { code, stdout, stderr } = self.run(&[]);
+        let Run { code, stdout, stderr } = self.run(&[]);
         assert_eq!((code, stdout.as_str(), stderr.lines().count()), (Some(1), "", 1), "{stderr}");
         assert!(stderr.starts_with("ccm-operator: "), "{stderr}");
         for text in expected {
@@ -76,9 +76,9 @@ impl Files {
     }
 }
 
-fn said(output: Output) -> Said {
+fn result_of(output: Output) -> Run {
     let text = |bytes| String::from_utf8(bytes).expect("text");
-    Said { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
 fn infrastructure(platform_status: &Value, platform_spec: &Value) -> Value {
@@ -106,7 +106,7 @@ fn network(service_networks: &[&str]) -> Value {
 const PROBES: &str = "ClusterServiceLoadBalancerHealthProbeMode = Shared\n";
 
 #[test]
-fn the_result_alone_is_printed() -> Result<()> {
+fn only_the_result_is_printed() -> Result<()> {
     let files = Files::new("AWS", "[Global]\n# kept\nZone = a\n")?;
     assert_eq!(files.result(&[]), format!("[Global]\n# kept\nZone = a\n{PROBES}"));
 
@@ -115,7 +115,7 @@ fn the_result_alone_is_printed() -> Result<()> {
     empty["spec"]["cloudConfig"] = json!({});
     files.write("infrastructure", &empty)?;
     fs::remove_file(files.path("cloud-config"))?;
-    assert_eq!(files.result(&[]), format!("[Global]\n{PROBES}"), "of a cluster that has none");
+    assert_eq!(files.result(&[]), format!("[Global]\n{PROBES}"), "without a source");
 
     let files = Files::new("GCP", "[whatever\0 it \"is\n")?;
     assert_eq!(files.result(&[]), "[whatever\0 it \"is\n", "a cloud whose configuration is copied");
@@ -126,7 +126,7 @@ fn the_result_alone_is_printed() -> Result<()> {
 #[test]
 fn warnings_go_to_standard_error() -> Result<()> {
     let files = Files::new("OpenStack", "[Global]\nregoin = r\n\n[Networkin]\na = b\n")?;
-    let Said { code, stdout, stderr } = files.run(&[]);
+    let Run { code, stdout, stderr } = files.run(&[]);
     assert_eq!(code, Some(0), "{stderr}");
     assert!(stdout.starts_with("[Global]\nregoin = r\nuse-clouds = true\n") && !stdout.contains("warning"), "{stdout}");
     let place = "warning: ConfigMap openshift-config/cloud-provider-config, key config, line ";
@@ -165,7 +165,7 @@ fn differences_name_the_rule_and_mask_secrets() -> Result<()> {
 }
 
 #[test]
-fn feature_gates_are_heeded() -> Result<()> {
+fn feature_gates_change_the_result() -> Result<()> {
     let files = Files::new("AWS", "[Global]\n")?;
     let plain = format!("[Global]\n{PROBES}");
     let managed = format!("{plain}NLBSecurityGroupMode = Managed\n");
@@ -182,7 +182,7 @@ fn feature_gates_are_heeded() -> Result<()> {
 }
 
 #[test]
-fn the_network_says_the_address_families_of_vsphere() -> Result<()> {
+fn the_network_sets_the_address_families_of_vsphere() -> Result<()> {
     let text = "# Mine.\nglobal:\n  secretName: a\n  secretNamespace: b\nvcenter:\n  vc.example.com: {server: vc.example.com}\n";
     let files = Files::new("VSphere", text)?;
     let status = json!({"type": "VSphere", "vsphere": {
@@ -190,7 +190,7 @@ fn the_network_says_the_address_families_of_vsphere() -> Result<()> {
     }});
     let spec = json!({"vsphere": {"vcenters": [{"server": "vc.example.com", "datacenters": []}]}});
     files.write("infrastructure", &infrastructure(&status, &spec))?;
-    assert_eq!(files.result(&[]), text, "nothing follows from a network that is not given");
+    assert_eq!(files.result(&[]), text, "no change without a network");
 
     files.write("network", &network(&["172.30.0.0/16", "fd02::/112"]))?;
     let output = files.result(&[]);
@@ -208,7 +208,7 @@ fn the_network_says_the_address_families_of_vsphere() -> Result<()> {
 }
 
 #[test]
-fn the_first_source_is_that_of_openshifts_operators() -> Result<()> {
+fn the_first_source_is_the_managed_one() -> Result<()> {
     let files = Files::new("AWS", "")?;
     let mut managed = config_map(&json!({"cloud.conf": "[Global]\nZone = m\n"}));
     managed["metadata"] = json!({"name": "kube-cloud-config", "namespace": "openshift-config-managed"});
@@ -234,7 +234,7 @@ fn the_first_source_is_that_of_openshifts_operators() -> Result<()> {
 }
 
 #[test]
-fn an_error_names_what_it_is_about() -> Result<()> {
+fn an_error_names_its_place() -> Result<()> {
     let files = Files::new("AWS", "[Global]\nZone = a\nVPC = \"not closed\n")?;
     files.refused(&["ConfigMap openshift-config/cloud-provider-config, key config, line 3: "]);
     files.write("cloud-config", &config_map(&json!({"cloud.conf": "x = y"})))?;
@@ -266,7 +266,7 @@ fn an_error_names_what_it_is_about() -> Result<()> {
 }
 
 #[test]
-fn a_cluster_that_gets_none_is_explained() -> Result<()> {
+fn a_cluster_without_a_cloud_configuration_is_explained() -> Result<()> {
     for (platform, expected) in [("Libvirt", "platform Libvirt"), ("None", "platform None")] {
         let files = Files::new(platform, "")?;
         files.refused(&["no cloud configuration is synced for this cluster: ", expected]);
@@ -280,11 +280,11 @@ fn wrong_usage_is_exit_code_two() -> Result<()> {
     for more in
         [&["--feature-gates", "A"][..], &["--feature-gates", "A=maybe"], &["--feature-gates", "=true"], &["more"]]
     {
-        let Said { code, stdout, stderr } = files.run(more);
+        let Run { code, stdout, stderr } = files.run(more);
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{more:?}: {stderr}");
     }
     fs::remove_file(files.path("infrastructure"))?;
-    let Said { code, stderr, .. } = files.run(&[]);
+    let Run { code, stderr, .. } = files.run(&[]);
     assert!(code == Some(2) && stderr.contains("--cluster-infrastructure-file"), "{stderr}");
     Ok(())
 }
@@ -296,7 +296,7 @@ fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn the_documented_commands_answer_as_documented() -> Result<()> {
+fn the_documented_commands_print_the_documented_output() -> Result<()> {
     let text = fs::read_to_string(repository().join("docs/cloud-configuration.md"))?;
     let dir = TempDir::new()?;
     for block in blocks(&text, "yaml") {
@@ -312,7 +312,7 @@ fn the_documented_commands_answer_as_documented() -> Result<()> {
         let command = command.strip_prefix("$ ").expect("a command");
         let command = command.replacen("ccm-operator", &binary().display().to_string(), 1);
         let output = Command::new("sh").args(["-c", &command]).current_dir(dir.path()).output()?;
-        let Said { code, stdout, stderr } = said(output);
+        let Run { code, stdout, stderr } = result_of(output);
         assert_eq!((code, format!("{stderr}{stdout}")), (Some(0), lines[end..].concat()), "{command}");
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What `make fuzz` does at length, in short: every seed and some thousand texts made of them, for every function.
+//! A short `make fuzz`: every seed and some hundred texts derived from them, for every function.
 
 use std::{fs, path::PathBuf};
 
@@ -26,9 +26,9 @@ fn seeds(function: &str) -> Vec<Vec<u8>> {
 enum Edit {
     /// Another byte.
     Byte(Index, u8),
-    /// Some bytes less.
+    /// Some bytes removed.
     Cut(Index, Index),
-    /// A piece of a seed more.
+    /// A piece of a seed inserted.
     Piece(Index, Index, Index, Index),
 }
 
@@ -68,11 +68,10 @@ fn edited(seeds: &[Vec<u8>], seed: Index, edits: Vec<Edit>) -> Vec<u8> {
 }
 
 #[test]
-fn every_function_bears_its_seeds_and_what_is_made_of_them() {
-    let config = ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() };
+fn every_function_handles_its_seeds_and_texts_derived_from_them() {
+    let config = ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() };
     for (name, function) in FUNCTIONS {
         let seeds = seeds(name);
-        assert!(seeds.len() > 3, "{name} has {} seeds", seeds.len());
         for seed in &seeds {
             function(seed);
         }
@@ -83,7 +82,7 @@ fn every_function_bears_its_seeds_and_what_is_made_of_them() {
 }
 
 #[test]
-fn every_folder_of_seeds_is_a_functions() {
+fn every_folder_of_seeds_belongs_to_a_function() {
     let mut folders: Vec<_> =
         fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     folders.sort();

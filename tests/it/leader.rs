@@ -1,4 +1,4 @@
-//! Leader election: one leader at a time, a restarted container goes on at once, a graceful stop hands over.
+//! Leader election: one leader at a time, a restarted container continues at once, a graceful stop hands over.
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -27,7 +27,7 @@ async fn renewed(lab: &Lab) -> Result<Timestamp> {
 }
 
 #[tokio::test]
-async fn a_killed_container_of_the_same_pod_goes_on_at_once() -> Result<()> {
+async fn a_restarted_container_of_the_same_pod_continues_at_once() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let operator = lab.start_as(POD_A, &[])?;
     lab.converged(&operator).await?;
@@ -44,7 +44,7 @@ async fn a_killed_container_of_the_same_pod_goes_on_at_once() -> Result<()> {
 }
 
 #[tokio::test]
-async fn another_pod_waits_and_writes_nothing_until_the_lease_is_given_back() -> Result<()> {
+async fn another_pod_writes_nothing_until_the_lease_is_released() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     // The Lease itself expires after more than two minutes: longer than the wait limit.
     let soon = ["--leader-elect-retry-period=1s"];
@@ -73,7 +73,7 @@ async fn another_pod_waits_and_writes_nothing_until_the_lease_is_given_back() ->
 }
 
 #[tokio::test]
-async fn a_crashed_leader_is_followed_once_its_lease_has_run_out_and_no_sooner() -> Result<()> {
+async fn a_crashed_leader_is_replaced_only_after_its_lease_has_expired() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let first = lab.start_as(POD_A, &FAST)?;
     lab.converged(&first).await?;
@@ -92,7 +92,7 @@ async fn a_crashed_leader_is_followed_once_its_lease_has_run_out_and_no_sooner()
 }
 
 #[tokio::test]
-async fn whoever_loses_the_lease_ends() -> Result<()> {
+async fn an_operator_that_loses_its_lease_exits() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let operator = lab.start_as(POD_A, &FAST)?;
     lab.converged(&operator).await?;
@@ -106,6 +106,6 @@ async fn whoever_loses_the_lease_ends() -> Result<()> {
             .log()
             .contains(&format!("lost the lease openshift-cloud-controller-manager-operator/{LEASE} to {POD_B}"))
     );
-    assert_eq!(holder(&lab).await?, POD_B, "the lease of somebody else is not released");
+    assert_eq!(holder(&lab).await?, POD_B, "another holder's lease is not released");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Every manifest against the real API server: accepted strictly, unchanged by a second apply, and doing what it says.
+//! Every manifest on the real API server: accepted strictly, unchanged by a second apply, and effective.
 
 use anyhow::{Context, Result, ensure};
 use ccm_operator::cluster::request;
@@ -32,7 +32,7 @@ async fn strict_dry_run(client: &Client, object: &Object) -> Result<Value> {
 }
 
 #[tokio::test]
-async fn every_embedded_manifest_is_accepted_as_it_stands() -> Result<()> {
+async fn every_embedded_manifest_is_accepted() -> Result<()> {
     let plane = pool::lease().await?;
     let client = plane.client()?;
     openshift::install_crds(&client).await?;
@@ -49,7 +49,7 @@ async fn every_embedded_manifest_is_accepted_as_it_stands() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_planned_is_accepted_strictly_and_a_second_apply_changes_nothing() -> Result<()> {
+async fn planned_objects_are_accepted_strictly_and_a_second_apply_changes_nothing() -> Result<()> {
     // Nothing else writes, not even a status.
     let lab = Lab::without_workloads(&Cluster::default()).await?;
     for (platform, plan) in plans()? {

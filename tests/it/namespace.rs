@@ -1,4 +1,4 @@
-//! Another namespace than the default one: the payload is rendered for it, and everything works there.
+//! Another namespace than the default one: the payload is rendered for it, and the operator works there.
 
 use std::process::Command;
 

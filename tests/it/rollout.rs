@@ -1,4 +1,4 @@
-//! Real rollouts: kube-controller-manager and kube-scheduler at work, with stand-in nodes. The status follows them.
+//! The status follows real rollouts of kube-controller-manager and kube-scheduler, with stand-in nodes.
 
 use std::sync::{Arc, Mutex};
 
