@@ -95,7 +95,7 @@ async fn with_rollouts_at_once(idle_seconds: u32) -> Result<(Vec<Duration>, Meas
     progress("starting the control plane");
     let lab = lab(Options { is_durable: true, ..Options::default() }).await?;
     let render = render_times(&lab).await?;
-    let direct = measure::all(&Access::direct(&lab).await?, idle_seconds).await?;
+    let direct = measure::all(&Access::direct(&lab), idle_seconds).await?;
     let delayed = measure::all(&Access::delayed(&lab, LATENCY).await?, idle_seconds).await?;
     Ok((render, direct, delayed))
 }
@@ -105,7 +105,7 @@ async fn with_real_rollouts() -> Result<(Vec<Duration>, Vec<Duration>)> {
     progress("starting the control plane with real rollouts");
     let mut lab = lab(Options { controllers: true, is_durable: true }).await?;
     program::add_masters(&mut lab).await?;
-    let direct = measure::cold_runs(&Access::direct(&lab).await?).await?.0;
+    let direct = measure::cold_runs(&Access::direct(&lab)).await?.0;
     let delayed = measure::cold_runs(&Access::delayed(&lab, LATENCY).await?).await?.0;
     let times = |runs: Vec<measure::Convergence>| runs.iter().map(|run| run.time).collect();
     Ok((times(direct), times(delayed)))
@@ -114,7 +114,7 @@ async fn with_real_rollouts() -> Result<(Vec<Duration>, Vec<Duration>)> {
 /// A start beside ten thousand unrelated objects of each kind. It measures memory and requests, so etcd need not sync.
 async fn with_unrelated_objects() -> Result<Unrelated> {
     let lab = lab(Options::default()).await?;
-    unrelated::measure(&Access::direct(&lab).await?, &lab).await
+    unrelated::measure(&Access::direct(&lab), &lab).await
 }
 
 /// A cluster on AWS with the images of `manifests/`.

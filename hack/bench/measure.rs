@@ -85,8 +85,8 @@ pub struct Idle {
 
 impl<'a> Access<'a> {
     /// Straight to the API server.
-    pub async fn direct(lab: &'a Lab) -> Result<Self> {
-        Ok(Self { lab, kubeconfig: lab.kubeconfig().to_owned(), name: "direct", _proxy: None })
+    pub fn direct(lab: &'a Lab) -> Self {
+        Self { lab, kubeconfig: lab.kubeconfig().to_owned(), name: "direct", _proxy: None }
     }
 
     /// With latency added to each call.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     contract::{images, plans},
     faults::{MOST_A_SECOND, most_in_a_second, never_degraded},
-    lab::{LIMIT, Lab, aws_manifest, conditions},
+    lab::{LIMIT, Lab, aws_manifest},
     support::{eventually, faults::Faults, kubelet::HOLD, objects, openshift::Cluster},
 };
 
@@ -108,10 +108,7 @@ async fn a_slow_rollout_is_reported_once_until_it_is_complete() -> Result<()> {
     ] {
         set_status(&lab, &object, deployment(&generation, updated, available, reason)).await?;
         tokio::time::sleep(WHILE).await;
-        let said = conditions(&lab.cluster_operator().await?);
-        for expected in ["Available=True", "Progressing=True", "Degraded=False"] {
-            ensure!(said.iter().any(|one| one == expected), "{said:?}\n{}", operator.log());
-        }
+        lab.conditions(&operator, &["Available=True", "Progressing=True", "Degraded=False"]).await?;
     }
     set_status(&lab, &object, deployment(&generation, 2, 2, "NewReplicaSetAvailable")).await?;
     lab.converged(&operator).await?;

@@ -1,6 +1,6 @@
 //! The cluster of [`crate::support::lab`] with the objects of the provider AWS, which most tests use.
 
-use std::path::Path;
+use std::{io::Write, path::Path};
 
 use anyhow::{Result, ensure};
 use ccm_operator::{cluster::request, object::Object, provider::embedded};
@@ -71,7 +71,7 @@ pub(crate) fn binary() -> &'static Path {
 pub(crate) fn can(what: &str, is_possible: bool) -> bool {
     assert!(is_possible || std::env::var_os("CI").is_none(), "CI must run this test as a user who can {what}");
     if !is_possible {
-        eprintln!("skipped: this user cannot {what}");
+        let _ = writeln!(std::io::stderr(), "skipped: this user cannot {what}");
     }
     is_possible
 }

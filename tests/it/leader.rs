@@ -61,7 +61,8 @@ async fn another_pod_writes_nothing_until_the_lease_is_released() -> Result<()> 
     lab.exists("Deployment", &first).await?;
     lab.converged(&first).await?;
     assert!(!second.log().contains("applied"), "{}", second.log());
-    assert_eq!(lab.writes(mark).await?.iter().filter(|write| write.contains("deployments")).count(), 1);
+    let writes = lab.settled_writes(&first, mark).await?;
+    assert_eq!(writes.iter().filter(|write| write.contains("deployments")).count(), 1, "{writes:?}");
     assert_eq!(holder(&lab).await?, POD_A);
 
     first.terminate()?;

@@ -23,7 +23,10 @@ use serde_json::{Value, json};
 
 use crate::{
     contract::{images, plans, plans_for, statuses},
-    lab::{INVENTORY, LIMIT, Lab, NAMESPACE, OWN_NAMESPACE, SERVICE_ACCOUNT, binary, config_maps, message, repository},
+    lab::{
+        INVENTORY, LIMIT, Lab, NAMESPACE, OWN_NAMESPACE, SERVICE_ACCOUNT, binary, config_maps, for_each, message,
+        repository,
+    },
     support::{
         eventually,
         objects::{self, Workloads},
@@ -33,6 +36,8 @@ use crate::{
 };
 
 const DELETION: &str = "client.lifecycle.config.k8s.io/deletion";
+/// How many changes of the platform one cluster goes through.
+const PART: usize = 24;
 
 /// Every object in the cluster with the label of our set that we have applied.
 async fn ours(lab: &Lab) -> Result<BTreeSet<String>> {
@@ -163,29 +168,34 @@ async fn from_every_platform_to_every_other_exactly_the_new_set_exists() -> Resu
     let platforms: Vec<_> = statuses().collect();
     let way = every_pair(platforms.len());
     assert_eq!(way.len(), platforms.len() * (platforms.len() - 1) + 1);
-    let mut lab = Lab::without_workloads(&Cluster::on(platforms[way[0]].1.clone())).await?;
-    lab.write_images(&images())?;
     let places = plans.iter().flat_map(|(_, plan)| plan.objects()).map(Place::of).collect();
-    let decoys = decoys(&lab, &places).await?;
-    lab.finish_workloads();
+    // Parts of the path, each of which starts where the one before ends, in clusters of their own.
+    let parts = (0..way.len() - 1).step_by(PART).map(|start| &way[start..way.len().min(start + PART + 1)]);
+    for_each(parts, async |part| {
+        let mut lab = Lab::without_workloads(&Cluster::on(platforms[part[0]].1.clone())).await?;
+        lab.write_images(&images())?;
+        let decoys = decoys(&lab, &places).await?;
+        lab.finish_workloads();
 
-    let operator = lab.start()?;
-    let mut before = "nothing";
-    for at in way {
-        let (name, status) = &platforms[at];
-        openshift::seed(&lab.client, &Cluster::on(status.clone())).await?;
-        exactly(&lab, &operator, plan_of(&plans, name), &format!("from {before} to {name}")).await?;
-        before = name;
-    }
-    lab.converged(&operator).await?;
-    for (kind, decoy) in &decoys {
-        let key = apply::key_of(kind, decoy);
-        let api = request::api(&lab.client, kind, &key.namespace);
-        let live = api.get_opt(&key.name).await?.with_context(|| format!("{key} is gone"))?;
-        assert_eq!(untouched(&serde_json::to_value(&live)?), untouched(decoy), "{key}");
-        api.delete(&key.name, &DeleteParams::default()).await?;
-    }
-    Ok(())
+        let operator = lab.start()?;
+        let mut before = "nothing";
+        for at in part {
+            let (name, status) = &platforms[*at];
+            openshift::seed(&lab.client, &Cluster::on(status.clone())).await?;
+            exactly(&lab, &operator, plan_of(&plans, name), &format!("from {before} to {name}")).await?;
+            before = name;
+        }
+        lab.converged(&operator).await?;
+        for (kind, decoy) in &decoys {
+            let key = apply::key_of(kind, decoy);
+            let api = request::api(&lab.client, kind, &key.namespace);
+            let live = api.get_opt(&key.name).await?.with_context(|| format!("{key} is deleted"))?;
+            assert_eq!(untouched(&serde_json::to_value(&live)?), untouched(decoy), "{key}");
+            api.delete(&key.name, &DeleteParams::default()).await?;
+        }
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]

@@ -218,20 +218,20 @@ impl Lab {
     pub async fn settle(&self, operator: &Operator, since: Mark) -> Result<Vec<Request>> {
         // The pass that repairs the first change may have begun before the latest event arrived.
         for _ in 0..2 {
+            let mark = self.mark().await?;
             openshift::set_condition(&self.client, "Upgradeable", SENTINEL).await?;
             let repaired = eventually("the operator to repair the ClusterOperator", LIMIT, async || {
                 let text = self.cluster_operator().await?["status"].to_string();
                 ensure!(!text.contains(SENTINEL), "{text}");
+                // The change is visible before its line is in the audit log.
+                ensure!(self.requests(mark).await?.iter().any(is_report), "the repair is not in the audit log");
                 Ok(Some(()))
             });
             repaired.await.with_context(|| format!("the operator's log:\n{}", operator.log()))?;
         }
         let mut requests = self.requests(since).await?;
         for _ in 0..2 {
-            let repair = requests.iter().rposition(|request| {
-                request.is_write() && request.resource == "clusteroperators" && request.subresource == "status"
-            });
-            requests.remove(repair.context("the repair of the ClusterOperator is not in the audit log")?);
+            requests.remove(requests.iter().rposition(is_report).context("no repair of the ClusterOperator")?);
         }
         Ok(requests)
     }
@@ -334,6 +334,11 @@ pub fn message<'a>(cluster_operator: &'a Value, type_: &str) -> &'a str {
     let conditions = cluster_operator["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
     let condition = conditions.iter().find(|condition| condition["type"] == type_);
     condition.and_then(|condition| condition["message"].as_str()).unwrap_or_default()
+}
+
+/// Whether a request writes the status of a `ClusterOperator`.
+fn is_report(request: &Request) -> bool {
+    request.counts_as_write() && request.resource == "clusteroperators" && request.subresource == "status"
 }
 
 /// A request in one line.

@@ -24,10 +24,10 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// The pause of [`eventually`] between two probes.
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// The first pause of [`eventually`] between two probes, and the longest: pauses grow, so that a long wait costs little.
+const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
 
-/// Calls `probe` every 10 ms until it returns a value, for at most `timeout`.
+/// Calls `probe` until it returns a value, for at most `timeout`.
 ///
 /// `Ok(None)` and an error both mean "not yet". Prefer an error: the message contains the last one, so that a probe with
 /// `ensure!(ready == 2, "{ready} of 2 are ready")` explains its failure.
@@ -37,6 +37,7 @@ pub async fn eventually<T>(
     mut probe: impl AsyncFnMut() -> Result<Option<T>>,
 ) -> Result<T> {
     let deadline = Instant::now() + timeout;
+    let [mut pause, longest] = PAUSES;
     let mut last = String::from("no error");
     while Instant::now() < deadline {
         // A probe that hangs must not outlast the deadline either.
@@ -45,7 +46,8 @@ pub async fn eventually<T>(
             Ok(Ok(None)) | Err(_) => {}
             Ok(Err(state)) => last = format!("{state:#}"),
         }
-        sleep(POLL_INTERVAL).await;
+        sleep(pause).await;
+        pause = longest.min(pause * 3 / 2);
     }
     bail!("timed out after {timeout:?}: {what}; last: {last}");
 }
