@@ -226,7 +226,9 @@ async fn an_object_that_is_edited_every_second_is_repaired_each_time_with_one_ev
     let requests = lab.settle(&operator, mark).await?;
     let written = requests.iter().filter(|request| request.is_event()).count();
     assert!(written <= 4, "{written} requests for Events");
-    let writes: Vec<_> = requests.iter().filter(|request| request.counts_as_write()).map(describe).collect();
+    // On a busy machine a rollout may take long enough to be reported: reports are not counted.
+    let mut writes: Vec<_> = requests.iter().filter(|request| request.counts_as_write()).map(describe).collect();
+    writes.retain(|write| !write.contains("clusteroperators/status"));
     assert_eq!(writes, vec!["patch deployments aws-cloud-controller-manager"; EDITS]);
     Ok(())
 }

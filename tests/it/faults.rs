@@ -21,8 +21,9 @@ use crate::{
 /// How long a fault lasts: long enough for several retries.
 const PERIOD: Duration = Duration::from_secs(3);
 
-/// The largest number of requests in a second while they fail.
-pub(crate) const MOST_A_SECOND: usize = 10;
+/// The largest number of requests in a second while they fail: twice what the operator allows itself, as a busy machine may
+/// deliver requests late and together. A loop sends hundreds.
+pub(crate) const MOST_A_SECOND: usize = 20;
 
 fn writes(seen: &Seen) -> bool {
     seen.is_write() && !seen.is_lease()
@@ -118,6 +119,16 @@ async fn a_slow_answer_is_waited_for() -> Result<()> {
     Ok(())
 }
 
+/// The requests of watches from a second after the last watch was started: before, a start of many watches is no loop.
+fn retries(seen: &[Seen]) -> Vec<Seen> {
+    let selector = |seen: &Seen| seen.query.split('&').find(|pair| pair.contains("Selector=")).map(ToOwned::to_owned);
+    let mut watches = BTreeSet::new();
+    let starts = seen.iter().filter(|seen| seen.is_watch() && watches.insert((seen.path.clone(), selector(seen))));
+    let started = starts.map(|seen| seen.at).max();
+    let is_later = |one: &&Seen| one.is_watch() && started.is_some_and(|at| one.at > at + Duration::from_secs(1));
+    seen.iter().filter(is_later).cloned().collect()
+}
+
 #[tokio::test]
 async fn watches_that_end_expire_or_are_cut_are_restarted() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
@@ -136,12 +147,12 @@ async fn watches_that_end_expire_or_are_cut_are_restarted() -> Result<()> {
         proxy.inject(vec![Rule { fault, applies: watches, times: usize::MAX }]);
         let operator = lab.start_through(proxy.kubeconfig())?;
         tokio::time::sleep(PERIOD).await;
-        // The first request of each watch is its start, all others are retries.
-        let selector =
-            |seen: &Seen| seen.query.split('&').find(|pair| pair.contains("Selector=")).map(ToOwned::to_owned);
-        let mut started = BTreeSet::new();
-        let mut retries = proxy.seen();
-        retries.retain(|seen| seen.is_watch() && !started.insert((seen.path.clone(), selector(seen))));
+        let retries = eventually("retries", LIMIT, async || {
+            let retries = retries(&proxy.seen());
+            Ok((!retries.is_empty()).then_some(retries))
+        })
+        .await
+        .with_context(|| format!("{fault:?}"))?;
         let most = most_in_a_second(&retries);
         proxy.forget();
         ensure!(most <= MOST_A_SECOND, "{fault:?}: {most} requests in a second: {retries:#?}\n{}", operator.log());

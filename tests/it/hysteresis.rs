@@ -141,9 +141,9 @@ async fn a_restart_of_the_api_server_is_waited_for_and_not_reported() -> Result<
     never_degraded(&lab, &operator).await?;
     let after = lab.cluster_operator().await?;
     assert_eq!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"], "{}", operator.log());
+    let seen = proxy.seen();
     lab.settle(&operator, mark).await?;
     never_degraded(&lab, &operator).await?;
-    let seen = proxy.seen();
     assert!(seen.iter().any(crate::support::faults::Seen::is_watch), "the connection was not lost");
     let most = most_in_a_second(&seen);
     assert!(most <= MOST_A_SECOND, "{most} requests in a second: {seen:#?}");
