@@ -60,6 +60,8 @@ impl Drift {
     /// Changes the object `before`. Returns the new resource version, unless the object was deleted.
     async fn act(self, api: &Api<DynamicObject>, before: &DynamicObject) -> Result<Option<String>> {
         let mut changed = before.clone();
+        // The stand-in for the workload controllers may have written a status meanwhile.
+        changed.metadata.resource_version = None;
         let after = match self {
             Self::Deleted => {
                 api.delete(CCM, &DeleteParams::default()).await?;
