@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::{
     RUNS,
-    measure::LIMIT,
+    measure::{LIMIT, SETTLE},
     program::{self, Watch},
     progress,
     support::{
@@ -65,6 +65,8 @@ pub async fn measure(lab: &Lab, operator: &Operator) -> Result<ConfigSync> {
             warm_rss_kib = operator.rss_kib();
         }
     }
+    // The change is visible before its line is in the audit log.
+    tokio::time::sleep(SETTLE).await;
     let requests = lab.requests(mark).await?;
     let is_of_copy = |request: &&Request| request.counts_as_write() && request.name == "cloud-conf";
     let writes = requests.iter().filter(is_of_copy);
@@ -97,5 +99,9 @@ async fn bundle_changes(lab: &Lab, operator: &Operator) -> Result<Vec<f64>> {
         times.push(program::cpu_seconds(operator) - before);
     }
     lab.write_system_bundle(&pki::authority("system")?)?;
+    let is_small =
+        |now: &DynamicObject| now.data["data"]["ca-bundle.crt"].as_str().is_some_and(|text| text.len() < BUNDLE);
+    states.until("ccm-trusted-ca follows the system bundle", LIMIT, is_small).await?;
+    tokio::time::sleep(SETTLE).await;
     Ok(times)
 }
