@@ -1,18 +1,20 @@
 # make test     everything that CI checks of behaviour: unit tests and tests on a real control plane
 # make check    format, lints and docs
-# make fuzz     a million inputs, or RUNS=…, for every function that takes text of others; needs a C++ compiler
-# make demo     the operator at work on a real control plane; KEEP=1 leaves it running
-# make bench    figures: time, requests, memory, each also with 20 ms of latency
-# make crash    the operator killed after each of its requests, not only after each write
-# make rbac     which rights of the operator no test needed
-# make generate what is generated: image-references and the images ConfigMap, docs/provider.schema.json, snapshots
+# make deny     the dependencies' licences, sources and versions (deny.toml)
+# make fuzz     a million inputs, or RUNS=…, for every function that reads foreign text; needs a C++ compiler
+# make mutants  changes of the code that no test notices; hours
+# make demo     shows the operator on a real control plane; KEEP=1 leaves it running
+# make bench    figures: time, requests, memory, each also with 20 ms of latency; OPERATOR=… measures another binary
+# make crash    kills the operator after each of its requests, not only after each write
+# make rbac     the rights of the operator that no test has used
+# make generate generated files: image-references, the images ConfigMap, docs/provider.schema.json, snapshots
 .DEFAULT_GOAL := build
-.PHONY: build test check fuzz demo bench crash rbac generate testplane ccm
+.PHONY: build test check deny fuzz mutants demo bench crash rbac generate testplane ccm
 
 build:
 	cargo build --release --locked
 
-# Both are built once into a cache folder outside of the checkout; building them first shows the progress.
+# Both are built once into a cache folder outside the checkout. Building them before the tests shows the progress.
 testplane:
 	@hack/testplane/build.sh >/dev/null
 	@hack/testplane/build.sh crds >/dev/null
@@ -20,27 +22,42 @@ testplane:
 ccm:
 	@hack/ccm/build.sh >/dev/null
 
+# Tests on a control plane wait more than they compute, so several run at once even on two cores. Not the examples: demo,
+# bench and rbac are checked by the lints.
+TESTS = --locked --lib --bins --test it
+export RUST_TEST_THREADS ?= $(shell nproc | awk '{ print ($$1 > 4) ? $$1 : 4 }')
+
 test: testplane ccm
-	cargo test --locked
+	cargo test $(TESTS)
 
 check:
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
 
+deny:
+	PATH="$$(hack/tool.sh cargo-deny 0.20.2):$$PATH" cargo deny --locked check bans licenses sources
+
 fuzz:
 	hack/fuzz/run.sh
 
-demo: build testplane
-	cargo run --locked --quiet --example demo
+mutants:
+	hack/mutants.sh
 
-bench: build testplane
-	cargo run --locked --quiet --example bench
+# One build, in one profile, of the operator and of the program that shows it.
+demo: testplane
+	cargo build --release --locked --bin ccm-operator --example demo
+	target/release/examples/demo
+
+bench: testplane
+	cargo build --release --locked --bin ccm-operator --example bench
+	target/release/examples/bench
 
 crash: testplane
 	CRASH_EVERY_REQUEST=1 cargo test --locked --test it -- crash::
 
 rbac: testplane ccm
+	rm -f target/audit.log
 	CCM_OPERATOR_AUDIT_LOG=$(CURDIR)/target/audit.log cargo test --locked --test it
 	cargo run --locked --quiet --example rbac -- target/audit.log
 
@@ -49,4 +66,4 @@ generate:
 	mv target/image-references image-references
 	cargo run --locked --quiet -- image-references --config-map >target/images.configmap.yaml
 	mv target/images.configmap.yaml manifests/0000_26_cloud-controller-manager-operator_01_images.configmap.yaml
-	UPDATE_GENERATED=1 INSTA_UPDATE=always cargo test --locked
+	UPDATE_GENERATED=1 INSTA_UPDATE=always cargo test $(TESTS)

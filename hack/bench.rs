@@ -1,23 +1,23 @@
-//! `make bench`: how fast the operator is and what it costs, measured in one run on a real control plane: once directly
-//! and once with latency added to every API call.
+//! `make bench`: measures the operator as users run it, on a real control plane, directly and with latency added to every
+//! API call: one process with all controllers and its Leases, and an etcd that syncs to disk.
 //!
-//! No pass or fail: it prints figures, beside those that were measured of the Go operator at another time. Progress goes
-//! to standard error.
+//! It prints figures and passes no judgement. Progress goes to standard error. `OPERATOR` names another binary to
+//! measure, for a comparison of two versions.
 #![allow(unreachable_pub, reason = "a program: nothing in it can be reached")]
 
-#[path = "../tests/support/cluster.rs"]
-mod cluster;
 #[path = "bench/config.rs"]
 mod config;
 #[path = "bench/drift.rs"]
 mod drift;
 #[path = "bench/measure.rs"]
 mod measure;
+#[path = "program.rs"]
+mod program;
 #[path = "bench/report.rs"]
 mod report;
 #[path = "../tests/support/mod.rs"]
 mod support;
-#[path = "../tests/support/table.rs"]
+#[path = "table.rs"]
 mod table;
 #[path = "bench/unrelated.rs"]
 mod unrelated;
@@ -32,22 +32,23 @@ use std::{
 use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
 
-use cluster::Lab;
 use measure::{Access, Measured};
 use report::{Machine, Report, Results};
 use support::{
     control_plane::{ControlPlane, Options},
-    kubelet,
+    lab::{Lab, binary, repository},
+    openshift::Cluster,
 };
 use unrelated::Unrelated;
 
 const LATENCY: Duration = Duration::from_millis(20);
-const RENDER_RUNS: usize = 20;
+/// How often everything is measured, unless a figure says otherwise.
+const RUNS: usize = 20;
 
 /// Measures the operator on a real control plane.
 #[derive(Parser)]
 struct Args {
-    /// How the figures are printed.
+    /// The output format.
     #[arg(long, value_enum, default_value_t)]
     output: Output,
 
@@ -55,14 +56,10 @@ struct Args {
     #[arg(long, env = "BENCH_JSON")]
     json: bool,
 
-    /// For how many seconds the idle operator is observed.
+    /// For how many seconds the idle operator is measured.
     #[arg(long, env = "BENCH_IDLE_SECONDS", value_name = "SECONDS", default_value_t = 60,
         value_parser = clap::value_parser!(u32).range(1..))]
     idle_seconds: u32,
-
-    /// What cargo adds for every benchmark.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -76,13 +73,13 @@ enum Output {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    cluster::run("bench", cluster::unless_interrupted(bench(args)))
+    program::run("bench", program::unless_interrupted(bench(args)))
 }
 
 async fn bench(args: Args) -> Result<()> {
-    // Before anything of ours adds to the load.
+    // Before the benchmark adds to the load.
     let machine = Machine::this();
-    let binary_bytes = fs::metadata(cluster::binary()?)?.len();
+    let binary_bytes = fs::metadata(binary()?)?.len();
     let (render, direct, delayed) = with_rollouts_at_once(args.idle_seconds).await?;
     let (direct_rollouts, delayed_rollouts) = with_real_rollouts().await?;
     let unrelated = with_unrelated_objects().await?;
@@ -92,48 +89,50 @@ async fn bench(args: Args) -> Result<()> {
     Ok(io::stdout().write_all(text.as_bytes())?)
 }
 
-/// Nearly everything: on a control plane where whatever is applied counts as rolled out at once, so that the operator is
-/// measured and not the workload controllers.
+/// Most figures: on a control plane where workloads are rolled out at once, so that the figures are the operator's and not
+/// the workload controllers'.
 async fn with_rollouts_at_once(idle_seconds: u32) -> Result<(Vec<Duration>, Measured, Measured)> {
     progress("starting the control plane");
-    let mut lab = Lab::new(ControlPlane::start(Options::default()).await?).await?;
-    lab.install().await?;
-    lab.stand_in(kubelet::finish_workloads(lab.client().clone()));
-    let render = render_times(&lab)?;
-    let direct = measure::all(&Access::direct(&lab).await?, idle_seconds).await?;
+    let lab = lab(Options { is_durable: true, ..Options::default() }).await?;
+    let render = render_times(&lab).await?;
+    let direct = measure::all(&Access::direct(&lab), idle_seconds).await?;
     let delayed = measure::all(&Access::delayed(&lab, LATENCY).await?, idle_seconds).await?;
     Ok((render, direct, delayed))
 }
 
-/// Start to converged once more, with Pods that are made, scheduled and started.
+/// Start to converged, with Pods that are created, scheduled and started.
 async fn with_real_rollouts() -> Result<(Vec<Duration>, Vec<Duration>)> {
     progress("starting the control plane with real rollouts");
-    let plane = ControlPlane::start(Options { controllers: true, scheduler: true }).await?;
-    let mut lab = Lab::new(plane).await?;
-    lab.install().await?;
-    cluster::add_masters(lab.client()).await?;
-    cluster::controllers_work(lab.client()).await?;
-    lab.stand_in(kubelet::run(lab.client().clone()));
-    let direct = measure::cold_runs(&Access::direct(&lab).await?).await?.0;
+    let mut lab = lab(Options { controllers: true, is_durable: true }).await?;
+    program::add_masters(&mut lab).await?;
+    let direct = measure::cold_runs(&Access::direct(&lab)).await?.0;
     let delayed = measure::cold_runs(&Access::delayed(&lab, LATENCY).await?).await?.0;
     let times = |runs: Vec<measure::Convergence>| runs.iter().map(|run| run.time).collect();
     Ok((times(direct), times(delayed)))
 }
 
-/// A start beside ten thousand objects of each kind that have nothing to do with the operator.
+/// A start beside ten thousand unrelated objects of each kind. It measures memory and requests, so etcd need not sync.
 async fn with_unrelated_objects() -> Result<Unrelated> {
-    let mut lab = Lab::new(ControlPlane::start(Options::default()).await?).await?;
-    lab.install().await?;
-    lab.stand_in(kubelet::finish_workloads(lab.client().clone()));
-    unrelated::measure(&Access::direct(&lab).await?, &lab).await
+    let lab = lab(Options::default()).await?;
+    unrelated::measure(&Access::direct(&lab), &lab).await
 }
 
-fn render_times(lab: &Lab) -> Result<Vec<Duration>> {
+/// A cluster on AWS with the images of `manifests/`.
+async fn lab(options: Options) -> Result<Lab> {
+    let plane = ControlPlane::start(options).await?;
+    let mut lab = Lab::on(plane.into(), &Cluster::default(), &repository().join("manifests")).await?;
+    lab.write_images(&program::images()?)?;
+    if !options.controllers {
+        lab.finish_workloads();
+    }
+    Ok(lab)
+}
+
+async fn render_times(lab: &Lab) -> Result<Vec<Duration>> {
     progress("rendering");
-    let folder = lab.plane().dir().join("rendered");
-    let run = || {
-        let mut command = lab.render();
-        command.arg("--dest-dir").arg(&folder);
+    let mut command = program::render(lab).await?;
+    command.arg("--dest-dir").arg(lab.dir.path().join("rendered"));
+    let mut run = || {
         let started = Instant::now();
         let output = command.output()?;
         let time = started.elapsed();
@@ -141,10 +140,10 @@ fn render_times(lab: &Lab) -> Result<Vec<Duration>> {
         ensure!(output.status.success(), "ccm-operator render failed: {}", errors.trim_end());
         Ok(time)
     };
-    (0..RENDER_RUNS).map(|_| run()).collect()
+    (0..RUNS).map(|_| run()).collect()
 }
 
 fn progress(what: &str) {
-    // Nobody may be listening: no reason to stop measuring.
+    // Standard error may be closed: go on measuring.
     let _ = writeln!(io::stderr(), "bench: {what} ...");
 }

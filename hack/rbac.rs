@@ -1,6 +1,5 @@
-//! Which of the operator's rights nobody used: reads audit logs of the tests, and prints what the operator's Roles and
-//! `ClusterRole` in `manifests/` grant that no request of the operator needed (`make rbac`). A right that stays all the same has
-//! a comment in the manifest that says why.
+//! `make rbac`: prints the rights that the operator's Roles and `ClusterRole` in `manifests/` grant and that no request in
+//! the audit logs of the tests has used. A right that stays has a comment in the manifest that says why.
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
 #[path = "../tests/support/mod.rs"]
@@ -31,7 +30,7 @@ struct Right {
 
 fn main() -> Result<()> {
     let logs: Vec<_> = env::args_os().skip(1).collect();
-    ensure!(!logs.is_empty(), "give the audit logs of test runs");
+    ensure!(!logs.is_empty(), "usage: rbac AUDIT-LOG...");
     let mut requests = Vec::new();
     for log in logs {
         let log = AuditLog::new(log.into());
@@ -39,7 +38,7 @@ fn main() -> Result<()> {
     }
     let granted = rights(&Path::new(env!("CARGO_MANIFEST_DIR")).join(MANIFEST))?;
     let unused: Vec<_> = granted.iter().filter(|right| !requests.iter().any(|request| uses(right, request))).collect();
-    println!("{} requests of the operator; {} of {} rights were not used", requests.len(), unused.len(), granted.len());
+    println!("{} requests of the operator; {} of {} rights are unused", requests.len(), unused.len(), granted.len());
     for Right { role, namespace, group, resource, verb } in unused {
         let group = if group.is_empty() { "core" } else { group };
         let place = if namespace.is_empty() { "cluster" } else { namespace };
@@ -78,7 +77,7 @@ fn uses(right: &Right, request: &Request) -> bool {
         "" => request.resource.clone(),
         subresource => format!("{}/{subresource}", request.resource),
     };
-    // A server-side apply that makes its object needs `create` as well.
+    // A server-side apply that creates its object needs `create` as well.
     let creates = right.verb == "create" && request.verb == "patch" && request.code == 201;
     (right.verb == request.verb || creates)
         && right.group == request.group

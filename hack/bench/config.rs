@@ -1,25 +1,32 @@
-//! Measures the config-sync controllers: how fast `cloud-conf` follows its source, and whether a thousand changes leave
-//! anything behind in memory.
+//! Measures the config-sync controllers: how fast `cloud-conf` and `ccm-trusted-ca` follow their sources, and how memory
+//! grows with a thousand changes.
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
-use kube::{Api, Client};
 use serde_json::json;
 
 use crate::{
-    cluster::{self, Lab, Watch},
-    measure::LIMIT,
+    RUNS,
+    measure::{LIMIT, SETTLE},
+    program::{self, Watch},
     progress,
-    support::operator::Operator,
+    support::{
+        audit::Request,
+        lab::{Lab, config_maps},
+        operator::Operator,
+        pki,
+    },
 };
 
-/// How often the source is changed.
+/// The number of changes of the source.
 const CHANGES: usize = 1000;
-/// After so many changes memory is what it will be.
+/// The changes after which memory is not expected to grow.
 const WARM: usize = 100;
+/// The least length of a large bundle in bytes.
+const BUNDLE: usize = 1000 * 1024;
 
 /// What was measured.
 pub struct ConfigSync {
@@ -31,15 +38,17 @@ pub struct ConfigSync {
     pub warm_rss_kib: u64,
     /// Resident memory after all of them.
     pub rss_kib: u64,
+    /// Processor time for each change of a large system bundle, in seconds.
+    pub bundle_cpu: Vec<f64>,
 }
 
-/// Changes the source again and again, each time once `cloud-conf` has followed.
+/// Changes the source many times, each time after `cloud-conf` has followed.
 pub async fn measure(lab: &Lab, operator: &Operator) -> Result<ConfigSync> {
     progress(&format!("{CHANGES} changes of the cloud configuration"));
-    let target = cluster::api(lab.client(), &ApiResource::erase::<ConfigMap>(&()));
+    let target = program::api(&lab.client, &ApiResource::erase::<ConfigMap>(&()));
     let mut states = Watch::after(&target, &target.get("cloud-conf").await?).await?;
-    let source = config_maps(lab.client(), "openshift-config-managed");
-    let mark = lab.mark()?;
+    let source = config_maps(&lab.client, "openshift-config-managed");
+    let mark = lab.mark().await?;
     let (mut times, mut warm_rss_kib) = (Vec::new(), 0);
     for number in 1..=CHANGES {
         let line = format!("Zone = bench-{number}");
@@ -50,21 +59,49 @@ pub async fn measure(lab: &Lab, operator: &Operator) -> Result<ConfigSync> {
             now.data["data"]["cloud.conf"].as_str().is_some_and(|text| text.lines().any(|other| other == line))
         };
         let (followed, _) =
-            cluster::while_it_runs(operator, states.until("cloud-conf follows its source", LIMIT, follows)).await?;
+            program::while_it_runs(operator, states.until("cloud-conf follows its source", LIMIT, follows)).await?;
         times.push(followed.saturating_duration_since(answered));
         if number == WARM {
             warm_rss_kib = operator.rss_kib();
         }
     }
-    let writes = lab
-        .requests(mark)?
-        .into_iter()
-        .filter(|request| cluster::counts_as_write(request) && request.name == "cloud-conf");
+    // The change is visible before its line is in the audit log.
+    tokio::time::sleep(SETTLE).await;
+    let requests = lab.requests(mark).await?;
+    let is_of_copy = |request: &&Request| request.counts_as_write() && request.name == "cloud-conf";
+    let writes = requests.iter().filter(is_of_copy);
     #[allow(clippy::cast_precision_loss, reason = "small numbers")]
     let writes = writes.count() as f64 / CHANGES as f64;
-    Ok(ConfigSync { times, writes, warm_rss_kib, rss_kib: operator.rss_kib() })
+    let rss_kib = operator.rss_kib();
+    let bundle_cpu = bundle_changes(lab, operator).await?;
+    Ok(ConfigSync { times, writes, warm_rss_kib, rss_kib, bundle_cpu })
 }
 
-fn config_maps(client: &Client, namespace: &str) -> Api<ConfigMap> {
-    Api::namespaced(client.clone(), namespace)
+/// Processor time for each change of a system bundle of nearly 1 MiB, the most that a ConfigMap can hold.
+async fn bundle_changes(lab: &Lab, operator: &Operator) -> Result<Vec<f64>> {
+    progress("changes of a large system bundle");
+    let mut bundle = String::new();
+    while bundle.len() < BUNDLE {
+        bundle.push_str(&pki::authority("bench")?);
+    }
+    let target = program::api(&lab.client, &ApiResource::erase::<ConfigMap>(&()));
+    let mut states = Watch::after(&target, &target.get("ccm-trusted-ca").await?).await?;
+    let mut times = Vec::new();
+    for number in 0..RUNS {
+        let last = pki::authority(&format!("bench-{number}"))?;
+        let before = program::cpu_seconds(operator);
+        lab.write_system_bundle(&format!("{bundle}{last}"))?;
+        let line = last.lines().nth(1).context("a certificate has lines")?;
+        let follows =
+            |now: &DynamicObject| now.data["data"]["ca-bundle.crt"].as_str().is_some_and(|text| text.contains(line));
+        let followed = states.until("ccm-trusted-ca follows the system bundle", LIMIT, follows);
+        program::while_it_runs(operator, followed).await?;
+        times.push(program::cpu_seconds(operator) - before);
+    }
+    lab.write_system_bundle(&pki::authority("system")?)?;
+    let is_small =
+        |now: &DynamicObject| now.data["data"]["ca-bundle.crt"].as_str().is_some_and(|text| text.len() < BUNDLE);
+    states.until("ccm-trusted-ca follows the system bundle", LIMIT, is_small).await?;
+    tokio::time::sleep(SETTLE).await;
+    Ok(times)
 }

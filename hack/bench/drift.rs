@@ -1,4 +1,4 @@
-//! Changes what the operator has applied behind its back, and measures how it is put right.
+//! Changes objects of the operator, and measures the repair.
 
 use std::{
     fmt,
@@ -15,11 +15,12 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::{
-    cluster::{self, CCM, Lab, Watch},
     measure::{LIMIT, SETTLE},
+    program::{self, CCM, Watch},
+    support::{audit::Request, lab::Lab},
 };
 
-/// What an administrator, or another program, does to an object.
+/// A change by an administrator or another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drift {
     /// The Deployment is deleted.
@@ -34,10 +35,10 @@ pub enum Drift {
     Port,
 }
 
-/// A drift put right.
+/// The repair of a drift.
 #[derive(Clone, Copy, Debug)]
 pub struct Repair {
-    /// From the answer to the drift until the object was right again.
+    /// From the answer to the change until the object was repaired.
     pub time: Duration,
     /// Writes to the object.
     pub object_writes: usize,
@@ -56,9 +57,11 @@ impl Drift {
         }
     }
 
-    /// Does it to the object `before`. Answers the resource version that this has led to, unless it led to none.
+    /// Changes the object `before`. Returns the new resource version, unless the object was deleted.
     async fn act(self, api: &Api<DynamicObject>, before: &DynamicObject) -> Result<Option<String>> {
         let mut changed = before.clone();
+        // The stand-in for the workload controllers may have written a status meanwhile.
+        changed.metadata.resource_version = None;
         let after = match self {
             Self::Deleted => {
                 api.delete(CCM, &DeleteParams::default()).await?;
@@ -97,12 +100,12 @@ impl fmt::Display for Drift {
     }
 }
 
-/// Makes the drift and waits until nothing is left of it.
+/// Makes the change and waits for the repair.
 pub async fn repair(lab: &Lab, drift: Drift) -> Result<Repair> {
-    let api = cluster::api(lab.client(), &drift.resource());
+    let api = program::api(&lab.client, &drift.resource());
     let before = api.get(CCM).await?;
     let mut states = Watch::after(&api, &before).await?;
-    let mark = lab.mark()?;
+    let mark = lab.mark().await?;
     let drifted = drift.act(&api, &before).await?;
     let answered = Instant::now();
     let is_after_drift = |now: &DynamicObject| match &drifted {
@@ -114,14 +117,14 @@ pub async fn repair(lab: &Lab, drift: Drift) -> Result<Repair> {
     let (repaired, _) = repaired.with_context(|| drift.to_string())?;
     sleep(SETTLE).await;
 
-    let writes = lab.requests(mark)?.into_iter().filter(cluster::counts_as_write);
+    let writes = lab.requests(mark).await?.into_iter().filter(Request::counts_as_write);
     let plural = drift.resource().plural;
     let (object, others): (Vec<_>, Vec<_>) = writes.partition(|write| write.resource == plural);
     let time = repaired - answered;
     Ok(Repair { time, object_writes: object.len(), status_writes: others.len() })
 }
 
-/// Resource versions are numbers that grow.
+/// Resource versions are increasing numbers.
 fn revision(version: Option<&String>) -> Option<u64> {
     version?.parse().ok()
 }

@@ -1,6 +1,6 @@
-//! Measures the running operator: from its start until it has converged, idle, after a crash, and started again.
+//! Measures the running operator: from start to converged, idle, repairing, after a crash, and a second run.
 //!
-//! Whatever it reads of the operator comes from outside: the audit log, /proc, and watches of its own.
+//! All figures come from outside the operator: the audit log, /proc, and the benchmark's watches.
 
 use std::{
     path::PathBuf,
@@ -17,22 +17,28 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout_at};
 
 use crate::{
-    cluster::{self, CCM, Lab, NAMESPACE, OWN_NAMESPACE, Watch},
+    RUNS,
     config::{self, ConfigSync},
     drift::{self, Drift, Repair},
+    program::{self, CCM, Watch},
     progress,
-    support::{audit::Request, eventually, latency::Latency, objects, operator::Operator},
+    support::{
+        audit::Request,
+        eventually,
+        lab::{Lab, NAMESPACE, OWN_NAMESPACE, SERVICE_ACCOUNT, repository},
+        latency::Latency,
+        objects::{self, Workloads},
+        operator::Operator,
+    },
 };
 
-/// How long anything may take before the benchmark gives up.
+/// The wait limit of everything.
 pub const LIMIT: Duration = Duration::from_secs(60);
-/// How long after a change nothing more is expected to follow from it.
-pub const SETTLE: Duration = Duration::from_secs(1);
-/// Converged is what stays so for this long.
-const HOLD: Duration = Duration::from_secs(3);
-const COLD_RUNS: usize = 5;
-const REPETITIONS: usize = 5;
-/// A part of whatever period something may have.
+/// The pause after a change, for its last consequences.
+pub const SETTLE: Duration = Duration::from_millis(300);
+/// Converged is a status that lasts this long.
+const HOLD: Duration = Duration::from_secs(1);
+/// Added to pauses, so that they do not meet a period of the operator always at the same point.
 const PHASE: Duration = Duration::from_millis(97);
 
 const POD_UID: &str = "be4c4000-0000-4000-8000-000000000001";
@@ -49,6 +55,7 @@ pub struct Access<'a> {
 /// Everything that is measured with one [`Access`].
 pub struct Measured {
     pub cold: Vec<Convergence>,
+    pub take_over: Vec<Convergence>,
     pub idle: Idle,
     pub repairs: Vec<(Drift, Vec<Repair>)>,
     pub image_changes: Vec<Duration>,
@@ -57,11 +64,11 @@ pub struct Measured {
     pub config_sync: ConfigSync,
 }
 
-/// A start in a cluster that has nothing of the operator's yet.
+/// A start.
 pub struct Convergence {
-    /// From the start of the process until the benchmark's watch showed the status that then held.
+    /// From the start of the process until the benchmark's watch showed the status that then lasted.
     pub time: Duration,
-    /// All requests until the end of the time for which it had to hold.
+    /// All requests until the end of [`HOLD`].
     pub requests: Vec<Request>,
     /// Processor time by then.
     pub cpu_seconds: f64,
@@ -69,7 +76,7 @@ pub struct Convergence {
     pub rss_kib: u64,
 }
 
-/// A time in which nothing happened in the cluster.
+/// A time without changes in the cluster.
 pub struct Idle {
     pub seconds: u32,
     pub requests: Vec<Request>,
@@ -78,20 +85,19 @@ pub struct Idle {
 
 impl<'a> Access<'a> {
     /// Straight to the API server.
-    pub async fn direct(lab: &'a Lab) -> Result<Self> {
-        let kubeconfig = lab.kubeconfig(lab.plane().port()).await?;
-        Ok(Self { lab, kubeconfig, name: "direct", _proxy: None })
+    pub fn direct(lab: &'a Lab) -> Self {
+        Self { lab, kubeconfig: lab.kubeconfig().to_owned(), name: "direct", _proxy: None }
     }
 
     /// With latency added to each call.
     pub async fn delayed(lab: &'a Lab, latency: Duration) -> Result<Self> {
-        let proxy = Latency::start(lab.plane().port(), latency)?;
-        let kubeconfig = lab.kubeconfig(proxy.port()).await?;
+        let proxy = Latency::start(lab.plane.port(), latency)?;
+        let kubeconfig = lab.plane.service_account_kubeconfig_via(proxy.port(), OWN_NAMESPACE, SERVICE_ACCOUNT).await?;
         Ok(Self { lab, kubeconfig, name: "with latency", _proxy: Some(proxy) })
     }
 
     fn start(&self) -> Result<Operator> {
-        self.lab.start(&self.kubeconfig, POD_UID)
+        self.lab.start_with(&self.kubeconfig, POD_UID, &[])
     }
 
     fn progress(&self, what: &str) {
@@ -102,6 +108,8 @@ impl<'a> Access<'a> {
 /// Measures everything.
 pub async fn all(access: &Access<'_>, idle_seconds: u32) -> Result<Measured> {
     let lab = access.lab;
+    let (take_over, operator) = runs(access, "take-over", create_as_predecessor).await?;
+    end(&operator).await?;
     let (cold, mut operator) = cold_runs(access).await?;
 
     access.progress(&format!("idle for {idle_seconds} s"));
@@ -111,7 +119,7 @@ pub async fn all(access: &Access<'_>, idle_seconds: u32) -> Result<Measured> {
     for drift in Drift::ALL {
         access.progress(&format!("drift, {drift}"));
         let mut times = Vec::new();
-        for _ in 0..REPETITIONS {
+        for _ in 0..RUNS {
             times.push(drift::repair(lab, drift).await?);
         }
         repairs.push((drift, times));
@@ -121,8 +129,8 @@ pub async fn all(access: &Access<'_>, idle_seconds: u32) -> Result<Measured> {
     let image_changes = image_changes(lab).await?;
 
     let mut recoveries = Vec::new();
-    for number in 1..=REPETITIONS {
-        access.progress(&format!("killed, {number} of {REPETITIONS}"));
+    for number in 1..=RUNS {
+        access.progress(&format!("killed, {number} of {RUNS}"));
         let (restarted, time) = recovery(access, &operator).await?;
         operator = restarted;
         recoveries.push(time);
@@ -133,27 +141,36 @@ pub async fn all(access: &Access<'_>, idle_seconds: u32) -> Result<Measured> {
     access.progress("second run");
     end(&operator).await?;
     let second_run = second_run(access).await?;
-    Ok(Measured { cold, idle, repairs, image_changes, recoveries, second_run, config_sync })
+    Ok(Measured { cold, take_over, idle, repairs, image_changes, recoveries, second_run, config_sync })
 }
 
-/// Starts the operator several times, each time in a cluster without anything of its; the last one goes on.
+/// Starts the operator several times, each time in a cluster without its objects. The last operator keeps running.
 pub async fn cold_runs(access: &Access<'_>) -> Result<(Vec<Convergence>, Operator)> {
+    runs(access, "cold start", async |_| Ok(())).await
+}
+
+async fn runs(
+    access: &Access<'_>,
+    what: &str,
+    prepare: impl AsyncFn(&Lab) -> Result<()>,
+) -> Result<(Vec<Convergence>, Operator)> {
     let mut runs = Vec::new();
     let mut running: Option<Operator> = None;
-    for number in 1..=COLD_RUNS {
-        access.progress(&format!("cold start, {number} of {COLD_RUNS}"));
+    for number in 1..=RUNS {
+        access.progress(&format!("{what}, {number} of {RUNS}"));
         if let Some(operator) = running.take() {
             end(&operator).await?;
         }
         reset(access.lab).await?;
+        prepare(access.lab).await?;
         let (run, operator) = cold_run(access).await?;
         runs.push(run);
         running = Some(operator);
     }
-    Ok((runs, running.context("no run was asked for")?))
+    Ok((runs, running.context("no runs")?))
 }
 
-/// One start in a cluster without anything of the operator's.
+/// One start in a cluster without objects of the operator.
 pub async fn cold(access: &Access<'_>) -> Result<Convergence> {
     reset(access.lab).await?;
     let (run, operator) = cold_run(access).await?;
@@ -163,30 +180,30 @@ pub async fn cold(access: &Access<'_>) -> Result<Convergence> {
 
 async fn cold_run(access: &Access<'_>) -> Result<(Convergence, Operator)> {
     let lab = access.lab;
-    let mut reports = lab.watch_cluster_operator().await?;
-    let mark = lab.mark()?;
+    let mut reports = Watch::cluster_operator(&lab.client).await?;
+    let mark = lab.mark().await?;
     let started = Instant::now();
     let operator = access.start()?;
-    let converged = cluster::while_it_runs(&operator, well_since(&mut reports)).await?;
+    let converged = program::while_it_runs(&operator, healthy_since(&mut reports)).await?;
     let run = Convergence {
         time: converged - started,
-        requests: lab.requests(mark)?,
-        cpu_seconds: cluster::cpu_seconds(&operator),
+        requests: lab.requests(mark).await?,
+        cpu_seconds: program::cpu_seconds(&operator),
         rss_kib: operator.rss_kib(),
     };
     Ok((run, operator))
 }
 
-/// Since when the reports have said that all is well, once they have for [`HOLD`].
-async fn well_since(reports: &mut Watch) -> Result<Instant> {
+/// Waits until the reports have said for [`HOLD`] that all is well, and returns when they first did.
+async fn healthy_since(reports: &mut Watch) -> Result<Instant> {
     let limit = Instant::now() + LIMIT;
     let mut since = None;
     loop {
         let deadline = since.map_or(limit, |since| since + HOLD);
         match (timeout_at(deadline.into(), reports.next()).await, since) {
             (Ok(state), _) => {
-                let is_well = state?.as_ref().is_some_and(cluster::is_well);
-                since = is_well.then(|| since.unwrap_or_else(Instant::now));
+                let is_healthy = state?.as_ref().is_some_and(program::is_healthy);
+                since = is_healthy.then(|| since.unwrap_or_else(Instant::now));
             }
             (Err(_), Some(since)) => return Ok(since),
             (Err(_), None) => bail!("the operator has not converged within {LIMIT:?}"),
@@ -194,47 +211,44 @@ async fn well_since(reports: &mut Watch) -> Result<Instant> {
     }
 }
 
-/// Takes away everything that the operator has made.
+/// Deletes the operator's objects, and restores `manifests/`, the `ClusterOperator` among them.
 async fn reset(lab: &Lab) -> Result<()> {
-    let cluster_operator = json!({
-        "apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator",
-        "metadata": {"name": "cloud-controller-manager"},
-    });
-    let named = |api_version: &str, kind: &str, namespace: &str, name: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"namespace": namespace, "name": name}});
-    let others = [
-        cluster_operator,
-        named("coordination.k8s.io/v1", "Lease", OWN_NAMESPACE, "cluster-cloud-controller-manager-leader"),
-        named("coordination.k8s.io/v1", "Lease", OWN_NAMESPACE, "cluster-cloud-config-sync-leader"),
-        named("v1", "ConfigMap", NAMESPACE, "cloud-conf"),
-        named("v1", "ConfigMap", NAMESPACE, "ccm-trusted-ca"),
-    ];
-    for object in lab.planned()?.iter().chain(&others) {
-        objects::delete(lab.client(), object).await?;
-    }
-    let pods: Api<Pod> = Api::namespaced(lab.client().clone(), NAMESPACE);
+    lab.delete_all().await?;
+    let pods: Api<Pod> = Api::namespaced(lab.client.clone(), NAMESPACE);
     eventually("the pods are gone", LIMIT, async || {
         Ok(pods.list(&ListParams::default()).await?.items.is_empty().then_some(()))
     })
     .await?;
-    lab.install().await
+    objects::install_manifests(&lab.client, &repository().join("manifests"), Workloads::Skip).await
+}
+
+/// Creates the planned objects as the Go operator does, with a difference to repair in each Deployment.
+async fn create_as_predecessor(lab: &Lab) -> Result<()> {
+    for mut object in program::planned(lab).await? {
+        if object["kind"] == "Deployment" {
+            object["spec"]["template"]["metadata"]["annotations"]["old"] = json!("x");
+        }
+        objects::create_as(&lab.client, "cluster-controller-manager-operator", object).await?;
+    }
+    Ok(())
 }
 
 async fn idle(lab: &Lab, operator: &Operator, seconds: u32) -> Result<Idle> {
-    let (mark, cpu_before) = (lab.mark()?, cluster::cpu_seconds(operator));
+    let (mark, cpu_before) = (lab.mark().await?, program::cpu_seconds(operator));
     sleep(Duration::from_secs(u64::from(seconds))).await;
-    Ok(Idle { seconds, requests: lab.requests(mark)?, cpu_seconds: cluster::cpu_seconds(operator) - cpu_before })
+    Ok(Idle { seconds, requests: lab.requests(mark).await?, cpu_seconds: program::cpu_seconds(operator) - cpu_before })
 }
 
 /// From a new images file until the Deployment has the new image.
 async fn image_changes(lab: &Lab) -> Result<Vec<Duration>> {
-    let original = cluster::images()?;
+    let original = program::images()?;
     let mut images: Value = serde_json::from_str(&original)?;
     let (mut times, mut pause) = (Vec::new(), SETTLE);
-    for number in 0..REPETITIONS {
+    for number in 0..RUNS {
         let image = format!("registry.example/aws-cloud-controller-manager:bench-{number}");
         images["cloudControllerManagerAWS"] = json!(image);
         times.push(image_change(lab, &images.to_string(), &image).await?);
-        // Each time in another phase: the file may be looked at every now and then.
+        // The operator may read the file periodically: change it at another point of the period each time.
         pause += PHASE;
         sleep(pause).await;
     }
@@ -256,7 +270,7 @@ async fn image_change(lab: &Lab, images: &str, image: &str) -> Result<Duration> 
     Ok(applied - changed)
 }
 
-/// From SIGKILL until the restarted container of the same Pod has repaired what was deleted meanwhile.
+/// From SIGKILL until the restarted container of the same Pod has recreated an object that was deleted meanwhile.
 async fn recovery(access: &Access<'_>, operator: &Operator) -> Result<(Operator, Duration)> {
     let api = deployments(access.lab);
     let before = api.get(CCM).await?;
@@ -267,22 +281,22 @@ async fn recovery(access: &Access<'_>, operator: &Operator) -> Result<(Operator,
     api.delete(CCM, &DeleteParams::default()).await?;
     let restarted = access.start()?;
     let back = states.until("the Deployment is back", LIMIT, |now| now.uid() != before.uid());
-    let (repaired, _) = cluster::while_it_runs(&restarted, back).await?;
+    let (repaired, _) = program::while_it_runs(&restarted, back).await?;
     sleep(SETTLE).await;
     Ok((restarted, repaired - killed))
 }
 
-/// What another Pod's operator asks for that finds everything done.
+/// The requests of another Pod's operator in a converged cluster.
 async fn second_run(access: &Access<'_>) -> Result<Vec<Request>> {
     let lab = access.lab;
-    let mark = lab.mark()?;
-    let operator = lab.start(&access.kubeconfig, NEXT_POD_UID)?;
+    let mark = lab.mark().await?;
+    let operator = lab.start_with(&access.kubeconfig, NEXT_POD_UID, &[])?;
     eventually("the second run leads", LIMIT, async || {
-        Ok(lab.requests(mark)?.iter().any(|request| request.is_lease() && request.is_write()).then_some(()))
+        Ok(lab.requests(mark).await?.iter().any(|request| request.is_lease() && request.is_write()).then_some(()))
     })
     .await?;
     sleep(HOLD).await;
-    let requests = lab.requests(mark)?;
+    let requests = lab.requests(mark).await?;
     end(&operator).await?;
     Ok(requests)
 }
@@ -293,5 +307,5 @@ async fn end(operator: &Operator) -> Result<()> {
 }
 
 fn deployments(lab: &Lab) -> Api<DynamicObject> {
-    cluster::api(lab.client(), &ApiResource::erase::<Deployment>(&()))
+    program::api(&lab.client, &ApiResource::erase::<Deployment>(&()))
 }

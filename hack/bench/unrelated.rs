@@ -1,4 +1,4 @@
-//! Measures what objects cost that have nothing to do with the operator: ten thousand of each kind that it watches.
+//! Measures the cost of unrelated objects: ten thousand of each kind that the operator watches.
 
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -9,14 +9,14 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::{Lab, NAMESPACE},
     measure::{self, Access, Convergence},
     progress,
+    support::lab::{Lab, NAMESPACE},
 };
 
 /// How many of each kind.
 const COUNT: usize = 10_000;
-/// How many are made at once.
+/// How many are created at once.
 const CONCURRENCY: usize = 16;
 
 /// A start without them and one with them.
@@ -31,15 +31,15 @@ pub async fn measure(access: &Access<'_>, lab: &Lab) -> Result<Unrelated> {
     let without = measure::cold(access).await?;
     for (api_version, kind, namespace, body) in kinds() {
         progress(&format!(
-            "making {COUNT} {kind}s in {}",
+            "creating {COUNT} {kind}s in {}",
             if namespace.is_empty() { "the cluster" } else { namespace }
         ));
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
         let api: Api<DynamicObject> = if namespace.is_empty() {
-            Api::all_with(lab.client().clone(), &resource)
+            Api::all_with(lab.client.clone(), &resource)
         } else {
-            Api::namespaced_with(lab.client().clone(), namespace, &resource)
+            Api::namespaced_with(lab.client.clone(), namespace, &resource)
         };
         let create = |number: usize| {
             let (api, mut object) = (api.clone(), body.clone());
@@ -60,7 +60,7 @@ pub async fn measure(access: &Access<'_>, lab: &Lab) -> Result<Unrelated> {
 
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 
-/// What the operator watches on AWS: by a label in a namespace or in the cluster, or by a name.
+/// The kinds that the operator watches on AWS, by a label in a namespace or in the cluster, or by a name.
 fn kinds() -> [(&'static str, &'static str, &'static str, Value); 7] {
     let labels = json!({"app": "unrelated"});
     let pod = json!({"containers": [{"name": "c", "image": "registry.example/unrelated"}]});

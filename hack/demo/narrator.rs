@@ -1,4 +1,4 @@
-//! What the demo says, and how it looks: chapters, steps with their time, tables. Colour only on a terminal.
+//! The output of the demo: chapters, steps with their time, tables. Colours only on a terminal.
 
 use std::{
     cell::Cell,
@@ -11,22 +11,22 @@ use anyhow::Result;
 
 use crate::table::{self, Table};
 
-/// How wide a line may get.
+/// The maximum width of a line.
 const WIDTH: usize = 80;
 const INDENT: &str = "   ";
-/// How often the time of a step that goes on is shown anew.
+/// How often the time of a running step is updated.
 const TICK: Duration = Duration::from_millis(100);
 
 const BOLD: &str = "1";
 const DIM: &str = "2";
 const GREEN: &str = "32";
 
-/// Speaks to the person before the screen.
+/// Prints the demo's output.
 pub struct Narrator {
     out: io::Stdout,
     is_terminal: bool,
     has_colour: bool,
-    /// Whether the cursor stands behind a step that has not ended.
+    /// Whether the cursor is behind a running step.
     is_mid_line: Cell<bool>,
 }
 
@@ -45,7 +45,7 @@ impl Narrator {
         self.line(format_args!("\n{}", self.paint(BOLD, headline)))
     }
 
-    /// A headline, and what comes under it.
+    /// A headline with a paragraph.
     pub fn chapter(&self, headline: &str, text: &str) -> io::Result<()> {
         self.headline(headline)?;
         self.say(text)?;
@@ -58,12 +58,12 @@ impl Narrator {
         lines.iter().try_for_each(|line| self.line(format_args!("{INDENT}{line}")))
     }
 
-    /// A line as it stands.
+    /// A line.
     pub fn line(&self, line: impl Display) -> io::Result<()> {
         writeln!(self.out.lock(), "{line}")
     }
 
-    /// Does something that takes its time, and shows how long it has taken so far.
+    /// Runs a step and shows its time.
     pub async fn step<T>(&self, what: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
         let started = Instant::now();
         let mut work = std::pin::pin!(work);
@@ -86,7 +86,7 @@ impl Narrator {
         done
     }
 
-    /// Something that happened a while after something else.
+    /// An event, a while after another one.
     pub fn event(&self, after: Duration, what: &str) -> io::Result<()> {
         let after = format!("{:>8}", duration(after));
         self.line(format_args!("{INDENT}{}  {what}", self.paint(BOLD, &after)))
@@ -112,7 +112,7 @@ impl Narrator {
 
 impl Drop for Narrator {
     fn drop(&mut self) {
-        // Interrupted: what is said next, and not by the narrator, begins a line of its own.
+        // Interrupted: the error message must start on a new line.
         if self.is_mid_line.get() {
             let _ = self.line("");
         }

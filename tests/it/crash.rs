@@ -1,7 +1,6 @@
-//! Crashes: killed at any request, the operator ends up where it would have ended without.
+//! Crashes: an operator that is killed at any request leads to the same state after a restart as one that is not.
 //!
-//! `make test` kills after each write, `make crash` after each request.
-//! Each scenario has a control plane of its own, so that it runs beside the other tests.
+//! `make test` kills it after each write, `make crash` after each request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,35 +39,35 @@ use crate::{
 
 /// What the operator finds when it starts on Azure.
 enum Found {
-    /// Nothing of its own.
+    /// None of its objects.
     Nothing,
-    /// All that another platform's provider brings, and the inventory that says so.
+    /// The objects of another platform's provider, and their inventory.
     OtherPlatform(Vec<Object>),
-    /// Objects that cannot be changed to what they should be.
+    /// Objects with another value in an immutable field.
     Unchangeable,
 }
 
-/// The kinds whose objects cannot be changed in [`Found::Unchangeable`].
+/// The kinds of these objects in [`Found::Unchangeable`].
 const UNCHANGEABLE: [&str; 4] = ["ClusterRoleBinding", "RoleBinding", "DaemonSet", "Deployment"];
 
-/// When it is set, the operator is killed after reads as well (`make crash`).
+/// Kills the operator after reads as well, if set (`make crash`).
 const EVERY_REQUEST: &str = "CRASH_EVERY_REQUEST";
 
-/// What the config-sync controllers make.
+/// The ConfigMaps of the config-sync controllers.
 const CONFIG_MAPS: [&str; 2] = ["cloud-conf", "ccm-trusted-ca"];
 
-/// What of a platform's plan is applied, labelled as ours.
+/// The objects of a platform's plan, with our label.
 fn planned_on(platform: &str) -> Result<Vec<Object>> {
     let plan = plans()?.into_iter().find(|(name, _)| *name == platform).context("a platform")?.1;
     Ok(plan.labelled(&inventory::set_id(OWN_NAMESPACE)).objects().to_vec())
 }
 
-/// The name under which an object is asked for, last in a request's path.
+/// The end of the path of requests for an object.
 fn path_of(object: &Object) -> String {
     format!("/{}/{}", object.kind().plural, object.name())
 }
 
-/// A cluster on Azure, and the operator's way to it.
+/// A cluster on Azure, and the operator's proxy to it.
 struct Stage {
     lab: Lab,
     proxy: Faults,
@@ -79,13 +78,13 @@ struct Stage {
 impl Stage {
     async fn new(found: Found) -> Result<Self> {
         let azure = json!({"type": "Azure", "azure": {"cloudName": "AzurePublicCloud"}});
-        let lab = Lab::alone(&Cluster::on(azure)).await?;
+        let lab = Lab::new(&Cluster::on(azure)).await?;
         lab.write_images(&images())?;
         let proxy = Faults::start(lab.kubeconfig(), lab.dir.path()).await?;
         Ok(Self { lab, proxy, planned: planned_on("Azure")?, found })
     }
 
-    /// Makes the cluster what it is before the operator starts.
+    /// Brings the cluster to the state before the operator starts.
     async fn prepare(&self, found: &Found) -> Result<()> {
         let named = |api_version: &str, kind: &str, namespace: &str, name: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": namespace}});
         let mut there: Vec<_> = self.planned.iter().map(|object| object.value().clone()).collect();
@@ -94,7 +93,7 @@ impl Stage {
         let leases = [LEASE, CONFIG_SYNC_LEASE];
         there.extend(leases.map(|name| named("coordination.k8s.io/v1", "Lease", OWN_NAMESPACE, name)));
         let client = &self.lab.client;
-        // What is asked for at once has connections of its own.
+        // HTTP/1 needs a connection for each concurrent request.
         let deleted = stream::iter(&there).map(|object| objects::delete(client, object)).buffer_unordered(4);
         deleted.try_collect::<Vec<_>>().await?;
         openshift::delete_cluster_operator(client).await?;
@@ -132,8 +131,8 @@ impl Stage {
         self.lab.start_through(self.proxy.kubeconfig())
     }
 
-    /// What must be the same after every crash: everything that carries our label, what the other controllers have made,
-    /// the inventory, and what is said of it all.
+    /// The state that must be the same after every crash: the objects with our label, those of the other controllers, the
+    /// inventory and the report.
     async fn state(&self) -> Result<BTreeMap<String, Value>> {
         let client = &self.lab.client;
         let label = ListParams::default().labels(&format!("{PART_OF_LABEL}={}", inventory::set_id(OWN_NAMESPACE)));
@@ -166,13 +165,13 @@ impl Stage {
         let conditions = cluster_operator["status"]["conditions"].as_array().context("conditions")?;
         let said = ["type", "status", "reason", "message"];
         let said = conditions.iter().map(|one| said.map(|field| one[field].as_str().unwrap_or_default()).join(" "));
-        // They stand in the order in which they were first said.
+        // Conditions are in the order in which they were first reported.
         state.insert("ClusterOperator".to_owned(), json!(said.collect::<BTreeSet<_>>()));
         state.insert("related objects".to_owned(), cluster_operator["status"]["relatedObjects"].clone());
         Ok(state)
     }
 
-    /// Lets an operator run until it is done, and ends it; answers its requests.
+    /// Runs an operator until it is done; returns its requests.
     async fn run(&self, expected: Option<&BTreeMap<String, Value>>) -> Result<Vec<Seen>> {
         self.proxy.forget();
         let operator = self.start()?;
@@ -197,11 +196,11 @@ impl Stage {
         Ok(if expected.is_some() { self.proxy.seen() } else { seen })
     }
 
-    /// Kills an operator once its request of this number is served; answers what has reached the server.
+    /// Kills an operator once its request of this number is served; returns the requests that reached the server.
     async fn crash(&self, number: usize) -> Result<Vec<Seen>> {
         let served = self.proxy.end_after(number);
         let operator = self.start()?;
-        // Runs differ by a request or two, as a watch may tell of several writes at once: all is done then before.
+        // Runs differ by a request or two, as a watch may deliver several events at once. A shorter run ends earlier.
         tokio::select! {
             biased;
             served = served => served?,
@@ -213,19 +212,19 @@ impl Stage {
         Ok(seen)
     }
 
-    /// That nothing was deleted which belongs to the new set, but what has to be made anew: that at most once.
+    /// Checks that no planned object was deleted, except those that must be recreated, at most once.
     fn deletes_nothing_planned(&self, requests: &[Seen]) -> Result<()> {
         let deleted: Vec<_> = requests.iter().filter(|one| one.method == Method::DELETE).collect();
         for object in &self.planned {
-            let is_made_anew = matches!(self.found, Found::Unchangeable) && UNCHANGEABLE.contains(&object.kind().kind);
+            let is_recreated = matches!(self.found, Found::Unchangeable) && UNCHANGEABLE.contains(&object.kind().kind);
             let count = deleted.iter().filter(|one| one.path.ends_with(&path_of(object))).count();
-            ensure!(count <= usize::from(is_made_anew), "{} was deleted {count} times: {deleted:#?}", object.key());
+            ensure!(count <= usize::from(is_recreated), "{} was deleted {count} times: {deleted:#?}", object.key());
         }
         Ok(())
     }
 }
 
-/// Waits until an operator says that it is done. Its log is read because that costs the API server nothing.
+/// Waits until an operator logs that it is done: the log costs the API server no request.
 async fn done(operator: &Operator) -> Result<()> {
     eventually("the end of the work", LIMIT, async || {
         Ok(operator.log().contains("everything is applied and runs").then_some(()))
@@ -239,13 +238,12 @@ async fn end(operator: Operator) -> Result<()> {
     operator.wait(LIMIT).await.map(drop)
 }
 
-/// Whether the cluster is another one after a request. After a read it is as after the last write, so that a crash there
-/// finds nothing new; Events are nobody's state.
+/// Whether a request changes the cluster. A crash after a read finds the state of the last write. Events are no state.
 fn changes_something(request: &Seen) -> bool {
     request.is_write() && !request.path.ends_with("/events")
 }
 
-/// Kills the operator after each of its requests, as many as a run without a crash has.
+/// Kills the operator after each of its requests, as many as in a run without a crash.
 async fn survives(found: Found, writes: usize) -> Result<()> {
     let stage = Stage::new(found).await?;
     stage.prepare(&Found::Nothing).await?;
@@ -257,7 +255,7 @@ async fn survives(found: Found, writes: usize) -> Result<()> {
     for object in &stage.planned {
         ensure!(expected.contains_key(&object.key().to_string()), "{} is not there", object.key());
     }
-    // Those and what is no object: configuration, certificates, inventory, and what is said in two parts.
+    // Beside the objects: configuration, certificates, inventory, and two parts of the report.
     ensure!(expected.len() == stage.planned.len() + CONFIG_MAPS.len() + 3, "{:?}", expected.keys());
 
     stage.prepare(&stage.found).await?;
@@ -292,7 +290,7 @@ async fn a_switch_of_the_platform_survives_a_crash_at_any_request() -> Result<()
 }
 
 #[tokio::test]
-async fn making_objects_anew_survives_a_crash_at_any_request() -> Result<()> {
-    // Each is tried, tried under another name, deleted and made.
+async fn recreating_objects_survives_a_crash_at_any_request() -> Result<()> {
+    // Each is applied, applied under another name, deleted and created.
     survives(Found::Unchangeable, 3 * UNCHANGEABLE.len()).await
 }

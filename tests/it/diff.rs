@@ -1,4 +1,4 @@
-//! `diff` and `operator --dry-run`: what would change, and nothing does.
+//! `diff` and `operator --dry-run`: both report changes and write nothing.
 
 use std::{path::Path, process::Command, process::Output};
 
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     lab::{LIMIT, Lab, PREDECESSOR, aws_manifest, binary},
+    recreate,
     support::{eventually, openshift::Cluster},
 };
 
@@ -36,7 +37,7 @@ fn action<'a>(changes: &'a [Value], kind: &str) -> &'a Value {
     changes.iter().find(|change| change["kind"] == kind).unwrap_or(&Value::Null)
 }
 
-/// The fields of an object as they are, for comparing.
+/// The specification of an object without the addresses of a Service.
 fn spec(live: Option<Value>) -> Value {
     let mut spec = live.unwrap_or_default()["spec"].take();
     if let Some(members) = spec.as_object_mut() {
@@ -47,7 +48,7 @@ fn spec(live: Option<Value>) -> Value {
 }
 
 #[tokio::test]
-async fn a_diff_says_what_the_operator_then_does() -> Result<()> {
+async fn a_diff_shows_the_changes_of_the_operator() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let mark = lab.mark().await?;
     let (code, changes) = json(&lab).await?;
@@ -67,7 +68,7 @@ async fn a_diff_says_what_the_operator_then_does() -> Result<()> {
     operator.terminate()?;
     operator.wait(LIMIT).await?;
 
-    // One that an apply repairs, and those that need a take-over: the same fields, and afterwards the same state.
+    // The diff names the same fields as the repair changes, for an apply and for a take-over.
     let expected = [spec(lab.live("Deployment").await?), spec(lab.live("Service").await?)];
     lab.update(
         "Deployment",
@@ -101,7 +102,7 @@ async fn a_diff_says_what_the_operator_then_does() -> Result<()> {
     })
     .await?;
     drop(operator);
-    let refused: Vec<_> = lab.requests(mark)?.into_iter().filter(|request| request.code == 422).collect();
+    let refused: Vec<_> = lab.requests(mark).await?.into_iter().filter(|request| request.code == 422).collect();
     assert!(refused.is_empty(), "{refused:?}");
     Ok(())
 }
@@ -156,7 +157,7 @@ async fn an_object_whose_managed_fields_were_wiped_is_previewed_as_the_operator_
 }
 
 #[tokio::test]
-async fn left_over_kept_and_refused_objects_are_told() -> Result<()> {
+async fn left_over_ignored_and_refused_objects_are_reported() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let operator = lab.start()?;
     lab.converged(&operator).await?;
@@ -165,7 +166,7 @@ async fn left_over_kept_and_refused_objects_are_told() -> Result<()> {
     let annotated = json!({"metadata": {"annotations": {"client.lifecycle.config.k8s.io/mutation": "ignore"}}});
     lab.update("Service", &annotated).await?;
     lab.update("Service", &json!({"metadata": {"labels": {"k8s-app": "other"}}})).await?;
-    // On a single node no budget is planned: that of before is left over.
+    // On a single node no budget is planned, so the existing one is left over.
     let cluster = Cluster { topology: crate::support::openshift::Topology::SingleReplica, ..Cluster::default() };
     crate::support::openshift::seed(&lab.client, &cluster).await?;
     let (code, changes) = json(&lab).await?;
@@ -177,7 +178,7 @@ async fn left_over_kept_and_refused_objects_are_told() -> Result<()> {
     assert!(text.contains("# would leave Service openshift-cloud-controller-manager/aws-"), "{text}");
     assert!(text.contains("+++ /dev/null\n"), "{text}");
 
-    // Another selector than ours cannot be changed.
+    // A selector is immutable.
     lab.delete("Deployment").await?;
     let mut other = aws_manifest("Deployment").value().clone();
     other["spec"]["selector"]["matchLabels"]["added"] = "x".into();
@@ -192,11 +193,21 @@ async fn left_over_kept_and_refused_objects_are_told() -> Result<()> {
     assert_eq!(deployment["action"], "recreate", "{changes:#?}");
     let fields = deployment["fields"].as_array().context("fields")?;
     assert!(fields.contains(&json!("spec.selector.matchLabels.added")), "{fields:?}");
-    Ok(())
+
+    // The API server refuses a Deployment: the exit code says that the diff is incomplete.
+    lab.delete("Deployment").await?;
+    let refusal = recreate::refuse_deployments(&lab).await?;
+    let (code, changes) = json(&lab).await?;
+    assert_eq!(code, 2, "{changes:#?}");
+    assert_eq!(action(&changes, "Deployment")["action"], "refuse", "{changes:#?}");
+    let (code, text, errors) = diff(&lab, &[]).await?;
+    assert_eq!(code, 2, "{text}{errors}");
+    assert!(text.contains("no Deployments today"), "{text}");
+    refusal.remove().await
 }
 
 #[tokio::test]
-async fn what_cannot_be_found_out_ends_with_two() -> Result<()> {
+async fn an_error_ends_with_exit_code_two() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let (code, _, errors) = diff(&lab, &["--wrong"]).await?;
     assert_eq!(code, 2, "{errors}");
@@ -212,7 +223,7 @@ async fn what_cannot_be_found_out_ends_with_two() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_dry_run_logs_what_the_operator_would_do_and_writes_nothing() -> Result<()> {
+async fn a_dry_run_logs_the_changes_of_the_operator_and_writes_nothing() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let mark = lab.mark().await?;
     let dry = lab.start_as("5a1ec0de-0000-4000-8000-00000000000d", &["--dry-run"])?;
@@ -223,15 +234,15 @@ async fn a_dry_run_logs_what_the_operator_would_do_and_writes_nothing() -> Resul
     logs("would create Deployment openshift-cloud-controller-manager/aws-cloud-controller-manager").await?;
     logs("would create PodDisruptionBudget").await?;
     assert!(lab.live("Deployment").await?.is_none());
-    lab.write_images(&json!({"cloudControllerManagerAWS": "other"}).to_string())?;
-    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     lab.write_images("{}")?;
     logs("the operator would be degraded: failed to set an image").await?;
-    // Idle: not a request more.
-    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-    let before = lab.requests(mark)?.len();
-    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
-    let after = lab.requests(mark)?;
+    // Two more inputs are handled without another dry run of the same plan.
+    let before = lab.requests(mark).await?.len();
+    lab.write_images(&json!({"cloudControllerManagerAWS": ""}).to_string())?;
+    logs("is empty").await?;
+    lab.write_images("[]")?;
+    logs("not a JSON object").await?;
+    let after = lab.requests(mark).await?;
     assert_eq!(after.len(), before, "{after:#?}");
     assert!(!after.iter().any(|request| request.is_lease() || request.is_event()), "{after:#?}");
     assert!(lab.live("Deployment").await?.is_none());

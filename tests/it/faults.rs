@@ -1,8 +1,11 @@
-//! A bad API server: the operator comes through, asks it no more often than it should, and says nothing of what passes.
+//! A faulty API server: the operator recovers, limits its requests, and does not report errors that pass.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use crate::{
@@ -15,11 +18,12 @@ use crate::{
     },
 };
 
-/// How long a fault lasts: long enough to see how often the operator tries.
+/// How long a fault lasts: long enough for several retries.
 const PERIOD: Duration = Duration::from_secs(3);
 
-/// How many requests a second it may send while they fail.
-pub(crate) const MOST_A_SECOND: usize = 10;
+/// The largest number of requests in a second while they fail: twice what the operator allows itself, as a busy machine may
+/// deliver requests late and together. A loop sends hundreds.
+pub(crate) const MOST_A_SECOND: usize = 20;
 
 fn writes(seen: &Seen) -> bool {
     seen.is_write() && !seen.is_lease()
@@ -29,14 +33,14 @@ fn watches(seen: &Seen) -> bool {
     seen.is_watch()
 }
 
-/// The most requests in any second.
+/// The largest number of requests in any second.
 pub(crate) fn most_in_a_second(seen: &[Seen]) -> usize {
     let within =
         |from: Instant| seen.iter().filter(|one| one.at >= from && one.at < from + Duration::from_secs(1)).count();
     seen.iter().map(|one| within(one.at)).max().unwrap_or_default()
 }
 
-/// Nothing was said of it: not degraded for a moment, and it is not now.
+/// Checks that the operator is healthy and has never been degraded.
 pub(crate) async fn never_degraded(lab: &Lab, operator: &Operator) -> Result<()> {
     let cluster_operator = lab.converged(operator).await?;
     ensure!(!operator.log().contains("degraded"), "{}", operator.log());
@@ -47,7 +51,7 @@ pub(crate) async fn never_degraded(lab: &Lab, operator: &Operator) -> Result<()>
 }
 
 #[tokio::test]
-async fn writes_that_fail_for_a_while_are_tried_again_with_pauses_and_nobody_is_told() -> Result<()> {
+async fn writes_that_fail_for_a_while_are_retried_with_pauses_and_not_reported() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let proxy = Faults::start(lab.kubeconfig(), lab.dir.path()).await?;
     let operator = lab.start_through(proxy.kubeconfig())?;
@@ -67,21 +71,24 @@ async fn writes_that_fail_for_a_while_are_tried_again_with_pauses_and_nobody_is_
         lab.delete("Deployment").await?;
         lab.delete("Service").await?;
         tokio::time::sleep(PERIOD).await;
-        let seen = proxy.seen();
+        let seen = eventually("a retry", LIMIT, async || {
+            let seen = proxy.seen();
+            ensure!(seen.iter().filter(|seen| seen.is_faulty).count() >= 2, "{fault:?}: {seen:#?}");
+            Ok(Some(seen))
+        })
+        .await?;
         let failed: Vec<_> = seen.iter().filter(|seen| seen.is_faulty).collect();
-        ensure!(failed.len() >= 2, "{fault:?}: it did not try again: {seen:#?}");
         let most = most_in_a_second(&seen);
         ensure!(most <= MOST_A_SECOND, "{fault:?}: {most} requests in a second: {seen:#?}");
         if let Fault::Answer(_, Some(seconds)) = fault {
             let pause = Duration::from_secs(seconds.into());
             let again = |first: &&Seen, second: &&Seen| first.path == second.path && second.at < first.at + pause;
             let early = failed.iter().enumerate().find(|(n, one)| failed[n + 1..].iter().any(|next| again(one, next)));
-            ensure!(early.is_none(), "{fault:?}: tried again too early: {failed:#?}");
+            ensure!(early.is_none(), "{fault:?}: retried too early: {failed:#?}");
         }
         proxy.forget();
         for kind in ["Deployment", "Service"] {
-            let back = eventually(kind, LIMIT, async || Ok(lab.live(kind).await?.map(drop))).await;
-            ensure!(back.is_ok(), "{fault:?}: {back:?}\n{}", operator.log());
+            lab.exists(kind, &operator).await.with_context(|| format!("{fault:?}"))?;
         }
         never_degraded(&lab, &operator).await?;
     }
@@ -99,22 +106,31 @@ async fn a_slow_answer_is_waited_for() -> Result<()> {
         Rule { fault: slow, applies: |seen| writes(seen) && !seen.path.ends_with("/status"), times: 1 },
         Rule { fault: slow, applies: |seen| seen.path.ends_with("/status"), times: 1 },
     ]);
-    let started = Instant::now();
     let operator = lab.start_through(proxy.kubeconfig())?;
     never_degraded(&lab, &operator).await?;
-    ensure!(started.elapsed() >= Duration::from_secs(15), "the faults were not met: {:?}", started.elapsed());
     let seen = proxy.seen();
+    ensure!(seen.iter().filter(|seen| seen.is_faulty).count() == 3, "not every fault was met: {seen:#?}");
     for slow in seen.iter().filter(|seen| seen.is_faulty) {
         let meanwhile = |one: &&Seen| one.at > slow.at && one.at < slow.at + Duration::from_secs(5);
         let same = |one: &&Seen| one.method == slow.method && one.path == slow.path && one.query == slow.query;
         let again = seen.iter().filter(meanwhile).filter(same).count();
-        ensure!(again == 0, "{} was asked again while it was slow", slow.path);
+        ensure!(again == 0, "{} was requested again during the slow answer", slow.path);
     }
     Ok(())
 }
 
+/// The requests of watches from a second after the last watch was started: before, a start of many watches is no loop.
+fn retries(seen: &[Seen]) -> Vec<Seen> {
+    let selector = |seen: &Seen| seen.query.split('&').find(|pair| pair.contains("Selector=")).map(ToOwned::to_owned);
+    let mut watches = BTreeSet::new();
+    let starts = seen.iter().filter(|seen| seen.is_watch() && watches.insert((seen.path.clone(), selector(seen))));
+    let started = starts.map(|seen| seen.at).max();
+    let is_later = |one: &&Seen| one.is_watch() && started.is_some_and(|at| one.at > at + Duration::from_secs(1));
+    seen.iter().filter(is_later).cloned().collect()
+}
+
 #[tokio::test]
-async fn watches_that_end_expire_or_are_cut_are_taken_up_again() -> Result<()> {
+async fn watches_that_end_expire_or_are_cut_are_restarted() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let proxy = Faults::start(lab.kubeconfig(), lab.dir.path()).await?;
     let soon = Duration::from_millis(300);
@@ -131,23 +147,19 @@ async fn watches_that_end_expire_or_are_cut_are_taken_up_again() -> Result<()> {
         proxy.inject(vec![Rule { fault, applies: watches, times: usize::MAX }]);
         let operator = lab.start_through(proxy.kubeconfig())?;
         tokio::time::sleep(PERIOD).await;
-        // Every watch once is a start and no loop.
-        let started = proxy.seen().first().map_or_else(Instant::now, |seen| seen.at);
-        let later: Vec<_> =
-            proxy.seen().into_iter().filter(|seen| seen.at > started + Duration::from_secs(1)).collect();
-        let most = most_in_a_second(&later);
-        proxy.forget();
-        ensure!(most <= MOST_A_SECOND, "{fault:?}: {most} requests in a second: {later:#?}\n{}", operator.log());
-        lab.converged(&operator).await?;
-        // The watches work again: what is changed now is seen.
-        lab.update("Deployment", &json!({"spec": {"replicas": 7}})).await?;
-        let repaired = eventually("the repair", LIMIT, async || {
-            let live = lab.live("Deployment").await?.unwrap_or_default();
-            ensure!(live["spec"]["replicas"] == 2, "{}", live["spec"]["replicas"]);
-            Ok(Some(()))
+        let retries = eventually("retries", LIMIT, async || {
+            let retries = retries(&proxy.seen());
+            Ok((!retries.is_empty()).then_some(retries))
         })
-        .await;
-        ensure!(repaired.is_ok(), "{fault:?}: {repaired:?}\n{}", operator.log());
+        .await
+        .with_context(|| format!("{fault:?}"))?;
+        let most = most_in_a_second(&retries);
+        proxy.forget();
+        ensure!(most <= MOST_A_SECOND, "{fault:?}: {most} requests in a second: {retries:#?}\n{}", operator.log());
+        lab.converged(&operator).await?;
+        // The watches work again: the operator sees a change.
+        lab.update("Deployment", &json!({"spec": {"replicas": 7}})).await?;
+        lab.has_two_replicas(&operator).await.with_context(|| format!("{fault:?}"))?;
         never_degraded(&lab, &operator).await?;
         operator.terminate()?;
         operator.wait(LIMIT).await?;
@@ -155,10 +167,10 @@ async fn watches_that_end_expire_or_are_cut_are_taken_up_again() -> Result<()> {
     Ok(())
 }
 
-/// A silent watch is noticed only after more than a minute: that often, at least, a watch is sent a bookmark. What is seen by
-/// others is repaired until then.
+/// A silent watch is noticed only after more than a minute, the longest time between two bookmarks. Until then the operator
+/// repairs what its other watches see.
 #[tokio::test]
-async fn a_watch_that_falls_silent_holds_nothing_else_up() -> Result<()> {
+async fn a_silent_watch_delays_nothing_else() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let proxy = Faults::start(lab.kubeconfig(), lab.dir.path()).await?;
     let rule = Rule {
@@ -172,8 +184,7 @@ async fn a_watch_that_falls_silent_holds_nothing_else_up() -> Result<()> {
     tokio::time::sleep(PERIOD).await;
     lab.delete("Service").await?;
     lab.delete("Deployment").await?;
-    let back = eventually("the Deployment", LIMIT, async || Ok(lab.live("Deployment").await?.map(drop))).await;
-    ensure!(back.is_ok(), "{back:?}\n{}", operator.log());
+    lab.exists("Deployment", &operator).await?;
     never_degraded(&lab, &operator).await?;
     ensure!(lab.live("Service").await?.is_none(), "the watch was not silent");
     Ok(())

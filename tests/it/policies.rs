@@ -1,4 +1,4 @@
-//! The admission policies of the providers do what they say, on the real API server.
+//! The admission policies of the providers, on the real API server.
 
 use anyhow::{Context, Result, bail, ensure};
 use ccm_operator::cluster::request;
@@ -18,7 +18,7 @@ use crate::{
     support::{eventually, openshift::Cluster},
 };
 
-/// A cluster with the policies of one platform, and nothing else of it.
+/// A cluster with only the policies of one platform.
 async fn lab_with_policies_of(platform: &str) -> Result<Lab> {
     let lab = Lab::without_workloads(&Cluster::default()).await?;
     apply_policies_of(platform, &lab).await?;
@@ -36,13 +36,13 @@ async fn apply_policies_of(platform: &str, lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// An annotation of Services, and what a policy makes of its values.
+/// An annotation of Services, with values that a policy accepts and rejects.
 struct Annotation {
     platform: &'static str,
     name: &'static str,
     good: &'static [&'static str],
     bad: &'static [&'static str],
-    /// What the refusal says.
+    /// The message of the rejection.
     message: &'static str,
 }
 
@@ -65,8 +65,8 @@ async fn only_good_values_are_taken(annotation: &Annotation) -> Result<()> {
         other => bail!("{what}: {other:?}"),
     };
 
-    // What is there before the policy must not be in its way later. That of a test before this one leaves admission a
-    // moment after it is deleted, and this one's gets there a moment after it is applied.
+    // A Service from before the policy stays usable. Admission learns of a deleted policy of an earlier test, and of this
+    // policy, a moment later.
     let bad = json!(annotation.bad[0]);
     eventually("a Service before the policy", LIMIT, async || create("old", annotated(&bad)).await.map(Some)).await?;
     apply_policies_of(annotation.platform, &lab).await?;
@@ -159,7 +159,7 @@ async fn a_node_manager_of_azure_updates_its_own_node_and_no_other() -> Result<(
     lab.delete_all().await
 }
 
-/// The nodes as a node manager sees them, whose token is bound to an object.
+/// The Node API with the credentials of a node manager whose token is bound to an object.
 async fn node_manager(lab: &Lab, bound_object_ref: Option<BoundObjectReference>) -> Result<Api<Node>> {
     let accounts: Api<ServiceAccount> = Api::namespaced(lab.client.clone(), NAMESPACE);
     let request = TokenRequest {

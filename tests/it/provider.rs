@@ -19,7 +19,7 @@ use crate::{
     contract, flags,
     lab::{binary, repository},
     payload as install,
-    support::{control_plane, objects, objects::Workloads, openshift},
+    support::{objects, objects::Workloads, openshift, pool},
 };
 
 fn provider(arguments: &[&str]) -> Output {
@@ -124,9 +124,8 @@ fn a_broken_folder_has_a_line_for_each_finding() -> Result<()> {
 }
 
 #[tokio::test]
-async fn every_object_is_sent_to_a_live_api_server() -> Result<()> {
-    let plane = control_plane::shared().await?;
-    let _exclusive = control_plane::exclusive().await;
+async fn a_live_api_server_is_asked_about_every_object() -> Result<()> {
+    let plane = pool::lease().await?;
     let client = plane.client()?;
     openshift::install_crds(&client).await?;
     objects::install_manifests(&client, &repository().join("manifests"), Workloads::Skip).await?;

@@ -1,6 +1,4 @@
-//! What cannot be changed is made anew, and is taken away only when the new one will be taken.
-
-use std::time::Duration;
+//! Objects with another value in an immutable field are recreated, and deleted only if the API server accepts the new one.
 
 use anyhow::{Context, Result, ensure};
 use ccm_operator::apply::inventory;
@@ -15,11 +13,11 @@ use serde_json::{Value, json};
 
 use crate::{
     contract::{images, plans, statuses},
-    lab::{LIMIT, Lab, NAMESPACE, PREDECESSOR, aws_manifest, describe, message},
+    lab::{LIMIT, Lab, PREDECESSOR, aws_manifest, describe, message},
     support::{eventually, openshift::Cluster, operator::Operator},
 };
 
-/// Creates an object of a plan as somebody else, changed before.
+/// Creates a changed object of a plan as the Go operator.
 pub(crate) async fn create(lab: &Lab, object: &Object, change: impl Fn(&mut Value)) -> Result<String> {
     let mut value = object.value().clone();
     change(&mut value);
@@ -34,20 +32,20 @@ pub(crate) fn with_another_selector(value: &mut Value) {
     value["spec"]["template"]["metadata"]["labels"] = json!({"other": "selector"});
 }
 
-/// Waits until an object is another one than that of this UID.
-async fn made_anew(lab: &Lab, operator: &Operator, object: &Object, uid: &str) -> Result<Value> {
+/// Waits until an object has another UID.
+async fn recreated(lab: &Lab, operator: &Operator, object: &Object, uid: &str) -> Result<Value> {
     let api = request::api(&lab.client, object.kind(), object.namespace());
-    let waited = eventually("the object made anew", LIMIT, async || {
+    let waited = eventually("the recreated object", LIMIT, async || {
         let live = api.get(object.name()).await?;
-        ensure!(live.metadata.uid.as_deref() != Some(uid), "it is the old one");
+        ensure!(live.metadata.uid.as_deref() != Some(uid), "not recreated");
         Ok(Some(serde_json::to_value(live)?))
     })
     .await;
-    waited.with_context(|| format!("the operator said:\n{}", operator.log()))
+    waited.with_context(|| format!("the operator's log:\n{}", operator.log()))
 }
 
 #[tokio::test]
-async fn another_selector_makes_a_workload_anew() -> Result<()> {
+async fn a_workload_with_another_selector_is_recreated() -> Result<()> {
     let plans = plans()?;
     let (_, azure) = plans.iter().find(|(name, _)| *name == "Azure").context("Azure")?;
     let (_, status) = statuses().find(|(name, _)| *name == "Azure").context("Azure")?;
@@ -63,58 +61,78 @@ async fn another_selector_makes_a_workload_anew() -> Result<()> {
     let mark = lab.mark().await?;
     let operator = lab.start()?;
     for (object, uid) in workloads.iter().zip(&uids) {
-        let live = made_anew(&lab, &operator, object, uid).await?;
+        let live = recreated(&lab, &operator, object, uid).await?;
         assert_eq!(live["spec"]["selector"], object.value()["spec"]["selector"]);
     }
     lab.converged(&operator).await?;
     for object in &workloads {
         assert!(operator.log().contains(&format!("recreated {}", object.key())), "{}", operator.log());
     }
-    let deleted: Vec<_> = lab.writes(mark)?.into_iter().filter(|write| write.starts_with("delete")).collect();
+    let deleted: Vec<_> = lab.writes(mark).await?.into_iter().filter(|write| write.starts_with("delete")).collect();
     assert_eq!(deleted.len(), 2, "{deleted:?}");
     Ok(())
 }
 
-#[tokio::test]
-async fn what_would_be_refused_is_not_deleted() -> Result<()> {
-    let lab = Lab::new(&Cluster::default()).await?;
-    let object = aws_manifest("Deployment");
-    let uid = create(&lab, &object, with_another_selector).await?;
-    let policies: Api<ValidatingAdmissionPolicy> = Api::all(lab.client.clone());
-    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(lab.client.clone());
-    let policy = json!({"metadata": {"name": "no-deployments"}, "spec": {
+/// An admission policy that refuses new Deployments.
+pub(crate) struct Refusal {
+    policies: Api<ValidatingAdmissionPolicy>,
+    bindings: Api<ValidatingAdmissionPolicyBinding>,
+}
+
+impl Refusal {
+    const NAME: &str = "no-deployments";
+
+    pub(crate) async fn remove(self) -> Result<()> {
+        self.policies.delete(Self::NAME, &DeleteParams::default()).await?;
+        self.bindings.delete(Self::NAME, &DeleteParams::default()).await?;
+        Ok(())
+    }
+}
+
+/// Lets the API server refuse new Deployments.
+pub(crate) async fn refuse_deployments(lab: &Lab) -> Result<Refusal> {
+    let refusal = Refusal { policies: Api::all(lab.client.clone()), bindings: Api::all(lab.client.clone()) };
+    let policy = json!({"metadata": {"name": Refusal::NAME}, "spec": {
         "matchConstraints": {"resourceRules": [{
             "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["deployments"],
         }]},
         "validations": [{"expression": "false", "message": "no Deployments today"}],
     }});
-    policies.create(&PostParams::default(), &serde_json::from_value(policy)?).await?;
-    let binding = json!({"metadata": {"name": "no-deployments"}, "spec": {
-        "policyName": "no-deployments", "validationActions": ["Deny"],
+    refusal.policies.create(&PostParams::default(), &serde_json::from_value(policy)?).await?;
+    let binding = json!({"metadata": {"name": Refusal::NAME}, "spec": {
+        "policyName": Refusal::NAME, "validationActions": ["Deny"],
     }});
-    bindings.create(&PostParams::default(), &serde_json::from_value(binding)?).await?;
-    let api = request::api(&lab.client, object.kind(), NAMESPACE);
+    refusal.bindings.create(&PostParams::default(), &serde_json::from_value(binding)?).await?;
+    let object = aws_manifest("Deployment");
     eventually("the policy", LIMIT, async || {
         let mut other = object.value().clone();
         other["metadata"]["name"] = "other".into();
         let params = PostParams { dry_run: true, ..PostParams::default() };
-        ensure!(api.create(&params, &serde_json::from_value(other)?).await.is_err(), "it is taken");
+        ensure!(lab.api(&object).create(&params, &serde_json::from_value(other)?).await.is_err(), "it is accepted");
         Ok(Some(()))
     })
     .await?;
+    Ok(refusal)
+}
 
+#[tokio::test]
+async fn an_object_is_not_deleted_if_the_new_one_is_refused() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let object = aws_manifest("Deployment");
+    let uid = create(&lab, &object, with_another_selector).await?;
+    let refusal = refuse_deployments(&lab).await?;
+    let api = lab.api(&object);
     let operator = lab.start()?;
     let degraded = lab.conditions(&operator, &["Degraded=True"]).await?;
     assert!(message(&degraded, "Degraded").contains("no Deployments today"), "{degraded:#}");
     assert_eq!(api.get(object.name()).await?.metadata.uid, Some(uid.clone()));
-    policies.delete("no-deployments", &DeleteParams::default()).await?;
-    bindings.delete("no-deployments", &DeleteParams::default()).await?;
-    made_anew(&lab, &operator, &object, &uid).await?;
+    refusal.remove().await?;
+    recreated(&lab, &operator, &object, &uid).await?;
     lab.converged(&operator).await.map(drop)
 }
 
 #[tokio::test]
-async fn another_role_makes_a_binding_anew_while_a_stand_in_grants_the_same() -> Result<()> {
+async fn a_binding_to_another_role_is_recreated_while_a_stand_in_grants_the_same() -> Result<()> {
     for kind in ["ClusterRoleBinding", "RoleBinding"] {
         let plans = plans()?;
         let (_, plan) = plans.iter().find(|(name, _)| *name == "Nutanix").context("Nutanix")?;
@@ -123,7 +141,7 @@ async fn another_role_makes_a_binding_anew_while_a_stand_in_grants_the_same() ->
         let lab = Lab::new(&Cluster::on(status)).await?;
         lab.write_images(&images())?;
         let uid = create(&lab, object, |value| value["roleRef"]["name"] = "another".into()).await?;
-        // What a process before this one has left when it was killed, for yet another role.
+        // A killed process has left a stand-in for yet another role.
         let stand_in = format!("{}-next", object.name());
         let left_over = |value: &mut Value| {
             value["metadata"]["name"] = stand_in.as_str().into();
@@ -134,7 +152,7 @@ async fn another_role_makes_a_binding_anew_while_a_stand_in_grants_the_same() ->
         create(&lab, object, left_over).await?;
         let mark = lab.mark().await?;
         let operator = lab.start()?;
-        let live = made_anew(&lab, &operator, object, &uid).await?;
+        let live = recreated(&lab, &operator, object, &uid).await?;
         assert_eq!(live["roleRef"]["name"], object.value()["roleRef"]["name"]);
         lab.converged(&operator).await?;
         let api = request::api(&lab.client, object.kind(), object.namespace());
@@ -143,8 +161,7 @@ async fn another_role_makes_a_binding_anew_while_a_stand_in_grants_the_same() ->
             Ok(Some(()))
         })
         .await?;
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        let mut writes = lab.requests(mark)?;
+        let mut writes = lab.settle(&operator, mark).await?;
         writes.retain(|request| {
             request.is_write()
                 && request.code < 400

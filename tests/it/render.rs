@@ -1,4 +1,4 @@
-//! `ccm-operator render` on files: what it writes, and that bad input writes nothing.
+//! `ccm-operator render` on files: its output; bad input writes nothing.
 
 use std::{
     fs,
@@ -12,9 +12,9 @@ use ccm_operator::text::yaml;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::lab::{binary, repository};
+use crate::lab::{binary, can, repository};
 
-/// The input files of one cluster, and a place to write to.
+/// The input files of one cluster, and a destination.
 struct Files {
     dir: TempDir,
 }
@@ -58,7 +58,7 @@ impl Files {
         command.args(more).output().expect("the binary")
     }
 
-    /// Renders, which must fail with one line that holds the text, and must write nothing.
+    /// Renders, which must fail with one line that contains the text, and write nothing.
     fn refused(&self, expected: &str) {
         let output = self.render(&[]);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -160,12 +160,12 @@ fn a_platform_without_a_provider_is_explained_and_no_error() -> Result<()> {
     assert!(output.status.success(), "{text}");
     assert!(text.contains("no manifests are written: platform Libvirt"), "{text}");
     assert_eq!(tree(&files.destination()), ["config/cloud.conf"]);
-    assert!(files.destination().join("bootstrap").is_dir(), "both folders are always made");
+    assert!(files.destination().join("bootstrap").is_dir(), "both folders are always created");
     Ok(())
 }
 
 #[test]
-fn a_cluster_that_names_no_cloud_config_gets_none() -> Result<()> {
+fn a_cluster_without_a_cloud_config_gets_none() -> Result<()> {
     let files = Files::new()?;
     let text = infrastructure(&json!({"type": "AWS"})).replace("cloud-provider-config", "");
     files.write("infrastructure", &text)?;
@@ -244,7 +244,7 @@ fn a_destination_that_cannot_be_written_is_refused() -> Result<()> {
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.starts_with("ccm-operator: failed to write ") && error.lines().count() == 1, "{error}");
     fs::remove_file(files.destination())?;
-    // A folder stands where the second file goes: the first is not written either.
+    // A folder has the name of the second file: the first is not written either.
     fs::create_dir_all(files.destination().join("config/cloud.conf"))?;
     let output = files.render(&[]);
     assert_eq!(output.status.code(), Some(1));
@@ -255,7 +255,7 @@ fn a_destination_that_cannot_be_written_is_refused() -> Result<()> {
 #[test]
 fn a_write_that_fails_leaves_nothing() -> Result<()> {
     let files = Files::new()?;
-    // A file may have no byte: the first write fails, whoever runs the test.
+    // The limit of a file's size is 0: the first write fails for every user.
     let script = "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\"";
     let mut command = Command::new("sh");
     command.args(["-c", script]).arg(binary()).arg("render").arg("--dest-dir").arg(files.destination());
@@ -265,7 +265,7 @@ fn a_write_that_fails_leaves_nothing() -> Result<()> {
     let error = String::from_utf8(output.stderr)?;
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("File too large") && error.lines().count() == 1, "{error}");
-    assert!(!files.destination().exists(), "not even the folders stay");
+    assert!(!files.destination().exists(), "the folders are removed as well");
     Ok(())
 }
 
@@ -275,8 +275,7 @@ fn a_full_disk_leaves_nothing() -> Result<()> {
     fs::create_dir(files.destination())?;
     let destination = files.destination();
     let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=4k", "none"]).arg(&destination).status();
-    if !mounted.is_ok_and(|status| status.success()) {
-        println!("skipped: mounting a file system of one page needs root");
+    if !can("mount a file system of one page", mounted.is_ok_and(|status| status.success())) {
         return Ok(());
     }
     let output = files.render(&[]);
@@ -290,7 +289,7 @@ fn a_full_disk_leaves_nothing() -> Result<()> {
 }
 
 #[test]
-fn the_install_phase_writes_the_payload_as_it_stands() -> Result<()> {
+fn the_install_phase_writes_the_payload_unchanged() -> Result<()> {
     let dir = TempDir::new()?;
     let render = |more: &[&str]| Command::new(binary()).args(["render", "--phase", "install"]).args(more).output();
     assert!(render(&["--dest-dir", dir.path().to_str().unwrap()])?.status.success());
@@ -316,7 +315,7 @@ fn two_processes_plan_the_same_bytes() -> Result<()> {
 }
 
 #[test]
-fn image_references_are_printed_as_they_stand() -> Result<()> {
+fn image_references_are_printed_unchanged() -> Result<()> {
     let output = Command::new(binary()).arg("image-references").output()?;
     assert_eq!(output.stdout, fs::read(repository().join("image-references"))?);
     Ok(())

@@ -1,4 +1,4 @@
-//! Going back to the Go operator: what it writes, it can write over ours.
+//! Going back to the Go operator: it can write over our objects.
 
 use anyhow::{Context, Result};
 use ccm_operator::cluster::request;
@@ -7,14 +7,14 @@ use serde_json::json;
 
 use crate::{
     contract::{images, plans, statuses},
-    lab::{LIMIT, Lab, PREDECESSOR},
+    lab::{LIMIT, Lab, PREDECESSOR, for_each},
     support::{eventually, openshift::Cluster},
 };
 
 #[tokio::test]
 async fn a_plain_update_of_every_object_is_taken_after_ours() -> Result<()> {
     let plans = plans()?;
-    for name in ["AWS", "Azure"] {
+    for_each(["AWS", "Azure"], async |name| {
         let (_, status) = statuses().find(|(other, _)| *other == name).context("a status")?;
         let lab = Lab::new(&Cluster::on(status)).await?;
         lab.write_images(&images())?;
@@ -26,12 +26,12 @@ async fn a_plain_update_of_every_object_is_taken_after_ours() -> Result<()> {
         for object in plan.objects() {
             let api = request::api(&lab.client, object.kind(), object.namespace());
             let params = PostParams { field_manager: Some(PREDECESSOR.into()), ..PostParams::default() };
-            // The stand-in for the workloads' controllers may write at the same time.
+            // The stand-in for the workload controllers may write at the same time.
             let updated = eventually("the plain update", LIMIT, async || {
                 let live = api.get(object.name()).await?;
                 assert_eq!(live.metadata.finalizers, None, "{}", object.key());
                 assert_eq!(live.metadata.owner_references, None, "{}", object.key());
-                // What the Go operator writes: its own specification whole, over whatever is there.
+                // As the Go operator writes: its whole specification, over the live one.
                 let mut value = object.value().clone();
                 value["metadata"]["resourceVersion"] = json!(live.metadata.resource_version);
                 value["metadata"]["annotations"]["operator.openshift.io/spec-hash"] = json!("0123");
@@ -46,7 +46,7 @@ async fn a_plain_update_of_every_object_is_taken_after_ours() -> Result<()> {
             .with_context(|| object.key().to_string())?;
             assert_eq!(updated.metadata.annotations.unwrap_or_default()["operator.openshift.io/spec-hash"], "0123");
         }
-        lab.delete_all().await?;
-    }
-    Ok(())
+        Ok(())
+    })
+    .await
 }

@@ -1,12 +1,17 @@
-//! `status`: how a cluster's cloud-controller-manager is doing, in the words of its pods.
+//! `status`: the state of a cluster's cloud-controller-manager, with the messages of its pods.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::{
     diff::run,
     lab::{LIMIT, Lab, NAMESPACE, VERSION},
-    support::{eventually, objects, openshift::Cluster},
+    support::{
+        eventually,
+        faults::{Fault, Faults, Rule},
+        objects,
+        openshift::Cluster,
+    },
 };
 
 async fn status(lab: &Lab, arguments: &[&str]) -> Result<(Option<i32>, String, String)> {
@@ -18,7 +23,7 @@ async fn status(lab: &Lab, arguments: &[&str]) -> Result<(Option<i32>, String, S
 }
 
 #[tokio::test]
-async fn a_healthy_cluster_fits_on_a_screen() -> Result<()> {
+async fn a_healthy_cluster_fits_in_eighty_columns() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let (code, text, _) = status(&lab, &[]).await?;
     assert_eq!(code, Some(1), "{text}");
@@ -41,7 +46,7 @@ async fn a_healthy_cluster_fits_on_a_screen() -> Result<()> {
 }
 
 #[tokio::test]
-async fn it_tells_what_a_rollout_waits_for() -> Result<()> {
+async fn the_reason_of_a_pending_rollout_is_shown() -> Result<()> {
     let lab = Lab::without_workloads(&Cluster::default()).await?;
     let operator = lab.start()?;
     eventually("the Deployment", LIMIT, async || Ok(lab.live("Deployment").await?.map(drop))).await?;
@@ -71,7 +76,7 @@ async fn it_tells_what_a_rollout_waits_for() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_may_not_be_read_is_told_and_the_rest_is_shown() -> Result<()> {
+async fn unreadable_parts_are_named_and_the_rest_is_shown() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let operator = lab.start()?;
     lab.converged(&operator).await?;
@@ -91,21 +96,32 @@ async fn what_may_not_be_read_is_told_and_the_rest_is_shown() -> Result<()> {
 }
 
 #[tokio::test]
-async fn whoever_watches_is_shown_only_what_is_new() -> Result<()> {
+async fn a_watch_shows_only_changes_and_waits_out_an_outage() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
+    let proxy = Faults::start(&lab.plane.kubeconfig_admin(), lab.dir.path()).await?;
     let images = format!("--images-json={}", lab.images_file().display());
     let arguments = ["status", "--watch", "-o", "json", &images];
-    let watch = crate::support::operator::Operator::start(
-        crate::lab::binary(),
-        &lab.plane.kubeconfig_admin(),
-        &arguments,
-        &[],
-    )?;
+    let watch = crate::support::operator::Operator::start(crate::lab::binary(), proxy.kubeconfig(), &arguments, &[])?;
     let shown = |log: &str| log.matches("\"healthy\":").count();
-    eventually("the first", LIMIT, async || Ok((shown(&watch.log()) == 1).then_some(()))).await?;
-    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    eventually("the first report", LIMIT, async || Ok((shown(&watch.log()) == 1).then_some(()))).await?;
+    // Two more reads of the cluster show nothing new.
+    let reads = || proxy.seen().iter().filter(|seen| seen.path.ends_with("/infrastructures/cluster")).count();
+    let before = reads();
+    eventually("two more reads", LIMIT, async || {
+        ensure!(reads() >= before + 2, "{} reads, {before} before", reads());
+        Ok(Some(()))
+    })
+    .await?;
     assert_eq!(shown(&watch.log()), 1, "{}", watch.log());
+
+    // It waits out an outage of the API server.
+    let outage = Rule { fault: Fault::Cut, applies: |_| true, times: usize::MAX };
+    proxy.inject(vec![outage]);
+    eventually("the outage", LIMIT, async || Ok(watch.log().contains("failed to read").then_some(()))).await?;
+    proxy.forget();
     let operator = lab.start()?;
     lab.converged(&operator).await?;
-    eventually("the news", LIMIT, async || Ok(watch.log().contains("\"healthy\": true").then_some(()))).await
+    eventually("the change", LIMIT, async || Ok(watch.log().contains("\"healthy\": true").then_some(())))
+        .await
+        .with_context(|| watch.log())
 }

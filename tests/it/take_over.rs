@@ -1,6 +1,4 @@
-//! Taking over a cluster that the Go operator has run: its objects become the same as those of a fresh installation.
-
-use std::time::Duration;
+//! Taking over a cluster from the Go operator: its objects become the same as those of a fresh installation.
 
 use anyhow::{Context, Result, ensure};
 use ccm_operator::cluster::request;
@@ -10,11 +8,11 @@ use serde_json::{Value, json};
 
 use crate::{
     contract::{images, plans, statuses},
-    lab::{LIMIT, Lab, PREDECESSOR},
+    lab::{LIMIT, Lab, PREDECESSOR, for_each},
     support::{eventually, openshift::Cluster},
 };
 
-/// What must be equal: everything but what the server counts, notes and gives out.
+/// The part of an object that must be equal: everything except the fields that the server or a controller sets.
 fn essence(object: &Value) -> Value {
     let mut object = object.clone();
     object.as_object_mut().map(|members| members.remove("status"));
@@ -23,7 +21,7 @@ fn essence(object: &Value) -> Value {
             metadata.remove(field);
         }
     }
-    // Addresses that the server gives to a Service, and what is noted on workloads.
+    // Addresses of a Service, and annotations of the workload controllers.
     if object["kind"] == "Service" {
         object["spec"].as_object_mut().map(|spec| (spec.remove("clusterIP"), spec.remove("clusterIPs")));
     }
@@ -46,7 +44,7 @@ async fn live(lab: &Lab, object: &Object) -> Result<Value> {
 #[tokio::test]
 async fn objects_of_the_go_operator_become_those_of_a_fresh_installation() -> Result<()> {
     let plans = plans()?;
-    for (name, status) in statuses() {
+    for_each(statuses(), async |(name, status)| {
         let (_, plan) = plans.iter().find(|(other, _)| *other == name).context("a plan")?;
         let lab = Lab::new(&Cluster::on(status)).await?;
         lab.write_images(&images())?;
@@ -77,16 +75,16 @@ async fn objects_of_the_go_operator_become_those_of_a_fresh_installation() -> Re
             .await;
             assert!(taken.is_ok(), "{name}: {taken:?}\n{}", operator.log());
         }
-        // And stays so: nothing of the predecessor's comes back at the next look.
+        // It stays so: the operator has nothing left to write.
         let mark = lab.mark().await?;
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        assert_eq!(lab.writes(mark)?, Vec::<String>::new());
-        assert!(!operator.log().contains("degraded"), "{name}: {}", operator.log());
-    }
-    Ok(())
+        ensure!(lab.settled_writes(&operator, mark).await? == Vec::<String>::new(), "{name}: {}", operator.log());
+        ensure!(!operator.log().contains("degraded"), "{name}: {}", operator.log());
+        Ok(())
+    })
+    .await
 }
 
-/// Creates an object as the Go operator would have: by a plain create and a plain update, with what it adds. Answers its UID.
+/// Creates an object as the Go operator does, by a create and an update, with its additions. Returns the UID.
 async fn create_as_predecessor(lab: &Lab, object: &Object) -> Result<String> {
     let mut value = object.value().clone();
     value["metadata"]["annotations"]["operator.openshift.io/spec-hash"] = "0123".into();
@@ -126,7 +124,7 @@ async fn create_as_predecessor(lab: &Lab, object: &Object) -> Result<String> {
     let api = request::api(&lab.client, object.kind(), object.namespace());
     let params = PostParams { field_manager: Some(PREDECESSOR.into()), ..PostParams::default() };
     api.create(&params, &serde_json::from_value(value)?).await?;
-    // The stand-in for the workloads' controllers writes at the same time.
+    // The stand-in for the workload controllers writes at the same time.
     let updated = eventually("the update", LIMIT, async || {
         let mut updated: DynamicObject = api.get(object.name()).await?;
         updated.metadata.annotations.get_or_insert_default().insert("updated".into(), "by-the-go-operator".into());

@@ -1,7 +1,7 @@
-//! Where the fixture gets what is not written in Rust: the control plane's binaries, OpenShift's CRDs and the clouds'
-//! own cloud-controller-managers.
+//! The parts of the fixture that are not written in Rust: the control plane's binaries, OpenShift's CRDs and the clouds'
+//! cloud-controller-managers.
 //!
-//! They come from `hack/testplane/build.sh` and `hack/ccm/build.sh`, which build once and answer at once afterwards.
+//! `hack/testplane/build.sh` and `hack/ccm/build.sh` build them once.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,8 +22,8 @@ pub async fn openshift_api() -> Result<PathBuf> {
     build_sh("hack/testplane/build.sh", &["crds"]).await
 }
 
-/// The folder of real cloud-controller-managers, and of a generic one for the clouds whose own cannot be built. Built by
-/// the first call on a machine; two tests at once wait for one build.
+/// The folder of real cloud-controller-managers, and of a generic one for the clouds whose own cannot be built. The first
+/// call on a machine builds them; concurrent tests wait for one build.
 pub async fn cloud_controller_managers() -> Result<&'static Path> {
     static FOLDER: OnceCell<PathBuf> = OnceCell::const_new();
     Ok(FOLDER.get_or_try_init(|| build_sh("hack/ccm/build.sh", &[])).await?)
@@ -35,13 +35,13 @@ async fn build_sh(name: &'static str, arguments: &'static [&str]) -> Result<Path
         let output = Command::new(&script)
             .args(arguments)
             .stdin(Stdio::null())
-            // A build of minutes must be seen to be one.
+            // A build takes minutes: show its progress.
             .stderr(Stdio::inherit())
             .output()
             .with_context(|| format!("failed to run {}", script.display()))?;
         ensure!(
             output.status.success(),
-            "what the tests run cannot be built: {name} ended with {} (its own words are above)",
+            "failed to build the programs that the tests run: {name} exited with {} (see its output above)",
             output.status
         );
         Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))

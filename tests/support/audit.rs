@@ -1,18 +1,22 @@
-//! The API server's audit log as a list of requests: what a client really asked for, as the server saw it.
+//! The API server's audit log as a list of requests: what a client really sent, as the server received it.
 //!
-//! Reads only. The log is written in blocking mode, yet the line of a request may come a moment after its answer: a
-//! test that expects a request waits for it, a test that expects none leaves it some time.
+//! Even in blocking mode the line of a request may follow its answer a moment later: see [`AuditLog::mark_after`].
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::HashSet,
     fs::{self, File},
     io::{ErrorKind, Read, Seek, SeekFrom},
-    path::PathBuf,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
 use k8s_openapi::jiff::Timestamp;
+use kube::Client;
 use serde::Deserialize;
+
+use super::eventually;
 
 /// The audit log of one control plane.
 #[derive(Clone, Debug)]
@@ -24,7 +28,7 @@ pub struct AuditLog {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(u64);
 
-/// One request. What does not apply to it is empty.
+/// One request. Fields that do not apply are empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// `get`, `list`, `watch`, `create`, `update`, `patch` (server-side apply too), `delete`, `deletecollection`.
@@ -39,13 +43,13 @@ pub struct Request {
     pub namespace: String,
     /// The object's name.
     pub name: String,
-    /// Who asked; for `ServiceAccounts` `system:serviceaccount:<namespace>:<name>`. With impersonation, the one acted as.
+    /// The user, the impersonated one if there is one; a `ServiceAccount` is `system:serviceaccount:<namespace>:<name>`.
     pub user: String,
     /// The HTTP status of the answer.
     pub code: u16,
     /// When the server received it.
     pub at: Timestamp,
-    /// Whether it was only tried.
+    /// Whether it was a dry run.
     pub dry_run: bool,
 }
 
@@ -53,6 +57,11 @@ impl AuditLog {
     /// The log in the file `path`, which need not exist yet.
     pub fn new(path: PathBuf) -> Self {
         Self { path }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The end of the log as it is now.
@@ -69,15 +78,35 @@ impl AuditLog {
         self.since(Mark(0))
     }
 
-    /// The requests logged after `mark`, each once. A line that is still being written is left for the next read.
-    pub fn since(&self, mark: Mark) -> Result<Vec<Request>> {
+    /// The end of the log, after the line of every request that has been answered: sends a request with `client` and
+    /// waits for its line.
+    pub async fn mark_after(&self, client: &Client) -> Result<Mark> {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let uri = format!("/version?mark={}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let from = self.mark()?;
+        client.request_text(http::Request::get(&uri).body(Vec::new())?).await?;
+        let quoted = format!("\"{uri}\"");
+        eventually("the line of a request in the audit log", Duration::from_secs(60), async || {
+            let text = String::from_utf8(self.read(from)?)?;
+            let end = text.find(&quoted).and_then(|at| Some(at + text[at..].find('\n')? + 1));
+            Ok(end.map(u64::try_from).transpose()?.map(|end| Mark(from.0 + end)))
+        })
+        .await
+    }
+
+    /// The log from a mark on.
+    fn read(&self, from: Mark) -> Result<Vec<u8>> {
         let mut text = Vec::new();
-        // One byte earlier: a mark inside a line, taken while it was written, leaves that line out, and the newline
-        // before a mark between two lines is an empty rest of a line.
-        let start = mark.0.saturating_sub(1);
         let mut file = File::open(&self.path).with_context(|| format!("failed to open {}", self.path.display()))?;
-        file.seek(SeekFrom::Start(start))?;
+        file.seek(SeekFrom::Start(from.0))?;
         file.read_to_end(&mut text)?;
+        Ok(text)
+    }
+
+    /// The requests logged after `mark`, each once, without a line that is still being written.
+    pub fn since(&self, mark: Mark) -> Result<Vec<Request>> {
+        // One byte earlier: a mark inside a line excludes that line, and a mark between two lines follows a newline.
+        let text = self.read(Mark(mark.0.saturating_sub(1)))?;
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
         let lines = text[..whole].split_inclusive(|byte| *byte == b'\n').skip(usize::from(mark.0 > 0));
 
@@ -108,6 +137,11 @@ impl Request {
     pub fn is_event(&self) -> bool {
         self.resource == "events" && matches!(self.group.as_str(), "" | "events.k8s.io")
     }
+
+    /// Whether it is a successful write, neither of a Lease nor of an Event.
+    pub fn counts_as_write(&self) -> bool {
+        self.is_write() && !self.is_lease() && !self.is_event() && self.code < 400
+    }
 }
 
 /// The requests of one user.
@@ -115,16 +149,7 @@ pub fn by_user(requests: Vec<Request>, user: &str) -> Vec<Request> {
     requests.into_iter().filter(|request| request.user == user).collect()
 }
 
-/// How many requests there are of each verb.
-pub fn count_by_verb(requests: &[Request]) -> BTreeMap<&str, usize> {
-    let mut counts = BTreeMap::new();
-    for request in requests {
-        *counts.entry(request.verb.as_str()).or_default() += 1;
-    }
-    counts
-}
-
-/// What is read of an `audit.k8s.io/v1` Event.
+/// The fields of an `audit.k8s.io/v1` Event that are read.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Event {
@@ -165,7 +190,7 @@ struct ResponseStatus {
 }
 
 impl Event {
-    /// A watch was counted when its answer began; that it ends may be logged after a later mark.
+    /// Whether it is the end of a watch, which may follow a later mark. The watch is counted when its answer begins.
     fn ends_a_watch(&self) -> bool {
         self.stage == "ResponseComplete" && self.verb == "watch" && self.response_status.code == 200
     }

@@ -1,8 +1,8 @@
-//! A real control plane on loopback: etcd, kube-apiserver and, when asked for, kube-controller-manager and
-//! kube-scheduler.
+//! A real control plane on loopback: etcd, kube-apiserver and, on request, kube-controller-manager and kube-scheduler.
 //!
-//! Owns the servers, their flags, their folder and the ways to log in. Puts nothing into the cluster except namespaces
-//! on demand: OpenShift's objects are [`super::openshift`]'s, nodes and pods [`super::kubelet`]'s.
+//! Owns the servers, their flags, their folder and their credentials. Creates nothing in the cluster except namespaces
+//! on request: [`super::openshift`] creates OpenShift's objects, [`super::kubelet`] nodes and pods. [`super::pool`]
+//! shares control planes between tests.
 
 use std::{
     fs::{self, OpenOptions},
@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Error, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, bail};
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
     core::v1::{Namespace, ServiceAccount},
@@ -27,10 +27,7 @@ use kube::{
 use serde_json::json;
 use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
-use tokio::{
-    net::TcpStream,
-    sync::{Mutex, MutexGuard, OnceCell},
-};
+use tokio::net::TcpStream;
 
 use super::{artifacts, audit::AuditLog, pki, process, process::Process};
 
@@ -44,24 +41,25 @@ const AUDIT_LOG: &str = "audit.log";
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Ready to serve. The excluded hooks take a second more; what they make (the default roles, the priority classes) an
-/// admin does not need in order to begin.
+/// Ready to serve. The excluded hooks take a second longer, and an admin can start without the default roles and
+/// priority classes that they create.
 const READY: &str = "/readyz?exclude=poststarthook/rbac/bootstrap-roles\
     &exclude=poststarthook/scheduling/bootstrap-system-priority-classes";
 
-/// What runs besides etcd and the API server.
+/// Options of a control plane.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// kube-controller-manager: Deployments get Pods, owners are garbage-collected. Pods need a ServiceAccount then.
+    /// Runs kube-controller-manager and kube-scheduler: Deployments get Pods, Pods get Nodes, and Pods need a
+    /// ServiceAccount.
     pub controllers: bool,
-    /// kube-scheduler: Pods are bound to Nodes.
-    pub scheduler: bool,
+    /// etcd syncs every write to disk, as it does by default. Tests do without: they are about behaviour, not time.
+    pub is_durable: bool,
 }
 
-/// A running control plane; dropping it ends its servers and removes its folder.
+/// A running control plane. Dropping it stops its servers and removes its folder.
 #[derive(Debug)]
 pub struct ControlPlane {
-    /// In the order of their start.
+    /// In start order.
     processes: Vec<Process>,
     port: ReservedPort,
     etcd_port: ReservedPort,
@@ -87,7 +85,7 @@ impl ControlPlane {
         plane.write_kubeconfig(ADMIN_KUBECONFIG, plane.port(), ADMIN_TOKEN)?;
 
         plane.spawn(&binaries, "etcd", plane.etcd_flags())?;
-        // gRPC waits for a second after a refused connection: the API server must find etcd listening.
+        // After a refused connection gRPC waits for a second: start the API server once etcd listens.
         let etcd_port = plane.etcd_port.number;
         plane
             .until("etcd listens", async || {
@@ -99,8 +97,6 @@ impl ControlPlane {
 
         if options.controllers {
             plane.spawn(&binaries, "kube-controller-manager", plane.controller_manager_flags())?;
-        }
-        if options.scheduler {
             plane.spawn(&binaries, "kube-scheduler", plane.controller_flags())?;
         }
         Ok(plane)
@@ -111,7 +107,7 @@ impl ControlPlane {
         let client = self.client()?;
         self.until("kube-apiserver is ready", async || {
             client.request_text(http::Request::get(READY).body(Vec::new())?).await?;
-            // Made in the background, and manifests refer to them.
+            // Created in the background; manifests refer to them.
             Api::<Namespace>::all(client.clone()).get("kube-system").await?;
             Api::<PriorityClass>::all(client.clone()).get("system-node-critical").await?;
             Api::<PriorityClass>::all(client.clone()).get("system-cluster-critical").await?;
@@ -120,7 +116,7 @@ impl ControlPlane {
         .await
     }
 
-    /// Ends the API server, starts it again after a while, and returns once it serves.
+    /// Stops the API server, restarts it after a pause, and returns once it serves.
     pub async fn restart_api_server(&mut self, away: Duration) -> Result<()> {
         let position = self.processes.iter().position(|process| process.name() == API_SERVER);
         let running = self.processes.remove(position.context("there is no API server")?);
@@ -140,7 +136,7 @@ impl ControlPlane {
         self.dir.path()
     }
 
-    /// Every request that the API server answers.
+    /// The audit log: every request that the API server has answered.
     pub fn audit(&self) -> AuditLog {
         AuditLog::new(self.file(AUDIT_LOG))
     }
@@ -153,7 +149,7 @@ impl ControlPlane {
         Ok(config)
     }
 
-    /// The admin's client. It belongs to the runtime that it is first used on: each test makes its own.
+    /// The admin's client. It is bound to the runtime on which it is first used, so each test needs its own.
     pub fn client(&self) -> Result<Client> {
         Ok(Client::try_from(self.config()?)?)
     }
@@ -163,12 +159,12 @@ impl ControlPlane {
         self.file(ADMIN_KUBECONFIG)
     }
 
-    /// A kubeconfig with a token of an existing ServiceAccount: what it may not do in a cluster it may not do here.
+    /// A kubeconfig with a token of an existing ServiceAccount, which has the same rights as in a cluster.
     pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
         self.service_account_kubeconfig_via(self.port(), namespace, name).await
     }
 
-    /// The same through another port of 127.0.0.1, a [`super::latency::Latency`]'s.
+    /// The same through another port of 127.0.0.1, such as that of a [`super::latency::Latency`].
     pub async fn service_account_kubeconfig_via(&self, port: u16, namespace: &str, name: &str) -> Result<PathBuf> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client()?, namespace);
         let spec = TokenRequestSpec { expiration_seconds: Some(3600), ..TokenRequestSpec::default() };
@@ -181,7 +177,7 @@ impl ControlPlane {
         self.write_kubeconfig(&format!("{namespace}-{name}-{port}.kubeconfig"), port, &token)
     }
 
-    /// A fresh namespace, named after `prefix`.
+    /// Creates a namespace whose name starts with `prefix`.
     pub async fn namespace(&self, prefix: &str) -> Result<String> {
         let metadata = ObjectMeta { generate_name: Some(format!("{prefix}-")), ..ObjectMeta::default() };
         let namespace = Namespace { metadata, ..Namespace::default() };
@@ -206,9 +202,9 @@ impl ControlPlane {
             format!("--advertise-client-urls={url}"),
             "--listen-peer-urls=http://127.0.0.1:0".into(),
             "--socket-reuse-port=true".into(),
-            "--unsafe-no-fsync".into(),
+            format!("--unsafe-no-fsync={}", !self.options.is_durable),
             "--log-level=warn".into(),
-            // A single member elects itself, as soon as the timeout allows.
+            // A single member elects itself as soon as the timeout allows.
             "--heartbeat-interval=10".into(),
             "--election-timeout=50".into(),
         ]
@@ -229,16 +225,16 @@ impl ControlPlane {
             "--authorization-mode=RBAC".into(),
             "--service-cluster-ip-range=10.0.0.0/24".into(),
             "--allow-privileged=true".into(),
-            // It would refuse a loopback address.
+            // The default refuses a loopback address.
             "--endpoint-reconciler-type=none".into(),
             self.file_flag("audit-policy-file", AUDIT_POLICY),
             self.file_flag("audit-log-path", AUDIT_LOG),
             "--audit-log-mode=blocking".into(),
-            // Marks are offsets: the file must not be rotated.
+            // Marks are offsets, so the file must not be rotated.
             "--audit-log-maxsize=100000".into(),
         ];
         if !options.controllers {
-            // Nobody makes the "default" ServiceAccounts that this plug-in asks for.
+            // Without kube-controller-manager nothing creates the "default" ServiceAccounts that this plug-in requires.
             flags.push("--disable-admission-plugins=ServiceAccount".into());
         }
         flags
@@ -259,7 +255,7 @@ impl ControlPlane {
         flags.extend([
             self.file_flag("service-account-private-key-file", pki::SERVICE_ACCOUNT_KEY),
             self.file_flag("root-ca-file", pki::CA_CERT),
-            // No kubelet renews a Node's lease, and the lifecycle controllers would take the Node for dead.
+            // No kubelet renews a Node's lease, so the lifecycle controllers would consider the Node dead.
             "--controllers=*,-node-ipam-controller,-node-lifecycle-controller,-cloud-node-lifecycle-controller".into(),
         ]);
         flags
@@ -272,19 +268,19 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Waits for `probe` to succeed, but no longer than the servers live.
+    /// Waits until `probe` succeeds; fails when a server exits.
     async fn until(&self, what: &str, probe: impl AsyncFn() -> Result<()>) -> Result<()> {
         let started = Instant::now();
         loop {
             let Err(error) = probe().await else { return Ok(()) };
             for process in &self.processes {
                 if let Some(status) = process.try_wait()? {
-                    bail!("{} ended with {status} before {what}:\n{}", process.name(), process.log_tail());
+                    bail!("{} exited with {status} before {what}:\n{}", process.name(), process.log_tail());
                 }
             }
             if started.elapsed() > START_TIMEOUT {
                 let tails = self.processes.iter().map(Process::log_tail).collect::<Vec<_>>().join("\n");
-                return Err(error.context(format!("not so after {START_TIMEOUT:?}: {what}\n{tails}")));
+                return Err(error.context(format!("timed out after {START_TIMEOUT:?}: {what}\n{tails}")));
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -305,8 +301,13 @@ impl ControlPlane {
         Ok(path)
     }
 
-    /// Ends the servers, the clients of a server before it.
-    fn stop(&self) {
+    /// Whether every server runs.
+    pub fn is_healthy(&self) -> bool {
+        self.processes.len() >= 2 && self.processes.iter().all(|process| matches!(process.try_wait(), Ok(None)))
+    }
+
+    /// Stops the servers, clients before the servers that they use.
+    pub fn stop(&self) {
         self.processes.iter().rev().for_each(Process::end);
     }
 }
@@ -317,8 +318,8 @@ impl Drop for ControlPlane {
     }
 }
 
-/// A port that stays ours: bound without listening, so that nobody else is given it, while the server shares it by
-/// `SO_REUSEPORT`.
+/// A reserved port: bound without listening, so that the kernel gives it to no other process, and shared with the
+/// server through `SO_REUSEPORT`.
 #[derive(Debug)]
 struct ReservedPort {
     number: u16,
@@ -333,34 +334,4 @@ impl ReservedPort {
         let number = socket.local_addr()?.as_socket().context("the socket has no address")?.port();
         Ok(Self { number, _socket: socket })
     }
-}
-
-/// One control plane, etcd and kube-apiserver, for all tests of this process.
-pub async fn shared() -> Result<&'static ControlPlane> {
-    // A failure is kept too: a second try would fail alike, after as long a time, for each of the tests.
-    static SHARED: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
-    extern "C" fn remove() {
-        if let Some(Ok(plane)) = SHARED.get() {
-            plane.stop();
-            if let Some(kept) = std::env::var_os(KEEP_AUDIT_LOG) {
-                let _ = fs::copy(plane.dir().join("audit.log"), kept);
-            }
-            let _ = fs::remove_dir_all(plane.dir());
-        }
-    }
-    let start = async || {
-        process::at_exit(remove)?;
-        ControlPlane::start(Options::default()).await
-    };
-    let plane = SHARED.get_or_init(async || start().await.map_err(|error| format!("{error:#}"))).await;
-    plane.as_ref().map_err(|error| anyhow!("{error}"))
-}
-
-/// The variable that names the file to which the shared control plane's audit log goes in the end.
-const KEEP_AUDIT_LOG: &str = "CCM_OPERATOR_AUDIT_LOG";
-
-/// Held by a test that needs the cluster's singletons for itself, such as `Infrastructure/cluster`.
-pub async fn exclusive() -> MutexGuard<'static, ()> {
-    static SINGLETONS: Mutex<()> = Mutex::const_new(());
-    SINGLETONS.lock().await
 }

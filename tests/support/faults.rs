@@ -1,8 +1,7 @@
-//! An API server with faults: an HTTP proxy on loopback that counts what passes, and answers in the server's stead or
-//! not at all where a rule says so.
+//! A faulty API server: an HTTP proxy on loopback that records requests and injects faults by rules.
 //!
-//! Speaks plain HTTP to its client, so that it sees requests, and logs in to the real API server with the credentials that
-//! it was given. Runs on a thread and a runtime of its own, so that a busy test does not delay it.
+//! Speaks plain HTTP to its client, so that it sees requests, and uses the given credentials for the real API server. Runs
+//! on its own thread and runtime, so that a busy test does not delay it.
 
 use std::{
     io,
@@ -26,37 +25,37 @@ use kube::{
 use serde_json::json;
 use tokio::{net::TcpListener, sync::oneshot};
 
-/// What is done to a request instead of passing it on.
+/// A fault that is injected into a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is answered with this status; with seconds, told to come back after them.
+    /// It is answered with this status, and Retry-After if there are seconds.
     Answer(u16, Option<u32>),
-    /// The connection is closed without an answer, the request never reaches the server.
+    /// The connection is closed without an answer. The request does not reach the server.
     Cut,
     /// The request is served, and the connection closed without an answer.
     CutAnswer,
-    /// It is passed on after a while.
+    /// It is forwarded after a while.
     Slow(Duration),
-    /// A watch ends after a while without a word.
+    /// A watch ends after a while.
     EndWatch(Duration),
     /// A watch ends after a while with the event that its resource version is too old.
     ExpireWatch(Duration),
-    /// A watch whose server falls silent: nothing more comes, the connection stays.
+    /// A watch gets no more events after a while. The connection stays open.
     SilentWatch(Duration),
 }
 
-/// Which requests a fault is for.
+/// A fault and its requests.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Its fault.
+    /// The fault.
     pub fault: Fault,
-    /// Whether it is for a request.
+    /// Whether it applies to a request.
     pub applies: fn(&Seen) -> bool,
-    /// For how many of them; then it is over.
+    /// To how many of them it applies.
     pub times: usize,
 }
 
-/// A request that has come.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// Its method.
@@ -65,7 +64,7 @@ pub struct Seen {
     pub path: String,
     /// Its query, empty when there is none.
     pub query: String,
-    /// When it came.
+    /// When it arrived.
     pub at: Instant,
     /// Whether a rule was applied to it.
     pub is_faulty: bool,
@@ -92,7 +91,7 @@ impl Seen {
 struct State {
     seen: Vec<Seen>,
     rules: Vec<Rule>,
-    /// The number of the request after which nothing passes any more, and who is told when it has come.
+    /// The number of the last request that passes, and a channel that reports it.
     end: Option<(usize, Option<oneshot::Sender<()>>)>,
 }
 
@@ -101,20 +100,19 @@ struct State {
 pub struct Faults {
     kubeconfig: PathBuf,
     state: Arc<Mutex<State>>,
-    /// Its end is the sign to stop.
+    /// Dropped to stop the thread.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Faults {
-    /// Starts a proxy in front of the API server of `kubeconfig`, with its credentials; its own kubeconfig is written to
-    /// `folder`.
+    /// Starts a proxy for the API server of `kubeconfig`, with its credentials. Writes its own kubeconfig to `folder`.
     pub async fn start(kubeconfig: &Path, folder: &Path) -> Result<Self> {
         let upstream = Kubeconfig::read_from(kubeconfig)?;
         let mut config = Config::from_custom_kubeconfig(upstream, &KubeConfigOptions::default()).await?;
         // The machine's proxy does not lead to the loopback.
         config.proxy_url = None;
-        // Watches are silent for as long as nothing happens.
+        // Watches without events are silent.
         config.read_timeout = None;
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("failed to listen on loopback")?;
         listener.set_nonblocking(true)?;
@@ -133,7 +131,7 @@ impl Faults {
         let shared = Arc::clone(&state);
         let thread = std::thread::spawn(move || {
             runtime.block_on(async {
-                // Should it fail, connections are refused: the test sees it.
+                // If this fails, connections are refused, and the test fails.
                 let _ = tokio::select! {
                     _ = stopped => Ok(()),
                     result = serve(listener, config, shared) => result,
@@ -143,28 +141,28 @@ impl Faults {
         Ok(Self { kubeconfig, state, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The kubeconfig that leads through it.
+    /// The kubeconfig of the proxy.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// From now on these rules hold; the first that applies to a request counts.
+    /// Replaces the rules. Of those that apply to a request the first is used.
     pub fn inject(&self, rules: Vec<Rule>) {
         self.state().rules = rules;
     }
 
-    /// Every request that has come since the start, or since [`Self::forget`].
+    /// Every request since the start, or since [`Self::forget`].
     pub fn seen(&self) -> Vec<Seen> {
         self.state().seen.clone()
     }
 
-    /// Forgets what has come, and every rule.
+    /// Removes the recorded requests and the rules.
     pub fn forget(&self) {
         *self.state() = State::default();
     }
 
-    /// Lets the `number`-th request from now on, counted from 1, reach the server, keeps its answer, and lets nothing pass
-    /// after it. Answers when it has been served.
+    /// Forwards the `number`-th request from now on, counted from 1, without returning its answer, and no request after it.
+    /// The channel reports when it has been served.
     pub fn end_after(&self, number: usize) -> oneshot::Receiver<()> {
         let (told, served) = oneshot::channel();
         *self.state() = State { end: Some((number, Some(told))), ..State::default() };
@@ -196,7 +194,7 @@ async fn serve(listener: std::net::TcpListener, config: Config, state: Arc<Mutex
         let (connection, _) = listener.accept().await?;
         connection.set_nodelay(true)?;
         let (client, state) = (client.clone(), Arc::clone(&state));
-        // A connection that breaks is the business of its two ends.
+        // Both ends see a broken connection.
         tokio::spawn(async move {
             let service = service_fn(|request| pass(request, client.clone(), Arc::clone(&state)));
             http1::Builder::new().serve_connection(TokioIo::new(connection), service).await
@@ -204,13 +202,13 @@ async fn serve(listener: std::net::TcpListener, config: Config, state: Arc<Mutex
     }
 }
 
-/// What becomes of a request.
+/// How a request is handled.
 enum Way {
     Through,
     Faulty(Fault),
-    /// It is the last one: served, never answered.
+    /// The last one: forwarded, never answered.
     Last(Option<oneshot::Sender<()>>),
-    /// It came after the last one.
+    /// After the last one: not forwarded.
     Nowhere,
 }
 
@@ -280,17 +278,17 @@ fn cut() -> io::Error {
 
 async fn forward(request: Request<Incoming>, client: &Client) -> io::Result<Response<Body>> {
     let (mut parts, body) = request.into_parts();
-    // Whom it is for, the client to the server knows.
+    // The client sets it for the real server.
     parts.headers.remove(http::header::HOST);
     let body = axum::body::to_bytes(Body::new(body), usize::MAX).await.map_err(io::Error::other)?;
     let answer = client.send(Request::from_parts(parts, body.to_vec().into())).await.map_err(io::Error::other)?;
     let (mut parts, body) = answer.into_parts();
-    // It is chunked anew.
+    // The answer is chunked again.
     parts.headers.remove(http::header::TRANSFER_ENCODING);
     Ok(Response::from_parts(parts, Body::new(body)))
 }
 
-/// The answer as long as the time lasts, then perhaps one more piece, then its end or silence.
+/// The answer for some time, then optionally one more piece, then the end or silence.
 fn until(answer: Response<Body>, after: Duration, last: Option<String>, is_silent: bool) -> Response<Body> {
     let (parts, body) = answer.into_parts();
     let served = body.into_data_stream().take_until(tokio::time::sleep(after));
@@ -305,14 +303,14 @@ fn until(answer: Response<Body>, after: Duration, last: Option<String>, is_silen
     Response::from_parts(parts, Body::from_stream(served.chain(last).chain(silence)))
 }
 
-/// What the API server would say.
+/// The answer of an API server.
 fn refusal(code: u16, retry_after: Option<u32>) -> Response<Body> {
     let reason = match code {
         409 => "Conflict",
         503 => "ServiceUnavailable",
         _ => "InternalError",
     };
-    // Whom it keeps waiting for others' sake it answers in a hurry.
+    // Priority and fairness answers in plain text.
     let (body, kind) = match code {
         429 => ("Too many requests, please try again later.\n".to_owned(), "text/plain; charset=utf-8"),
         _ => (status(code, reason).to_string(), "application/json"),

@@ -1,7 +1,6 @@
-//! Stand-ins for what a test cluster lacks: kubelets, and the workload controllers when there is no
-//! kube-controller-manager.
+//! Stand-ins for kubelets, and for the workload controllers if there is no kube-controller-manager.
 //!
-//! They write what the real ones write once all is well, at once. An object annotated [`HOLD`] they leave as it is.
+//! They write at once the status that the real ones write in the end. They ignore objects annotated [`HOLD`].
 
 use std::fmt::Debug;
 
@@ -28,7 +27,7 @@ use super::objects::{self, FIELD_MANAGER};
 /// The annotation that keeps a Pod pending, or a workload's rollout unfinished.
 pub const HOLD: &str = "testplane/hold";
 
-/// A Ready node with room for everything.
+/// Adds a Ready node with large resources.
 pub async fn add_node(client: &Client, name: &str, labels: &[(&str, &str)]) -> Result<()> {
     let own = json!({"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"});
     let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": own}});
@@ -43,13 +42,13 @@ pub async fn add_node(client: &Client, name: &str, labels: &[(&str, &str)]) -> R
     });
     node["status"] = json!({"capacity": room, "allocatable": room, "conditions": [ready]});
     objects::apply_status(client, node).await?;
-    // Admission taints a new node; the lifecycle controller that would lift the taint does not run.
+    // Admission taints a new node; the lifecycle controller that would remove the taint does not run.
     let untainted = Patch::Merge(json!({"spec": {"taints": null}}));
     Api::<Node>::all(client.clone()).patch(name, &PatchParams::default(), &untainted).await?;
     Ok(())
 }
 
-/// A Ready node of the control plane.
+/// Adds a Ready node of the control plane.
 pub async fn add_master(client: &Client, name: &str) -> Result<()> {
     add_node(client, name, &[("node-role.kubernetes.io/master", ""), ("node-role.kubernetes.io/control-plane", "")])
         .await
@@ -76,7 +75,7 @@ fn is_startable(pod: &Pod) -> bool {
     is_bound && is_pending && !is_held(pod)
 }
 
-/// The status of a Pod all of whose containers run.
+/// The status of a running Pod.
 fn running(pod: &Pod) -> Value {
     let now = Timestamp::now();
     let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now});
@@ -100,11 +99,11 @@ pub async fn finish_workloads(client: Client) -> Result<()> {
     try_join(finish_all(&client, finished_deployment), finish_all(&client, finished_daemon_set)).await.map(drop)
 }
 
-/// The status of a Deployment whose rollout is done.
+/// The status of a Deployment after its rollout.
 fn finished_deployment(deployment: &Deployment) -> Value {
     let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     let condition = |kind: &str, reason: &str| {
-        // Not the time of now: the same object must always get the same status.
+        // Not the current time: the same object must always get the same status.
         let time = &deployment.metadata.creation_timestamp;
         json!({"type": kind, "status": "True", "reason": reason, "lastTransitionTime": time, "lastUpdateTime": time})
     };
@@ -127,7 +126,7 @@ fn finished_daemon_set(daemon_set: &DaemonSet) -> Value {
     })
 }
 
-/// Keeps the status of all workloads of a kind what `finished` says.
+/// Keeps the status of all workloads of a kind as `finished` returns it.
 async fn finish_all<K>(client: &Client, finished: fn(&K) -> Value) -> Result<()>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -136,7 +135,7 @@ where
     let mut workloads = touched::<K>(client);
     while let Some(workload) = workloads.next().await {
         let wanted = finished(&workload);
-        // Its own write comes back as an event: without the comparison it would answer itself for ever.
+        // Its own write comes back as an event: without the comparison it would loop.
         if is_held(&workload) || contains(&serde_json::to_value(&workload)?["status"], &wanted) {
             continue;
         }
@@ -146,7 +145,7 @@ where
     Ok(())
 }
 
-/// Whether `actual` has all that is in `wanted`. Numbers that are zero are left out of a status.
+/// Whether `actual` contains `wanted`. A status omits numbers that are zero.
 fn contains(actual: &Value, wanted: &Value) -> bool {
     match (actual, wanted) {
         (_, Value::Object(fields)) => fields.iter().all(|(name, value)| contains(&actual[name], value)),
@@ -158,7 +157,7 @@ fn contains(actual: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// All objects of a kind, and each again when it changes. A broken watch is taken up again.
+/// All objects of a kind, and each again when it changes. A broken watch is restarted.
 fn touched<K>(client: &Client) -> BoxStream<'static, K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
@@ -171,7 +170,7 @@ fn is_held(object: &impl ResourceExt) -> bool {
     object.annotations().contains_key(HOLD)
 }
 
-/// As an update, as the real ones do: where somebody has wiped the managed fields, it notes none.
+/// By an update, like the real ones: it adds no managed fields where a test has wiped them.
 async fn update_status<K>(api: &Api<K>, name: &str, status: Value) -> kube::Result<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
@@ -180,7 +179,7 @@ where
     api.patch_status(name, &params, &Patch::Merge(json!({"status": status}))).await
 }
 
-/// An object that is gone or was changed meanwhile needs nothing: its next event says what.
+/// Ignores that an object was deleted or changed meanwhile: its next event follows.
 fn unless_outdated<T>(result: kube::Result<T>) -> Result<()> {
     match result {
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),

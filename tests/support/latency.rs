@@ -1,7 +1,7 @@
-//! A slow network: a TCP proxy on loopback that holds back what the client sends.
+//! A slow network: a TCP proxy on loopback that delays the data of the client.
 //!
-//! Runs on a thread and a runtime of its own, so that a busy test does not add to the delay. Adds nothing to what the
-//! server sends: a request, or a round trip of the TLS handshake, takes longer by the delay once.
+//! Runs on its own thread and runtime, so that a busy test does not add to the delay. Data of the server is not delayed: a
+//! request, or a round trip of the TLS handshake, takes longer by one delay.
 
 use std::{net::Ipv4Addr, thread::JoinHandle, time::Duration};
 
@@ -20,7 +20,7 @@ use tokio::{
 #[derive(Debug)]
 pub struct Latency {
     port: u16,
-    /// Its end is the sign to stop.
+    /// Dropped to stop the thread.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -35,7 +35,7 @@ impl Latency {
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             runtime.block_on(async {
-                // Should listening fail, connections are refused: the test sees it.
+                // If this fails, connections are refused, and the test fails.
                 let _ = tokio::select! {
                     _ = stopped => Ok(()),
                     result = serve(listener, to_port, delay) => result,
@@ -64,7 +64,7 @@ async fn serve(listener: std::net::TcpListener, to_port: u16, delay: Duration) -
     let listener = TcpListener::from_std(listener)?;
     loop {
         let (client, _) = listener.accept().await?;
-        // A connection that breaks is the business of its two ends: both see it closed.
+        // Both ends see a broken connection.
         tokio::spawn(async move {
             let server = TcpStream::connect((Ipv4Addr::LOCALHOST, to_port)).await?;
             client.set_nodelay(true)?;
@@ -81,10 +81,10 @@ async fn serve(listener: std::net::TcpListener, to_port: u16, delay: Duration) -
     }
 }
 
-/// A piece of the stream, and when it may go on.
+/// A piece of the stream, and when it may be sent.
 type Chunk = (Instant, Vec<u8>);
 
-/// Takes what comes at once, so that chunks which follow each other closely wait side by side.
+/// Reads without delay, so that the delays of successive chunks overlap.
 async fn stamp(mut from: OwnedReadHalf, chunks: mpsc::UnboundedSender<Chunk>, delay: Duration) -> std::io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
     loop {
@@ -95,7 +95,7 @@ async fn stamp(mut from: OwnedReadHalf, chunks: mpsc::UnboundedSender<Chunk>, de
     }
 }
 
-/// Passes the chunks on, each at its time.
+/// Sends each chunk at its time.
 async fn release(mut chunks: mpsc::UnboundedReceiver<Chunk>, mut to: OwnedWriteHalf) -> std::io::Result<()> {
     while let Some((due, bytes)) = chunks.recv().await {
         tokio::time::sleep_until(due).await;

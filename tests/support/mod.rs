@@ -1,8 +1,8 @@
-//! What the integration tests, the demo and the benchmark share: a real control plane, the OpenShift objects on it,
-//! and the operator as a process of its own.
+//! Shared by the integration tests, the demo and the benchmark: a real control plane, the OpenShift objects on it, and
+//! the operator as a process.
 //!
-//! Knows nothing of the operator's sources: it sees the operator only as a binary, as a cluster does.
-#![allow(dead_code, reason = "three targets include this by #[path], and each of them uses a part")]
+//! The operator is only a binary here, as in a cluster. From its library comes the list of objects to clean up.
+#![allow(dead_code, reason = "several targets include this by #[path], and each uses a part of it")]
 #![allow(unreachable_pub, reason = "the targets that include this are programs: nothing in them can be reached")]
 
 pub mod artifacts;
@@ -10,11 +10,13 @@ pub mod audit;
 pub mod control_plane;
 pub mod faults;
 pub mod kubelet;
+pub mod lab;
 pub mod latency;
 pub mod objects;
 pub mod openshift;
 pub mod operator;
 pub mod pki;
+pub mod pool;
 pub mod process;
 
 use std::time::Duration;
@@ -22,20 +24,21 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// How long [`eventually`] pauses between two looks.
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// The first pause of [`eventually`] between two probes, and the longest: pauses grow, so that a long wait costs little.
+const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
 
-/// Asks `probe` every 10 ms until it gives a value, for at most `timeout`.
+/// Calls `probe` until it returns a value, for at most `timeout`.
 ///
-/// `Ok(None)` and an error both mean "not yet". An error is the better answer: the last one ends up in the message, so
-/// a probe that says `ensure!(ready == 2, "{ready} of 2 are ready")` explains its own failure.
+/// `Ok(None)` and an error both mean "not yet". Prefer an error: the message contains the last one, so that a probe with
+/// `ensure!(ready == 2, "{ready} of 2 are ready")` explains its failure.
 pub async fn eventually<T>(
     what: &str,
     timeout: Duration,
     mut probe: impl AsyncFnMut() -> Result<Option<T>>,
 ) -> Result<T> {
     let deadline = Instant::now() + timeout;
-    let mut last = String::from("nothing was seen");
+    let [mut pause, longest] = PAUSES;
+    let mut last = String::from("no error");
     while Instant::now() < deadline {
         // A probe that hangs must not outlast the deadline either.
         match timeout_at(deadline, probe()).await {
@@ -43,7 +46,8 @@ pub async fn eventually<T>(
             Ok(Ok(None)) | Err(_) => {}
             Ok(Err(state)) => last = format!("{state:#}"),
         }
-        sleep(POLL_INTERVAL).await;
+        sleep(pause).await;
+        pause = longest.min(pause * 3 / 2);
     }
-    bail!("{what}: not within {timeout:?}; last: {last}");
+    bail!("timed out after {timeout:?}: {what}; last: {last}");
 }

@@ -1,36 +1,36 @@
-//! Writing to the cluster as its administrator does: server-side apply of whatever object a test gives, and of folders
-//! of manifests as the cluster version operator installs them.
+//! Writes to the cluster as its administrator: server-side apply of any object, and of folders of manifests as the
+//! cluster version operator installs them.
 //!
-//! Knows no particular object. Everything is applied under one field manager, so a field that a test leaves out the
-//! next time goes away.
+//! Knows no particular object. Everything is applied with one field manager, so a field that a later apply omits is
+//! removed.
 
 use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
 use kube::{
     Client,
-    api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, TypeMeta},
+    api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams, TypeMeta},
 };
 use serde_json::Value;
 
-/// The field manager of all that the fixture writes.
+/// The field manager of the fixture's writes.
 pub const FIELD_MANAGER: &str = "testplane";
 
-/// Kinds of a release's manifests whose CRDs belong to other operators, or that only the release's payload holds.
+/// Kinds in a release's manifests whose CRDs belong to other operators, or that exist only in the release's payload.
 const FOREIGN_KINDS: &[&str] =
     &["CredentialsRequest", "ImageStream", "PrometheusRule", "SecurityContextConstraints", "ServiceMonitor"];
 const WORKLOAD_KINDS: &[&str] = &["CronJob", "DaemonSet", "Deployment", "Job", "Pod", "StatefulSet"];
 
-/// Whether [`install_manifests`] installs what would run Pods.
+/// Whether [`install_manifests`] installs workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workloads {
-    /// Everything, as in a cluster.
+    /// Installs everything, as in a cluster.
     Install,
-    /// All but Deployments and the like: the test runs the operator itself.
+    /// Skips Deployments and the like: the test runs the operator itself.
     Skip,
 }
 
-/// Applies an object, taking over what others own of it. Unknown fields are errors.
+/// Applies an object with force. Unknown fields are errors.
 pub async fn apply(client: &Client, object: Value) -> Result<DynamicObject> {
     let (api, name) = locate(client, &object)?;
     let params = PatchParams::apply(FIELD_MANAGER).force().validation_strict();
@@ -39,17 +39,29 @@ pub async fn apply(client: &Client, object: Value) -> Result<DynamicObject> {
         .with_context(|| format!("failed to apply {}", describe(&object)))
 }
 
-/// Applies the `status` of an existing object. Like all that is applied it is the whole of it: what an earlier call set
-/// and this one leaves out is removed.
+/// Creates an object as this field manager.
+pub async fn create_as(client: &Client, manager: &str, object: Value) -> Result<DynamicObject> {
+    let (api, _) = locate(client, &object)?;
+    let params = PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
+    let created = api.create(&params, &serde_json::from_value(object.clone())?).await;
+    created.with_context(|| format!("failed to create {}", describe(&object)))
+}
+
+/// Applies the `status` of an existing object. Fields that an earlier call set and this one omits are removed.
 pub async fn apply_status(client: &Client, object: Value) -> Result<DynamicObject> {
+    apply_status_as(client, FIELD_MANAGER, object).await
+}
+
+/// The same, as another field manager.
+pub async fn apply_status_as(client: &Client, manager: &str, object: Value) -> Result<DynamicObject> {
     let (api, name) = locate(client, &object)?;
-    let params = PatchParams::apply(FIELD_MANAGER).force().validation_strict();
+    let params = PatchParams::apply(manager).force().validation_strict();
     api.patch_status(&name, &params, &Patch::Apply(&object))
         .await
         .with_context(|| format!("failed to apply the status of {}", describe(&object)))
 }
 
-/// Deletes an object, named by its `apiVersion`, `kind` and `metadata`; one that is absent is fine.
+/// Deletes the object with this `apiVersion`, `kind` and `metadata`, if it exists.
 pub async fn delete(client: &Client, object: &Value) -> Result<()> {
     let (api, name) = locate(client, object)?;
     match api.delete(&name, &DeleteParams::default()).await {
@@ -58,8 +70,8 @@ pub async fn delete(client: &Client, object: &Value) -> Result<()> {
     }
 }
 
-/// Applies the YAML files of `folder` in the order of their names, as the cluster version operator does. Left out are
-/// kinds that need another operator's CRDs.
+/// Applies the YAML files of `folder` in the order of their names, as the cluster version operator does, except kinds
+/// that need another operator's CRDs.
 pub async fn install_manifests(client: &Client, folder: &Path, workloads: Workloads) -> Result<()> {
     for object in read_folder(folder)? {
         let kind = object["kind"].as_str().unwrap_or_default();
@@ -83,7 +95,7 @@ fn read_folder(folder: &Path) -> Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// The documents of a YAML file; empty ones are left out.
+/// The documents of a YAML file, without empty ones.
 pub fn read_yaml(file: &Path) -> Result<Vec<Value>> {
     let text = fs::read_to_string(file).with_context(|| format!("failed to read {}", file.display()))?;
     // Kubernetes reads 0644 as an octal number.
@@ -92,7 +104,7 @@ pub fn read_yaml(file: &Path) -> Result<Vec<Value>> {
         .with_context(|| format!("failed to parse {}", file.display()))
 }
 
-/// The API that serves the object, and its name there. A namespace in the metadata says that the kind has namespaces.
+/// The API that serves the object, and the object's name. A kind is namespaced if the metadata has a namespace.
 fn locate(client: &Client, object: &Value) -> Result<(Api<DynamicObject>, String)> {
     let types: TypeMeta = serde_json::from_value(object.clone()).context("an object needs apiVersion and kind")?;
     let kind = GroupVersionKind::try_from(&types)?;
@@ -109,7 +121,7 @@ fn locate(client: &Client, object: &Value) -> Result<(Api<DynamicObject>, String
     Ok((api, name.to_owned()))
 }
 
-/// Plurals that kube's rules for English get wrong.
+/// Plurals that kube derives wrongly.
 fn plural(kind: &str) -> Option<&'static str> {
     (kind == "SecurityContextConstraints").then_some("securitycontextconstraints")
 }

@@ -1,6 +1,6 @@
-//! OpenShift's part of a cluster, as far as the operator reads it: the real CRDs and the cluster-wide singletons.
+//! The OpenShift objects that the operator reads: the real CRDs and the cluster-wide singletons.
 //!
-//! Plays the installer and the operators that own those objects; the operator under test it does not know.
+//! Acts as the installer and as the operators that own those objects.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -53,22 +53,22 @@ impl Topology {
     }
 }
 
-/// The cluster that [`seed`] makes; by default a highly available one on AWS.
+/// The cluster that [`seed`] creates; by default a highly available one on AWS.
 #[derive(Clone, Debug)]
 pub struct Cluster {
-    /// `Infrastructure.status.infrastructureName`; the API's host names are made of it.
+    /// `Infrastructure.status.infrastructureName`, also a part of the API's host names.
     pub infrastructure_name: String,
     /// Of the control plane and of the infrastructure.
     pub topology: Topology,
-    /// The whole of `Infrastructure.status.platformStatus`, of any platform; `null` leaves it out.
+    /// `Infrastructure.status.platformStatus`; none if `null`.
     pub platform_status: Value,
-    /// The whole of `Infrastructure.spec.platformSpec`; `null` leaves it out.
+    /// `Infrastructure.spec.platformSpec`; none if `null`.
     pub platform_spec: Value,
-    /// `Infrastructure.spec.cloudConfig`: a `ConfigMap` of `openshift-config` and a key in it.
+    /// `Infrastructure.spec.cloudConfig`: a `ConfigMap` in `openshift-config` and its key.
     pub cloud_config: Option<(String, String)>,
-    /// The data of that `ConfigMap`; without it there is none.
+    /// The data of that `ConfigMap`, if it exists.
     pub cloud_config_data: Option<Value>,
-    /// The data of the `ConfigMap` `openshift-config-managed/kube-cloud-config`; without it there is none.
+    /// The data of the `ConfigMap` `openshift-config-managed/kube-cloud-config`, if it exists.
     pub kube_cloud_config: Option<Value>,
     /// `Network.spec.serviceNetwork`.
     pub service_network: Vec<String>,
@@ -108,8 +108,7 @@ impl Default for Cluster {
 }
 
 impl Cluster {
-    /// The default cluster on another platform: `platform_status` is the whole `platformStatus`, with its `type`. Clouds
-    /// that cannot do without a configuration have one.
+    /// The default cluster on another platform, with this `platformStatus`. Clouds that need a configuration have one.
     pub fn on(platform_status: Value) -> Self {
         let kube_cloud_config = match platform_status["type"].as_str() {
             Some("AWS") => Some(json!({"cloud.conf": "[Global]\n"})),
@@ -177,8 +176,8 @@ impl Cluster {
     }
 }
 
-/// Installs the CRDs and waits until they are served, and makes the namespaces that every OpenShift cluster has. A second
-/// call finds them there.
+/// Installs the CRDs, waits until they are served, and creates the namespaces of every OpenShift cluster. Later calls
+/// change nothing.
 pub async fn install_crds(client: &Client) -> Result<()> {
     for namespace in ["openshift-config", "openshift-config-managed"] {
         apply(client, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).await?;
@@ -197,12 +196,11 @@ pub async fn install_crds(client: &Client) -> Result<()> {
     try_join_all(served).await.map(drop)
 }
 
-/// Succeeds once the kind is served. The read also spares the kind's first list a second, which it takes when nothing
-/// was read before: no kind of a real cluster is as new.
+/// Succeeds once the kind is served. The first read of a new kind takes a second, as never in a real cluster: this one.
 async fn read_absent(client: &Client, plural: &str, group: &str) -> Result<()> {
     let path = format!("/apis/{group}.openshift.io/v1/{plural}/absent");
     match client.request_text(http::Request::get(path).body(Vec::new())?).await {
-        // Of a kind that is not served the answer is 404 too, without a name.
+        // The answer for a kind that is not served is 404 as well, without a name.
         Err(kube::Error::Api(status)) if status.details.as_ref().is_some_and(|details| details.name == "absent") => {
             Ok(())
         }
@@ -215,7 +213,7 @@ async fn install_crd(client: &Client, file: PathBuf) -> Result<()> {
     apply(client, document).await.map(drop)
 }
 
-/// An error that names the CRDs that are missing or not served yet.
+/// Succeeds if all CRDs are established; the error names the others.
 async fn established(client: &Client) -> Result<()> {
     let installed = Api::<CustomResourceDefinition>::all(client.clone()).list(&ListParams::default()).await?;
     let is_established = |name: &String| {
@@ -229,10 +227,10 @@ async fn established(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Makes the cluster's singletons what `cluster` says, or changes them to it. The CRDs must be installed.
+/// Creates or changes the cluster's singletons. The CRDs must be installed.
 ///
-/// Their rules forbid some changes, such as to unset `spec.tlsAdherence`: a test that must not depend on what stood
-/// there before calls [`reset`] first.
+/// Their rules forbid some changes, such as unsetting `spec.tlsAdherence`: a test that must not depend on the previous
+/// objects calls [`reset`] first.
 pub async fn seed(client: &Client, cluster: &Cluster) -> Result<()> {
     if let (Some((name, _)), Some(data)) = (&cluster.cloud_config, &cluster.cloud_config_data) {
         let metadata = json!({"name": name, "namespace": "openshift-config"});
@@ -257,7 +255,7 @@ pub async fn seed(client: &Client, cluster: &Cluster) -> Result<()> {
     }
 }
 
-/// Deletes all that [`seed`] makes except the namespaces, and the operator's own `ClusterOperator`.
+/// Deletes the objects of [`seed`], and the operator's `ClusterOperator`.
 pub async fn reset(client: &Client) -> Result<()> {
     for kind in ["Infrastructure", "FeatureGate", "Proxy", "APIServer", "Network"] {
         delete(client, &config(kind, "cluster", "spec", json!({}))).await?;
@@ -293,7 +291,16 @@ pub async fn delete_proxy(client: &Client) -> Result<()> {
     delete(client, &config("Proxy", "cluster", "spec", json!({}))).await
 }
 
-/// Gives the operator's `ClusterOperator` conditions of these types, all True, as other writers do.
+/// Changes a condition of the operator's `ClusterOperator` to Unknown with this reason, as another writer.
+pub async fn set_condition(client: &Client, type_: &str, reason: &str) -> Result<()> {
+    let condition = json!({"type": type_, "status": "Unknown", "reason": reason, "message": "",
+        "lastTransitionTime": "2020-01-01T00:00:00Z"});
+    let status = json!({"conditions": [condition]});
+    let object = config("ClusterOperator", "cloud-controller-manager", "status", status);
+    objects::apply_status_as(client, "another-writer", object).await.map(drop)
+}
+
+/// Gives the operator's `ClusterOperator` conditions of these types, all True, as another writer.
 pub async fn set_conditions(client: &Client, types: &[&str]) -> Result<()> {
     let conditions: Vec<_> = types
         .iter()

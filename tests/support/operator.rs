@@ -1,6 +1,6 @@
-//! The operator as a cluster runs it: a process of its own, seen from outside.
+//! The operator as a process, seen from outside.
 //!
-//! Owns its process, its log and its temporary folder; what it should do, the tests know.
+//! Owns the process, its log and its temporary folder.
 
 use std::{
     path::Path,
@@ -22,13 +22,13 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Starts `binary` with `args`. It finds `kubeconfig` by the variable `KUBECONFIG`; `env` adds to the environment.
+    /// Starts `binary` with `args`, with `KUBECONFIG` set to `kubeconfig` and with the variables `env`.
     pub fn start(binary: &Path, kubeconfig: &Path, args: &[&str], env: &[(&str, &str)]) -> Result<Self> {
         let dir = process::temp_dir()?;
         let mut command = Command::new(binary);
         command
             .args(args)
-            // Tests that themselves run in a cluster must not show through.
+            // The tests may themselves run in a cluster.
             .env_remove("KUBERNETES_SERVICE_HOST")
             .env("KUBECONFIG", kubeconfig)
             .envs(env.iter().copied());
@@ -36,7 +36,7 @@ impl Operator {
         Ok(Self { process, dir })
     }
 
-    /// A folder for files of the operator's own; gone with it.
+    /// A folder for the operator's files, removed with it.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -46,17 +46,17 @@ impl Operator {
         self.process.pid()
     }
 
-    /// Asks it to end, as a kubelet does (SIGTERM).
+    /// Stops it as a kubelet does (SIGTERM).
     pub fn terminate(&self) -> Result<()> {
         self.process.terminate()
     }
 
-    /// Ends it as a crash would (SIGKILL).
+    /// Stops it like a crash (SIGKILL).
     pub fn kill(&self) -> Result<()> {
         self.process.kill()
     }
 
-    /// Waits until it has ended by itself or by a signal.
+    /// Waits until it has exited.
     pub async fn wait(&self, timeout: Duration) -> Result<ExitStatus> {
         let started = Instant::now();
         loop {
@@ -64,23 +64,23 @@ impl Operator {
                 return Ok(status);
             }
             if started.elapsed() > timeout {
-                bail!("the operator still runs after {timeout:?}:\n{}", self.process.log_tail());
+                bail!("the operator is still running after {timeout:?}:\n{}", self.process.log_tail());
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 
-    /// Everything that it has written to standard output and standard error.
+    /// Its standard output and standard error.
     pub fn log(&self) -> String {
         self.process.log()
     }
 
-    /// Resident memory in KiB; zero once it has ended.
+    /// Resident memory in KiB; zero once it has exited.
     pub fn rss_kib(&self) -> u64 {
         self.process.rss_kib()
     }
 
-    /// Processor time used so far, user and system.
+    /// Processor time, user and system.
     pub fn cpu_seconds(&self) -> f64 {
         self.process.cpu_seconds()
     }

@@ -1,6 +1,6 @@
 //! The certificates and keys of one test control plane.
 //!
-//! ECDSA, made in a millisecond; the API server left alone would make RSA ones of its own.
+//! ECDSA: generated in a millisecond, unlike the RSA keys that the API server generates by default.
 
 use std::{
     fs,
@@ -23,12 +23,12 @@ pub const SERVICE_ACCOUNT_KEY: &str = "service-account.key";
 /// File of the public key that checks service-account tokens.
 pub const SERVICE_ACCOUNT_PUB: &str = "service-account.pub";
 
-/// The certificate of an authority of this name, as PEM.
+/// The certificate of an authority with this name, as PEM.
 pub fn authority(name: &str) -> Result<String> {
     authority_until(name, 4000)
 }
 
-/// The same, that ends in so many days.
+/// The same, which expires after this number of days.
 pub fn authority_until(name: &str, days: i64) -> Result<String> {
     let end = Timestamp::now().checked_add(SignedDuration::from_hours(24 * days))?.to_zoned(TimeZone::UTC).date();
     let (month, day) = (u8::try_from(end.month())?, u8::try_from(end.day())?);
@@ -39,7 +39,7 @@ pub fn authority_until(name: &str, days: i64) -> Result<String> {
     Ok(certificate.self_signed(&KeyPair::generate()?)?.pem())
 }
 
-/// Writes all of the files above to `dir` and gives the authority's certificate in DER.
+/// Writes these files to `dir` and returns the authority's certificate as DER.
 pub fn write(dir: &Path) -> Result<Vec<u8>> {
     let ca_key = KeyPair::generate()?;
     let mut ca = CertificateParams::default();

@@ -1,7 +1,7 @@
-//! Child processes that never outlive the tests, and the temporary folders that they write to.
+//! Child processes that never outlive the tests, and their temporary folders.
 //!
-//! A child is killed when its [`Process`] is dropped and, by the kernel, when the test process dies in whatever way.
-//! All calls into libc that the fixture needs are here; what the processes are for, the other modules know.
+//! A child is killed when its [`Process`] is dropped and, by the kernel, when the test process dies. All of the fixture's
+//! libc calls are here.
 #![allow(unsafe_code, reason = "signals, exit handlers and prctl have no safe interface in the standard library")]
 
 use std::{
@@ -33,7 +33,7 @@ impl Process {
     pub fn spawn(name: &str, mut command: Command, log: &Path) -> Result<Self> {
         let file = File::create(log).with_context(|| format!("failed to create {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        // Ctrl-C on a terminal is for the one who starts it, who then ends it in the right order.
+        // Ctrl-C on a terminal reaches only this process, which stops its children in the right order.
         command.process_group(0);
         let parent = std::process::id().cast_signed();
         // SAFETY: the closure runs between fork and exec and calls only prctl and getppid, which are async-signal-safe;
@@ -64,7 +64,7 @@ impl Process {
         self.pid
     }
 
-    /// Everything written so far to standard output and standard error.
+    /// Standard output and standard error.
     pub fn log(&self) -> String {
         fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
@@ -81,7 +81,7 @@ impl Process {
         Ok(self.child().try_wait()?)
     }
 
-    /// Asks the process to end (SIGTERM); does nothing when it already has.
+    /// Sends SIGTERM, unless the process has exited.
     pub fn terminate(&self) -> Result<()> {
         let mut child = self.child();
         if child.try_wait()?.is_some() {
@@ -94,12 +94,12 @@ impl Process {
         Ok(())
     }
 
-    /// Kills the process (SIGKILL); does nothing when it has ended.
+    /// Sends SIGKILL, unless the process has exited.
     pub fn kill(&self) -> Result<()> {
         Ok(self.child().kill()?)
     }
 
-    /// Kills the process and waits until it is gone.
+    /// Kills the process and waits until it has exited.
     pub fn end(&self) {
         let mut child = self.child();
         let _ = child.kill();
@@ -136,8 +136,8 @@ impl Drop for Process {
     }
 }
 
-/// Spawns on the one thread that lives as long as the process: the kernel sends the parent-death signal when the thread
-/// that forked ends, and each test has a thread of its own.
+/// Spawns on a thread that lives as long as the process: the kernel sends the parent-death signal when the thread that
+/// forked ends, and each test has its own thread.
 fn spawn_on_keeper(command: Command) -> io::Result<Child> {
     type Job = (Command, mpsc::Sender<io::Result<Child>>);
     static KEEPER: OnceLock<mpsc::Sender<Job>> = OnceLock::new();
@@ -155,14 +155,14 @@ fn spawn_on_keeper(command: Command) -> io::Result<Child> {
     result.recv().map_err(io::Error::other)?
 }
 
-/// Runs `handler` when the process exits in an orderly way. Statics are never dropped, so what they hold needs it.
+/// Runs `handler` when the process exits normally: statics are never dropped.
 pub fn at_exit(handler: extern "C" fn()) -> Result<()> {
     // SAFETY: atexit only stores the pointer, and a function lives for ever.
     anyhow::ensure!(unsafe { libc::atexit(handler) } == 0, "failed to register an exit handler");
     Ok(())
 }
 
-/// A temporary folder of this run. The first call removes those of runs that were killed.
+/// A temporary folder of this run. The first call removes the folders of killed runs.
 pub fn temp_dir() -> Result<TempDir> {
     static SWEEP: Once = Once::new();
     SWEEP.call_once(sweep);
@@ -172,7 +172,7 @@ pub fn temp_dir() -> Result<TempDir> {
         .context("failed to create a temporary folder")
 }
 
-/// Removes the folders of dead processes. What cannot be removed is another user's: it is left alone.
+/// Removes the folders of dead processes, except those of other users.
 fn sweep() {
     let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
     for entry in entries.flatten() {

@@ -1,10 +1,10 @@
-//! Tables and paragraphs for a terminal: aligned columns, long cells wrapped. Nothing here knows colours.
-#![allow(dead_code, reason = "two programs include this by #[path], and each of them uses a part")]
+//! Tables and paragraphs for a terminal: aligned columns, long cells wrapped, no colours.
+#![allow(dead_code, reason = "two programs include this by #[path], and each uses a part of it")]
 #![allow(unreachable_pub, reason = "the targets that include this are programs: nothing in them can be reached")]
 
 use std::fmt;
 
-/// What separates two columns.
+/// The gap between two columns.
 const GAP: &str = "  ";
 
 /// One column.
