@@ -52,7 +52,7 @@ fn every_provider_is_listed() -> Result<()> {
 fn a_provider_is_shown_with_the_origin_of_its_values() -> Result<()> {
     let table = printed(&["show", "aws"])?;
     for text in
-        ["ValidatingAdmissionPolicy", "cloudControllerManagerAWS", "fact tls.minVersion", "assets/aws/deployment.yaml"]
+        ["ValidatingAdmissionPolicy", "cloudControllerManagerAWS", "tls.minVersion", "assets/aws/deployment.yaml"]
     {
         assert!(table.contains(text), "{text} is not in {table}");
     }

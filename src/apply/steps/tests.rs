@@ -1,0 +1,141 @@
+use super::*;
+use crate::apply::ownership::FIELD_MANAGER;
+
+fn desired(kind: &str) -> Object {
+    let (api_version, metadata) = match kind {
+        "Service" => ("v1", json!({"name": "a", "namespace": "n"})),
+        _ => ("rbac.authorization.k8s.io/v1", json!({"name": "a"})),
+    };
+    Object::new(json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": {"x": 1}})).unwrap()
+}
+
+fn entry(manager: &str, operation: &str, fields: Value) -> Value {
+    json!({"manager": manager, "operation": operation, "fieldsType": "FieldsV1", "fieldsV1": fields})
+}
+
+fn live(entries: Value) -> Value {
+    json!({"metadata": {"name": "a", "resourceVersion": "1", "managedFields": entries}, "spec": {"x": 1}})
+}
+
+fn ours() -> Value {
+    live(json!([entry(FIELD_MANAGER, "Apply", json!({"f:spec": {"f:x": {}}}))]))
+}
+
+fn with_others() -> Value {
+    live(json!([entry("edit", "Update", json!({"f:spec": {"f:y": {}}}))]))
+}
+
+/// Runs a ladder with these answers; returns the names of its steps and its end.
+fn run(desired: &Object, seen: Option<&Value>, answers: Vec<Answer>) -> (Vec<String>, End) {
+    let mut ladder = Ladder::new(desired, seen);
+    let (mut steps, mut next, mut answers) = (Vec::new(), ladder.first(), answers.into_iter());
+    loop {
+        match next {
+            Next::End(end) => {
+                assert_eq!(answers.next(), None, "answers are left after {steps:?}");
+                return (steps, end);
+            }
+            Next::Step(step) => {
+                steps.push(format!("{step:?}").split('(').next().unwrap().to_owned());
+                next = ladder.next(answers.next().unwrap_or_else(|| panic!("no answer to {steps:?}")));
+            }
+        }
+    }
+}
+
+fn object(value: Value) -> Answer {
+    Answer::Object(Some(value))
+}
+
+#[test]
+fn an_object_as_planned_needs_no_step() {
+    let service = desired("Service");
+    assert_eq!(run(&service, Some(&ours()), vec![]), (vec![], End::Unchanged));
+    let mut ignored = with_others();
+    ignored["metadata"]["annotations"] = json!({"client.lifecycle.config.k8s.io/mutation": "ignore"});
+    assert_eq!(run(&service, Some(&ignored), vec![]), (vec![], End::LeftAlone(None)));
+}
+
+#[test]
+fn other_managers_fields_are_folded_once() {
+    let service = desired("Service");
+    let folded = (vec!["Fold".into(), "Apply".into()], End::Applied(with_others()));
+    assert_eq!(run(&service, Some(&with_others()), vec![Answer::Object(None), object(with_others())]), folded);
+    // Not seen: only the answer to the apply shows them.
+    let answers = vec![object(with_others()), Answer::Object(None), object(ours())];
+    let (steps, end) = run(&service, None, answers);
+    assert_eq!((steps.join(" "), end), ("Apply Fold Apply".into(), End::Applied(ours())));
+    // Wiped: only the server knows the owners.
+    let (steps, _) =
+        run(&service, Some(&live(json!([]))), vec![object(with_others()), Answer::Object(None), object(ours())]);
+    assert_eq!(steps.join(" "), "Probe Fold Apply");
+}
+
+#[test]
+fn a_fold_that_is_crossed_is_tried_three_times() {
+    let conflict = || Answer::Refused(Refusal::Conflict);
+    let again = || object(with_others());
+    let answers = vec![conflict(), again(), conflict(), again(), conflict(), object(ours())];
+    let (steps, end) = run(&desired("Service"), Some(&with_others()), answers);
+    assert_eq!(steps.join(" "), "Fold Read Fold Read Fold Apply");
+    assert_eq!(end, End::Applied(ours()));
+}
+
+#[test]
+fn an_object_that_was_not_seen_may_be_invalid_for_other_managers_fields() {
+    let service = desired("Service");
+    let invalid = || Answer::Refused(Refusal::Invalid);
+    let (steps, _) = run(&service, None, vec![invalid(), object(with_others()), Answer::Object(None), object(ours())]);
+    assert_eq!(steps.join(" "), "Apply Read Fold Apply");
+    assert_eq!(run(&service, None, vec![invalid(), Answer::Object(None)]).1, End::Refused);
+    assert_eq!(run(&service, None, vec![invalid(), object(ours())]).1, End::Refused);
+    assert_eq!(run(&service, Some(&with_others()), vec![Answer::Object(None), invalid()]).1, End::Refused);
+}
+
+#[test]
+fn nothing_is_deleted_before_its_successor_was_accepted() {
+    let immutable = || Answer::Refused(Refusal::Immutable);
+    let mut changed = ours();
+    changed["spec"]["x"] = 2.into();
+    let answers = vec![immutable(), object(changed.clone()), object(ours()), Answer::Object(None), object(ours())];
+    let (steps, end) = run(&desired("Service"), Some(&changed), answers);
+    assert_eq!(steps.join(" "), "Apply Read StandIn Delete Apply");
+    assert_eq!(end, End::Recreated { before: changed.clone(), after: ours() });
+
+    let refused = vec![immutable(), object(changed.clone()), Answer::Refused(Refusal::Invalid)];
+    let (steps, end) = run(&desired("Service"), Some(&changed), refused);
+    assert_eq!((steps.join(" "), end), ("Apply Read StandIn".into(), End::Refused));
+
+    // The same for an object that was not seen, with one read.
+    let answers = vec![immutable(), object(changed.clone()), object(ours()), Answer::Object(None), object(ours())];
+    assert_eq!(run(&desired("Service"), None, answers).0.join(" "), "Apply Read StandIn Delete Apply");
+}
+
+#[test]
+fn an_old_stand_in_of_a_binding_is_replaced_once() {
+    let immutable = || Answer::Refused(Refusal::Immutable);
+    let mut changed = ours();
+    changed["spec"]["x"] = 2.into();
+    let head = || vec![immutable(), object(changed.clone()), immutable()];
+    let rest = vec![Answer::Object(None), object(ours()), Answer::Object(None), object(ours())];
+    let (steps, _) = run(&desired("ClusterRoleBinding"), Some(&changed), [head(), rest].concat());
+    assert_eq!(steps.join(" "), "Apply Read StandIn DeleteStandIn StandIn Delete Apply");
+    let (_, end) =
+        run(&desired("ClusterRoleBinding"), Some(&changed), [head(), vec![Answer::Object(None), immutable()]].concat());
+    assert_eq!(end, End::Refused);
+    assert_eq!(run(&desired("Service"), Some(&changed), head()).1, End::Refused);
+}
+
+#[test]
+fn finalizers_hold_a_deletion() {
+    let mut changed = ours();
+    changed["spec"]["x"] = 2.into();
+    let mut held = changed.clone();
+    held["metadata"]["finalizers"] = json!(["a/b", "c/d"]);
+    let immutable = || Answer::Refused(Refusal::Immutable);
+    let answers = vec![immutable(), object(changed.clone()), object(ours()), object(held.clone())];
+    assert_eq!(run(&desired("Service"), Some(&changed), answers).1, End::Held("a/b, c/d".into()));
+    held["metadata"]["deletionTimestamp"] = "now".into();
+    let answers = vec![immutable(), object(held)];
+    assert_eq!(run(&desired("Service"), Some(&changed), answers).1, End::Held("a/b, c/d".into()));
+}

@@ -1,0 +1,75 @@
+use super::*;
+use crate::provider::embedded;
+
+fn embedded(name: &str) -> Bundle {
+    embedded::bundles().into_iter().find(|bundle| bundle.name == name).unwrap()
+}
+
+fn from<'a>(values: &'a [ShownValue], container: &str, name: &str) -> Vec<&'a str> {
+    let named = values.iter().filter(|value| value.container == container && value.name == name);
+    named.map(|value| value.from.as_str()).collect()
+}
+
+#[test]
+fn a_summary_says_what_a_provider_serves_and_has() {
+    let summary = summary(&embedded("azurestack"), "1");
+    assert_eq!(summary.platform, "Azure/AzureStackCloud");
+    assert_eq!(summary.facets, ["manifests", "bootstrap"]);
+    assert_eq!(summary.digest.len(), "sha256:".len() + 64);
+}
+
+#[test]
+fn details_have_the_source_of_every_value() {
+    let details = details(&embedded("vsphere"), "1", Phase::Cluster).unwrap();
+    let ccm = "cloud-controller-manager";
+    let host = "every container; left out without a value";
+    for (values, name, expected) in [
+        (&details.arguments, "--cloud-provider=vsphere", "manifest"),
+        (&details.arguments, "--cluster-name=<Infrastructure status.infrastructureName>", "fact infrastructureName"),
+        (
+            &details.arguments,
+            "--node-labels=node.openshift.io/platform-type=vsphere",
+            "descriptor; only with feature gate VSphereMixedNodeEnv",
+        ),
+        (
+            &details.arguments,
+            "--feature-gates=<FeatureGate status.featureGates>",
+            "fact featureGates; left out without a value",
+        ),
+        (&details.environment, "VSPHERE_SECRET_NAMESPACE", "fact namespace"),
+        (&details.environment, "KUBERNETES_SERVICE_HOST", host),
+    ] {
+        assert_eq!(from(values, ccm, name), [expected], "{name} in {values:#?}");
+    }
+    let waves: Vec<_> = details.objects.iter().map(|object| object.wave).collect();
+    assert!(waves.is_sorted() && waves.first() == Some(&1) && waves.last() == Some(&4), "{waves:?}");
+    assert_eq!(details.images[0].built_in, "quay.io/openshift/origin-vsphere-cloud-controller-manager");
+}
+
+#[test]
+fn every_wave_has_its_reason() {
+    for kind in crate::object::KINDS {
+        assert!((1..=WAVES.len()).contains(&usize::from(kind.wave)), "{kind:?}");
+    }
+}
+
+#[test]
+fn facts_do_not_enter_init_containers_and_bootstrap_pods() {
+    let azure = embedded("azure");
+    let of_cluster = details(&azure, "1", Phase::Cluster).unwrap();
+    assert!(from(&of_cluster.environment, "azure-inject-credentials", "HTTP_PROXY").is_empty());
+    assert_eq!(from(&of_cluster.environment, "cloud-node-manager", "NODE_NAME"), ["manifest: fieldRef spec.nodeName"]);
+    let of_bootstrap = details(&azure, "1", Phase::Bootstrap).unwrap();
+    assert!(of_bootstrap.arguments.iter().all(|argument| argument.from == "manifest"));
+    assert_eq!(of_bootstrap.environment, []);
+}
+
+#[test]
+fn tables_fit_a_hundred_columns() {
+    for bundle in embedded::bundles() {
+        for phase in [Phase::Cluster, Phase::Bootstrap] {
+            let text = details_table(&details(&bundle, "1.2.3", phase).unwrap());
+            assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        }
+    }
+}
