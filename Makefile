@@ -61,7 +61,7 @@ rbac: testplane ccm
 	CCM_OPERATOR_AUDIT_LOG=$(CURDIR)/target/audit.log cargo test --locked --test it
 	cargo run --locked --quiet --example rbac -- target/audit.log
 
-generate:
+generate: testplane ccm
 	cargo run --locked --quiet -- image-references >target/image-references
 	mv target/image-references image-references
 	cargo run --locked --quiet -- image-references --config-map >target/images.configmap.yaml

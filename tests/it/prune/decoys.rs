@@ -1,0 +1,71 @@
+//! Objects of other managers that must survive.
+
+use super::*;
+
+/// Creates other objects of each kind in each place of any plan: without our label, with the label of another set, and
+/// with a copy of our label.
+pub(super) async fn decoys(lab: &Lab, places: &BTreeSet<Place>) -> Result<Vec<(&'static Kind, Value)>> {
+    let labels = [
+        ("plain", json!({"app.kubernetes.io/part-of": "ccm-operator"})),
+        ("other-set", json!({PART_OF_LABEL: inventory::set_id("another-namespace")})),
+        ("copied", json!({PART_OF_LABEL: inventory::set_id(OWN_NAMESPACE)})),
+    ];
+    let mut made = Vec::new();
+    for place in places {
+        for (name, labels) in &labels {
+            let mut object = bare(place.kind);
+            object["apiVersion"] = place.kind.api_version().into();
+            object["kind"] = place.kind.kind.into();
+            object["metadata"] = json!({"name": format!("decoy-{name}"), "labels": labels});
+            if place.kind.namespaced {
+                object["metadata"]["namespace"] = place.namespace.as_str().into();
+            }
+            let api = request::api(&lab.client, place.kind, &place.namespace);
+            let params = PostParams { field_manager: Some("somebody".into()), ..PostParams::default() };
+            let live = api.create(&params, &serde_json::from_value(object)?).await?;
+            made.push((place.kind, serde_json::to_value(&live)?));
+        }
+    }
+    Ok(made)
+}
+
+/// The smallest object of a kind that the API server accepts.
+fn bare(kind: &Kind) -> Value {
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"});
+    let workload = json!({
+        "selector": {"matchLabels": {"app": "decoy"}},
+        "template": {
+            "metadata": {"labels": {"app": "decoy"}},
+            "spec": {"containers": [{"name": "decoy", "image": "decoy"}]},
+        },
+    });
+    match kind.kind {
+        "Deployment" | "DaemonSet" => json!({"spec": workload}),
+        "Service" => json!({"spec": {"ports": [{"port": 80}]}}),
+        "PodDisruptionBudget" => json!({"spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "decoy"}}}}),
+        "RoleBinding" | "ClusterRoleBinding" => json!({"roleRef": role}),
+        "ValidatingAdmissionPolicy" => json!({"spec": {
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": ["decoy.example"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["decoys"],
+            }]},
+            "validations": [{"expression": "true"}],
+        }}),
+        "ValidatingAdmissionPolicyBinding" => json!({"spec": {"policyName": "decoy", "validationActions": ["Warn"]}}),
+        _ => json!({}),
+    }
+}
+
+/// The parts of an object that only the operator would change.
+pub(super) fn untouched(object: &Value) -> Value {
+    let metadata = &object["metadata"];
+    json!([
+        metadata["uid"],
+        metadata["generation"],
+        metadata["labels"],
+        metadata["deletionTimestamp"],
+        object["spec"],
+        object["rules"],
+        object["subjects"],
+        object["roleRef"]
+    ])
+}
