@@ -14,7 +14,7 @@ use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::{
     Client, ResourceExt,
-    api::{Api, ApiResource, DynamicObject, GroupVersionKind, WatchEvent, WatchParams},
+    api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, WatchEvent, WatchParams},
 };
 use serde_json::Value;
 use tokio::{
@@ -57,6 +57,15 @@ impl Watch {
     pub async fn after(api: &Api<DynamicObject>, from: &DynamicObject) -> Result<Self> {
         let params = WatchParams::default().fields(&format!("metadata.name={}", from.name_any()));
         let events = api.watch(&params, &from.resource_version().unwrap_or_default()).await?;
+        Ok(Self { events: events.boxed() })
+    }
+
+    /// Starts now: the state of an object that has not changed for long is too old for a watch to start after.
+    pub async fn now(api: &Api<DynamicObject>, name: &str) -> Result<Self> {
+        let field = format!("metadata.name={name}");
+        let list = api.list(&ListParams::default().fields(&field)).await?;
+        let version = list.metadata.resource_version.unwrap_or_default();
+        let events = api.watch(&WatchParams::default().fields(&field), &version).await?;
         Ok(Self { events: events.boxed() })
     }
 

@@ -46,7 +46,7 @@ pub struct ConfigSync {
 pub async fn measure(lab: &Lab, operator: &Operator) -> Result<ConfigSync> {
     progress(&format!("{CHANGES} changes of the cloud configuration"));
     let target = program::api(&lab.client, &ApiResource::erase::<ConfigMap>(&()));
-    let mut states = Watch::after(&target, &target.get("cloud-conf").await?).await?;
+    let mut states = Watch::now(&target, "cloud-conf").await?;
     let source = config_maps(&lab.client, "openshift-config-managed");
     let mark = lab.mark().await?;
     let (mut times, mut warm_rss_kib) = (Vec::new(), 0);
@@ -85,7 +85,7 @@ async fn bundle_changes(lab: &Lab, operator: &Operator) -> Result<Vec<f64>> {
         bundle.push_str(&pki::authority("bench")?);
     }
     let target = program::api(&lab.client, &ApiResource::erase::<ConfigMap>(&()));
-    let mut states = Watch::after(&target, &target.get("ccm-trusted-ca").await?).await?;
+    let mut states = Watch::now(&target, "ccm-trusted-ca").await?;
     let mut times = Vec::new();
     for number in 0..RUNS {
         let last = pki::authority(&format!("bench-{number}"))?;
