@@ -19,3 +19,16 @@ pub(crate) fn beside(folder: &Path, text: &str, mode: u32) -> io::Result<NamedTe
     file.as_file().sync_all()?;
     Ok(file)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kubelet_passes_over_a_file_that_is_not_complete() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = beside(folder.path(), "a", 0o640).unwrap();
+        assert!(file.path().file_name().unwrap().to_str().unwrap().starts_with('.'));
+        assert_eq!(file.as_file().metadata().unwrap().permissions().mode() & 0o777, 0o640);
+    }
+}

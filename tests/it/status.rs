@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     diff::run,
-    lab::{LIMIT, Lab, NAMESPACE, VERSION},
+    lab::{LIMIT, Lab, NAMESPACE, VERSION, binary},
     support::{
         eventually,
         faults::{Fault, Faults, Rule},
@@ -20,6 +20,25 @@ async fn status(lab: &Lab, arguments: &[&str]) -> Result<(Option<i32>, String, S
     all.extend(arguments);
     let output = run(&lab.plane.kubeconfig_admin(), &all).await?;
     Ok((output.status.code(), String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?))
+}
+
+#[test]
+fn a_proxy_in_a_kubeconfig_is_refused() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("kubeconfig");
+    let cluster = json!({"server": "https://127.0.0.1:1", "proxy-url": "http://127.0.0.1:2"});
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "a",
+        "clusters": [{"name": "a", "cluster": cluster}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "users": [{"name": "a", "user": {}}],
+    });
+    std::fs::write(&path, kubeconfig.to_string())?;
+    let output = std::process::Command::new(binary()).args(["status", "--kubeconfig"]).arg(&path).output()?;
+    let error = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("proxy-url"), "{error}");
+    Ok(())
 }
 
 #[tokio::test]
