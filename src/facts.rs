@@ -20,6 +20,17 @@ use vsphere::VSphere;
 /// Where facts come from: OpenShift's documents are the only source so far.
 pub use openshift::{Document, Documents};
 
+/// Declares parts of API types: absent fields have their default value, unknown fields are ignored.
+macro_rules! api_types {
+    ($($(#[$attribute:meta])* $visibility:vis struct $name:ident { $($fields:tt)* })+) => {$(
+        $(#[$attribute])*
+        #[derive(Clone, Debug, Default, serde::Deserialize, PartialEq, Eq)]
+        #[serde(default, rename_all = "camelCase")]
+        $visibility struct $name { $($fields)* }
+    )+};
+}
+use api_types;
+
 /// The namespace that manifests are written for, and that is managed unless another is given.
 pub const DEFAULT_NAMESPACE: &str = "openshift-cloud-controller-manager";
 

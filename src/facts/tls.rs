@@ -1,12 +1,9 @@
-//! Which TLS a cloud-controller-manager has to serve (pure).
+//! The TLS settings that a cloud-controller-manager has to serve (pure). Flags win over the cluster's profile.
 //!
-//! Flags win over the cluster's profile. Profiles
-//! and their suites: openshift/api `config/v1/types_tlssecurityprofile.go`. The suites that Go knows, by IANA's names:
-//! Go's crypto/tls `CipherSuites` and `InsecureCipherSuites`.
+//! Profiles and their suites: openshift/api `config/v1/types_tlssecurityprofile.go`. The suites that Go knows, by IANA's
+//! names: Go's crypto/tls `CipherSuites` and `InsecureCipherSuites`.
 
-use serde::Deserialize;
-
-use crate::facts::Error;
+use crate::facts::{Error, api_types};
 
 /// TLS settings given on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,35 +14,33 @@ pub struct TlsFlags {
     pub cipher_suites: Vec<String>,
 }
 
-/// What the served TLS must be.
+/// The TLS settings of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsSettings {
     /// The lowest version, such as `VersionTLS12`.
     pub min_version: String,
-    /// The cipher suites by IANA's names; empty where they cannot be chosen (TLS 1.3) or nothing was said of them.
+    /// The cipher suites by IANA's names; empty for TLS 1.3, where they cannot be chosen.
     pub cipher_suites: Vec<String>,
 }
 
-/// A TLS security profile, in the form of OpenShift's APIServer.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct Profile {
-    /// `Old`, `Intermediate`, `Modern` or `Custom`; empty means the default one.
-    #[serde(rename = "type")]
-    pub type_: String,
-    /// The settings of a `Custom` profile.
-    pub custom: Option<CustomProfile>,
-}
+api_types! {
+    /// A TLS security profile, in the form of OpenShift's APIServer.
+    pub struct Profile {
+        /// `Old`, `Intermediate`, `Modern` or `Custom`; empty means the default one.
+        #[serde(rename = "type")]
+        pub type_: String,
+        /// The settings of a `Custom` profile.
+        pub custom: Option<CustomProfile>,
+    }
 
-/// The settings of a `Custom` [`Profile`].
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default, rename_all = "camelCase")]
-pub struct CustomProfile {
-    /// Cipher suites by `OpenSSL`'s names, TLS 1.3 suites by their own.
-    pub ciphers: Vec<String>,
-    /// The lowest version, such as `VersionTLS12`.
-    #[serde(rename = "minTLSVersion")]
-    pub min_tls_version: String,
+    /// The settings of a `Custom` [`Profile`].
+    pub struct CustomProfile {
+        /// Cipher suites by `OpenSSL`'s names, TLS 1.3 suites by their own.
+        pub ciphers: Vec<String>,
+        /// The lowest version, such as `VersionTLS12`.
+        #[serde(rename = "minTLSVersion")]
+        pub min_tls_version: String,
+    }
 }
 
 /// How errors name the document of the profile.
@@ -187,7 +182,7 @@ mod tests {
     }
 
     fn old() -> TlsSettings {
-        // Three of the profile's suites are none that Go has.
+        // Go does not have three of the profile's suites.
         let weak = [
             "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
             "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
