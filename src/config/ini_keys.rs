@@ -4,7 +4,6 @@
 
 use std::ops::RangeInclusive;
 
-use crate::text::Place;
 use crate::{
     config::{
         Problem, hint,
@@ -23,10 +22,7 @@ pub(super) fn check(
     let mut warnings = Vec::new();
     for (line, header) in document.headers() {
         if section(sections, header).is_none() && !(header.sub.is_empty() && owned(&header.name, None)) {
-            warnings.push(Problem {
-                place: Some(Place::line(line)),
-                message: unknown_section(&warnings, sections, header),
-            });
+            warnings.push(Problem::at(line, unknown_section(&warnings, sections, header)));
         }
     }
     for placed in document.entries() {
@@ -40,15 +36,14 @@ pub(super) fn check(
             Some((key, kind)) => match refuses(kind, entry.value.as_deref()) {
                 None => continue,
                 Some(takes) => {
-                    let message = format!(
-                        "the cloud-controller-manager refuses this value of [{}] {key}: give {takes}",
-                        section.name
-                    );
-                    return Err(Problem { place: Some(Place::line(line)), message });
+                    let section = &section.name;
+                    let message =
+                        format!("the cloud-controller-manager refuses this value of [{section}] {key}: give {takes}");
+                    return Err(Problem::at(line, message));
                 }
             },
         };
-        warnings.push(Problem { place: Some(Place::line(line)), message });
+        warnings.push(Problem::at(line, message));
     }
     warnings.sort_by_key(|warning| warning.place);
     Ok(warnings)

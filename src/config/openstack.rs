@@ -1,6 +1,5 @@
 //! The configuration of the OpenStack cloud-controller-manager (pure).
 
-use crate::text::Place;
 use crate::{
     config::{Output, Problem, ini_keys, keys::KEYS},
     text::ini::Document,
@@ -69,7 +68,7 @@ fn check_legacy(document: &Document, key: &str, allowed: &str) -> Result<(), Pro
         Some(value) if value != allowed => {
             let takes = if allowed.is_empty() { "no value".to_owned() } else { format!("`{allowed}` only") };
             let message = format!("[{GLOBAL}] {key} takes {takes}; remove it: credentials come from the cluster's own");
-            Err(Problem { place: Some(Place::line(found.line)), message })
+            Err(Problem::at(found.line, message))
         }
         _ => Ok(()),
     }

@@ -11,10 +11,12 @@ use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{Change, Output, Problem};
-use crate::facts::Facts;
 use crate::{
-    facts::vsphere::{NodeNetwork, VSphere},
+    config::{Change, Output, Problem},
+    facts::{
+        Facts,
+        vsphere::{NodeNetwork, VSphere},
+    },
     text::{
         Place,
         yaml::{
@@ -65,10 +67,8 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> 
         read => read.map(|(document, outline)| (document, Some(outline)))?,
     };
     if let Some(outline) = &places {
-        output.warnings.extend(outline.next.map(|line| Problem {
-            place: Some(Place::line(line)),
-            message: "another document begins here: only the first is read".to_owned(),
-        }));
+        let next = outline.next.map(|line| Problem::at(line, "another document begins here: only the first is read"));
+        output.warnings.extend(next);
         output.warnings.extend(keys::ignored(&outline.root));
     }
     let wanted = facts.vsphere.as_ref().map_or_else(|| before.clone(), |spec| completed(&before, spec, facts));
@@ -112,10 +112,8 @@ fn check(wanted: &Value, places: Option<&Outline>, is_owned: bool, warnings: &mu
         if !is_owned {
             return Err(Problem { place, message });
         }
-        warnings.push(Problem {
-            place,
-            message: format!("{message}; until then the cloud-controller-manager does not start"),
-        });
+        let message = format!("{message}; until then the cloud-controller-manager does not start");
+        warnings.push(Problem { place, message });
     }
     Ok(())
 }

@@ -176,10 +176,7 @@ fn warning(member: &Member, path: &str, hint: &str) -> Option<Problem> {
             Some((name, _)) => (name, " (is a space missing after the colon?)"),
             None => (path, hint),
         };
-        Problem {
-            place: Some(Place::line(member.line)),
-            message: format!("`{name}` is unknown and has no effect{hint}"),
-        }
+        Problem::at(member.line, format!("`{name}` is unknown and has no effect{hint}"))
     })
 }
 

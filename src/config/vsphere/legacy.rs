@@ -5,23 +5,22 @@
 
 use serde_json::{Map, Value};
 
-use crate::text::Place;
-use crate::text::suggest::did_you_mean;
 use crate::{
     config::{
         Change, Problem,
         keys::{KEYS, Kind, Section},
     },
-    text::ini::{Document, Header, Placed},
+    text::{
+        ini::{Document, Header, Placed},
+        suggest::did_you_mean,
+    },
 };
 
 /// Sections of the in-tree provider that do not exist in YAML.
 const DROPPED: &[&str] = &["Workspace", "Network", "Disk"];
 
-/// The result of a conversion.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Converted {
-    /// The document.
     pub(super) document: Map<String, Value>,
     /// The dropped sections.
     pub(super) changes: Vec<Change>,
@@ -93,13 +92,13 @@ impl Converted {
             return Ok(());
         };
         match value(name, *kind, entry.value.as_deref()) {
-            Ok(Some(value)) => {
-                self.members(section, header).and_then(|members| members.insert((*name).to_owned(), value));
-                Ok(())
+            Ok(Some(value)) => drop(self.members(section, header).map(|members| members.insert((*name).into(), value))),
+            Ok(None) => {}
+            Err(wanted) => {
+                return self.refuse(section, line, format!("`{key}` of `[{}]` must be {wanted}", section.legacy()));
             }
-            Ok(None) => Ok(()),
-            Err(wanted) => self.refuse(section, line, format!("`{key}` of `[{}]` must be {wanted}", section.legacy())),
         }
+        Ok(())
     }
 
     /// The mapping for a section's keys.
@@ -118,14 +117,14 @@ impl Converted {
     /// An error where the cloud-controller-manager has one; a warning where it disables the section.
     fn refuse(&mut self, section: &Section, line: usize, message: String) -> Result<(), Problem> {
         if section.is_required() {
-            return Err(Problem { place: Some(Place::line(line)), message });
+            return Err(Problem::at(line, message));
         }
         self.warn(line, message);
         Ok(())
     }
 
     fn warn(&mut self, line: usize, message: String) {
-        self.warnings.push(Problem { place: Some(Place::line(line)), message });
+        self.warnings.push(Problem::at(line, message));
     }
 }
 
