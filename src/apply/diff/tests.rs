@@ -96,7 +96,7 @@ fn colors_are_for_terminals() {
 fn programs_read_actions_and_fields() {
     let changes = [
         between(Some(&deployment(1, "a")), Some(&deployment(2, "a"))),
-        Diff::unchanged(Change::plain(key(), Action::Refuse).because("no")),
+        Diff::new(Change::plain(key(), Action::Refuse).because("no"), None, None).unwrap(),
     ];
     assert_eq!(
         serde_json::to_value(&changes).unwrap(),
