@@ -79,15 +79,11 @@ impl Change {
         Self { fields, ..Self::plain(object, action) }
     }
 
-    /// The change that a write would make; `None` is an object that does not exist.
-    pub fn planned(object: Key, before: Option<&Value>, after: Option<&Value>) -> Self {
-        let fields = before.zip(after).map(|(before, after)| fields(before, after)).unwrap_or_default();
-        let action = match (before, after) {
-            (None, _) => Action::Create,
-            (Some(_), None) => Action::Prune,
-            (Some(_), Some(_)) if fields.is_empty() => Action::Unchanged,
-            (Some(_), Some(_)) => Action::Configure,
-        };
+    /// The change that a write would make; `before` is `None` if the object does not exist.
+    pub fn planned(object: Key, before: Option<&Value>, after: &Value) -> Self {
+        let Some(before) = before else { return Self::plain(object, Action::Create) };
+        let fields = fields(before, after);
+        let action = if fields.is_empty() { Action::Unchanged } else { Action::Configure };
         Self { fields, ..Self::plain(object, action) }
     }
 

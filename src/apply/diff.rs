@@ -106,21 +106,19 @@ pub fn unified(diffs: &[Diff], colors: bool) -> String {
 /// The number of objects by their change, in one line.
 pub fn summary(diffs: &[Diff]) -> String {
     let count = |actions: &[Action]| diffs.iter().filter(|diff| actions.contains(&diff.change.action)).count();
-    let optional = [
-        (&[Action::Recreate][..], "to recreate"),
-        (&[Action::Skip, Action::Keep], "left alone"),
-        (&[Action::Refuse], "refused"),
+    let always = [
+        (count(&[Action::Create]), "to create"),
+        (count(&[Action::Configure]), "to change"),
+        (count(&[Action::Prune]), "to remove"),
+        (count(&[Action::Unchanged]), "as planned"),
     ];
-    let optional = optional.into_iter().map(|(actions, word)| (count(actions), word)).filter(|(count, _)| *count > 0);
-    let mut text = format!(
-        "{} to create, {} to change, {} to remove, {} as planned",
-        count(&[Action::Create]),
-        count(&[Action::Configure]),
-        count(&[Action::Prune]),
-        count(&[Action::Unchanged]),
-    );
-    text.extend(optional.map(|(count, word)| format!(", {count} {word}")));
-    text
+    let optional = [
+        (count(&[Action::Recreate]), "to recreate"),
+        (count(&[Action::Skip, Action::Keep]), "left alone"),
+        (count(&[Action::Refuse]), "refused"),
+    ];
+    let counts = always.into_iter().chain(optional.into_iter().filter(|(count, _)| *count > 0));
+    counts.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ pub async fn changes(
 pub async fn change(client: &Client, desired: &Object, live: Option<&Value>) -> Result<Diff, Error> {
     let key = desired.key();
     let (change, before, after) = match ask(client, desired, live, false).await {
-        Ok(End::Applied(after)) => (Change::planned(key, live, Some(&after)), live.cloned(), Some(after)),
+        Ok(End::Applied(after)) => (Change::planned(key, live, &after), live.cloned(), Some(after)),
         Ok(End::Recreated { before, after }) => (Change::recreated(key, &before, &after), Some(before), Some(after)),
         Ok(End::LeftAlone(_)) => (Change::plain(key, Action::Skip).because(inventory::LEFT_ALONE), None, None),
         Ok(End::Unchanged | End::Held(_) | End::Refused) => (Change::plain(key, Action::Unchanged), None, None),

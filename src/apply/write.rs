@@ -15,7 +15,7 @@ use crate::{
         change::{Action, Change},
         inventory,
         ownership::{self, FIELD_MANAGER},
-        steps::{self, Answer, End, Ladder, Next, Refusal, STAND_IN, Step},
+        steps::{self, End, Ladder, Next, Refusal, STAND_IN, Step},
     },
     cluster::request::{Cause, REQUEST_TIMEOUT, api, send, to_value},
     object::{Key, Kind, Object, reference::CONFIG_MAP},
@@ -56,9 +56,9 @@ pub(super) async fn climb(
         };
         let action = action(&step);
         next = match executor.perform(ladder.desired(), step).await {
-            Ok(object) => ladder.next(Answer::Object(object)),
+            Ok(object) => ladder.next(Ok(object)),
             Err(cause) => {
-                let next = ladder.next(Answer::Refused(refusal(&cause)));
+                let next = ladder.next(Err(refusal(&cause)));
                 refused = Some((action, cause));
                 next
             }

@@ -115,21 +115,19 @@ impl Synced {
         let published = self.is_published.then_some((MANAGED_NAMESPACE, MANAGED_NAME));
         // The copy comes last: if it is refused, the cluster's own is written already.
         let places = std::iter::once((namespace, TARGET_NAME)).chain(published);
-        places.map(|(namespace, name)| Object::new(self.config_map(namespace, name))).collect()
-    }
-
-    /// A ConfigMap with this content.
-    fn config_map(&self, namespace: &str, name: &str) -> Value {
-        let mut value = json!({
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": name, "namespace": namespace},
-            "data": self.data,
-        });
-        if !self.binary_data.is_empty() {
-            value["binaryData"] = Value::Object(self.binary_data.clone());
-        }
-        value
+        let config_map = |(namespace, name)| {
+            let mut value = json!({
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": name, "namespace": namespace},
+                "data": self.data,
+            });
+            if !self.binary_data.is_empty() {
+                value["binaryData"] = Value::Object(self.binary_data.clone());
+            }
+            Object::new(value)
+        };
+        places.map(config_map).collect()
     }
 
     /// The configuration.

@@ -221,13 +221,10 @@ fn vcenters(spec: &VSphere) -> Value {
             vcenter["port"] = port.into();
         }
         for datacenter in datacenters.iter().filter(|datacenter| !datacenter.is_empty()) {
-            if vcenter["datacenters"].is_null() {
-                vcenter["datacenters"] = json!([]);
-            }
-            if let Some(known) = vcenter["datacenters"].as_array_mut()
-                && !known.iter().any(|known| known == datacenter)
-            {
-                known.push(datacenter.as_str().into());
+            match vcenter["datacenters"].as_array_mut() {
+                Some(known) if known.iter().any(|known| known == datacenter) => {}
+                Some(known) => known.push(datacenter.as_str().into()),
+                None => vcenter["datacenters"] = json!([datacenter]),
             }
         }
     }

@@ -24,7 +24,9 @@ fn deployment(replicas: u8, image: &str) -> Value {
 }
 
 fn between(before: Option<&Value>, after: Option<&Value>) -> Diff {
-    Diff::new(Change::planned(key(), before, after), before, after).unwrap()
+    let pruned = || Change::plain(key(), Action::Prune);
+    let change = after.map_or_else(pruned, |after| Change::planned(key(), before, after));
+    Diff::new(change, before, after).unwrap()
 }
 
 #[test]

@@ -84,15 +84,15 @@ impl Converted {
         let Some(section) = known(header).filter(|section| !section.each || !header.sub.is_empty()) else {
             return Ok(());
         };
-        let dashed: Vec<(String, &str, Kind)> =
-            section.keys.iter().map(|(key, kind)| (dashes(key), key.as_str(), *kind)).collect();
-        let Some((_, name, kind)) = dashed.iter().find(|(dashed, ..)| dashed.eq_ignore_ascii_case(key)) else {
-            let hint = did_you_mean(key, dashed.iter().map(|(dashed, ..)| dashed.as_str()));
+        let found = section.keys.iter().find(|(name, _)| dashes(name).eq_ignore_ascii_case(key));
+        let Some((name, kind)) = found else {
+            let known: Vec<_> = section.keys.keys().map(|name| dashes(name)).collect();
+            let hint = did_you_mean(key, known.iter().map(String::as_str));
             self.warn(line, format!("`{key}` of `[{}]` is unknown and has no effect{hint}", section.legacy()));
             return Ok(());
         };
         match value(name, *kind, entry.value.as_deref()) {
-            Ok(Some(value)) => drop(self.members(section, header).map(|members| members.insert((*name).into(), value))),
+            Ok(Some(value)) => drop(self.members(section, header).map(|members| members.insert(name.clone(), value))),
             Ok(None) => {}
             Err(wanted) => {
                 return self.refuse(section, line, format!("`{key}` of `[{}]` must be {wanted}", section.legacy()));

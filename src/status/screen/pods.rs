@@ -78,9 +78,8 @@ fn of_container(pod: &Value, container: &Value, is_init: bool, events: &[Value])
             reason => format!("waits: container {name}: {reason}: {message}"),
         });
     }
-    if let Some(end) =
-        [state, &container["lastState"]].map(|state| &state["terminated"]).into_iter().find(|end| end.is_object())
-    {
+    let ends = [&state["terminated"], &container["lastState"]["terminated"]];
+    if let Some(end) = ends.into_iter().find(|end| end.is_object()) {
         return Some(crashed(pod, container, end));
     }
     let is_running = state["running"].is_object();
