@@ -131,7 +131,7 @@ impl Documents {
     }
 }
 
-/// Whether the version is known from the ClusterVersion only.
+/// Whether the version is known from the `ClusterVersion` only.
 fn needs_cluster_version(settings: &Settings) -> bool {
     settings.release_version.as_deref().is_none_or(|version| version == VERSION_PLACEHOLDER)
 }
@@ -270,7 +270,7 @@ api_types! {
         name: String,
     }
 
-    struct ProxyStatus {
+    pub struct ProxyStatus {
         http_proxy: String,
         https_proxy: String,
         no_proxy: String,

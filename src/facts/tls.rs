@@ -24,7 +24,7 @@ pub struct TlsSettings {
 }
 
 api_types! {
-    /// A TLS security profile, in the form of OpenShift's APIServer.
+    /// A TLS security profile, in the form of OpenShift's `APIServer`.
     pub struct Profile {
         /// `Old`, `Intermediate`, `Modern` or `Custom`; empty means the default one.
         #[serde(rename = "type")]

@@ -157,7 +157,7 @@ impl Report {
         };
         let status = findings.cluster_operator.as_ref().map(Status::of).unwrap_or_default();
         let is = |type_, value| status.conditions.iter().any(|one| one.type_ == type_ && one.status == value);
-        let states =
+        let compared =
             planned.iter().zip(&findings.live).map(|(object, live)| object_state(object, live.as_ref(), findings));
         let live = || findings.live.iter().flatten().flatten();
         Self {
@@ -167,7 +167,7 @@ impl Report {
             why,
             version: status.versions.iter().find(|one| one.name == "operator").map(|one| one.version.clone()),
             namespace: namespace.to_owned(),
-            objects: states.chain(findings.left_over.iter().map(left_over)).collect(),
+            objects: compared.chain(findings.left_over.iter().map(left_over)).collect(),
             rollouts: live().filter_map(|live| rollout_state(live, findings)).collect(),
             conditions: conditions(&status.conditions),
             changes: last_changes(live(), &findings.events),

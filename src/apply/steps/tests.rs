@@ -1,3 +1,5 @@
+#![allow(clippy::needless_pass_by_value, clippy::unnecessary_wraps, reason = "tests read best with literals")]
+
 use super::*;
 use crate::apply::ownership::FIELD_MANAGER;
 
