@@ -22,11 +22,11 @@ pub use openshift::{Document, Documents};
 
 /// Declares parts of API types: absent fields have their default value, unknown fields are ignored.
 macro_rules! api_types {
-    ($($(#[$attribute:meta])* $visibility:vis struct $name:ident { $($fields:tt)* })+) => {$(
+    ($($(#[$attribute:meta])* $visibility:vis struct $name:ident $(<$type:ident>)? { $($fields:tt)* })+) => {$(
         $(#[$attribute])*
         #[derive(Clone, Debug, Default, serde::Deserialize, PartialEq, Eq)]
         #[serde(default, rename_all = "camelCase")]
-        $visibility struct $name { $($fields)* }
+        $visibility struct $name $(<$type>)? { $($fields)* }
     )+};
 }
 use api_types;

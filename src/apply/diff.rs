@@ -82,11 +82,15 @@ impl Diff {
             Action::Create | Action::Configure | Action::Prune => String::new(),
         };
         let (before, after) = &self.texts;
-        let title = |text: &str, when| if text.is_empty() { "/dev/null".to_owned() } else { when };
-        let live = title(before, format!("{} (live)", self.change.object));
-        let planned = title(after, format!("{} (planned)", self.change.object));
+        let title = |text: &str, when: &str| {
+            if text.is_empty() { "/dev/null".to_owned() } else { format!("{} ({when})", self.change.object) }
+        };
         let text = TextDiff::from_lines(before, after);
-        let text = text.unified_diff().context_radius(CONTEXT_LINES).header(&live, &planned).to_string();
+        let text = text
+            .unified_diff()
+            .context_radius(CONTEXT_LINES)
+            .header(&title(before, "live"), &title(after, "planned"))
+            .to_string();
         let lines = text.lines().map(|line| match line.get(..1) {
             _ if line.starts_with("--- ") || line.starts_with("+++ ") => paint("1", line),
             Some("-") => paint("31", line),

@@ -181,7 +181,7 @@ async fn ask(client: &Client, desired: &Object, live: Option<&Value>, is_strict:
     let api = api(client, desired.kind(), desired.namespace());
     let requests = Requests { api, budget: || Some(REQUEST_TIMEOUT), is_strict };
     let end = climb(&mut ladder, next, &mut Asker { requests, folded: None, accepted: None }).await;
-    end.map_err(|(_, source)| write::Error { object: desired.key(), action: "dry-run", source })
+    end.map_err(|error| write::Error { action: "dry-run", ..error })
 }
 
 /// Performs steps by dry runs and remembers the results of writes for the steps after them.

@@ -170,8 +170,7 @@ pub enum Verdict {
     Terminating,
 }
 
-/// The decision about a live object that is not planned.
-pub fn verdict(live: &Value, set_id: &str) -> Verdict {
+fn verdict(live: &Value, set_id: &str) -> Verdict {
     let metadata = &live["metadata"];
     if metadata["labels"][PART_OF_LABEL] != set_id {
         return Verdict::Keep("it is not labelled as ours");

@@ -41,25 +41,24 @@ pub(super) trait Executor {
 }
 
 /// Climbs a ladder from its first step to its end; an error is the last refused action with the refusal.
-pub(super) async fn climb(
-    ladder: &mut Ladder<'_>,
-    mut next: Next,
-    executor: &mut impl Executor,
-) -> Result<End, (&'static str, Cause)> {
+pub(super) async fn climb(ladder: &mut Ladder<'_>, mut next: Next, executor: &mut impl Executor) -> Result<End, Error> {
+    let object = ladder.desired();
     let mut refused = None;
     loop {
         let step = match next {
             Next::Step(step) => step,
             Next::End(End::Refused) => return refused.map_or(Ok(End::Refused), Err),
-            Next::End(End::Held(finalizers)) => return Err(("recreate", Cause::Held(finalizers))),
+            Next::End(End::Held(finalizers)) => {
+                return Err(Error { object: object.key(), action: "recreate", source: Cause::Held(finalizers) });
+            }
             Next::End(end) => return Ok(end),
         };
         let action = action(&step);
-        next = match executor.perform(ladder.desired(), step).await {
+        next = match executor.perform(object, step).await {
             Ok(object) => ladder.next(Ok(object)),
-            Err(cause) => {
-                let next = ladder.next(Err(refusal(&cause)));
-                refused = Some((action, cause));
+            Err(source) => {
+                let next = ladder.next(Err(refusal(&source)));
+                refused = Some(Error { object: object.key(), action, source });
                 next
             }
         };
@@ -108,8 +107,7 @@ pub async fn apply(
     let key = desired.key();
     let mut writer =
         Writer(Requests { api: api(client, desired.kind(), desired.namespace()), budget, is_strict: false });
-    let end = climb(&mut ladder, next, &mut writer).await;
-    let end = end.map_err(|(action, source)| Error { object: key.clone(), action, source })?;
+    let end = climb(&mut ladder, next, &mut writer).await?;
     let (change, live) = match (end, ladder.seen()) {
         (End::Applied(now), Some(before)) => (Change::between(key, before, &now), Some(now)),
         (End::Applied(now), None) => {
@@ -217,7 +215,6 @@ impl<F: Fn() -> Option<Duration>> Requests<F> {
     }
 }
 
-/// Writes.
 struct Writer<F>(Requests<F>);
 
 impl<F: Fn() -> Option<Duration>> Executor for Writer<F> {

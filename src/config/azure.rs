@@ -93,12 +93,8 @@ impl<'a> Edit<'a> {
     }
 
     fn default_vm_type(&mut self) -> Result<(), Problem> {
-        let given = self.text(VM_TYPE)?.map(|(_, text)| text);
-        self.set(
-            "the type of virtual machines is standard unless set otherwise",
-            VM_TYPE,
-            given.as_deref().unwrap_or("standard"),
-        );
+        let given = self.text(VM_TYPE)?.map_or_else(|| "standard".to_owned(), |(_, text)| text);
+        self.set("the type of virtual machines is standard unless set otherwise", VM_TYPE, &given);
         Ok(())
     }
 

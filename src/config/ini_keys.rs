@@ -31,19 +31,15 @@ pub(super) fn check(
         if owned(&section.name, Some(&entry.key)) {
             continue;
         }
-        let message = match section.ini_key(&entry.key) {
-            None => unknown_key(&warnings, sections, section, &entry.key),
-            Some((key, kind)) => match refuses(kind, entry.value.as_deref()) {
-                None => continue,
-                Some(takes) => {
-                    let section = &section.name;
-                    let message =
-                        format!("the cloud-controller-manager refuses this value of [{section}] {key}: give {takes}");
-                    return Err(Problem::at(line, message));
-                }
-            },
+        let Some((key, kind)) = section.ini_key(&entry.key) else {
+            warnings.push(Problem::at(line, unknown_key(&warnings, sections, section, &entry.key)));
+            continue;
         };
-        warnings.push(Problem::at(line, message));
+        if let Some(takes) = refuses(kind, entry.value.as_deref()) {
+            let section = &section.name;
+            let message = format!("the cloud-controller-manager refuses this value of [{section}] {key}: give {takes}");
+            return Err(Problem::at(line, message));
+        }
     }
     warnings.sort_by_key(|warning| warning.place);
     Ok(warnings)

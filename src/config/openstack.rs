@@ -63,15 +63,11 @@ pub(super) fn transform(source: &str) -> Result<Output, Problem> {
 
 /// A legacy key with OpenShift's own value can be removed; any other value is no longer supported.
 fn check_legacy(document: &Document, key: &str, allowed: &str) -> Result<(), Problem> {
-    let Some(found) = document.get(GLOBAL, key) else { return Ok(()) };
-    match found.entry.set() {
-        Some(value) if value != allowed => {
-            let takes = if allowed.is_empty() { "no value".to_owned() } else { format!("`{allowed}` only") };
-            let message = format!("[{GLOBAL}] {key} takes {takes}; remove it: credentials come from the cluster's own");
-            Err(Problem::at(found.line, message))
-        }
-        _ => Ok(()),
-    }
+    let found = document.get(GLOBAL, key).filter(|found| found.entry.set().is_some_and(|value| value != allowed));
+    let Some(found) = found else { return Ok(()) };
+    let takes = if allowed.is_empty() { "no value".to_owned() } else { format!("`{allowed}` only") };
+    let message = format!("[{GLOBAL}] {key} takes {takes}; remove it: credentials come from the cluster's own");
+    Err(Problem::at(found.line, message))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Partial on purpose: objects of newer and older APIs are read, unknown values are accepted, and nothing is written back.
 #![allow(missing_docs, reason = "the API documents its fields; only what it leaves open is documented here")]
 
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
@@ -186,21 +186,17 @@ fn host_and_port(url: &str) -> Option<(String, u16)> {
     (!host.is_empty()).then(|| (host.to_owned(), port))
 }
 
-/// A document of which only the spec is read.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct Spec<T> {
-    spec: T,
-}
-
-/// A document of which only the status is read.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct Status<T> {
-    status: T,
-}
-
 api_types! {
+    /// A document of which only the spec is read.
+    pub struct Spec<T> {
+        spec: T,
+    }
+
+    /// A document of which only the status is read.
+    pub struct Status<T> {
+        status: T,
+    }
+
     pub struct Infrastructure {
         spec: InfrastructureSpec,
         /// Absent in a manifest that the installer has not completed.
@@ -271,9 +267,9 @@ api_types! {
     }
 
     pub struct ProxyStatus {
-        http_proxy: String,
-        https_proxy: String,
-        no_proxy: String,
+        pub http_proxy: String,
+        pub https_proxy: String,
+        pub no_proxy: String,
     }
 
     pub struct FeatureGateStatus {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tracing::info;
 
 use crate::{
-    apply::ownership::FIELD_MANAGER,
+    apply::{change::essence, ownership::FIELD_MANAGER},
     cluster::request,
     object::Kind,
     status::cluster_operator::{Status, without_obsolete_condition},
@@ -68,10 +68,7 @@ pub async fn write(
 ) -> Result<Option<Value>, Error> {
     let api = request::api(client, &KIND, "");
     if live.is_none() {
-        let mut manifest: Value = yaml::from_str(MANIFEST)?;
-        if let Some(members) = manifest.as_object_mut() {
-            members.remove("status");
-        }
+        let manifest = essence(&yaml::from_str(MANIFEST)?);
         let params = PatchParams::apply(FIELD_MANAGER).force();
         request::send(budget(), api.patch(NAME, &params, &Patch::Apply(manifest))).await?;
         info!("made ClusterOperator {NAME}");

@@ -43,11 +43,11 @@ pub(super) fn is_public(section: &str, key: &str) -> bool {
 }
 
 /// Refuses values of the wrong type that end the cloud-controller-manager, and warns about those that disable a section.
-pub(super) fn types(document: &Value, root: &Node) -> Result<Vec<Problem>, Problem> {
+pub(super) fn types(document: &Value, root: Option<&Node>) -> Result<Vec<Problem>, Problem> {
     let mut warnings = Vec::new();
     for section in &KEYS.vsphere {
         for (path, wanted) in mismatches(section, &document[&section.name]) {
-            let place = root.line(&path).map(Place::line);
+            let place = root.and_then(|root| root.line(&path)).map(Place::line);
             let path = path.join(".");
             if section.is_required() {
                 return Err(Problem { place, message: format!("`{path}` must be {wanted}: write it so") });

@@ -22,9 +22,7 @@ const DROPPED: &[&str] = &["Workspace", "Network", "Disk"];
 #[derive(Default)]
 pub(super) struct Converted {
     pub(super) document: Map<String, Value>,
-    /// The dropped sections.
     pub(super) changes: Vec<Change>,
-    /// Sections and keys without effect.
     pub(super) warnings: Vec<Problem>,
 }
 
@@ -134,14 +132,8 @@ fn object<'a>(map: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Map<
 
 /// The name of a key in INI: `internal-vm-network-name` for `internalVmNetworkName`.
 fn dashes(key: &str) -> String {
-    let mut dashed = String::new();
-    for letter in key.chars() {
-        if letter.is_ascii_uppercase() {
-            dashed.push('-');
-        }
-        dashed.push(letter.to_ascii_lowercase());
-    }
-    dashed
+    let dash = |letter: char| letter.is_ascii_uppercase().then_some('-');
+    key.chars().flat_map(|letter| dash(letter).into_iter().chain([letter.to_ascii_lowercase()])).collect()
 }
 
 /// A value as YAML; blank is unset. The error is the expected type.
