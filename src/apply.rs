@@ -1,7 +1,7 @@
 //! From the live object to the planned one.
 //!
-//! What is done to an object decides one ladder ([`steps`]). [`write`] performs it, [`dry_run`] asks the API server about it:
-//! what `diff` shows and what the operator does cannot differ.
+//! One ladder ([`steps`]) decides the requests for an object. [`write`] performs them, [`dry_run`] asks the API server about
+//! them, so that `diff` and the operator cannot differ.
 
 pub mod change;
 pub mod diff;

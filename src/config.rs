@@ -1,12 +1,15 @@
-//! What becomes of a cloud's configuration on its way to the cloud-controller-manager (pure).
+//! Completes and checks a cloud's configuration for the cloud-controller-manager (pure).
 //!
-//! One function a cloud, `(source, facts) → text or error`. What a function does not own stays as it is, byte for byte:
-//! order, comments, blank lines, repeated and unknown keys. An error is given for what the cloud-controller-manager would
-//! refuse or the contract forbids; what it would silently ignore is a warning. It reads no cluster and no file.
+//! One function per cloud, `(source, facts) → text or error`. Text that a function does not own is kept byte for byte:
+//! order, comments, blank lines, repeated and unknown keys. Values that the cloud-controller-manager would refuse or the
+//! contract forbids are errors; keys that it would silently ignore are warnings.
 
 use serde::Deserialize;
 
-use crate::{facts::Facts, text::suggest::did_you_mean};
+use crate::{
+    facts::Facts,
+    text::{Place, suggest::did_you_mean},
+};
 
 mod aws;
 pub mod azure;
@@ -26,16 +29,16 @@ mod samples;
 pub use crate::text::{Change, Problem};
 pub use vsphere::MINIMAL as MINIMAL_VSPHERE;
 
-/// How the configuration reaches a cloud's cloud-controller-manager, as key `cloud.conf` of ConfigMap `cloud-conf`.
+/// The source and processing of key `cloud.conf` in ConfigMap `cloud-conf`, from which the cloud-controller-manager reads it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CloudConfig {
-    /// Where it is looked for, in this order.
+    /// The places to look for it, in this order.
     pub sources: Vec<ConfigSource>,
-    /// Whether a cluster may do without: then the cloud-controller-manager gets an empty one.
+    /// Whether it is optional: without a source the cloud-controller-manager gets an empty one.
     pub allow_empty: bool,
-    /// How it is completed and checked; absent means that it is copied.
+    /// The function that completes and checks it; without one it is copied.
     pub transform: Option<Transform>,
     /// With this feature gate the result is written to `openshift-config-managed/kube-cloud-config` as well, and a cluster
     /// without a configuration starts from the smallest one.
@@ -83,6 +86,13 @@ pub struct Output {
 
 /// How many warnings suggest the nearest known key. The search is expensive, and nobody reads more.
 const HINTED: usize = 100;
+
+impl Problem {
+    /// A problem in a line of the source.
+    fn at(line: usize, message: impl Into<String>) -> Self {
+        Self { place: Some(Place::line(line)), message: message.into() }
+    }
+}
 
 /// The nearest known word, unless there are too many warnings already.
 fn hint<'a>(warnings: &[Problem], word: &str, known: impl IntoIterator<Item = &'a str>) -> String {

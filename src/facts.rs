@@ -1,8 +1,8 @@
 //! What is known about a cluster, whatever the source (pure).
 //!
-//! [`Facts`] are the one input of the plan. They come from OpenShift's documents ([`openshift`]), read from a cluster or
-//! from files ([`read`]); another source is another file beside these. A fact that cannot be known is an error only for
-//! what needs it. Every error here is terminal: the same input gives the same error.
+//! [`Facts`] are the only input of the plan. They come from OpenShift's documents ([`openshift`]), read from a cluster or
+//! from files ([`read`]); another source will be another file beside these. An unknown fact is an error only for its users.
+//! Every error here is terminal: the same input gives the same error.
 
 pub mod images;
 pub mod openshift;
@@ -20,7 +20,18 @@ use vsphere::VSphere;
 /// Where facts come from: OpenShift's documents are the only source so far.
 pub use openshift::{Document, Documents};
 
-/// The namespace that manifests are written for, and that is managed unless another is given.
+/// Declares parts of API types: absent fields have their default value, unknown fields are ignored.
+macro_rules! api_types {
+    ($($(#[$attribute:meta])* $visibility:vis struct $name:ident $(<$type:ident>)? { $($fields:tt)* })+) => {$(
+        $(#[$attribute])*
+        #[derive(Clone, Debug, Default, serde::Deserialize, PartialEq, Eq)]
+        #[serde(default, rename_all = "camelCase")]
+        $visibility struct $name $(<$type>)? { $($fields)* }
+    )+};
+}
+use api_types;
+
+/// The namespace in the manifests, which is managed unless another one is given.
 pub const DEFAULT_NAMESPACE: &str = "openshift-cloud-controller-manager";
 
 /// The gates that a cloud-controller-manager of k8s.io/cloud-provider knows; it refuses to start with any other.
@@ -67,7 +78,7 @@ impl Fact {
     }
 }
 
-/// What the command line and the environment say about a cluster.
+/// The settings of a cluster from the command line and the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// The namespace to manage.
@@ -78,10 +89,10 @@ pub struct Settings {
     pub tls: TlsFlags,
 }
 
-/// Why a fact cannot be known.
+/// Why a fact is not known.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
-    /// A field of a document that cannot be used.
+    /// A field of a document is invalid.
     #[error("{object}: {problem}")]
     Field {
         /// The document, such as `Infrastructure/cluster`.
@@ -89,7 +100,7 @@ pub enum Error {
         /// The field, what is wrong with it, and what it should be.
         problem: String,
     },
-    /// The images are needed and not known.
+    /// The images are not known.
     #[error(transparent)]
     Images(#[from] images::Error),
 }
@@ -99,23 +110,23 @@ pub enum Error {
 pub struct Platform {
     /// Its type, such as `AWS`.
     pub name: String,
-    /// Which of the cloud's variants, such as `AzureStackCloud`.
+    /// The variant of the cloud, such as `AzureStackCloud`.
     pub variant: Option<String>,
 }
 
 /// The key of a ConfigMap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigMapKey {
-    /// The ConfigMap; `None` when none is named.
+    /// The ConfigMap; `None` if none is named.
     pub config_map: Option<Reference>,
-    /// The key in it; empty when none is named.
+    /// The key in it; empty if none is named.
     pub key: String,
 }
 
 /// What is known about a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// The platform; `None` when the cluster does not have the document that names it.
+    /// The platform; `None` if the cluster lacks the document that names it.
     pub platform: Result<Option<Platform>, Error>,
     /// The cluster's name at the cloud.
     pub infrastructure_name: Option<String>,
@@ -145,7 +156,7 @@ pub struct Facts {
     pub user_ca: Option<Reference>,
     /// Whether cloud-controller-managers get a bundle of trusted certificates.
     pub has_trusted_ca: bool,
-    /// Digests of the ConfigMaps and Secrets that pods refer to; `None` when there is no cluster to look at.
+    /// Digests of the ConfigMaps and Secrets that pods refer to; `None` without a cluster.
     pub digests: Option<Digests>,
 }
 
@@ -182,7 +193,7 @@ impl Facts {
         Ok(())
     }
 
-    /// A fact's value, `None` when the cluster has none.
+    /// A fact's value; `None` if the cluster has none.
     pub fn value(&self, fact: Fact) -> Option<String> {
         let tls = self.tls.as_ref().ok();
         match fact {
@@ -191,23 +202,20 @@ impl Facts {
             Fact::TlsMinVersion => tls.map(|tls| tls.min_version.clone()),
             Fact::TlsCipherSuites => tls.map(|tls| tls.cipher_suites.join(",")).filter(|suites| !suites.is_empty()),
             Fact::FeatureGates => {
-                let gates: Vec<_> = CCM_FEATURE_GATES
-                    .into_iter()
-                    .filter(|gate| self.has_feature_gate(gate))
-                    .map(|gate| format!("{gate}=true"))
-                    .collect();
-                Some(gates.join(",")).filter(|gates| !gates.is_empty())
+                let gates = CCM_FEATURE_GATES.iter().filter(|gate| self.has_feature_gate(gate));
+                let gates: Vec<_> = gates.map(|gate| format!("{gate}=true")).collect();
+                (!gates.is_empty()).then(|| gates.join(","))
             }
         }
     }
 
-    /// Which of the cloud's variants, such as `AzureStackCloud`; empty means the usual one.
+    /// The variant of the cloud, such as `AzureStackCloud`; empty for the usual one.
     pub fn platform_variant(&self) -> &str {
         let platform = self.platform.as_ref().ok().and_then(Option::as_ref);
         platform.and_then(|platform| platform.variant.as_deref()).unwrap_or_default()
     }
 
-    /// Whether the cluster enables a feature gate; one that it does not list is off.
+    /// Whether the cluster enables a feature gate; unlisted gates are off.
     pub fn has_feature_gate(&self, gate: &str) -> bool {
         self.feature_gates.iter().any(|enabled| enabled == gate)
     }
@@ -218,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_gates_that_a_cloud_controller_manager_knows_are_passed_on() {
+    fn only_gates_known_to_cloud_controller_managers_are_passed_on() {
         let gates = [&CCM_FEATURE_GATES[..], &["Other"]].concat();
         let facts = Facts { feature_gates: gates.into_iter().map(Into::into).collect(), ..Facts::default() };
         let passed = facts.value(Fact::FeatureGates).unwrap();

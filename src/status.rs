@@ -1,4 +1,4 @@
-//! How a cluster is doing: rollouts, the ClusterOperator, and the screen of the command `status`.
+//! The state of a cluster: rollouts, the ClusterOperator, and the screen of the command `status`.
 
 pub mod cluster_operator;
 pub mod rollout;

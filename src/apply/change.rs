@@ -1,32 +1,37 @@
-//! What was done to an object, or would be, and which of its fields that changes (pure).
+//! Changes of objects, made or planned, with the paths of the changed fields (pure).
 //!
-//! Paths only, never values: a field may hold a secret, and changes go into logs and Events.
+//! Never values: a field may hold a secret, and changes go into logs and Events.
 
-use std::{collections::BTreeSet, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
-use serde::{Serialize, Serializer};
-use serde_json::{Map, Value};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::object::Key;
 
-/// What is done to an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// What is done to an object. Serialized for the output of `diff`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Action {
-    /// It does not exist, and is created.
+    /// It does not exist and is created.
     Create,
-    /// It is not as planned, and is changed.
+    /// It differs from the plan and is changed.
     Configure,
     /// It is as planned.
     Unchanged,
-    /// A field that cannot be changed differs, so it is deleted and created.
+    /// An immutable field differs, so it is deleted and created.
     Recreate,
-    /// It is no longer planned, and is deleted.
+    /// It is no longer planned and is deleted.
     Prune,
     /// It is annotated to be left alone.
     Skip,
     /// It is no longer planned, and annotated to be kept or not ours to delete.
+    #[serde(rename = "skip")]
     Keep,
-    /// The API server refuses.
+    /// The API server refuses it.
     Refuse,
 }
 
@@ -44,45 +49,26 @@ impl Action {
             Self::Refuse => "failed",
         }
     }
-
-    /// The word for what would be done, in the output of `diff`.
-    fn plan(self) -> &'static str {
-        match self {
-            Self::Create => "create",
-            Self::Configure => "configure",
-            Self::Unchanged => "unchanged",
-            Self::Recreate => "recreate",
-            Self::Prune => "prune",
-            Self::Skip | Self::Keep => "skip",
-            Self::Refuse => "refuse",
-        }
-    }
 }
 
-impl Serialize for Action {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.plan())
-    }
-}
-
-/// What is done to an object, with the fields that this changes.
+/// An action on an object, with the fields that it changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The object.
     pub object: Key,
-    /// What is done.
+    /// The action.
     pub action: Action,
-    /// The paths of what differs, such as `spec.replicas`; empty where the state before is not known.
+    /// The paths of the fields that differ, such as `spec.replicas`; empty if the previous state is not known.
     pub fields: Vec<String>,
     /// Why it is left alone, kept or refused.
     pub why: Option<String>,
 }
 
-/// How many fields of one change are reported.
+/// The most fields of one change that are reported.
 const REPORTED_FIELDS: usize = 10;
 
 impl Change {
-    /// The change that a write made from one live state to the next.
+    /// The change from one live state to the next.
     pub fn between(object: Key, before: &Value, after: &Value) -> Self {
         let mut fields = fields(before, after);
         let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
@@ -93,19 +79,15 @@ impl Change {
         Self { fields, ..Self::plain(object, action) }
     }
 
-    /// The change that a write would make; `None` is an object that does not exist.
-    pub fn planned(object: Key, before: Option<&Value>, after: Option<&Value>) -> Self {
-        let fields = before.zip(after).map(|(before, after)| fields(before, after)).unwrap_or_default();
-        let action = match (before, after) {
-            (None, _) => Action::Create,
-            (Some(_), None) => Action::Prune,
-            (Some(_), Some(_)) if fields.is_empty() => Action::Unchanged,
-            (Some(_), Some(_)) => Action::Configure,
-        };
+    /// The change that a write would make; `before` is `None` if the object does not exist.
+    pub fn planned(object: Key, before: Option<&Value>, after: &Value) -> Self {
+        let Some(before) = before else { return Self::plain(object, Action::Create) };
+        let fields = fields(before, after);
+        let action = if fields.is_empty() { Action::Unchanged } else { Action::Configure };
         Self { fields, ..Self::plain(object, action) }
     }
 
-    /// A deletion with a creation after it.
+    /// A deletion and a creation.
     pub fn recreated(object: Key, before: &Value, after: &Value) -> Self {
         Self { fields: fields(before, after), ..Self::plain(object, Action::Recreate) }
     }
@@ -121,12 +103,12 @@ impl Change {
         Self { why: Some(why.into()), ..self }
     }
 
-    /// Whether the cluster is different after it.
+    /// Whether it changes the cluster.
     pub fn is_difference(&self) -> bool {
         matches!(self.action, Action::Create | Action::Configure | Action::Recreate | Action::Prune)
     }
 
-    /// The reason, else the fields; the first fields when there are many.
+    /// The reason, else the fields; only the first of many.
     pub fn details(&self) -> String {
         if let Some(why) = &self.why {
             return why.clone();
@@ -161,7 +143,7 @@ const SERVER_FIELDS: [&str; 7] = [
 /// A copy of the whole object that `kubectl apply` leaves.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// By which of these fields the items of a list are told apart, if each has it.
+/// The fields that can identify the items of a list.
 const ITEM_KEYS: [&str; 4] = ["name", "mountPath", "containerPort", "port"];
 
 /// An object without its status and what the API server sets.
@@ -180,18 +162,10 @@ pub fn essence(object: &Value) -> Value {
     object
 }
 
-/// The paths of what differs in two states of an object.
+/// The paths of the fields that differ between two states of an object.
 pub fn fields(before: &Value, after: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    let (before, after) = (essence(before), essence(after));
-    let none = Map::new();
-    let (before, after) = (before.as_object().unwrap_or(&none), after.as_object().unwrap_or(&none));
-    for name in before.keys().chain(after.keys()).collect::<BTreeSet<_>>() {
-        match (before.get(name), after.get(name)) {
-            (Some(before), Some(after)) => compare(name, before, after, &mut found),
-            _ => found.push(name.clone()),
-        }
-    }
+    compare("", &essence(before), &essence(after), &mut found);
     found
 }
 
@@ -200,7 +174,11 @@ fn compare(path: &str, before: &Value, after: &Value, found: &mut Vec<String>) {
         (Value::Object(first), Value::Object(second)) => {
             for name in first.keys().chain(second.keys()).collect::<BTreeSet<_>>() {
                 let simple = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
-                let path = if simple { format!("{path}.{name}") } else { format!("{path}[{name}]") };
+                let path = match (simple, path) {
+                    (true, "") => name.clone(),
+                    (true, path) => format!("{path}.{name}"),
+                    (false, path) => format!("{path}[{name}]"),
+                };
                 match (first.get(name), second.get(name)) {
                     (Some(before), Some(after)) => compare(&path, before, after, found),
                     _ => found.push(path),
@@ -209,17 +187,14 @@ fn compare(path: &str, before: &Value, after: &Value, found: &mut Vec<String>) {
         }
         (Value::Array(first), Value::Array(second)) => {
             if let Some((key, first, second)) = keyed(first, second) {
-                for name in first.iter().chain(&second).map(|(name, _)| name).collect::<BTreeSet<_>>() {
+                for name in first.keys().chain(second.keys()).collect::<BTreeSet<_>>() {
                     let path = format!("{path}[{key}={name}]");
-                    let of = |items: &[(String, &Value)]| {
-                        items.iter().position(|(other, _)| other == name).map(|index| items[index].1.clone())
-                    };
-                    match (of(&first), of(&second)) {
-                        (Some(before), Some(after)) => compare(&path, &before, &after, found),
+                    match (first.get(name), second.get(name)) {
+                        (Some(before), Some(after)) => compare(&path, before, after, found),
                         _ => found.push(path),
                     }
                 }
-                // Nothing but the order.
+                // Only the order differs.
                 if before != after && !found.iter().any(|other| other.starts_with(&format!("{path}["))) {
                     found.push(path.to_owned());
                 }
@@ -236,8 +211,8 @@ fn compare(path: &str, before: &Value, after: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Items with what each is told apart by.
-type Items<'a> = Vec<(String, &'a Value)>;
+/// The items of a list by the values of a field.
+type Items<'a> = BTreeMap<String, &'a Value>;
 
 fn keyed<'a>(first: &'a [Value], second: &'a [Value]) -> Option<(&'static str, Items<'a>, Items<'a>)> {
     let items = |list: &'a [Value], key: &str| -> Option<Items<'a>> {
@@ -247,8 +222,7 @@ fn keyed<'a>(first: &'a [Value], second: &'a [Value]) -> Option<(&'static str, I
             _ => None,
         };
         let items: Items = list.iter().map(|item| Some((name(item)?, item))).collect::<Option<_>>()?;
-        let names: BTreeSet<_> = items.iter().map(|(name, _)| name).collect();
-        (names.len() == items.len()).then_some(items)
+        (items.len() == list.len()).then_some(items)
     };
     ITEM_KEYS.into_iter().find_map(|key| Some((key, items(first, key)?, items(second, key)?)))
 }
@@ -259,7 +233,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn fields_are_told_by_their_paths_and_never_by_their_values() {
+    fn changes_name_the_paths_of_fields_and_never_their_values() {
         let before = json!({
             "metadata": {"name": "x", "resourceVersion": "1", "generation": 1, "managedFields": [], "labels": {"a.b/c": "1"}},
             "spec": {
@@ -297,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_that_changes_is_a_change() {
+    fn another_order_is_a_change() {
         let list = |names: [&str; 2]| json!({"spec": {"env": names.map(|name| json!({"name": name}))}});
         assert_eq!(fields(&list(["a", "b"]), &list(["b", "a"])), ["spec.env"]);
     }

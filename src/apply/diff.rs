@@ -1,4 +1,4 @@
-//! What would change in a cluster, for people and for programs (pure). Secrets are masked before a text is made.
+//! The changes that would be made in a cluster, for people and for programs (pure), with secrets masked.
 
 mod secrets;
 
@@ -12,7 +12,7 @@ use crate::{
     text::yaml,
 };
 
-/// How many unchanged lines stand around a changed one.
+/// The number of unchanged lines around a changed one.
 const CONTEXT_LINES: usize = 3;
 
 /// A change that would be made, with both states of the object.
@@ -20,7 +20,7 @@ const CONTEXT_LINES: usize = 3;
 pub struct Diff {
     /// The change.
     pub change: Change,
-    /// The object as it is and as it would be, as YAML, secrets masked; empty where there is none.
+    /// The object before and after as YAML, with secrets masked; empty where there is none.
     texts: (String, String),
 }
 
@@ -47,16 +47,11 @@ impl Serialize for Diff {
 }
 
 impl Diff {
-    /// A change from one state of the object to another; `None` is an object that does not exist.
+    /// A change between two states of an object; `None` where it does not exist, or is left as it is.
     pub fn new(change: Change, before: Option<&Value>, after: Option<&Value>) -> Result<Self, yaml::Error> {
         let (before, after) = secrets::masked(before.map(essence), after.map(essence));
         let text = |value: Option<Value>| value.map_or(Ok(String::new()), |value| yaml::to_string(&value));
         Ok(Self { change, texts: (text(before)?, text(after)?) })
-    }
-
-    /// An object that stays as it is.
-    pub fn unchanged(change: Change) -> Self {
-        Self { change, texts: (String::new(), String::new()) }
     }
 
     /// In one line, for logs.
@@ -74,7 +69,7 @@ impl Diff {
         }
     }
 
-    /// As a unified diff; a remark where there are no lines. Empty when the object is as planned.
+    /// As a unified diff; a remark if there are no lines. Empty if the object is as planned.
     fn unified(&self, colors: bool) -> String {
         let paint = |code: &str, text: &str| {
             if colors { format!("\x1b[{code}m{text}\x1b[0m\n") } else { format!("{text}\n") }
@@ -87,11 +82,15 @@ impl Diff {
             Action::Create | Action::Configure | Action::Prune => String::new(),
         };
         let (before, after) = &self.texts;
-        let title = |text: &str, when| if text.is_empty() { "/dev/null".to_owned() } else { when };
-        let live = title(before, format!("{} (live)", self.change.object));
-        let planned = title(after, format!("{} (planned)", self.change.object));
+        let title = |text: &str, when: &str| {
+            if text.is_empty() { "/dev/null".to_owned() } else { format!("{} ({when})", self.change.object) }
+        };
         let text = TextDiff::from_lines(before, after);
-        let text = text.unified_diff().context_radius(CONTEXT_LINES).header(&live, &planned).to_string();
+        let text = text
+            .unified_diff()
+            .context_radius(CONTEXT_LINES)
+            .header(&title(before, "live"), &title(after, "planned"))
+            .to_string();
         let lines = text.lines().map(|line| match line.get(..1) {
             _ if line.starts_with("--- ") || line.starts_with("+++ ") => paint("1", line),
             Some("-") => paint("31", line),
@@ -108,24 +107,22 @@ pub fn unified(diffs: &[Diff], colors: bool) -> String {
     diffs.iter().map(|diff| diff.unified(colors)).collect()
 }
 
-/// How many objects would be what, in one line.
+/// The number of objects by their change, in one line.
 pub fn summary(diffs: &[Diff]) -> String {
     let count = |actions: &[Action]| diffs.iter().filter(|diff| actions.contains(&diff.change.action)).count();
-    let optional = [
-        (&[Action::Recreate][..], "to recreate"),
-        (&[Action::Skip, Action::Keep], "left alone"),
-        (&[Action::Refuse], "refused"),
+    let always = [
+        (count(&[Action::Create]), "to create"),
+        (count(&[Action::Configure]), "to change"),
+        (count(&[Action::Prune]), "to remove"),
+        (count(&[Action::Unchanged]), "as planned"),
     ];
-    let optional = optional.into_iter().map(|(actions, word)| (count(actions), word)).filter(|(count, _)| *count > 0);
-    let mut text = format!(
-        "{} to create, {} to change, {} to remove, {} as planned",
-        count(&[Action::Create]),
-        count(&[Action::Configure]),
-        count(&[Action::Prune]),
-        count(&[Action::Unchanged]),
-    );
-    text.extend(optional.map(|(count, word)| format!(", {count} {word}")));
-    text
+    let optional = [
+        (count(&[Action::Recreate]), "to recreate"),
+        (count(&[Action::Skip, Action::Keep]), "left alone"),
+        (count(&[Action::Refuse]), "refused"),
+    ];
+    let counts = always.into_iter().chain(optional.into_iter().filter(|(count, _)| *count > 0));
+    counts.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
-//! What would become of objects (IO): climbs the ladder of [`super::steps`] by dry runs, and writes nothing.
+//! The changes that the operator would make (IO): climbs the ladder of [`super::steps`] by dry runs and writes nothing.
 //!
 //! An object that is not as planned costs one request: the apply that the operator would send. A fold and an apply are two
-//! writes, the second of which the API server can only try once the first is done; so the result of both is computed
+//! writes, the second of which the API server can only dry-run once the first is done; so the result of both is computed
 //! ([`preview`]) and the API server is asked whether it accepts that.
 
+use std::time::Duration;
+
 use futures::{StreamExt, stream};
-use kube::{
-    Api, Client,
-    api::{DynamicObject, ListParams, Patch, PatchParams},
-};
+use kube::{Client, api::ListParams};
 use serde_json::Value;
 
 use crate::{
@@ -16,13 +15,13 @@ use crate::{
         change::{Action, Change},
         diff::Diff,
         inventory::{self, PART_OF_LABEL, Scope, Verdict},
-        ownership::{self, FIELD_MANAGER, preview},
+        ownership::{self, preview},
         steps::{self, End, Ladder, STAND_IN, Step},
-        write::{Executor, apply_params, climb},
+        write::{self, Executor, Requests, climb},
     },
     cluster::{
         read::{self, Reader},
-        request::{self, Cause, REQUEST_TIMEOUT, api, send, to_value},
+        request::{self, Cause, REQUEST_TIMEOUT, api},
     },
     error::chain,
     object::{Key, Object, reference::CONFIG_MAP},
@@ -33,41 +32,36 @@ use crate::{
     text::{Place, yaml},
 };
 
-/// How many objects are asked about at once; over HTTP/1.1 each needs a connection of its own.
+/// The number of concurrent requests; over HTTP/1.1 each needs its own connection.
 const CONCURRENCY: usize = 4;
 
-/// Why it is not known what would change.
+/// Why the changes are not known.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The cluster cannot be read.
     #[error(transparent)]
     Read(#[from] read::Error),
-    /// The API server did not answer.
-    #[error("failed to dry-run {object}")]
-    Ask {
-        /// The object.
-        object: Key,
-        /// The cause.
-        source: Cause,
-    },
+    /// The API server did not answer a dry run.
+    #[error(transparent)]
+    Ask(#[from] write::Error),
     /// An object cannot be written as YAML.
     #[error(transparent)]
     Yaml(#[from] yaml::Error),
 }
 
 impl Error {
-    /// How long the API server has asked to be left alone.
-    pub fn retry_after(&self) -> std::time::Duration {
+    /// The time after which the API server has asked to retry.
+    pub fn retry_after(&self) -> Duration {
         match self {
             Self::Read(error) => error.retry_after(),
-            Self::Ask { source, .. } => source.retry_after(),
-            Self::Yaml(_) => std::time::Duration::ZERO,
+            Self::Ask(error) => error.source.retry_after(),
+            Self::Yaml(_) => Duration::ZERO,
         }
     }
 }
 
-/// What would become of the configuration and of the planned objects, in their order, and of objects that are ours and no
-/// longer planned.
+/// The changes of the configuration and of the planned objects, in their order, and of our objects that are no longer
+/// planned.
 pub async fn changes(
     reader: &Reader,
     own_namespace: &str,
@@ -86,38 +80,37 @@ pub async fn changes(
     Ok(changes)
 }
 
-/// What would become of one planned object that is `live` now.
+/// The change of one planned object whose state is `live`.
 pub async fn change(client: &Client, desired: &Object, live: Option<&Value>) -> Result<Diff, Error> {
     let key = desired.key();
-    match ask(client, desired, live, false).await {
-        Ok(End::Applied(after)) => Ok(Diff::new(Change::planned(key, live, Some(&after)), live, Some(&after))?),
-        Ok(End::Recreated { before, after }) => {
-            Ok(Diff::new(Change::recreated(key, &before, &after), Some(&before), Some(&after))?)
-        }
-        Ok(End::LeftAlone(_)) => Ok(Diff::unchanged(Change::plain(key, Action::Skip).because(inventory::LEFT_ALONE))),
-        Ok(End::Unchanged | End::Held(_) | End::Refused) => Ok(Diff::unchanged(Change::plain(key, Action::Unchanged))),
+    let (change, before, after) = match ask(client, desired, live, false).await {
+        Ok(End::Applied(after)) => (Change::planned(key, live, &after), live.cloned(), Some(after)),
+        Ok(End::Recreated { before, after }) => (Change::recreated(key, &before, &after), Some(before), Some(after)),
+        Ok(End::LeftAlone(_)) => (Change::plain(key, Action::Skip).because(inventory::LEFT_ALONE), None, None),
+        Ok(End::Unchanged | End::Held(_) | End::Refused) => (Change::plain(key, Action::Unchanged), None, None),
         // The operator would get the same answer.
-        Err(cause) if cause.is_answer() => {
-            Ok(Diff::unchanged(Change::plain(key, Action::Refuse).because(chain(&cause))))
+        Err(error) if error.source.is_answer() => {
+            (Change::plain(key, Action::Refuse).because(chain(&error.source)), None, None)
         }
-        Err(source) => Err(Error::Ask { object: key, source }),
-    }
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Diff::new(change, before.as_ref(), after.as_ref())?)
 }
 
-/// What would become of an object that is ours and no longer planned; `None` when it is being deleted already.
+/// The change of an object of ours that is no longer planned; `None` if it is already being deleted.
 pub fn removal(live: &Value, verdict: Verdict) -> Result<Option<Diff>, yaml::Error> {
     let text = |pointer| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let group = text("/apiVersion").split_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default();
     let key = Key { group, kind: text("/kind"), namespace: text("/metadata/namespace"), name: text("/metadata/name") };
     match verdict {
-        Verdict::Keep(why) => Ok(Some(Diff::unchanged(Change::plain(key, Action::Keep).because(why)))),
+        Verdict::Keep(why) => Diff::new(Change::plain(key, Action::Keep).because(why), None, None).map(Some),
         Verdict::Prune => Diff::new(Change::plain(key, Action::Prune), Some(live), None).map(Some),
         Verdict::Terminating => Ok(None),
     }
 }
 
-/// Objects that carry our label where the inventory lists some and that are no longer planned, with what the operator does
-/// with them. Without a plan it does nothing.
+/// The objects in the places of the inventory that carry our label and are no longer planned, each with the operator's
+/// verdict. Without a plan there are none.
 pub async fn left_over(
     reader: &Reader,
     own_namespace: &str,
@@ -141,20 +134,24 @@ pub async fn left_over(
     Ok(verdicts.into_iter().map(|(_, live, verdict)| (live.clone(), verdict)).collect())
 }
 
-/// Asks for each manifest of each provider whether the API server accepts it as it stands. Returns those that it refuses.
+/// Dry-runs every manifest of every provider unchanged. Returns those that the API server refuses.
 pub async fn verify(client: &Client, bundles: &[Bundle]) -> Result<Vec<Refusal>, Error> {
     let mut refusals = Vec::new();
     for (bundle, manifest) in bundles.iter().flat_map(|bundle| bundle.manifests.iter().map(move |one| (bundle, one))) {
         let object = &manifest.object;
         match ask(client, object, None, true).await {
             Ok(_) => {}
-            Err(Cause::Api(kube::Error::Api(status))) if is_about_manifest(status.code) => refusals.push(Refusal {
-                provider: bundle.name.clone(),
-                file: manifest.file.clone(),
-                place: Place::line(line(manifest, &status)),
-                what: format!("{}: {}", object.key(), status.message.replace('\n', " ")),
-            }),
-            Err(source) => return Err(Error::Ask { object: object.key(), source }),
+            Err(write::Error { source: Cause::Api(kube::Error::Api(status)), .. })
+                if is_about_manifest(status.code) =>
+            {
+                refusals.push(Refusal {
+                    provider: bundle.name.clone(),
+                    file: manifest.file.clone(),
+                    place: Place::line(line(manifest, &status)),
+                    what: format!("{}: {}", object.key(), status.message.replace('\n', " ")),
+                });
+            }
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(refusals)
@@ -178,34 +175,30 @@ fn pointer(field: &str) -> String {
     parts.map(|part| format!("/{part}")).collect::<Vec<_>>().concat()
 }
 
-async fn ask(client: &Client, desired: &Object, live: Option<&Value>, is_strict: bool) -> Result<End, Cause> {
+async fn ask(client: &Client, desired: &Object, live: Option<&Value>, is_strict: bool) -> Result<End, write::Error> {
     let mut ladder = Ladder::new(desired, live);
     let next = ladder.first();
-    let mut asker =
-        Asker { api: api(client, desired.kind(), desired.namespace()), is_strict, folded: None, accepted: None };
-    climb(&mut ladder, next, &mut asker).await.map_err(|(_, cause)| cause)
+    let api = api(client, desired.kind(), desired.namespace());
+    let requests = Requests { api, budget: || Some(REQUEST_TIMEOUT), is_strict };
+    let end = climb(&mut ladder, next, &mut Asker { requests, folded: None, accepted: None }).await;
+    end.map_err(|error| write::Error { action: "dry-run", ..error })
 }
 
-/// Performs steps by dry runs: what a write would leave behind is remembered for the steps after it.
-struct Asker {
-    api: Api<DynamicObject>,
-    /// Whether unknown and repeated fields are refused.
-    is_strict: bool,
-    /// The object as the fold would leave it.
+/// Performs steps by dry runs and remembers the results of writes for the steps after them.
+struct Asker<F> {
+    requests: Requests<F>,
+    /// The object after the fold.
     folded: Option<Value>,
     /// The stand-in, which the API server would accept.
     accepted: Option<Value>,
 }
 
-impl Executor for Asker {
+impl<F: Fn() -> Option<Duration>> Executor for Asker<F> {
     async fn perform(&mut self, object: &Object, step: Step) -> Result<Option<Value>, Cause> {
-        let name = object.name();
+        let (requests, name) = (&self.requests, object.name());
         match step {
-            Step::Read => {
-                let live = send(Some(REQUEST_TIMEOUT), self.api.get_opt(name)).await?;
-                Ok(live.as_ref().map(to_value))
-            }
-            Step::Probe(_) => self.apply(name, &ownership::bare(object.value())).await,
+            Step::Read => requests.read(name).await,
+            Step::Probe(_) => requests.apply(name, &ownership::bare(object.value()), true).await.map(Some),
             Step::Fold(live) => {
                 self.folded = Some(live);
                 Ok(None)
@@ -215,31 +208,16 @@ impl Executor for Asker {
                     accepted["metadata"]["name"] = name.into();
                     Ok(Some(accepted))
                 }
-                (None, Some(live)) => {
-                    let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
-                    self.patch(name, params.dry_run(), &Patch::Merge(preview::patch(object.value(), live))).await
-                }
-                (None, None) => self.apply(name, object.value()).await,
+                (None, Some(live)) => requests.merge(name, &preview::patch(object.value(), live), true).await.map(Some),
+                (None, None) => requests.apply(name, object.value(), true).await.map(Some),
             },
             Step::StandIn => {
-                self.accepted = self.apply(&format!("{name}{STAND_IN}"), &steps::stand_in(object)).await?;
-                Ok(self.accepted.clone())
+                let accepted = requests.apply(&format!("{name}{STAND_IN}"), &steps::stand_in(object), true).await?;
+                self.accepted = Some(accepted.clone());
+                Ok(Some(accepted))
             }
             Step::DeleteStandIn | Step::Delete(_) => Ok(None),
         }
-    }
-}
-
-impl Asker {
-    async fn apply(&self, name: &str, object: &Value) -> Result<Option<Value>, Cause> {
-        let params = apply_params(true);
-        let params = if self.is_strict { params.validation_strict() } else { params };
-        self.patch(name, params, &Patch::Apply(object.clone())).await
-    }
-
-    async fn patch(&self, name: &str, params: PatchParams, patch: &Patch<Value>) -> Result<Option<Value>, Cause> {
-        let answer = send(Some(REQUEST_TIMEOUT), self.api.patch(name, &params, patch)).await?;
-        Ok(Some(to_value(&answer)))
     }
 }
 

@@ -1,8 +1,8 @@
-//! The inventory: where our objects may be, of which kinds and in which namespaces (pure).
+//! The inventory: the kinds and namespaces in which our objects may be (pure).
 //!
-//! A `ConfigMap` in the operator's own namespace, with the label and annotations of a set's parent (KEP-3659) for
-//! other tools. Those give kinds and namespaces apart; the operator itself reads the exact pairs from the data, so that it
-//! needs no right in a place where it never put anything. And what may be deleted is decided here.
+//! A ConfigMap in the operator's own namespace, with the label and annotations of a set's parent (KEP-3659) for other tools.
+//! Those list kinds and namespaces separately; the operator reads the exact pairs from the data, so that it needs no rights
+//! where it never created anything. This file also decides which objects may be deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,10 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::apply::ownership;
-use crate::object::{KINDS, Kind, Object};
+use crate::{
+    apply::ownership,
+    object::{KINDS, Kind, Object},
+};
 
 /// The label by which our objects are found (KEP-3659).
 pub const PART_OF_LABEL: &str = "applyset.kubernetes.io/part-of";
@@ -36,7 +38,7 @@ const NAMESPACES: &str = "applyset.kubernetes.io/additional-namespaces";
 /// The key of the data that holds the pairs.
 const SCOPE: &str = "scope";
 
-/// Kinds that are never deleted, whoever planned them: what hangs on them is not ours alone.
+/// Kinds that are never deleted, because other objects depend on them.
 const NEVER_PRUNED: [&str; 3] = ["Namespace", "CustomResourceDefinition", "Secret"];
 
 /// The value of [`PART_OF_LABEL`] for the set of the operator that runs in a namespace: KEP-3659's id of its parent.
@@ -55,27 +57,27 @@ pub struct Place {
 }
 
 impl Place {
-    /// Where an object is.
+    /// The place of an object.
     pub fn of(object: &Object) -> Self {
         Self { kind: object.kind(), namespace: object.namespace().to_owned() }
     }
 }
 
-/// Where our objects may be.
+/// The places in which our objects may be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
     places: BTreeSet<Place>,
-    /// Lines that a newer version has written about kinds that this one does not know: it finds them again.
+    /// Lines of a newer version about kinds that this one does not know; they are kept.
     unknown: BTreeSet<String>,
 }
 
 impl Scope {
-    /// Where these objects are.
+    /// The places of these objects.
     pub fn of(objects: &[Object]) -> Self {
         Self { places: objects.iter().map(Place::of).collect(), unknown: BTreeSet::new() }
     }
 
-    /// What a live ConfigMap says.
+    /// Reads a live ConfigMap.
     pub fn read(config_map: &Value) -> Self {
         let mut scope = Self::default();
         for line in config_map["data"][SCOPE].as_str().unwrap_or_default().lines() {
@@ -100,13 +102,13 @@ impl Scope {
         self.places.contains(place)
     }
 
-    /// This and another one.
+    /// The places of both.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         Self { places: &self.places | &other.places, unknown: &self.unknown | &other.unknown }
     }
 
-    /// What is left when only these places are kept.
+    /// These places only.
     #[must_use]
     pub fn only(&self, keep: impl Fn(&Place) -> bool) -> Self {
         Self {
@@ -115,12 +117,11 @@ impl Scope {
         }
     }
 
-    /// The ConfigMap that says it, for the set of the operator in a namespace.
+    /// The ConfigMap with this scope, for the operator in a namespace.
     pub fn config_map(&self, own_namespace: &str) -> Value {
         let kinds: BTreeSet<_> = self.places.iter().map(|place| group_kind(place.kind)).collect();
         let namespaces: BTreeSet<_> = self.places.iter().map(|place| place.namespace.as_str()).collect();
-        let namespaces: Vec<_> =
-            namespaces.into_iter().filter(|name| !name.is_empty() && *name != own_namespace).collect();
+        let namespaces: Vec<_> = namespaces.into_iter().filter(|name| !["", own_namespace].contains(name)).collect();
         let lines = self.places.iter().map(|place| match place.namespace.as_str() {
             "" => group_kind(place.kind),
             namespace => format!("{} {namespace}", group_kind(place.kind)),
@@ -145,34 +146,31 @@ impl Scope {
     }
 }
 
-/// Whether a live ConfigMap says what one is to say; what others have added does not count.
+/// Whether a live ConfigMap has the wanted content; additions of other managers do not count.
 pub fn says(live: &Value, wanted: &Value) -> bool {
-    let all = |pointer: &str| {
-        let wanted = wanted.pointer(pointer).and_then(Value::as_object);
-        wanted.is_some_and(|wanted| {
-            wanted.iter().all(|(name, value)| live.pointer(pointer).and_then(|live| live.get(name)) == Some(value))
-        })
+    let has = |live: &Value, wanted: &Value| {
+        wanted.as_object().is_some_and(|wanted| wanted.iter().all(|(name, value)| live.get(name) == Some(value)))
     };
-    all("/metadata/labels") && all("/metadata/annotations") && all("/data")
+    let metadata = |field| has(&live["metadata"][field], &wanted["metadata"][field]);
+    metadata("labels") && metadata("annotations") && has(&live["data"], &wanted["data"])
 }
 
 fn group_kind(kind: &Kind) -> String {
     if kind.group.is_empty() { kind.kind.to_owned() } else { format!("{}.{}", kind.kind, kind.group) }
 }
 
-/// What becomes of a live object that carries our label and is not planned.
+/// The decision about a live object that carries our label and is not planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is deleted.
     Prune,
-    /// It stays, for this reason.
+    /// It is kept, for this reason.
     Keep(&'static str),
-    /// It is being deleted already.
+    /// It is already being deleted.
     Terminating,
 }
 
-/// What becomes of a live object that is not planned.
-pub fn verdict(live: &Value, set_id: &str) -> Verdict {
+fn verdict(live: &Value, set_id: &str) -> Verdict {
     let metadata = &live["metadata"];
     if metadata["labels"][PART_OF_LABEL] != set_id {
         return Verdict::Keep("it is not labelled as ours");
@@ -183,7 +181,7 @@ pub fn verdict(live: &Value, set_id: &str) -> Verdict {
     if metadata["annotations"][DELETION] == "detach" {
         return Verdict::Keep("it is annotated so");
     }
-    // Who copies an object copies its labels, too.
+    // A copy of an object has its labels, too.
     if !ownership::is_applied_by_us(live) {
         return Verdict::Keep("it carries our label, and was made by somebody else");
     }
@@ -195,7 +193,7 @@ pub fn is_left_alone(live: &Value) -> bool {
     live["metadata"]["annotations"][MUTATION] == "ignore"
 }
 
-/// The live objects that are not planned, by what becomes of them; of those that are deleted the last applied first.
+/// The live objects that are not planned, each with its verdict, in the reverse order of applying.
 pub fn verdicts<'a>(
     seen: impl Iterator<Item = (&'a Place, &'a Value)>,
     planned: &[Object],
@@ -209,10 +207,8 @@ pub fn verdicts<'a>(
         let name = live["metadata"]["name"].as_str().unwrap_or_default();
         names.get(place).is_some_and(|names| names.contains(name))
     };
-    let mut all: Vec<_> = seen
-        .filter(|(place, live)| !is_planned(place, live))
-        .map(|(place, live)| (place, live, verdict(live, set_id)))
-        .collect();
+    let seen = seen.filter(|(place, live)| !is_planned(place, live));
+    let mut all: Vec<_> = seen.map(|(place, live)| (place, live, verdict(live, set_id))).collect();
     all.sort_by_key(|(place, ..)| std::cmp::Reverse(place.kind.wave));
     all
 }

@@ -1,8 +1,8 @@
-//! Who owns which fields of an object, read from `metadata.managedFields` (pure).
+//! Ownership of an object's fields, read from `metadata.managedFields` (pure).
 //!
-//! Answers the two questions of the apply engine without asking the API server: does a live object still hold what we
-//! applied, all of it and nothing of ours besides; and which fields of others have to become ours, because a forced
-//! apply alone does not take away what somebody else's update has added.
+//! Answers two questions of the apply engine without a request: does a live object still hold exactly what we applied; and
+//! which fields of other managers have to become ours, because even a forced apply does not remove fields that somebody
+//! else has added by update.
 //!
 //! A field set is what the API server calls `FieldsV1`: a tree of `f:<field>`, `k:<key fields of a list item>`,
 //! `v:<value of a set>` and `.` for the node itself.
@@ -14,32 +14,31 @@ pub mod preview;
 /// Our field manager.
 pub const FIELD_MANAGER: &str = "ccm-operator";
 
-/// The roots that are ours whole: what anybody else has put there by update goes.
+/// The roots that are ours whole: other managers' updates there are removed.
 const OWNED_ROOTS: [&str; 5] = ["f:spec", "f:data", "f:binaryData", "f:rules", "f:subjects"];
 
-/// The field managers of the Go operator; what they left anywhere is ours to keep or to drop.
+/// The field managers of the Go operator, whose fields we take over everywhere.
 const PREDECESSORS: [&str; 2] = ["cluster-controller-manager-operator", "config-sync-controllers"];
 
-/// What a live object needs, to be what it should be.
+/// What brings a live object to the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Nothing: it holds what was applied.
     Nothing,
     /// One apply.
     Apply,
-    /// Others' fields have to become ours first, then one apply removes them.
+    /// Other managers' fields have to become ours first, so that an apply removes them.
     FoldThenApply,
 }
 
-/// What a live object needs. Both are whole objects; the live one with its managed fields.
+/// What brings a live object to the plan. Both are whole objects; the live one with its managed fields.
 pub fn need(desired: &Value, live: &Value) -> Need {
-    if is_wiped(live) {
+    let entries = managed_fields(live);
+    let adds = |entry: &Value| is_foreign_update(entry) && owns_more(&foldable(entry), desired);
+    if is_wiped(live) || entries.iter().any(adds) {
         return Need::FoldThenApply;
     }
-    if foreign_entries(live).any(|entry| owns_more(&foldable(entry), desired)) {
-        return Need::FoldThenApply;
-    }
-    match managed_fields(live).iter().find(|entry| is_ours(entry)) {
+    match entries.iter().find(|entry| is_ours(entry)) {
         Some(ours) if holds(&ours["fieldsV1"], &without_identity(desired), live) => Need::Nothing,
         _ => Need::Apply,
     }
@@ -48,11 +47,16 @@ pub fn need(desired: &Value, live: &Value) -> Need {
 /// The managed fields with everything that we take over moved into our entry; guarded by the caller.
 pub fn fold(live: &Value) -> Value {
     let (mut ours, mut others) = (Map::new(), Vec::new());
-    let mut entry_of_ours = None;
+    let mut our_entry = json!({
+        "manager": FIELD_MANAGER,
+        "operation": "Apply",
+        "apiVersion": live["apiVersion"],
+        "fieldsType": "FieldsV1",
+    });
     for entry in managed_fields(live) {
         if is_ours(entry) {
             merge(&mut ours, &entry["fieldsV1"]);
-            entry_of_ours = Some(entry);
+            our_entry.clone_from(entry);
             continue;
         }
         let taken = if is_foreign_update(entry) { foldable(entry) } else { Map::new() };
@@ -65,34 +69,23 @@ pub fn fold(live: &Value) -> Value {
             others.push(rest);
         }
     }
-    let entry = entry_of_ours.cloned().unwrap_or_else(|| {
-        json!({
-            "manager": FIELD_MANAGER,
-            "operation": "Apply",
-            "apiVersion": live["apiVersion"],
-            "fieldsType": "FieldsV1",
-        })
-    });
-    let mut entry = entry;
-    entry["fieldsV1"] = Value::Object(ours);
-    others.insert(0, entry);
+    our_entry["fieldsV1"] = Value::Object(ours);
+    others.insert(0, our_entry);
     Value::Array(others)
 }
 
-/// Whether nobody's fields are noted any more: somebody has wiped the managed fields. The next apply would note everything
-/// that is there as `before-first-apply`'s.
+/// Whether the managed fields were wiped. The next apply would assign all existing fields to `before-first-apply`.
 pub fn is_wiped(live: &Value) -> bool {
     managed_fields(live).is_empty()
 }
 
-/// What an apply holds that changes nothing: as a dry run it makes the server note whose the fields of a wiped object are,
-/// also when an apply of the whole would be refused for what somebody has added.
+/// An apply that changes nothing. As a dry run it makes the server assign the fields of a wiped object, even if the whole
+/// object would be refused because of other managers' fields.
 pub fn bare(desired: &Value) -> Value {
-    let metadata = ["name", "namespace"].into_iter().filter_map(|field| {
-        let value = desired["metadata"].get(field)?;
-        Some((field.to_owned(), value.clone()))
-    });
-    let metadata: Map<_, _> = metadata.collect();
+    let mut metadata = Map::new();
+    for field in ["name", "namespace"] {
+        metadata.extend(desired["metadata"].get(field).map(|value| (field.to_owned(), value.clone())));
+    }
     json!({"apiVersion": desired["apiVersion"], "kind": desired["kind"], "metadata": metadata})
 }
 
@@ -101,14 +94,13 @@ pub fn is_applied_by_us(live: &Value) -> bool {
     managed_fields(live).iter().any(is_ours)
 }
 
-/// Whether the answer to an apply is that of an object which this apply has made: nobody else has ever written it, and
-/// we only at the time of its creation.
+/// Whether an applied object was created by that apply: only we have written it, and only at the time of its creation.
 pub fn is_new(applied: &Value) -> bool {
     let [entry] = managed_fields(applied) else { return false };
     is_ours(entry) && entry["time"] == applied["metadata"]["creationTimestamp"]
 }
 
-/// Who has last changed an object, other than we and other than by its status.
+/// The manager that last changed an object, other than us and other than its status.
 pub fn last_foreign_manager(live: &Value) -> Option<&str> {
     let others = managed_fields(live).iter().filter(|entry| !is_ours(entry) && has_no_subresource(entry));
     others.max_by_key(|entry| entry["time"].as_str())?["manager"].as_str()
@@ -130,10 +122,6 @@ fn has_no_subresource(entry: &Value) -> bool {
     entry["subresource"].as_str().is_none_or(str::is_empty)
 }
 
-fn foreign_entries(object: &Value) -> impl Iterator<Item = &Value> {
-    managed_fields(object).iter().filter(|entry| is_foreign_update(entry))
-}
-
 /// The part of a foreign entry that we take over.
 fn foldable(entry: &Value) -> Map<String, Value> {
     let predecessor = entry["manager"].as_str().is_some_and(|manager| PREDECESSORS.contains(&manager));
@@ -144,22 +132,21 @@ fn foldable(entry: &Value) -> Map<String, Value> {
         .collect()
 }
 
-/// Whether a field set has a field that the desired object has not.
+/// Whether a field set has a field that the desired object lacks.
 fn owns_more(fields: &Map<String, Value>, desired: &Value) -> bool {
-    fields.iter().any(|(path, children)| match child(desired, path) {
-        Child::Node => false,
-        Child::Absent => true,
-        Child::Value(value) => children.as_object().is_some_and(|children| owns_more(children, value)),
+    fields.iter().filter(|(path, _)| *path != ".").any(|(path, children)| match find(desired, path) {
+        Some(value) => children.as_object().is_some_and(|children| owns_more(children, value)),
+        None => true,
     })
 }
 
 /// Whether our field set and the live values are exactly those of the desired object, or of a part of it.
 fn holds(fields: &Value, desired: &Value, live: &Value) -> bool {
     let Some(fields) = fields.as_object().filter(|fields| !fields.is_empty()) else {
-        // A leaf, or a list or map that is owned as one: defaults inside it are the server's.
+        // A leaf, or a list or map that is owned as a whole: defaults inside it are the server's.
         return covers(desired, live);
     };
-    if fields.iter().any(|(path, _)| matches!(child(desired, path), Child::Absent)) {
+    if fields.keys().any(|path| path != "." && find(desired, path).is_none()) {
         return false;
     }
     match desired {
@@ -178,7 +165,7 @@ fn holds(fields: &Value, desired: &Value, live: &Value) -> bool {
     }
 }
 
-/// Whether a live value holds all that is desired; it may hold more in maps.
+/// Whether a live value holds all desired values; maps may hold more.
 fn covers(desired: &Value, live: &Value) -> bool {
     match (desired, live) {
         (Value::Object(desired), Value::Object(live)) => {
@@ -191,29 +178,16 @@ fn covers(desired: &Value, live: &Value) -> bool {
     }
 }
 
-/// What a path element of a field set leads to.
-enum Child<'a> {
-    /// `.`, the node itself.
-    Node,
-    /// Nothing.
-    Absent,
-    /// This value.
-    Value(&'a Value),
-}
-
-fn child<'a>(value: &'a Value, path: &str) -> Child<'a> {
-    if path == "." {
-        return Child::Node;
-    }
-    let found = match path.strip_prefix("f:") {
+/// The value at a path element of a field set.
+fn find<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    match path.strip_prefix("f:") {
         Some(field) => value.get(field),
-        None => value.as_array().and_then(|items| items.iter().find(|item| path_matches(path, item))),
-    };
-    found.map_or(Child::Absent, Child::Value)
+        None => value.as_array()?.iter().find(|item| path_matches(path, item)),
+    }
 }
 
-/// Whether a list item is the one that `k:{…}` or `v:…` names. A key field that the item leaves out is one that the
-/// server has filled in, such as a port's protocol.
+/// Whether `k:{…}` or `v:…` names a list item. The server has filled in key fields that the item lacks, such as a port's
+/// protocol.
 fn path_matches(path: &str, item: &Value) -> bool {
     let parse = |json| serde_json::from_str::<Value>(json).ok();
     if let Some(keys) = path.strip_prefix("k:").and_then(parse) {
@@ -235,15 +209,13 @@ fn merge(into: &mut Map<String, Value>, from: &Value) {
     }
 }
 
-/// An object without what field sets leave out: its kind and its name.
+/// An object without the fields that field sets leave out: its kind and its name.
 fn without_identity(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(members) = object.as_object_mut() {
-        members.remove("apiVersion");
-        members.remove("kind");
+        members.retain(|name, _| name != "apiVersion" && name != "kind");
         if let Some(metadata) = members.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.remove("name");
-            metadata.remove("namespace");
+            metadata.retain(|name, _| name != "name" && name != "namespace");
             if metadata.is_empty() {
                 members.remove("metadata");
             }

@@ -1,7 +1,7 @@
 //! The steps from a live object to the planned one (pure).
 //!
-//! One ladder for everything that changes objects or shows what would change: it decides which step comes next from the
-//! answers to the steps before. [`super::write`] performs the steps, [`super::dry_run`] asks the API server about them.
+//! One ladder for everything that changes objects or shows changes: it decides the next step from the answers to the
+//! previous ones. [`super::write`] performs the steps, [`super::dry_run`] asks the API server about them.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::{
 /// How often a fold is tried while other managers write the object.
 const FOLD_TRIES: usize = 3;
 
-/// What is appended to the name of an object for its stand-in. The operator's rights name the stand-ins.
+/// The suffix of a stand-in's name. The operator's rights name the stand-ins.
 pub(crate) const STAND_IN: &str = "-next";
 
 /// A request to the API server about one object.
@@ -39,12 +39,12 @@ pub enum Step {
     Delete(Value),
 }
 
-/// What comes next.
+/// The next step, or the end.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
     /// This step.
     Step(Step),
-    /// Nothing: the ladder has ended.
+    /// No step: the ladder has ended.
     End(End),
 }
 
@@ -57,7 +57,7 @@ pub enum End {
     LeftAlone(Option<Value>),
     /// The object was applied; this is its state.
     Applied(Value),
-    /// The object was deleted and created, because a field that cannot be changed was to change.
+    /// The object was deleted and created, because an immutable field differed.
     Recreated {
         /// The state before.
         before: Value,
@@ -70,41 +70,35 @@ pub enum End {
     Refused,
 }
 
-/// The answer to a step.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    /// The object as it is now; `None` when there is none, or when the step has no answer.
-    Object(Option<Value>),
-    /// The API server refused.
-    Refused(Refusal),
-}
+/// The answer to a step: the object as it is now, `None` if there is none or the step has no answer; or a refusal.
+pub type Answer = Result<Option<Value>, Refusal>;
 
 /// Why the API server refused, as far as it decides the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// A field that cannot be changed was to change.
+    /// An immutable field differs.
     Immutable,
     /// The object is not valid.
     Invalid,
-    /// Another manager was faster.
+    /// Another manager has changed the object.
     Conflict,
     /// Another reason, or no answer.
     Other,
 }
 
-/// Where the ladder is: which step is waited for.
+/// The step that the ladder waits for.
 #[derive(Debug)]
 enum Stage {
     Start,
     /// The first apply.
     Apply,
-    /// After an object that was not seen was refused: was it refused for other managers' fields?
+    /// An unseen object was refused: because of other managers' fields?
     LookForFold(Refusal),
     Probe(Value),
     Fold,
-    /// Another manager crossed the fold.
+    /// Another manager has changed the object before the fold.
     Reread,
-    /// The apply after a fold: nothing is folded twice.
+    /// The apply after a fold.
     ApplyFolded,
     LookForRecreate,
     StandIn {
@@ -116,7 +110,7 @@ enum Stage {
     Create(Value),
 }
 
-/// The way of one object.
+/// The ladder of one object.
 #[derive(Debug)]
 pub struct Ladder<'a> {
     desired: &'a Object,
@@ -126,7 +120,7 @@ pub struct Ladder<'a> {
 }
 
 impl<'a> Ladder<'a> {
-    /// Begins with the object as it was seen; `None` is one that does not exist, or does not carry our label.
+    /// `seen` is the live object; `None` if it does not exist or does not carry our label.
     pub fn new(desired: &'a Object, seen: Option<&'a Value>) -> Self {
         Self { desired, seen, folds: 0, stage: Stage::Start }
     }
@@ -154,57 +148,47 @@ impl<'a> Ladder<'a> {
         }
     }
 
-    /// What follows the answer to a step.
+    /// The next step after an answer.
     pub fn next(&mut self, answer: Answer) -> Next {
         match (std::mem::replace(&mut self.stage, Stage::Start), answer) {
-            (Stage::Apply, Answer::Object(Some(now))) => {
-                // Only the answer shows what other managers own of an object that was not seen.
+            (Stage::Apply, Ok(Some(now))) => {
+                // The answer is the first to show other managers' fields of an unseen object.
                 let needs_fold = need(self.desired.value(), &now) == Need::FoldThenApply;
                 if needs_fold { self.fold(now) } else { Next::End(End::Applied(now)) }
             }
-            (Stage::ApplyFolded, Answer::Object(Some(now))) => Next::End(End::Applied(now)),
-            (Stage::Apply, Answer::Refused(refusal @ (Refusal::Invalid | Refusal::Immutable)))
-                if self.seen.is_none() =>
-            {
+            (Stage::ApplyFolded, Ok(Some(now))) => Next::End(End::Applied(now)),
+            (Stage::Apply, Err(refusal @ (Refusal::Invalid | Refusal::Immutable))) if self.seen.is_none() => {
                 // A field of another manager can make the whole object invalid.
                 self.step(Stage::LookForFold(refusal), Step::Read)
             }
-            (Stage::Apply | Stage::ApplyFolded, Answer::Refused(Refusal::Immutable)) => {
+            (Stage::Apply | Stage::ApplyFolded, Err(Refusal::Immutable)) => {
                 self.step(Stage::LookForRecreate, Step::Read)
             }
-            (Stage::LookForFold(refusal), Answer::Object(live)) => match live {
+            (Stage::LookForFold(refusal), Ok(live)) => match live {
                 Some(live) if need(self.desired.value(), &live) == Need::FoldThenApply => self.fold(live),
                 Some(live) if refusal == Refusal::Immutable => self.recreate(live),
                 _ => Next::End(End::Refused),
             },
-            (Stage::Probe(mut live), Answer::Object(Some(shown))) => {
+            (Stage::Probe(mut live), Ok(Some(shown))) => {
                 live["metadata"]["managedFields"] = shown["metadata"]["managedFields"].clone();
                 self.folds += 1;
                 self.step(Stage::Fold, Step::Fold(live))
             }
-            (Stage::Fold, Answer::Refused(Refusal::Conflict)) if self.folds < FOLD_TRIES => {
-                self.step(Stage::Reread, Step::Read)
-            }
-            (Stage::Reread, Answer::Object(Some(live))) => self.fold(live),
-            (Stage::Fold, Answer::Object(_) | Answer::Refused(Refusal::Conflict)) => {
-                self.step(Stage::ApplyFolded, Step::Apply)
-            }
-            (Stage::LookForRecreate, Answer::Object(Some(live))) => self.recreate(live),
-            (Stage::StandIn { live, .. }, Answer::Object(_)) => {
-                self.step(Stage::Delete(live.clone()), Step::Delete(live))
-            }
-            (Stage::StandIn { live, is_retry: false }, Answer::Refused(Refusal::Immutable)) if self.is_binding() => {
+            (Stage::Fold, Err(Refusal::Conflict)) if self.folds < FOLD_TRIES => self.step(Stage::Reread, Step::Read),
+            (Stage::Reread, Ok(Some(live))) => self.fold(live),
+            (Stage::Fold, Ok(_) | Err(Refusal::Conflict)) => self.step(Stage::ApplyFolded, Step::Apply),
+            (Stage::LookForRecreate, Ok(Some(live))) => self.recreate(live),
+            (Stage::StandIn { live, .. }, Ok(_)) => self.step(Stage::Delete(live.clone()), Step::Delete(live)),
+            (Stage::StandIn { live, is_retry: false }, Err(Refusal::Immutable)) if is_binding(self.desired) => {
                 self.step(Stage::DeleteStandIn(live), Step::DeleteStandIn)
             }
-            (Stage::DeleteStandIn(live), Answer::Object(_)) => {
-                self.step(Stage::StandIn { live, is_retry: true }, Step::StandIn)
-            }
-            (Stage::Delete(live), Answer::Object(left)) => match left.as_ref().map(finalizers) {
+            (Stage::DeleteStandIn(live), Ok(_)) => self.step(Stage::StandIn { live, is_retry: true }, Step::StandIn),
+            (Stage::Delete(live), Ok(left)) => match left.as_ref().map(finalizers) {
                 Some(finalizers) if !finalizers.is_empty() => Next::End(End::Held(finalizers)),
                 _ => self.step(Stage::Create(live), Step::Apply),
             },
-            (Stage::Create(before), Answer::Object(Some(after))) => Next::End(End::Recreated { before, after }),
-            (_, Answer::Refused(_) | Answer::Object(_)) => Next::End(End::Refused),
+            (Stage::Create(before), Ok(Some(after))) => Next::End(End::Recreated { before, after }),
+            _ => Next::End(End::Refused),
         }
     }
 
@@ -221,7 +205,7 @@ impl<'a> Ladder<'a> {
         self.step(Stage::Fold, Step::Fold(live))
     }
 
-    /// What is taken away is taken away last.
+    /// Deletes nothing before the API server has accepted the stand-in.
     fn recreate(&mut self, live: Value) -> Next {
         if inventory::is_left_alone(&live) {
             return Next::End(End::LeftAlone(Some(live)));
@@ -231,13 +215,9 @@ impl<'a> Ladder<'a> {
         }
         Next::End(End::Held(finalizers(&live)))
     }
-
-    fn is_binding(&self) -> bool {
-        is_binding(self.desired)
-    }
 }
 
-/// Whether the stand-in of an object is real.
+/// Whether the stand-in of an object is created, not only dry-run.
 pub(super) fn is_binding(object: &Object) -> bool {
     matches!(object.kind().kind, "ClusterRoleBinding" | "RoleBinding")
 }

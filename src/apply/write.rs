@@ -15,7 +15,7 @@ use crate::{
         change::{Action, Change},
         inventory,
         ownership::{self, FIELD_MANAGER},
-        steps::{self, Answer, End, Ladder, Next, Refusal, STAND_IN, Step},
+        steps::{self, End, Ladder, Next, Refusal, STAND_IN, Step},
     },
     cluster::request::{Cause, REQUEST_TIMEOUT, api, send, to_value},
     object::{Key, Kind, Object, reference::CONFIG_MAP},
@@ -27,39 +27,38 @@ use crate::{
 pub struct Error {
     /// The object.
     pub object: Key,
-    /// What was tried.
+    /// The action that failed.
     pub action: &'static str,
     /// The cause.
     #[source]
     pub source: Cause,
 }
 
-/// What performs the steps of a ladder.
+/// Performs the steps of a ladder.
 pub(super) trait Executor {
-    /// Performs a step. The answer is the object as it is then; `None` when there is none, or when the step has no answer.
+    /// The answer is the object after the step; `None` if there is none, or if the step has no answer.
     async fn perform(&mut self, object: &Object, step: Step) -> Result<Option<Value>, Cause>;
 }
 
-/// Climbs a ladder from its first step to its end; an error is the last refusal, with what was tried.
-pub(super) async fn climb(
-    ladder: &mut Ladder<'_>,
-    mut next: Next,
-    executor: &mut impl Executor,
-) -> Result<End, (&'static str, Cause)> {
+/// Climbs a ladder from its first step to its end; an error is the last refused action with the refusal.
+pub(super) async fn climb(ladder: &mut Ladder<'_>, mut next: Next, executor: &mut impl Executor) -> Result<End, Error> {
+    let object = ladder.desired();
     let mut refused = None;
     loop {
         let step = match next {
             Next::Step(step) => step,
             Next::End(End::Refused) => return refused.map_or(Ok(End::Refused), Err),
-            Next::End(End::Held(finalizers)) => return Err(("recreate", Cause::Held(finalizers))),
+            Next::End(End::Held(finalizers)) => {
+                return Err(Error { object: object.key(), action: "recreate", source: Cause::Held(finalizers) });
+            }
             Next::End(end) => return Ok(end),
         };
         let action = action(&step);
-        next = match executor.perform(ladder.desired(), step).await {
-            Ok(object) => ladder.next(Answer::Object(object)),
-            Err(cause) => {
-                let next = ladder.next(Answer::Refused(refusal(&cause)));
-                refused = Some((action, cause));
+        next = match executor.perform(object, step).await {
+            Ok(object) => ladder.next(Ok(object)),
+            Err(source) => {
+                let next = ladder.next(Err(refusal(&source)));
+                refused = Some(Error { object: object.key(), action, source });
                 next
             }
         };
@@ -90,9 +89,9 @@ fn refusal(cause: &Cause) -> Refusal {
 /// An object that was written.
 #[derive(Debug)]
 pub struct Applied {
-    /// The object as it is now; `None` when nothing was written.
+    /// The object after the write; `None` if nothing was written.
     pub live: Option<Value>,
-    /// What was done to it.
+    /// The change.
     pub change: Change,
 }
 
@@ -106,9 +105,9 @@ pub async fn apply(
 ) -> Result<Applied, Error> {
     let desired = ladder.desired();
     let key = desired.key();
-    let mut writer = Writer { api: api(client, desired.kind(), desired.namespace()), budget };
-    let end = climb(&mut ladder, next, &mut writer).await;
-    let end = end.map_err(|(action, source)| Error { object: key.clone(), action, source })?;
+    let mut writer =
+        Writer(Requests { api: api(client, desired.kind(), desired.namespace()), budget, is_strict: false });
+    let end = climb(&mut ladder, next, &mut writer).await?;
     let (change, live) = match (end, ladder.seen()) {
         (End::Applied(now), Some(before)) => (Change::between(key, before, &now), Some(now)),
         (End::Applied(now), None) => {
@@ -125,20 +124,20 @@ pub async fn apply(
 /// The result of a deletion.
 #[derive(Debug)]
 pub enum Pruned {
-    /// It is gone by this.
+    /// It was deleted.
     Gone,
-    /// It was gone before.
+    /// It did not exist.
     Absent,
-    /// It goes when its finalizers are removed.
+    /// It will be gone when its finalizers are removed.
     Terminating(Value),
 }
 
 /// Deletes an object as it was seen, and no other state of it.
 pub async fn prune(client: &Client, kind: &Kind, live: &Value, budget: Option<Duration>) -> Result<Pruned, Error> {
     let key = key_of(kind, live);
-    let api = api(client, kind, &key.namespace);
-    match send(budget, api.delete(&key.name, &delete_params(live))).await {
-        Ok(answer) => Ok(answer.left().map_or(Pruned::Gone, |left| Pruned::Terminating(to_value(&left)))),
+    let requests = Requests { api: api(client, kind, &key.namespace), budget: || budget, is_strict: false };
+    match requests.delete(&key.name, live).await {
+        Ok(left) => Ok(left.map_or(Pruned::Gone, Pruned::Terminating)),
         Err(cause) if cause.is_absent() => Ok(Pruned::Absent),
         Err(source) => Err(Error { object: key, action: "delete", source }),
     }
@@ -152,15 +151,13 @@ pub async fn write_inventory(
     budget: Option<Duration>,
 ) -> Result<Value, Error> {
     if let Some(live) = live {
-        // What another leader has written meanwhile has to be read first.
+        // A write of another leader has to be read first.
         config_map["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
     }
     let object = key_of(&CONFIG_MAP, &config_map);
-    let api = api(client, &CONFIG_MAP, &object.namespace);
-    let params = PatchParams::apply(FIELD_MANAGER).force();
-    let written = send(budget, api.patch(inventory::NAME, &params, &Patch::Apply(&config_map))).await;
-    let failed = |source| Error { object, action: "write the inventory", source };
-    written.map(|object| to_value(&object)).map_err(failed)
+    let requests = Requests { api: api(client, &CONFIG_MAP, &object.namespace), budget: || budget, is_strict: false };
+    let written = requests.apply(inventory::NAME, &config_map, false).await;
+    written.map_err(|source| Error { object, action: "write the inventory", source })
 }
 
 /// The key of a live object of a kind.
@@ -169,65 +166,75 @@ pub fn key_of(kind: &Kind, live: &Value) -> Key {
     Key { group: kind.group.to_owned(), kind: kind.kind.to_owned(), namespace: text("namespace"), name: text("name") }
 }
 
-/// The state that was seen, and with it what it has made.
-fn delete_params(live: &Value) -> DeleteParams {
-    let text = |name: &str| live["metadata"][name].as_str().map(ToOwned::to_owned);
-    DeleteParams {
-        propagation_policy: Some(PropagationPolicy::Background),
-        preconditions: Some(Preconditions { uid: text("uid"), resource_version: text("resourceVersion") }),
-        ..DeleteParams::default()
+/// Requests about objects of one kind in one namespace; each write asks for its budget of time.
+pub(super) struct Requests<F> {
+    pub(super) api: Api<DynamicObject>,
+    pub(super) budget: F,
+    /// Whether unknown and repeated fields are refused.
+    pub(super) is_strict: bool,
+}
+
+impl<F: Fn() -> Option<Duration>> Requests<F> {
+    pub(super) async fn read(&self, name: &str) -> Result<Option<Value>, Cause> {
+        let live = send(Some(REQUEST_TIMEOUT), self.api.get_opt(name)).await?;
+        Ok(live.as_ref().map(to_value))
+    }
+
+    pub(super) async fn apply(&self, name: &str, object: &Value, dry_run: bool) -> Result<Value, Cause> {
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let params = if self.is_strict { params.validation_strict() } else { params };
+        self.patch(name, params, &Patch::Apply(object), dry_run).await
+    }
+
+    pub(super) async fn merge(&self, name: &str, patch: &Value, dry_run: bool) -> Result<Value, Cause> {
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        self.patch(name, params, &Patch::Merge(patch), dry_run).await
+    }
+
+    async fn patch(
+        &self,
+        name: &str,
+        params: PatchParams,
+        patch: &Patch<&Value>,
+        dry_run: bool,
+    ) -> Result<Value, Cause> {
+        let params = if dry_run { params.dry_run() } else { params };
+        send((self.budget)(), self.api.patch(name, &params, patch)).await.map(|answer| to_value(&answer))
+    }
+
+    /// Deletes this state of an object, with its dependents. Returns the object if finalizers keep it.
+    async fn delete(&self, name: &str, live: &Value) -> Result<Option<Value>, Cause> {
+        let text = |name: &str| live["metadata"][name].as_str().map(ToOwned::to_owned);
+        let params = DeleteParams {
+            propagation_policy: Some(PropagationPolicy::Background),
+            preconditions: Some(Preconditions { uid: text("uid"), resource_version: text("resourceVersion") }),
+            ..DeleteParams::default()
+        };
+        let answer = send((self.budget)(), self.api.delete(name, &params)).await?;
+        Ok(answer.left().map(|left| to_value(&left)))
     }
 }
 
-/// The parameters of an apply.
-pub(super) fn apply_params(dry_run: bool) -> PatchParams {
-    let params = PatchParams::apply(FIELD_MANAGER).force();
-    if dry_run { params.dry_run() } else { params }
-}
-
-struct Writer<F> {
-    api: Api<DynamicObject>,
-    budget: F,
-}
+struct Writer<F>(Requests<F>);
 
 impl<F: Fn() -> Option<Duration>> Executor for Writer<F> {
     async fn perform(&mut self, object: &Object, step: Step) -> Result<Option<Value>, Cause> {
-        let name = object.name();
+        let (Self(requests), name) = (self, object.name());
+        let stand_in = format!("{name}{STAND_IN}");
         match step {
-            Step::Read => {
-                let live = send(Some(REQUEST_TIMEOUT), self.api.get_opt(name)).await?;
-                Ok(live.as_ref().map(to_value))
-            }
-            Step::Probe(_) => self.apply(name, &ownership::bare(object.value()), true).await,
-            Step::Fold(live) => {
-                let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
-                let patch = Patch::Merge(steps::fold_patch(&live));
-                send((self.budget)(), self.api.patch(name, &params, &patch)).await.map(|_| None)
-            }
-            Step::Apply => self.apply(name, object.value(), false).await,
+            Step::Read => requests.read(name).await,
+            Step::Probe(_) => requests.apply(name, &ownership::bare(object.value()), true).await.map(Some),
+            Step::Fold(live) => requests.merge(name, &steps::fold_patch(&live), false).await.map(|_| None),
+            Step::Apply => requests.apply(name, object.value(), false).await.map(Some),
             Step::StandIn => {
-                let name = format!("{name}{STAND_IN}");
-                self.apply(&name, &steps::stand_in(object), !steps::is_binding(object)).await
+                let is_dry_run = !steps::is_binding(object);
+                requests.apply(&stand_in, &steps::stand_in(object), is_dry_run).await.map(Some)
             }
             Step::DeleteStandIn => {
-                let name = format!("{name}{STAND_IN}");
-                let old = to_value(&send(Some(REQUEST_TIMEOUT), self.api.get(&name)).await?);
-                self.delete(&name, &old).await
+                let old = to_value(&send(Some(REQUEST_TIMEOUT), requests.api.get(&stand_in)).await?);
+                requests.delete(&stand_in, &old).await
             }
-            Step::Delete(live) => self.delete(name, &live).await,
+            Step::Delete(live) => requests.delete(name, &live).await,
         }
-    }
-}
-
-impl<F: Fn() -> Option<Duration>> Writer<F> {
-    async fn apply(&self, name: &str, object: &Value, dry_run: bool) -> Result<Option<Value>, Cause> {
-        let patch = Patch::Apply(object);
-        let answer = send((self.budget)(), self.api.patch(name, &apply_params(dry_run), &patch)).await?;
-        Ok(Some(to_value(&answer)))
-    }
-
-    async fn delete(&self, name: &str, live: &Value) -> Result<Option<Value>, Cause> {
-        let answer = send((self.budget)(), self.api.delete(name, &delete_params(live))).await?;
-        Ok(answer.left().map(|left| to_value(&left)))
     }
 }

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::facts::Facts;
-use crate::text::Place;
 use crate::{
     config::{Output, Problem, ini_keys, keys::KEYS},
+    facts::Facts,
     text::ini::{Document, Placed},
 };
 
@@ -62,8 +61,7 @@ fn useless_value(Placed { line, entry, .. }: Placed<'_>) -> Option<Problem> {
         return None;
     }
     let valid: Vec<_> = valid.iter().map(|valid| format!("`{valid}`")).collect();
-    let message = format!("[{GLOBAL}] {key} takes {} only, spelled like this", valid.join(" or "));
-    Some(Problem { place: Some(Place::line(line)), message })
+    Some(Problem::at(line, format!("[{GLOBAL}] {key} takes {} only, spelled like this", valid.join(" or "))))
 }
 
 /// The cloud-controller-manager exits if an override is incomplete or repeated.
@@ -81,8 +79,7 @@ fn check_overrides(document: &Document) -> Result<(), Problem> {
     for (sub, (line, keys)) in overrides {
         let value = |key: &str| keys.get(&key.to_lowercase()).copied().unwrap_or_default();
         let refused = |what: String| {
-            let message = format!("the cloud-controller-manager refuses [{OVERRIDE} {sub:?}]: {what}");
-            Problem { place: Some(Place::line(line)), message }
+            Problem::at(line, format!("the cloud-controller-manager refuses [{OVERRIDE} {sub:?}]: {what}"))
         };
         if let Some(missing) = REQUIRED.iter().find(|key| value(key).is_empty()) {
             return Err(refused(format!("give {missing} a value")));

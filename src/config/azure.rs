@@ -9,15 +9,16 @@ pub mod read;
 
 use serde_json::json;
 
-use crate::facts::Facts;
-use crate::text::Place;
-use crate::text::suggest::did_you_mean;
 use crate::{
     config::{
         Change, Output, Problem, hint,
         keys::{KEYS, Kind},
     },
-    text::json::{self, BYTE_ORDER_MARK, Document, Member, is_named},
+    facts::Facts,
+    text::{
+        json::{self, BYTE_ORDER_MARK, Document, Member, is_named},
+        suggest::did_you_mean,
+    },
 };
 
 /// The values of `platformStatus.azure.cloudName` that the API defines.
@@ -38,7 +39,7 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> 
             "`cloud` differs from {cloud}, which Infrastructure/cluster sets in \
              status.platformStatus.azure.cloudName; correct it, or leave it out"
         );
-        return Err(Problem { place: Some(Place::line(edit.document.line(member))), message });
+        return Err(Problem::at(edit.document.line(member), message));
     }
     edit.set("the Infrastructure names the cloud", CLOUD, cloud);
     edit.default_vm_type()?;
@@ -85,20 +86,15 @@ impl<'a> Edit<'a> {
     /// The effective value, unless it is blank.
     fn text(&self, name: &str) -> Result<Option<(&Member<'a>, String)>, Problem> {
         let Some(member) = self.document.last(name) else { return Ok(None) };
-        let text = member.as_text().ok_or_else(|| Problem {
-            place: Some(Place::line(self.document.line(member))),
-            message: format!("`{}` must be a string", member.name),
-        })?;
+        let text = member
+            .as_text()
+            .ok_or_else(|| Problem::at(self.document.line(member), format!("`{}` must be a string", member.name)))?;
         Ok(Some((member, text)).filter(|(_, text)| !text.trim().is_empty()))
     }
 
     fn default_vm_type(&mut self) -> Result<(), Problem> {
-        let given = self.text(VM_TYPE)?.map(|(_, text)| text);
-        self.set(
-            "the type of virtual machines is standard unless set otherwise",
-            VM_TYPE,
-            given.as_deref().unwrap_or("standard"),
-        );
+        let given = self.text(VM_TYPE)?.map_or_else(|| "standard".to_owned(), |(_, text)| text);
+        self.set("the type of virtual machines is standard unless set otherwise", VM_TYPE, &given);
         Ok(())
     }
 
@@ -132,20 +128,17 @@ fn rewritten(rule: &'static str, key: &str) -> Change {
 fn checked(document: &Document<'_>) -> Result<Vec<Problem>, Problem> {
     let mut warnings = Vec::new();
     for (line, member) in document.members() {
-        let place = Some(Place::line(line));
         let name = &member.name;
         let Some((_, kind)) = KEYS.azure.iter().find(|(known, _)| is_named(name, known)) else {
             let hint = hint(&warnings, name, KEYS.azure.keys().map(String::as_str));
-            let message = format!("`{name}` is unknown and has no effect{hint}");
-            warnings.push(Problem { place, message });
+            warnings.push(Problem::at(line, format!("`{name}` is unknown and has no effect{hint}")));
             continue;
         };
         if let Some(wanted) = mismatch(*kind, member.value) {
-            return Err(Problem { place, message: format!("`{name}` must be {wanted}") });
+            return Err(Problem::at(line, format!("`{name}` must be {wanted}")));
         }
         if !document.named(name).next_back().is_some_and(|last| std::ptr::eq(last, member)) {
-            warnings
-                .push(Problem { place, message: format!("`{name}` is given again further down: the last one counts") });
+            warnings.push(Problem::at(line, format!("`{name}` is given again further down: the last one counts")));
         }
     }
     Ok(warnings)

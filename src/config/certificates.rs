@@ -23,36 +23,8 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Why a bundle cannot be used.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-pub enum Error {
-    /// The bundle is empty.
-    #[error("no certificate found")]
-    Empty,
-    /// A block is not a certificate.
-    #[error("block {number} (line {line}) {problem}")]
-    Block {
-        /// The number of the block, from 1.
-        number: usize,
-        /// The line of the block, from 1.
-        line: usize,
-        /// The problem.
-        problem: String,
-    },
-    /// The bundle does not fit into a ConfigMap.
-    #[error(
-        "the trusted certificates are {total} bytes long together, and a ConfigMap holds at most {LIMIT}: {proxy} of the \
-         Proxy's trusted CA, {cloud} of the cloud configuration's, {system} of the system's; remove certificates"
-    )]
-    TooLong {
-        /// The size of all parts, each certificate counted once.
-        total: usize,
-        /// The size of the Proxy's trusted CA.
-        proxy: usize,
-        /// The size that the cloud configuration adds.
-        cloud: usize,
-        /// The size that the system's bundle adds.
-        system: usize,
-    },
-}
+#[error("{0}")]
+pub struct Error(String);
 
 /// A certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,18 +59,18 @@ pub fn parse(text: &[u8]) -> Result<Vec<Certificate>, Error> {
     let mut certificates = Vec::new();
     for number in 1.. {
         let from = usize::try_from(cursor.position()).unwrap_or(text.len());
-        let wrong = |problem: String| Error::Block { number, line: line_of_block(text, from), problem };
-        let (block, _) = match Pem::read(&mut cursor) {
-            Ok(read) => read,
+        let read = match Pem::read(&mut cursor) {
             Err(PEMError::MissingHeader) => break,
-            Err(error) => return Err(wrong(described(&error).to_owned())),
+            read => read.map_err(|error| described(&error).to_owned()),
         };
-        let certificate = certificate(block).map_err(wrong)?;
+        let certificate = read
+            .and_then(|(block, _)| certificate(block))
+            .map_err(|problem| Error(format!("block {number} (line {}) {problem}", line_of_block(text, from))))?;
         if known.insert(certificate.der.clone()) {
             certificates.push(certificate);
         }
     }
-    if certificates.is_empty() { Err(Error::Empty) } else { Ok(certificates) }
+    if certificates.is_empty() { Err(Error("no certificate found".to_owned())) } else { Ok(certificates) }
 }
 
 fn certificate(block: Pem) -> Result<Certificate, String> {
@@ -153,7 +125,10 @@ pub fn merge<'a>(
     });
     let total = bundle.text.len();
     if total > LIMIT {
-        return Err(Error::TooLong { total, proxy, cloud, system });
+        return Err(Error(format!(
+            "the trusted certificates are {total} bytes long together, and a ConfigMap holds at most {LIMIT}: {proxy} of \
+             the Proxy's trusted CA, {cloud} of the cloud configuration's, {system} of the system's; remove certificates"
+        )));
     }
     Ok(bundle)
 }

@@ -4,9 +4,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{Change, Problem, vsphere};
 use crate::{
-    config::{CloudConfig, ConfigSource},
+    config::{Change, CloudConfig, ConfigSource, vsphere},
     facts::Facts,
     object::{self, Object, reference::Reference},
 };
@@ -55,48 +54,8 @@ pub struct Synced {
 
 /// Why there is no configuration. Always terminal: only a different input can fix it.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-pub enum Error {
-    /// The cloud requires a configuration, and there is none.
-    #[error(
-        "there is no cloud configuration: {0}. Put it there, or name the ConfigMap in spec.cloudConfig of \
-         Infrastructure cluster"
-    )]
-    None(String),
-    /// The ConfigMap lacks the key that the Infrastructure names.
-    #[error("{config_map} has no key {key:?}, which spec.cloudConfig.key of Infrastructure cluster names{others}")]
-    NoKey {
-        /// The ConfigMap.
-        config_map: Reference,
-        /// The key.
-        key: String,
-        /// The keys that exist, for people.
-        others: String,
-    },
-    /// The value of the key is empty.
-    #[error("{config_map}: key {key} is missing or empty, but this cloud needs a configuration")]
-    Empty {
-        /// The ConfigMap.
-        config_map: Reference,
-        /// The key.
-        key: String,
-    },
-    /// The configuration is not text.
-    #[error("{config_map}: key {key} is in binaryData; put it into data, as text")]
-    Binary {
-        /// The ConfigMap.
-        config_map: Reference,
-        /// The key.
-        key: String,
-    },
-    /// The configuration is invalid.
-    #[error("{}", problem.of(place))]
-    Transform {
-        /// The ConfigMap and the key.
-        place: String,
-        /// The problem.
-        problem: Problem,
-    },
-}
+#[error("{0}")]
+pub struct Error(pub(super) String);
 
 /// The ConfigMap that OpenShift's operators write, if the provider uses it.
 pub fn managed(settings: &CloudConfig) -> Option<Reference> {
@@ -123,21 +82,27 @@ pub fn sync(inputs: &Inputs) -> Result<Synced, Error> {
         Some((config_map, value)) => {
             let (data, key) = data_of(&config_map, value, &named.key)?;
             if !settings.allow_empty && text(&data).trim().is_empty() {
-                return Err(Error::Empty { config_map, key });
+                let problem = "is missing or empty, but this cloud needs a configuration";
+                return Err(Error(format!("{config_map}: key {key} {problem}")));
             }
             let place = format!("{config_map}, key {key}");
             (data, value["binaryData"].as_object().cloned().unwrap_or_default(), Some(place))
         }
         None if is_published && named.config_map.is_some() => (only(vsphere::MINIMAL), Map::new(), None),
         None if settings.allow_empty && matches!(named.key.as_str(), "" | KEY) => (only(""), Map::new(), None),
-        None => return Err(Error::None(missing(settings, facts))),
+        None => {
+            return Err(Error(format!(
+                "there is no cloud configuration: {}. Put it there, or name the ConfigMap in spec.cloudConfig of \
+                 Infrastructure cluster",
+                missing(settings, facts)
+            )));
+        }
     };
     let (mut changes, mut warnings) = (Vec::new(), Vec::new());
     if let Some(transform) = settings.transform {
-        let named = || place.clone().unwrap_or_else(|| "the empty configuration".to_owned());
-        let output = transform.apply(text(&data), facts);
-        let output = output.map_err(|problem| Error::Transform { place: named(), problem })?;
-        warnings = output.warnings.iter().map(|warning| warning.of(&named())).collect();
+        let source = place.as_deref().unwrap_or("the empty configuration");
+        let output = transform.apply(text(&data), facts).map_err(|problem| Error(problem.of(source)))?;
+        warnings = output.warnings.iter().map(|warning| warning.of(source)).collect();
         changes = output.changes;
         data.insert(KEY.to_owned(), output.text.into());
     }
@@ -150,21 +115,19 @@ impl Synced {
         let published = self.is_published.then_some((MANAGED_NAMESPACE, MANAGED_NAME));
         // The copy comes last: if it is refused, the cluster's own is written already.
         let places = std::iter::once((namespace, TARGET_NAME)).chain(published);
-        places.map(|(namespace, name)| Object::new(self.config_map(namespace, name))).collect()
-    }
-
-    /// A ConfigMap with this content.
-    fn config_map(&self, namespace: &str, name: &str) -> Value {
-        let mut value = json!({
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": name, "namespace": namespace},
-            "data": self.data,
-        });
-        if !self.binary_data.is_empty() {
-            value["binaryData"] = Value::Object(self.binary_data.clone());
-        }
-        value
+        let config_map = |(namespace, name)| {
+            let mut value = json!({
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": name, "namespace": namespace},
+                "data": self.data,
+            });
+            if !self.binary_data.is_empty() {
+                value["binaryData"] = Value::Object(self.binary_data.clone());
+            }
+            Object::new(value)
+        };
+        places.map(config_map).collect()
     }
 
     /// The configuration.
@@ -177,7 +140,7 @@ impl Synced {
 fn data_of(config_map: &Reference, value: &Value, named_key: &str) -> Result<(Map<String, Value>, String), Error> {
     let mut data = value["data"].as_object().cloned().unwrap_or_default();
     if let Some(key) = [KEY, named_key].into_iter().find(|key| value["binaryData"].get(key).is_some()) {
-        return Err(Error::Binary { config_map: config_map.clone(), key: key.to_owned() });
+        return Err(Error(format!("{config_map}: key {key} is in binaryData; put it into data, as text")));
     }
     if data.contains_key(KEY) || named_key.is_empty() || named_key == KEY {
         data.entry(KEY).or_insert_with(|| "".into());
@@ -186,7 +149,9 @@ fn data_of(config_map: &Reference, value: &Value, named_key: &str) -> Result<(Ma
     let Some(text) = data.remove(named_key) else {
         let keys = data.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         let others = if keys.is_empty() { "; it holds nothing".to_owned() } else { format!("; it has {keys}") };
-        return Err(Error::NoKey { config_map: config_map.clone(), key: named_key.to_owned(), others });
+        return Err(Error(format!(
+            "{config_map} has no key {named_key:?}, which spec.cloudConfig.key of Infrastructure cluster names{others}"
+        )));
     };
     data.insert(KEY.to_owned(), text);
     Ok((data, named_key.to_owned()))
@@ -201,15 +166,11 @@ fn text(data: &Map<String, Value>) -> &str {
 }
 
 fn missing(settings: &CloudConfig, facts: &Facts) -> String {
-    let looked = [
-        managed(settings).filter(|_| settings.sources.contains(&ConfigSource::Managed)),
-        user(settings, facts).cloned(),
-    ];
-    let looked: Vec<_> = looked.iter().flatten().map(ToString::to_string).collect();
-    match looked.len() {
-        0 => "Infrastructure cluster names none".to_owned(),
-        1 => format!("{} does not exist", looked[0]),
-        _ => format!("neither {} exists", looked.join(" nor ")),
+    let managed = managed(settings).filter(|_| settings.sources.contains(&ConfigSource::Managed));
+    match (managed, user(settings, facts).cloned()) {
+        (None, None) => "Infrastructure cluster names none".to_owned(),
+        (Some(one), None) | (None, Some(one)) => format!("{one} does not exist"),
+        (Some(managed), Some(user)) => format!("neither {managed} nor {user} exists"),
     }
 }
 

@@ -4,7 +4,6 @@
 
 use std::ops::RangeInclusive;
 
-use crate::text::Place;
 use crate::{
     config::{
         Problem, hint,
@@ -23,10 +22,7 @@ pub(super) fn check(
     let mut warnings = Vec::new();
     for (line, header) in document.headers() {
         if section(sections, header).is_none() && !(header.sub.is_empty() && owned(&header.name, None)) {
-            warnings.push(Problem {
-                place: Some(Place::line(line)),
-                message: unknown_section(&warnings, sections, header),
-            });
+            warnings.push(Problem::at(line, unknown_section(&warnings, sections, header)));
         }
     }
     for placed in document.entries() {
@@ -35,20 +31,15 @@ pub(super) fn check(
         if owned(&section.name, Some(&entry.key)) {
             continue;
         }
-        let message = match section.ini_key(&entry.key) {
-            None => unknown_key(&warnings, sections, section, &entry.key),
-            Some((key, kind)) => match refuses(kind, entry.value.as_deref()) {
-                None => continue,
-                Some(takes) => {
-                    let message = format!(
-                        "the cloud-controller-manager refuses this value of [{}] {key}: give {takes}",
-                        section.name
-                    );
-                    return Err(Problem { place: Some(Place::line(line)), message });
-                }
-            },
+        let Some((key, kind)) = section.ini_key(&entry.key) else {
+            warnings.push(Problem::at(line, unknown_key(&warnings, sections, section, &entry.key)));
+            continue;
         };
-        warnings.push(Problem { place: Some(Place::line(line)), message });
+        if let Some(takes) = refuses(kind, entry.value.as_deref()) {
+            let section = &section.name;
+            let message = format!("the cloud-controller-manager refuses this value of [{section}] {key}: give {takes}");
+            return Err(Problem::at(line, message));
+        }
     }
     warnings.sort_by_key(|warning| warning.place);
     Ok(warnings)
@@ -95,28 +86,24 @@ fn unknown_key(warnings: &[Problem], sections: &[Section], section: &Section, ke
 
 /// The expected value, if gcfg would refuse the given one; `None` is a key without `=`.
 fn refuses(kind: Kind, value: Option<&str>) -> Option<&'static str> {
-    let in_range = |value: &str, range: RangeInclusive<i128>| {
-        whole(value.trim(), *range.start() < 0).is_some_and(|number| range.contains(&number))
+    const NUMBER: &str = "a whole number in its range";
+    let in_range = |range: RangeInclusive<i128>| {
+        let number = value.and_then(|value| whole(value.trim(), *range.start() < 0));
+        number.is_some_and(|number| range.contains(&number))
     };
-    let fits = match (kind, value) {
-        (Kind::List | Kind::Float | Kind::Map, _) | (Kind::Bool, None) | (Kind::Text, Some(_)) => true,
-        (_, None) => false,
-        (Kind::Word, Some(value)) => value.split_whitespace().count() == 1,
-        (Kind::Bool, Some(value)) => {
-            let known = ["true", "yes", "on", "1", "false", "no", "off", "0"];
-            known.iter().any(|known| known.eq_ignore_ascii_case(value))
-        }
-        (Kind::Int, Some(value)) => in_range(value, i64::MIN.into()..=i64::MAX.into()),
-        (Kind::Int32, Some(value)) => in_range(value, i32::MIN.into()..=i32::MAX.into()),
-        (Kind::Uint, Some(value)) => in_range(value, 0..=u64::MAX.into()),
-        (Kind::Duration, Some(value)) => is_duration(value),
+    let is_boolean = |value: &str| {
+        let known = ["true", "yes", "on", "1", "false", "no", "off", "0"];
+        known.iter().any(|known| known.eq_ignore_ascii_case(value))
     };
-    let takes = match kind {
-        Kind::Word => "one word",
-        Kind::Bool => "`true` or `false`",
-        Kind::Int | Kind::Int32 | Kind::Uint => "a whole number in its range",
-        Kind::Duration => "a duration such as `5s` or `1m30s`",
-        Kind::Text | Kind::List | Kind::Float | Kind::Map => "`=` and a text",
+    let (fits, takes) = match kind {
+        Kind::List | Kind::Float | Kind::Map => return None,
+        Kind::Text => (value.is_some(), "`=` and a text"),
+        Kind::Word => (value.is_some_and(|value| value.split_whitespace().count() == 1), "one word"),
+        Kind::Bool => (value.is_none_or(is_boolean), "`true` or `false`"),
+        Kind::Int => (in_range(i64::MIN.into()..=i64::MAX.into()), NUMBER),
+        Kind::Int32 => (in_range(i32::MIN.into()..=i32::MAX.into()), NUMBER),
+        Kind::Uint => (in_range(0..=u64::MAX.into()), NUMBER),
+        Kind::Duration => (value.is_some_and(is_duration), "a duration such as `5s` or `1m30s`"),
     };
     (!fits).then_some(takes)
 }

@@ -19,11 +19,9 @@ pub(super) struct Keys {
 /// A section that a cloud-controller-manager knows.
 #[derive(Debug, Deserialize)]
 pub(super) struct Section {
-    /// Its name.
     pub(super) name: String,
     /// Whether it consists of named sections, such as `[ServiceOverride "1"]`.
     pub(super) each: bool,
-    /// The type of each key.
     pub(super) keys: BTreeMap<String, Kind>,
 }
 

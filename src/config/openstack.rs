@@ -1,6 +1,5 @@
 //! The configuration of the OpenStack cloud-controller-manager (pure).
 
-use crate::text::Place;
 use crate::{
     config::{Output, Problem, ini_keys, keys::KEYS},
     text::ini::Document,
@@ -22,29 +21,28 @@ const LEGACY_RULE: &str = "credentials come from a mounted file, not from the AP
 const CLOUDS_RULE: &str = "credentials come from the mounted clouds.yaml";
 const BLOCK_STORAGE_RULE: &str = "block storage belongs to Cinder's CSI driver, not to the cloud-controller-manager";
 const OCTAVIA_RULE: &str = "Octavia is the only load balancer; the key no longer exists";
-const SHARING_RULE: &str = "a load balancer serves one Service unless set otherwise";
-const SECURITY_GROUPS_RULE: &str = "node ports are opened by managed security groups unless set otherwise";
-
 const OCTAVIA: &str = "use-octavia";
-const SHARED: (&str, &str) = ("max-shared-lb", "1");
-const SECURITY_GROUPS: (&str, &str) = ("manage-security-groups", "true");
+
+/// Keys that are set unless the source sets them, with their values and rules.
+const DEFAULTS: [(&str, &str, &str); 2] = [
+    ("max-shared-lb", "1", "a load balancer serves one Service unless set otherwise"),
+    ("manage-security-groups", "true", "node ports are opened by managed security groups unless set otherwise"),
+];
 
 pub(super) fn transform(source: &str) -> Result<Output, Problem> {
     let mut document = Document::parse(source)?;
     for (key, allowed) in LEGACY {
         check_legacy(&document, key, allowed)?;
     }
-    let unset = |(key, _): (&'static str, &str)| {
-        document.get(LOAD_BALANCER, key).is_some_and(|found| found.entry.set().is_none()).then_some(key)
-    };
-    let completed = [unset(SHARED), unset(SECURITY_GROUPS)];
+    let is_unset = |key| document.get(LOAD_BALANCER, key).is_some_and(|found| found.entry.set().is_none());
+    let unset: Vec<_> = DEFAULTS.iter().map(|(key, ..)| *key).filter(|key| is_unset(key)).collect();
     let warnings = ini_keys::check(&document, &KEYS.openstack, |section, key| match key {
         None => section.eq_ignore_ascii_case(BLOCK_STORAGE),
         Some(key) if section == GLOBAL => {
             LEGACY.iter().chain(&CLOUDS).any(|(owned, _)| owned.eq_ignore_ascii_case(key))
         }
         Some(key) if section == LOAD_BALANCER => {
-            OCTAVIA.eq_ignore_ascii_case(key) || completed.iter().flatten().any(|owned| owned.eq_ignore_ascii_case(key))
+            OCTAVIA.eq_ignore_ascii_case(key) || unset.iter().any(|owned| owned.eq_ignore_ascii_case(key))
         }
         Some(_) => false,
     })?;
@@ -56,23 +54,20 @@ pub(super) fn transform(source: &str) -> Result<Output, Problem> {
     }
     document.drop_section(BLOCK_STORAGE_RULE, BLOCK_STORAGE);
     document.drop_key(OCTAVIA_RULE, LOAD_BALANCER, OCTAVIA);
-    document.set_unless_set(SHARING_RULE, LOAD_BALANCER, SHARED.0, SHARED.1);
-    document.set_unless_set(SECURITY_GROUPS_RULE, LOAD_BALANCER, SECURITY_GROUPS.0, SECURITY_GROUPS.1);
+    for (key, value, rule) in DEFAULTS {
+        document.set_unless_set(rule, LOAD_BALANCER, key, value);
+    }
     let (text, changes) = document.finish();
     Ok(Output { text, changes, warnings })
 }
 
 /// A legacy key with OpenShift's own value can be removed; any other value is no longer supported.
 fn check_legacy(document: &Document, key: &str, allowed: &str) -> Result<(), Problem> {
-    let Some(found) = document.get(GLOBAL, key) else { return Ok(()) };
-    match found.entry.set() {
-        Some(value) if value != allowed => {
-            let takes = if allowed.is_empty() { "no value".to_owned() } else { format!("`{allowed}` only") };
-            let message = format!("[{GLOBAL}] {key} takes {takes}; remove it: credentials come from the cluster's own");
-            Err(Problem { place: Some(Place::line(found.line)), message })
-        }
-        _ => Ok(()),
-    }
+    let found = document.get(GLOBAL, key).filter(|found| found.entry.set().is_some_and(|value| value != allowed));
+    let Some(found) = found else { return Ok(()) };
+    let takes = if allowed.is_empty() { "no value".to_owned() } else { format!("`{allowed}` only") };
+    let message = format!("[{GLOBAL}] {key} takes {takes}; remove it: credentials come from the cluster's own");
+    Err(Problem::at(found.line, message))
 }
 
 #[cfg(test)]

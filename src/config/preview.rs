@@ -8,7 +8,7 @@ use similar::TextDiff;
 use crate::{
     config::{
         CloudConfig, ConfigSource,
-        cloud_conf::{self, Inputs, Synced},
+        cloud_conf::{self, Error, Inputs, Synced},
     },
     facts::Facts,
     object::reference::Reference,
@@ -24,25 +24,6 @@ pub struct Preview {
     pub before: String,
     /// The result.
     pub synced: Synced,
-}
-
-/// Why the configuration cannot be computed.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum Error {
-    /// The cluster reads another ConfigMap.
-    #[error(
-        "the cluster would not read ConfigMap {given}: {named}. Set spec.cloudConfig of Infrastructure cluster, or give the \
-         ConfigMap that it names"
-    )]
-    OtherConfigMap {
-        /// The given ConfigMap, as far as its manifest names it.
-        given: String,
-        /// The ConfigMap that the cluster reads.
-        named: String,
-    },
-    /// The configuration is invalid.
-    #[error(transparent)]
-    Sync(#[from] cloud_conf::Error),
 }
 
 impl Preview {
@@ -65,7 +46,10 @@ impl Preview {
                     format!("Infrastructure cluster names {name:?}, of namespace {namespace}")
                 }
             };
-            return Err(Error::OtherConfigMap { given, named });
+            return Err(Error(format!(
+                "the cluster would not read ConfigMap {given}: {named}. Set spec.cloudConfig of Infrastructure cluster, or \
+                 give the ConfigMap that it names"
+            )));
         }
         let (managed, user) = if is_managed { (config_map, None) } else { (None, config_map) };
         let synced = cloud_conf::sync(&Inputs { settings, facts, managed, user })?;

@@ -1,20 +1,21 @@
 //! The configuration of the vSphere cloud-controller-manager, completed from the Infrastructure (pure).
 //!
 //! The Infrastructure owns `vcenter`, `nodes`, `global.ipFamily` and, with more than one failure domain, the `zone` and
-//! `region` of `labels`. The text is edited where their values differ; every other byte is kept. The result is parsed
-//! again: if an anchor, a merge key or a rare layout changed the meaning of the edit, it is an error. Serializing such a
-//! document instead would lose its comments and change bare words such as `y` and `010` where the cloud-controller-manager
-//! reads a string. No crate for editing YAML is used: yamlpatch depends on a parser in C and yaml-edit has its own; here the
-//! positions come from the parser that also reads the document.
+//! `region` of `labels`. The text is edited where their values differ; every other byte is kept. The result is parsed again:
+//! it is an error if an anchor, a merge key or a rare layout changed the meaning of the edit. Serializing such a document
+//! instead would lose its comments and change bare words such as `y` and `010` where the cloud-controller-manager reads a
+//! string. The positions come from the parser that reads the document; crates for editing YAML bring a parser of their own.
 
 use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{Change, Output, Problem};
-use crate::facts::Facts;
 use crate::{
-    facts::vsphere::{NodeNetwork, VSphere},
+    config::{Change, Output, Problem},
+    facts::{
+        Facts,
+        vsphere::{NodeNetwork, VSphere},
+    },
     text::{
         Place,
         yaml::{
@@ -65,10 +66,8 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> 
         read => read.map(|(document, outline)| (document, Some(outline)))?,
     };
     if let Some(outline) = &places {
-        output.warnings.extend(outline.next.map(|line| Problem {
-            place: Some(Place::line(line)),
-            message: "another document begins here: only the first is read".to_owned(),
-        }));
+        let next = outline.next.map(|line| Problem::at(line, "another document begins here: only the first is read"));
+        output.warnings.extend(next);
         output.warnings.extend(keys::ignored(&outline.root));
     }
     let wanted = facts.vsphere.as_ref().map_or_else(|| before.clone(), |spec| completed(&before, spec, facts));
@@ -103,19 +102,15 @@ fn failed(error: &yaml::Error) -> Problem {
 /// Refuses what the cloud-controller-manager would refuse. A problem that only the Infrastructure can fix is a warning: the
 /// configuration follows the Infrastructure even if nothing is left.
 fn check(wanted: &Value, places: Option<&Outline>, is_owned: bool, warnings: &mut Vec<Problem>) -> Result<(), Problem> {
-    let nothing = outline("{}").ok().flatten();
-    if let Some(outline) = places.or(nothing.as_ref()) {
-        warnings.extend(keys::types(wanted, &outline.root)?);
-    }
+    let root = places.map(|outline| &outline.root);
+    warnings.extend(keys::types(wanted, root)?);
     if let Some((path, message)) = keys::missing(wanted) {
-        let place = places.and_then(|outline| outline.root.line(&path)).map(Place::line);
+        let place = root.and_then(|root| root.line(&path)).map(Place::line);
         if !is_owned {
             return Err(Problem { place, message });
         }
-        warnings.push(Problem {
-            place,
-            message: format!("{message}; until then the cloud-controller-manager does not start"),
-        });
+        let message = format!("{message}; until then the cloud-controller-manager does not start");
+        warnings.push(Problem { place, message });
     }
     Ok(())
 }
@@ -223,13 +218,10 @@ fn vcenters(spec: &VSphere) -> Value {
             vcenter["port"] = port.into();
         }
         for datacenter in datacenters.iter().filter(|datacenter| !datacenter.is_empty()) {
-            if vcenter["datacenters"].is_null() {
-                vcenter["datacenters"] = json!([]);
-            }
-            if let Some(known) = vcenter["datacenters"].as_array_mut()
-                && !known.iter().any(|known| known == datacenter)
-            {
-                known.push(datacenter.as_str().into());
+            match vcenter["datacenters"].as_array_mut() {
+                Some(known) if known.iter().any(|known| known == datacenter) => {}
+                Some(known) => known.push(datacenter.as_str().into()),
+                None => vcenter["datacenters"] = json!([datacenter]),
             }
         }
     }

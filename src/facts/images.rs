@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Why the images cannot be known, or one of them.
+use crate::text::suggest::did_you_mean;
+
+/// Why the images, or one of them, are not known.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
     /// The file or object cannot be read.
@@ -15,36 +17,9 @@ pub enum Error {
         /// The cause.
         why: String,
     },
-    /// It is not the JSON object that it should be.
-    #[error("images in {from}: {why}")]
-    Malformed {
-        /// The file, and the key in it where there is one.
-        from: String,
-        /// What is wrong and where.
-        why: String,
-    },
-    /// The key that a provider needs is absent.
-    #[error("images in {from} have no key {key:?}{hint}: add it with the image of container {container}")]
-    NoKey {
-        /// The file.
-        from: String,
-        /// The key.
-        key: String,
-        /// The nearest key, if one is near.
-        hint: String,
-        /// The container that needs it.
-        container: String,
-    },
-    /// The key that a provider needs has no value.
-    #[error("images in {from}: key {key:?} is empty: give the image of container {container}")]
-    Empty {
-        /// The file.
-        from: String,
-        /// The key.
-        key: String,
-        /// The container that needs it.
-        container: String,
-    },
+    /// They are malformed, or an image is missing.
+    #[error("images in {0}")]
+    Unusable(String),
 }
 
 /// Image references by key.
@@ -57,18 +32,16 @@ pub struct Images {
 impl Images {
     /// Parses `images.json`; `from` names the file in errors.
     pub fn parse(json: &str, from: &str) -> Result<Self, Error> {
-        let malformed = |why: String| Error::Malformed { from: from.to_owned(), why };
+        let malformed = |why: String| Error::Unusable(format!("{from}: {why}"));
         let value: Value = serde_json::from_str(json).map_err(|error| malformed(format!("not JSON: {error}")))?;
         let Value::Object(members) = value else {
             return Err(malformed("not a JSON object of key and image reference".into()));
         };
-        let by_key = members
-            .into_iter()
-            .map(|(key, value)| match value {
-                Value::String(image) => Ok((key, image)),
-                _ => Err(malformed(format!("the value of key {key:?} is not a string"))),
-            })
-            .collect::<Result<_, _>>()?;
+        let image = |(key, value)| match value {
+            Value::String(image) => Ok((key, image)),
+            _ => Err(malformed(format!("the value of key {key:?} is not a string"))),
+        };
+        let by_key = members.into_iter().map(image).collect::<Result<_, _>>()?;
         Ok(Self { by_key, from: from.to_owned() })
     }
 
@@ -79,15 +52,15 @@ impl Images {
 
     /// The image of a key, which `container` needs.
     pub fn get(&self, key: &str, container: &str) -> Result<&str, Error> {
-        let (from, owned_key, container) = (self.from.clone(), key.to_owned(), container.to_owned());
-        match self.by_key.get(key).map(|image| image.trim()) {
+        let from = &self.from;
+        Err(Error::Unusable(match self.by_key.get(key).map(|image| image.trim()) {
             None => {
-                let hint = crate::text::suggest::did_you_mean(key, self.by_key.keys().map(String::as_str));
-                Err(Error::NoKey { from, key: owned_key, hint, container })
+                let hint = did_you_mean(key, self.by_key.keys().map(String::as_str));
+                format!("{from} have no key {key:?}{hint}: add it with the image of container {container}")
             }
-            Some("") => Err(Error::Empty { from, key: owned_key, container }),
-            Some(image) => Ok(image),
-        }
+            Some("") => format!("{from}: key {key:?} is empty: give the image of container {container}"),
+            Some(image) => return Ok(image),
+        }))
     }
 }
 

@@ -1,22 +1,21 @@
 //! Facts from OpenShift's documents (pure): the few fields of config.openshift.io/v1 that are read, and what they mean.
 //!
-//! Partial on purpose: objects of newer and of older APIs are read, unknown fields and values are no error, and nothing
-//! here is ever written back whole.
+//! Partial on purpose: objects of newer and older APIs are read, unknown values are accepted, and nothing is written back.
 #![allow(missing_docs, reason = "the API documents its fields; only what it leaves open is documented here")]
 
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
     facts::{
-        ConfigMapKey, Error, Facts, Platform, Settings,
+        ConfigMapKey, Error, Facts, Platform, Settings, api_types,
         tls::{Profile, TlsSettings},
         vsphere::VSphere,
     },
     object::{Kind, reference::Reference},
 };
 
-/// The namespace of the ConfigMaps that administrators write and these documents name.
+/// The namespace of the ConfigMaps that administrators write.
 const USER_NAMESPACE: &str = "openshift-config";
 
 /// The version in manifests until the release tooling replaces it.
@@ -48,15 +47,15 @@ static DOCUMENTS: [Document; 6] = [
     document("ClusterVersion", "clusterversions", "version"),
 ];
 
-/// The documents that facts are taken from; one that the cluster does not have is `None`.
+/// The documents that facts are taken from; `None` if the cluster does not have one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Documents {
     pub infrastructure: Option<Infrastructure>,
     pub proxy: Option<Proxy>,
-    pub network: Option<Network>,
-    pub feature_gate: Option<FeatureGate>,
-    pub api_server: Option<ApiServer>,
-    pub cluster_version: Option<ClusterVersion>,
+    pub network: Option<Spec<NetworkSpec>>,
+    pub feature_gate: Option<Status<FeatureGateStatus>>,
+    pub api_server: Option<Spec<ApiServerSpec>>,
+    pub cluster_version: Option<Status<ClusterVersionStatus>>,
 }
 
 impl Documents {
@@ -75,7 +74,7 @@ impl Documents {
         })
     }
 
-    /// Reads a document; `None` is one that the cluster does not have.
+    /// Reads a document; `None` if the cluster does not have it.
     pub fn take(&mut self, document: &Document, object: Option<&Value>) -> Result<(), serde_json::Error> {
         match document.kind.kind {
             "Infrastructure" => self.infrastructure = parse(object)?,
@@ -93,7 +92,8 @@ impl Documents {
         let infrastructure = self.infrastructure.as_ref();
         let status = infrastructure.and_then(|found| found.status.as_ref());
         let platform = status.and_then(|status| status.platform_status.as_ref());
-        let vips = platform.and_then(|platform| platform.vsphere.as_ref());
+        let vsphere = platform.map(|platform| &platform.vsphere);
+        let cloud_config = infrastructure.map(|found| &found.spec.cloud_config);
         Facts {
             platform: infrastructure.map(|_| platform_of(platform)).transpose(),
             infrastructure_name: status.and_then(|status| text(&status.infrastructure_name)),
@@ -102,13 +102,14 @@ impl Documents {
             api_server: status.map_or(Ok(None), |status| api_server(&status.api_server_internal_uri)),
             proxy: self.proxy.as_ref().map_or_else(Vec::new, |proxy| proxy.status.variables()),
             feature_gates: self.feature_gates(settings),
-            tls: TlsSettings::choose(self.api_server.as_ref().and_then(ApiServer::profile), &settings.tls),
+            tls: TlsSettings::choose(self.api_server.as_ref().and_then(|found| found.spec.profile()), &settings.tls),
             service_networks: self.network.iter().flat_map(|network| network.spec.service_network.clone()).collect(),
             vsphere: infrastructure.and_then(|found| found.spec.platform_spec.vsphere.clone()),
-            vips: vips.map_or_else(Vec::new, |vsphere| {
-                vsphere.api_server_internal_ips.iter().chain(&vsphere.ingress_ips).cloned().collect()
+            vips: vsphere.map_or_else(Vec::new, |found| [&*found.api_server_internal_ips, &found.ingress_ips].concat()),
+            cloud_config: cloud_config.map_or_else(ConfigMapKey::default, |named| ConfigMapKey {
+                config_map: user_config_map(&named.name),
+                key: named.key.clone(),
             }),
-            cloud_config: infrastructure.map(|found| found.spec.cloud_config.key()).unwrap_or_default(),
             user_ca: self.proxy.as_ref().and_then(|proxy| user_config_map(&proxy.spec.trusted_ca.name)),
             has_trusted_ca: self.proxy.is_some(),
             ..Facts::default()
@@ -118,7 +119,7 @@ impl Documents {
     /// Every feature gate that the cluster enables for this version.
     fn feature_gates(&self, settings: &Settings) -> Vec<String> {
         let version = if needs_cluster_version(settings) {
-            self.cluster_version.as_ref().and_then(ClusterVersion::current)
+            self.cluster_version.as_ref().and_then(|found| found.status.current())
         } else {
             settings.release_version.as_deref()
         };
@@ -130,7 +131,7 @@ impl Documents {
     }
 }
 
-/// Whether only `ClusterVersion` tells which version this is.
+/// Whether the version is known from the `ClusterVersion` only.
 fn needs_cluster_version(settings: &Settings) -> bool {
     settings.release_version.as_deref().is_none_or(|version| version == VERSION_PLACEHOLDER)
 }
@@ -153,18 +154,18 @@ fn platform_of(status: Option<&PlatformStatus>) -> Result<Platform, Error> {
         object: INFRASTRUCTURE,
         problem: "status.platformStatus.type is empty; the installer sets it to the cluster's platform".into(),
     })?;
-    let variant = status.azure.as_ref().and_then(|azure| text(&azure.cloud_name));
-    Ok(Platform { name: status.type_.clone(), variant })
+    Ok(Platform { name: status.type_.clone(), variant: text(&status.azure.cloud_name) })
 }
 
 fn api_server(uri: &str) -> Result<Option<(String, String)>, Error> {
     if uri.is_empty() {
         return Ok(None);
     }
-    let problem = || format!("status.apiServerInternalURI {uri:?} is not an https:// URL with a host");
-    host_and_port(uri)
-        .map(|(host, port)| Some((host, port.to_string())))
-        .ok_or_else(|| Error::Field { object: INFRASTRUCTURE, problem: problem() })
+    let (host, port) = host_and_port(uri).ok_or_else(|| Error::Field {
+        object: INFRASTRUCTURE,
+        problem: format!("status.apiServerInternalURI {uri:?} is not an https:// URL with a host"),
+    })?;
+    Ok(Some((host, port.to_string())))
 }
 
 /// Host (IPv6 without its brackets) and port (443 when none is given) of an HTTPS URL.
@@ -185,117 +186,118 @@ fn host_and_port(url: &str) -> Option<(String, u16)> {
     (!host.is_empty()).then(|| (host.to_owned(), port))
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Infrastructure {
-    pub spec: InfrastructureSpec,
-    /// Absent in a manifest that the installer has not completed.
-    pub status: Option<InfrastructureStatus>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default, rename_all = "camelCase")]
-pub struct InfrastructureSpec {
-    pub cloud_config: ConfigMapFileReference,
-    pub platform_spec: PlatformSpec,
-}
-
-/// A key of a ConfigMap of namespace openshift-config; an empty name means none.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct ConfigMapFileReference {
-    pub name: String,
-    pub key: String,
-}
-
-impl ConfigMapFileReference {
-    fn key(&self) -> ConfigMapKey {
-        ConfigMapKey { config_map: user_config_map(&self.name), key: self.key.clone() }
+api_types! {
+    /// A document of which only the spec is read.
+    pub struct Spec<T> {
+        spec: T,
     }
-}
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct PlatformSpec {
-    pub vsphere: Option<VSphere>,
-}
+    /// A document of which only the status is read.
+    pub struct Status<T> {
+        status: T,
+    }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default, rename_all = "camelCase")]
-pub struct InfrastructureStatus {
-    pub platform_status: Option<PlatformStatus>,
-    pub infrastructure_name: String,
-    /// `HighlyAvailable`, `SingleReplica` or what a newer API adds.
-    pub control_plane_topology: String,
-    /// The URL at which nodes reach the API server, such as `https://api-int.example.com:6443`.
-    #[serde(rename = "apiServerInternalURI")]
-    pub api_server_internal_uri: String,
-}
+    pub struct Infrastructure {
+        spec: InfrastructureSpec,
+        /// Absent in a manifest that the installer has not completed.
+        status: Option<InfrastructureStatus>,
+    }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct PlatformStatus {
-    #[serde(rename = "type")]
-    pub type_: String,
-    pub azure: Option<AzurePlatformStatus>,
-    pub vsphere: Option<VSpherePlatformStatus>,
-}
+    struct InfrastructureSpec {
+        cloud_config: ConfigMapFileReference,
+        platform_spec: PlatformSpec,
+    }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct VSpherePlatformStatus {
-    #[serde(rename = "apiServerInternalIPs")]
-    pub api_server_internal_ips: Vec<String>,
-    #[serde(rename = "ingressIPs")]
-    pub ingress_ips: Vec<String>,
-}
+    /// A key of a ConfigMap in namespace openshift-config; an empty name means none.
+    struct ConfigMapFileReference {
+        name: String,
+        key: String,
+    }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default, rename_all = "camelCase")]
-pub struct AzurePlatformStatus {
-    /// Which of Azure's clouds, such as `AzureStackCloud`; empty means the public one.
-    pub cloud_name: String,
-}
+    struct PlatformSpec {
+        vsphere: Option<VSphere>,
+    }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct Network {
-    pub spec: NetworkSpec,
-}
+    struct InfrastructureStatus {
+        platform_status: Option<PlatformStatus>,
+        infrastructure_name: String,
+        /// `HighlyAvailable`, `SingleReplica` or a value of a newer API.
+        control_plane_topology: String,
+        /// The URL at which nodes reach the API server, such as `https://api-int.example.com:6443`.
+        #[serde(rename = "apiServerInternalURI")]
+        api_server_internal_uri: String,
+    }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default, rename_all = "camelCase")]
-pub struct NetworkSpec {
-    pub service_network: Vec<String>,
-}
+    struct PlatformStatus {
+        #[serde(rename = "type")]
+        type_: String,
+        azure: AzurePlatformStatus,
+        vsphere: VSpherePlatformStatus,
+    }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct Proxy {
-    pub spec: ProxySpec,
-    pub status: ProxyStatus,
-}
+    struct AzurePlatformStatus {
+        /// Azure's cloud, such as `AzureStackCloud`; empty means the public one.
+        cloud_name: String,
+    }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct ProxySpec {
-    #[serde(rename = "trustedCA")]
-    pub trusted_ca: ConfigMapNameReference,
-}
+    struct VSpherePlatformStatus {
+        #[serde(rename = "apiServerInternalIPs")]
+        api_server_internal_ips: Vec<String>,
+        #[serde(rename = "ingressIPs")]
+        ingress_ips: Vec<String>,
+    }
 
-/// A ConfigMap of namespace openshift-config; an empty name means none.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct ConfigMapNameReference {
-    pub name: String,
-}
+    pub struct NetworkSpec {
+        service_network: Vec<String>,
+    }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default, rename_all = "camelCase")]
-pub struct ProxyStatus {
-    pub http_proxy: String,
-    pub https_proxy: String,
-    pub no_proxy: String,
+    pub struct Proxy {
+        spec: ProxySpec,
+        status: ProxyStatus,
+    }
+
+    struct ProxySpec {
+        /// A ConfigMap in namespace openshift-config; an empty name means none.
+        #[serde(rename = "trustedCA")]
+        trusted_ca: Name,
+    }
+
+    struct Name {
+        name: String,
+    }
+
+    pub struct ProxyStatus {
+        pub http_proxy: String,
+        pub https_proxy: String,
+        pub no_proxy: String,
+    }
+
+    pub struct FeatureGateStatus {
+        /// One entry for each version that runs in the cluster.
+        feature_gates: Vec<FeatureGateDetails>,
+    }
+
+    struct FeatureGateDetails {
+        version: String,
+        enabled: Vec<Name>,
+    }
+
+    pub struct ApiServerSpec {
+        /// Absent means the default profile.
+        tls_security_profile: Option<Profile>,
+        /// `LegacyAdheringComponentsOnly`, `StrictAllComponents`, or empty for the first.
+        tls_adherence: String,
+    }
+
+    pub struct ClusterVersionStatus {
+        desired: Release,
+        /// Versions that were installed or begun, the newest first.
+        history: Vec<Release>,
+    }
+
+    struct Release {
+        version: String,
+    }
 }
 
 impl ProxyStatus {
@@ -307,82 +309,19 @@ impl ProxyStatus {
     }
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct FeatureGate {
-    pub status: FeatureGateStatus,
-}
-
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default, rename_all = "camelCase")]
-pub struct FeatureGateStatus {
-    /// One entry for each version that runs in the cluster.
-    pub feature_gates: Vec<FeatureGateDetails>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct FeatureGateDetails {
-    pub version: String,
-    pub enabled: Vec<FeatureGateName>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct FeatureGateName {
-    pub name: String,
-}
-
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct ApiServer {
-    pub spec: ApiServerSpec,
-}
-
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default, rename_all = "camelCase")]
-pub struct ApiServerSpec {
-    /// Absent means the default profile.
-    pub tls_security_profile: Option<Profile>,
-    /// `LegacyAdheringComponentsOnly`, `StrictAllComponents`, or empty for the first.
-    pub tls_adherence: String,
-}
-
-impl ApiServer {
-    /// The profile, where components other than the API server have to adhere to it.
+impl ApiServerSpec {
+    /// The profile, if components other than the API server have to adhere to it.
     fn profile(&self) -> Option<&Profile> {
-        let is_legacy = matches!(&*self.spec.tls_adherence, "" | "LegacyAdheringComponentsOnly");
-        self.spec.tls_security_profile.as_ref().filter(|_| !is_legacy)
+        let is_legacy = matches!(&*self.tls_adherence, "" | "LegacyAdheringComponentsOnly");
+        self.tls_security_profile.as_ref().filter(|_| !is_legacy)
     }
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct ClusterVersion {
-    pub status: ClusterVersionStatus,
-}
-
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct ClusterVersionStatus {
-    pub desired: Release,
-    /// Versions that were installed or begun, the newest first.
-    pub history: Vec<Release>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct Release {
-    pub version: String,
-}
-
-impl ClusterVersion {
-    /// The version that the cluster is at or moves to; `None` when it is not known yet.
+impl ClusterVersionStatus {
+    /// The version that the cluster is at or moves to; `None` if it is not known yet.
     fn current(&self) -> Option<&str> {
-        std::iter::once(&self.status.desired)
-            .chain(self.status.history.first())
-            .map(|release| release.version.as_str())
-            .find(|version| !version.is_empty())
+        let releases = std::iter::once(&self.desired).chain(self.history.first());
+        releases.map(|release| release.version.as_str()).find(|version| !version.is_empty())
     }
 }
 

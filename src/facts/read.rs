@@ -1,7 +1,7 @@
 //! Reads the documents of a cluster from manifest files, for `render` (IO).
 //!
-//! Whatever is wrong with a file is an error that names it; nothing is guessed. Unknown fields are no error, so that
-//! manifests of a newer installer are read.
+//! Every error names its file; nothing is guessed. Unknown fields are ignored, so that manifests of a newer installer can
+//! be read.
 
 use std::{
     fs, io,
@@ -19,50 +19,26 @@ use crate::{
     text::yaml,
 };
 
-/// Why a file cannot be used.
+/// Why a file cannot be used. Each names the file by its content and its path.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It cannot be read.
-    #[error("failed to read the {what} file {}", path.display())]
-    Read {
-        /// What the file should hold.
-        what: &'static str,
-        /// Its path.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    #[error("failed to read {0}")]
+    Read(String, #[source] io::Error),
     /// It is not YAML.
-    #[error("failed to parse the {what} file {}", source.in_file(path.display()))]
-    Yaml {
-        /// What the file should hold.
-        what: &'static str,
-        /// Its path.
-        path: PathBuf,
-        /// The cause.
-        source: yaml::Error,
-    },
+    #[error("failed to parse {}", .1.in_file(.0))]
+    Yaml(String, #[source] yaml::Error),
     /// It holds something else.
-    #[error("the {what} file {}: {problem}", path.display())]
-    Content {
-        /// What the file should hold.
-        what: &'static str,
-        /// Its path.
-        path: PathBuf,
-        /// What is wrong with it and what to do.
-        problem: String,
-    },
+    #[error("{0}: {1}")]
+    Content(String, String),
     /// The images in it are not usable.
     #[error(transparent)]
     Images(#[from] images::Error),
     /// The Infrastructure names a cloud configuration that was not given.
     #[error(
-        "Infrastructure cluster names the cloud configuration {name:?} (spec.cloudConfig.name): give its manifest with --cloud-config-file"
+        "Infrastructure cluster names the cloud configuration {0:?} (spec.cloudConfig.name): give its manifest with --cloud-config-file"
     )]
-    NoCloudConfigFile {
-        /// The ConfigMap's name.
-        name: String,
-    },
+    NoCloudConfigFile(String),
 }
 
 /// The files of one cluster.
@@ -86,18 +62,16 @@ impl Files {
         Ok(Facts { images: Ok(images), ..documents.facts(&settings) })
     }
 
-    /// The cloud's configuration as it stands; `None` when the Infrastructure names none.
+    /// The cloud's configuration unchanged; `None` if the Infrastructure names none.
     pub fn cloud_config(&self, named: &ConfigMapKey) -> Result<Option<String>, Error> {
         const WHAT: &str = "cloud config";
         let Some(config_map) = &named.config_map else { return Ok(None) };
-        let path =
-            self.cloud_config.as_deref().ok_or_else(|| Error::NoCloudConfigFile { name: config_map.name.clone() })?;
+        let path = self.cloud_config.as_ref().ok_or_else(|| Error::NoCloudConfigFile(config_map.name.clone()))?;
         let found = read(WHAT, path, "ConfigMap")?;
         let keys = ["cloud.conf", &named.key].into_iter().filter(|key| !key.is_empty());
-        keys.clone()
-            .find_map(|key| found["data"][key].as_str())
-            .map(|text| Some(text.to_owned()))
-            .ok_or_else(|| content(WHAT, path, format!("data has none of the keys {:?}", keys.collect::<Vec<_>>())))
+        keys.clone().find_map(|key| found["data"][key].as_str()).map(|text| Some(text.to_owned())).ok_or_else(|| {
+            Error::Content(file(WHAT, path), format!("data has none of the keys {:?}", keys.collect::<Vec<_>>()))
+        })
     }
 
     fn images(&self) -> Result<Images, Error> {
@@ -105,12 +79,12 @@ impl Files {
         let config_map = read(WHAT, &self.images, "ConfigMap")?;
         let json = config_map["data"]["images.json"]
             .as_str()
-            .ok_or_else(|| content(WHAT, &self.images, "data has no key \"images.json\"".into()))?;
+            .ok_or_else(|| Error::Content(file(WHAT, &self.images), "data has no key \"images.json\"".into()))?;
         Ok(Images::parse(json, &format!("{} (key images.json)", self.images.display()))?)
     }
 }
 
-/// The files that say what a cloud's configuration becomes.
+/// The files from which a cloud's configuration is computed.
 #[derive(Clone, Debug)]
 pub struct CloudConfigFiles {
     /// An Infrastructure manifest.
@@ -133,15 +107,17 @@ impl CloudConfigFiles {
 }
 
 /// Reads a file that holds one object of config.openshift.io/v1 of the given kind.
-fn config<T: DeserializeOwned>(what: &'static str, path: &Path, kind: &str) -> Result<T, Error> {
-    serde_json::from_value(read(what, path, kind)?)
-        .map_err(|error| content(what, path, format!("not of kind {kind} of config.openshift.io/v1: {error}")))
+fn config<T: DeserializeOwned>(what: &str, path: &Path, kind: &str) -> Result<T, Error> {
+    serde_json::from_value(read(what, path, kind)?).map_err(|error| {
+        Error::Content(file(what, path), format!("not of kind {kind} of config.openshift.io/v1: {error}"))
+    })
 }
 
 /// Reads a file that holds one manifest of the given kind.
-fn read(what: &'static str, path: &Path, kind: &str) -> Result<Value, Error> {
-    let text = fs::read_to_string(path).map_err(|source| Error::Read { what, path: path.into(), source })?;
-    let documents = yaml::documents(&text).map_err(|source| Error::Yaml { what, path: path.into(), source })?;
+fn read(what: &str, path: &Path, kind: &str) -> Result<Value, Error> {
+    let file = file(what, path);
+    let text = fs::read_to_string(path).map_err(|error| Error::Read(file.clone(), error))?;
+    let documents = yaml::documents(&text).map_err(|error| Error::Yaml(file.clone(), error))?;
     let mut documents = documents.into_iter();
     let problem = match (documents.next(), documents.next()) {
         (None, _) => format!("it is empty: it must hold a manifest of kind {kind}"),
@@ -152,9 +128,9 @@ fn read(what: &'static str, path: &Path, kind: &str) -> Result<Value, Error> {
             None => format!("it holds no Kubernetes manifest: it must hold one of kind {kind}"),
         },
     };
-    Err(content(what, path, problem))
+    Err(Error::Content(file, problem))
 }
 
-fn content(what: &'static str, path: &Path, problem: String) -> Error {
-    Error::Content { what, path: path.into(), problem }
+fn file(what: &str, path: &Path) -> String {
+    format!("the {what} file {}", path.display())
 }

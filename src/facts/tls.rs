@@ -1,12 +1,9 @@
-//! Which TLS a cloud-controller-manager has to serve (pure).
+//! The TLS settings that a cloud-controller-manager has to serve (pure). Flags win over the cluster's profile.
 //!
-//! Flags win over the cluster's profile. Profiles
-//! and their suites: openshift/api `config/v1/types_tlssecurityprofile.go`. The suites that Go knows, by IANA's names:
-//! Go's crypto/tls `CipherSuites` and `InsecureCipherSuites`.
+//! Profiles and their suites: openshift/api `config/v1/types_tlssecurityprofile.go`. The suites that Go knows, by IANA's
+//! names: Go's crypto/tls `CipherSuites` and `InsecureCipherSuites`.
 
-use serde::Deserialize;
-
-use crate::facts::Error;
+use crate::facts::{Error, api_types};
 
 /// TLS settings given on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,35 +14,33 @@ pub struct TlsFlags {
     pub cipher_suites: Vec<String>,
 }
 
-/// What the served TLS must be.
+/// The TLS settings of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsSettings {
     /// The lowest version, such as `VersionTLS12`.
     pub min_version: String,
-    /// The cipher suites by IANA's names; empty where they cannot be chosen (TLS 1.3) or nothing was said of them.
+    /// The cipher suites by IANA's names; empty for TLS 1.3, where they cannot be chosen.
     pub cipher_suites: Vec<String>,
 }
 
-/// A TLS security profile, in the form of OpenShift's APIServer.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct Profile {
-    /// `Old`, `Intermediate`, `Modern` or `Custom`; empty means the default one.
-    #[serde(rename = "type")]
-    pub type_: String,
-    /// The settings of a `Custom` profile.
-    pub custom: Option<CustomProfile>,
-}
+api_types! {
+    /// A TLS security profile, in the form of OpenShift's `APIServer`.
+    pub struct Profile {
+        /// `Old`, `Intermediate`, `Modern` or `Custom`; empty means the default one.
+        #[serde(rename = "type")]
+        pub type_: String,
+        /// The settings of a `Custom` profile.
+        pub custom: Option<CustomProfile>,
+    }
 
-/// The settings of a `Custom` [`Profile`].
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default, rename_all = "camelCase")]
-pub struct CustomProfile {
-    /// Cipher suites by `OpenSSL`'s names, TLS 1.3 suites by their own.
-    pub ciphers: Vec<String>,
-    /// The lowest version, such as `VersionTLS12`.
-    #[serde(rename = "minTLSVersion")]
-    pub min_tls_version: String,
+    /// The settings of a `Custom` [`Profile`].
+    pub struct CustomProfile {
+        /// Cipher suites by `OpenSSL`'s names, TLS 1.3 suites by their own.
+        pub ciphers: Vec<String>,
+        /// The lowest version, such as `VersionTLS12`.
+        #[serde(rename = "minTLSVersion")]
+        pub min_tls_version: String,
+    }
 }
 
 /// How errors name the document of the profile.
@@ -55,35 +50,9 @@ const TLS13: &str = "VersionTLS13";
 
 const MODERN: [&str; 3] = ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
 
-const INTERMEDIATE: [&str; 6] = [
-    "ECDHE-ECDSA-AES128-GCM-SHA256",
-    "ECDHE-RSA-AES128-GCM-SHA256",
-    "ECDHE-ECDSA-AES256-GCM-SHA384",
-    "ECDHE-RSA-AES256-GCM-SHA384",
-    "ECDHE-ECDSA-CHACHA20-POLY1305",
-    "ECDHE-RSA-CHACHA20-POLY1305",
-];
-
-const OLD: [&str; 15] = [
-    "ECDHE-ECDSA-AES128-SHA256",
-    "ECDHE-RSA-AES128-SHA256",
-    "ECDHE-ECDSA-AES128-SHA",
-    "ECDHE-RSA-AES128-SHA",
-    "ECDHE-ECDSA-AES256-SHA384",
-    "ECDHE-RSA-AES256-SHA384",
-    "ECDHE-ECDSA-AES256-SHA",
-    "ECDHE-RSA-AES256-SHA",
-    "AES128-GCM-SHA256",
-    "AES256-GCM-SHA384",
-    "AES128-SHA256",
-    "AES256-SHA256",
-    "AES128-SHA",
-    "AES256-SHA",
-    "DES-CBC3-SHA",
-];
-
-/// OpenSSL's names of the suites below TLS 1.3 that Go knows.
-const IANA_NAMES: [(&str, &str); 18] = [
+/// The suites below TLS 1.3 of profile Old that Go knows, by OpenSSL's and by IANA's names. Those of profile Intermediate come
+/// first.
+const BELOW_TLS13: [(&str, &str); 18] = [
     ("ECDHE-ECDSA-AES128-GCM-SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
     ("ECDHE-RSA-AES128-GCM-SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
     ("ECDHE-ECDSA-AES256-GCM-SHA384", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"),
@@ -104,6 +73,9 @@ const IANA_NAMES: [(&str, &str); 18] = [
     ("DES-CBC3-SHA", "TLS_RSA_WITH_3DES_EDE_CBC_SHA"),
 ];
 
+/// The number of suites of profile Intermediate.
+const INTERMEDIATE: usize = 6;
+
 impl TlsSettings {
     /// Chooses between the flags, the cluster's profile and the default one.
     pub fn choose(profile: Option<&Profile>, flags: &TlsFlags) -> Result<Self, Error> {
@@ -116,17 +88,20 @@ impl TlsSettings {
     }
 
     fn of_profile(profile: Option<&Profile>) -> Result<Self, Error> {
-        let suites = |lists: &[&[&str]]| lists.concat().into_iter().filter_map(go_suite).map(Into::into).collect();
+        let suites = |below_tls13: &[(&str, &str)]| {
+            let below_tls13 = below_tls13.iter().map(|(_, iana)| *iana);
+            MODERN.into_iter().chain(below_tls13).map(str::to_owned).collect()
+        };
         Ok(match profile.map_or("", |profile| profile.type_.as_str()) {
-            "" | "Intermediate" => Self::of("VersionTLS12", suites(&[&MODERN, &INTERMEDIATE])),
-            "Old" => Self::of("VersionTLS10", suites(&[&MODERN, &INTERMEDIATE, &OLD])),
+            "" | "Intermediate" => Self::of("VersionTLS12", suites(&BELOW_TLS13[..INTERMEDIATE])),
+            "Old" => Self::of("VersionTLS10", suites(&BELOW_TLS13)),
             "Modern" => Self::of(TLS13, Vec::new()),
             "Custom" => {
                 let custom = profile.and_then(|profile| profile.custom.as_ref());
                 let custom =
                     custom.filter(|custom| !custom.min_tls_version.is_empty()).ok_or_else(no_custom_profile)?;
-                let ciphers: Vec<_> = custom.ciphers.iter().map(String::as_str).collect();
-                Self::of(&custom.min_tls_version, suites(&[&ciphers]))
+                let suites = custom.ciphers.iter().filter_map(|name| go_suite(name)).map(str::to_owned).collect();
+                Self::of(&custom.min_tls_version, suites)
             }
             other => {
                 let problem = format!(
@@ -154,7 +129,7 @@ fn go_suite(name: &str) -> Option<&str> {
     if MODERN.contains(&name) {
         return Some(name);
     }
-    IANA_NAMES.iter().find(|(openssl, iana)| *openssl == name || *iana == name).map(|(_, iana)| *iana)
+    BELOW_TLS13.iter().find(|(openssl, iana)| *openssl == name || *iana == name).map(|(_, iana)| *iana)
 }
 
 #[cfg(test)]
@@ -187,7 +162,7 @@ mod tests {
     }
 
     fn old() -> TlsSettings {
-        // Three of the profile's suites are none that Go has.
+        // Go does not have three of the profile's suites.
         let weak = [
             "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
             "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",

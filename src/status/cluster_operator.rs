@@ -1,7 +1,7 @@
-//! What the ClusterOperator says (pure).
+//! The status of the ClusterOperator (pure).
 //!
-//! Turns an outcome and what was said before into the next status. The same state always gives the same text, and the
-//! time of a transition moves only with its status: nothing that is written here can be a reason to write again.
+//! Computes the next status from an outcome and the previous status. The same state always gives the same text, and the
+//! time of a transition changes only with its status: a write is never a reason to write again.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub const NAME: &str = "cloud-controller-manager";
 /// How long a transient error may last before it is reported (the same as upstream's).
 pub const TRANSIENT_ERROR_PATIENCE: Duration = Duration::from_secs(150);
 
-/// A condition that old versions wrote and that nobody reads any more.
+/// A condition that old versions wrote and that nobody reads.
 const OBSOLETE_CONDITION: &str = "CloudControllerOwner";
 
 /// The one operand whose version is reported.
@@ -27,7 +27,7 @@ const PROGRESSING: &str = "Progressing";
 const DEGRADED: &str = "Degraded";
 const UPGRADEABLE: &str = "Upgradeable";
 
-/// Every condition that is reported, in the order in which it is shown.
+/// Every reported condition, in the order of the screen.
 pub static CONDITIONS: [&str; 8] = [
     AVAILABLE,
     PROGRESSING,
@@ -43,24 +43,24 @@ const AS_EXPECTED: &str = "AsExpected";
 const SYNCING: &str = "SyncingResources";
 const SYNCING_FAILED: &str = "SyncingFailed";
 
-/// What came of one pass over the cluster.
+/// The result of one pass over the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Everything is applied and runs.
     Done,
     /// No provider serves this cluster.
     Nothing {
-        /// Why, for people.
+        /// The reason, for people.
         why: String,
     },
-    /// Everything is applied; this is on its way.
+    /// Everything is applied, and some workloads are being rolled out.
     Progressing {
-        /// The workloads that are being rolled out.
+        /// These workloads.
         rollouts: Vec<Key>,
     },
-    /// Something is wrong, and is to be reported.
+    /// An error has to be reported.
     Failed {
-        /// The whole chain of causes, in one line.
+        /// The error with its causes, in one line.
         error: String,
     },
 }
@@ -72,11 +72,9 @@ pub struct Controller {
     pub name: &'static str,
     /// Its field manager.
     pub manager: &'static str,
-    /// The condition that says whether it works.
     available: &'static str,
-    /// The condition that says what is wrong.
     degraded: &'static str,
-    /// For how long a transient error may last before it is reported (the same as upstream's).
+    /// How long a transient error may last before it is reported (the same as upstream's).
     pub patience: Duration,
 }
 
@@ -93,99 +91,90 @@ pub static CLOUD_CONFIG: Controller = Controller {
 pub static TRUSTED_CA: Controller = Controller {
     name: "Trusted CA Bundle Controller",
     manager: "ccm-operator-trusted-ca",
-    // The doubled word is the Go operator's, and others read it.
+    // The Go operator doubles the word, and other programs read it.
     available: "TrustedCABundleControllerControllerAvailable",
     degraded: "TrustedCABundleControllerControllerDegraded",
     patience: Duration::from_secs(120),
 };
 
-/// A condition as it stands in the status.
+/// A condition in the status.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Condition {
-    /// Its type.
+pub(super) struct Condition {
     #[serde(rename = "type")]
-    pub type_: String,
-    /// `True`, `False` or `Unknown`.
-    pub status: String,
-    /// A word for programs.
-    pub reason: String,
-    /// A sentence for people.
-    pub message: String,
-    /// When the status last changed, RFC 3339.
-    pub last_transition_time: String,
+    pub(super) type_: String,
+    pub(super) status: String,
+    pub(super) reason: String,
+    pub(super) message: String,
+    /// RFC 3339.
+    pub(super) last_transition_time: String,
 }
 
-/// An operand's version.
+/// The version of an operand.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default)]
-pub struct OperandVersion {
-    /// The operand.
-    pub name: String,
-    /// Its version.
-    pub version: String,
+pub(super) struct OperandVersion {
+    pub(super) name: String,
+    pub(super) version: String,
 }
 
 /// An object that must-gather collects.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default)]
 pub struct ObjectReference {
-    /// API group, empty for the core group.
-    pub group: String,
-    /// The resource's plural name.
-    pub resource: String,
-    /// Namespace, empty for a cluster-scoped object.
+    group: String,
+    resource: String,
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub namespace: String,
-    /// Name.
-    pub name: String,
+    namespace: String,
+    name: String,
 }
 
 /// The status of a ClusterOperator, as far as it is read and written.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Status {
-    /// Conditions, of which four are the operator's and two each of the controllers beside it.
-    pub conditions: Vec<Condition>,
-    /// The versions that are reached.
+    /// Four conditions of the operator, and two of each controller beside it.
+    pub(super) conditions: Vec<Condition>,
+    /// The versions that have been reached.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub versions: Vec<OperandVersion>,
-    /// What must-gather collects.
+    pub(super) versions: Vec<OperandVersion>,
+    /// The objects that must-gather collects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub related_objects: Vec<ObjectReference>,
 }
 
-/// What the next status depends on beside the outcome.
+/// The input of the next status beside the outcome.
 #[derive(Clone, Debug)]
 pub struct Context<'a> {
-    /// The version that the operator brings.
+    /// The version of this operator.
     pub version: &'a str,
-    /// What must-gather is to collect.
+    /// The objects that must-gather collects.
     pub related_objects: Vec<ObjectReference>,
-    /// What is added to the good news: what an administrator has taken out of the operator's hands.
+    /// Additions to the message of success, such as objects that an administrator has excluded.
     pub remarks: String,
     /// Now, RFC 3339.
     pub now: &'a str,
 }
 
 impl Status {
-    /// Reads the status of a live ClusterOperator; whatever is not understood is as if it were not there.
+    /// Reads the status of a live ClusterOperator; a malformed one counts as empty.
     pub fn of(cluster_operator: &Value) -> Self {
         Self::deserialize(&cluster_operator["status"]).unwrap_or_default()
     }
 
-    /// This, and of what it does not say what was said before: one that was deleted is made again by its writers one after
-    /// the other.
+    /// Fills in what is missing from the previous status; a deleted ClusterOperator is recreated by its writers one at a time.
     #[must_use]
-    pub fn completed(mut self, before: &Self) -> Self {
-        let lost = before.conditions.iter().filter(|condition| self.find(&condition.type_).is_none());
-        let lost: Vec<_> = lost.cloned().collect();
-        self.conditions.extend(lost);
+    pub fn completed(mut self, previous: &Self) -> Self {
+        for condition in &previous.conditions {
+            if self.find(&condition.type_).is_none() {
+                self.conditions.push(condition.clone());
+            }
+        }
         if self.versions.is_empty() {
-            self.versions.clone_from(&before.versions);
+            self.versions.clone_from(&previous.versions);
         }
         if self.related_objects.is_empty() {
-            self.related_objects.clone_from(&before.related_objects);
+            self.related_objects.clone_from(&previous.related_objects);
         }
         self
     }
@@ -200,51 +189,52 @@ impl Status {
     pub fn next(&self, outcome: &Outcome, context: &Context) -> Self {
         let version = OperandVersion { name: OPERAND.into(), version: context.version.to_owned() };
         let available = format!("Cluster Cloud Controller Manager Operator is available at {}", context.version);
-        let towards = || format!("Progressing towards operator: {}", context.version);
-        let (available, progressing, degraded, upgradeable) = match outcome {
-            Outcome::Done => (Some(available + &context.remarks), None, None, true),
-            Outcome::Nothing { why } => (Some(format!("{available}; nothing is applied: {why}")), None, None, true),
+        let (available, progressing, degraded) = match outcome {
+            Outcome::Done => (Some(available + &context.remarks), None, None),
+            Outcome::Nothing { why } => (Some(format!("{available}; nothing is applied: {why}")), None, None),
             Outcome::Progressing { rollouts } => {
                 let waits = rollouts.iter().map(Key::to_string).collect::<Vec<_>>().join(", ");
                 let progressing = if self.is_at(context.version) {
                     (AS_EXPECTED, format!("Waiting for the rollout of {waits}"))
                 } else {
-                    (SYNCING, towards())
+                    (SYNCING, format!("Progressing towards operator: {}", context.version))
                 };
-                (None, Some(progressing), None, true)
+                (None, Some(progressing), None)
             }
-            Outcome::Failed { error } => (None, None, Some(error.clone()), false),
+            Outcome::Failed { error } => (None, None, Some(error.clone())),
         };
-        let reached = available.is_some();
-        let expected = |type_: &str, status: &str| self.condition(context.now, type_, status, AS_EXPECTED, "");
+        let versions = if available.is_some() { vec![version] } else { self.versions.clone() };
+        let condition =
+            |type_, status, reason, message: &str| self.condition(context.now, type_, status, reason, message);
+        let expected = |type_, status| condition(type_, status, AS_EXPECTED, "");
         let conditions = vec![
             match available {
-                Some(message) => self.condition(context.now, AVAILABLE, "True", AS_EXPECTED, &message),
-                None => self.kept(AVAILABLE, || {
-                    self.condition(context.now, AVAILABLE, "False", SYNCING, "Nothing has been rolled out yet")
-                }),
+                Some(message) => condition(AVAILABLE, "True", AS_EXPECTED, &message),
+                None => {
+                    self.kept(AVAILABLE, || condition(AVAILABLE, "False", SYNCING, "Nothing has been rolled out yet"))
+                }
             },
             match (progressing, &degraded) {
-                (Some((reason, message)), _) => self.condition(context.now, PROGRESSING, "True", reason, &message),
+                (Some((reason, message)), _) => condition(PROGRESSING, "True", reason, &message),
                 (None, None) => expected(PROGRESSING, "False"),
                 (None, Some(_)) => self.kept(PROGRESSING, || expected(PROGRESSING, "False")),
             },
             match &degraded {
-                Some(error) => self.condition(context.now, DEGRADED, "True", SYNCING_FAILED, error),
+                Some(error) => condition(DEGRADED, "True", SYNCING_FAILED, error),
                 None => expected(DEGRADED, "False"),
             },
-            if upgradeable {
-                expected(UPGRADEABLE, "True")
-            } else {
-                let message = "The operator is degraded; its condition Degraded says why";
-                self.condition(context.now, UPGRADEABLE, "False", SYNCING_FAILED, message)
+            match &degraded {
+                Some(_) => {
+                    let message = "The operator is degraded; its condition Degraded says why";
+                    condition(UPGRADEABLE, "False", SYNCING_FAILED, message)
+                }
+                None => expected(UPGRADEABLE, "True"),
             },
         ];
-        let versions = if reached { vec![version] } else { self.versions.clone() };
         Self { conditions, versions, related_objects: context.related_objects.clone() }
     }
 
-    /// A controller's own part of the next status; `error` is what is to be reported.
+    /// A controller's own part of the next status; `error` is the error to report.
     #[must_use]
     pub fn next_of(&self, controller: &Controller, error: Option<&str>, now: &str) -> Self {
         let as_expected = format!("{} works as expected", controller.name);
@@ -254,7 +244,7 @@ impl Status {
                 self.condition(now, available, "True", AS_EXPECTED, &as_expected),
                 self.condition(now, degraded, "False", AS_EXPECTED, &as_expected),
             ],
-            // What was synced once is still there: it works, with the last good input.
+            // Objects that were synced once still exist: the controller is available with the last good input.
             Some(error) => vec![
                 self.kept(available, || {
                     let message = format!("{} has synced nothing yet", controller.name);
@@ -266,21 +256,21 @@ impl Status {
         Self { conditions, ..Self::default() }
     }
 
-    /// Whether a controller has ever synced what it is there for.
+    /// Whether a controller has ever synced successfully.
     pub fn is_available(&self, controller: &Controller) -> bool {
         self.find(controller.available).is_some_and(|condition| condition.status == "True")
     }
 
-    /// What a controller says is wrong.
+    /// The error that a controller reports.
     pub fn trouble_of(&self, controller: &Controller) -> Option<&str> {
         let degraded = self.find(controller.degraded).filter(|condition| condition.status == "True")?;
         Some(&degraded.message)
     }
 
-    /// Whether this, as the live status, says already what another one, a writer's own part, is to say.
+    /// Whether this live status contains a writer's own part.
     pub fn says(&self, own: &Self) -> bool {
         own.conditions.iter().all(|condition| self.conditions.contains(condition))
-            // Versions and related objects are the operator's, which always has some of these.
+            // Versions and related objects are the operator's, which always has related objects.
             && (own.related_objects.is_empty()
                 || (self.versions == own.versions && self.related_objects == own.related_objects))
     }
@@ -305,8 +295,8 @@ impl Status {
     }
 }
 
-/// The merge patch of the status that takes the obsolete condition away, guarded by the resource version; `None` when the
-/// condition is not there. An apply cannot do it: it removes only what it owns.
+/// The merge patch of the status that removes the obsolete condition, guarded by the resource version; `None` if there is no
+/// such condition. An apply removes only conditions that it owns.
 pub fn without_obsolete_condition(cluster_operator: &Value) -> Option<Value> {
     let conditions = cluster_operator["status"]["conditions"].as_array()?;
     let (obsolete, kept): (Vec<_>, Vec<_>) =
@@ -319,8 +309,8 @@ pub fn without_obsolete_condition(cluster_operator: &Value) -> Option<Value> {
     })
 }
 
-/// What must-gather is to collect: both namespaces, the ClusterOperator, every object that was applied, and those of an
-/// earlier plan that are kept.
+/// The objects that must-gather collects: both namespaces, the ClusterOperator, every applied object, and the kept objects of
+/// an earlier plan.
 pub fn related_objects<'a>(
     own_namespace: &str,
     managed_namespace: &str,

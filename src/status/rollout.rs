@@ -1,28 +1,28 @@
-//! How far the rollout of a workload is (pure).
+//! The state of a workload's rollout (pure).
 //!
-//! Judged from the workload's own status, by the rules that the cluster's other operators use: nodes that come and go
-//! and reboots are no rollout.
+//! Judged from the workload's own status, by the rules of the cluster's other operators: reboots and changes of nodes are no
+//! rollout.
 
 use serde_json::Value;
 
-/// How far a workload is.
+/// The state of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rollout {
-    /// What was applied runs, or needs no running.
+    /// The applied object runs, or has nothing to run.
     Done,
-    /// On its way.
+    /// It is in progress.
     Progressing,
-    /// The workload's controller gave up waiting; it may still come right by itself.
+    /// The workload's controller has given up waiting; the rollout may still succeed.
     Stuck {
-        /// The controller's words.
+        /// The controller's message.
         why: String,
     },
 }
 
-/// How far a live object is; anything that rolls nothing out is done.
+/// The rollout of a live object; objects of other kinds are done.
 pub fn of(object: &Value) -> Rollout {
     match object["kind"].as_str() {
-        // It goes as soon as whoever holds it lets go, and is made again.
+        // It is recreated when its finalizers are removed.
         _ if object["metadata"]["deletionTimestamp"].is_string() => Rollout::Progressing,
         Some("Deployment") => deployment(object),
         Some("DaemonSet") => daemon_set(object),
@@ -31,16 +31,16 @@ pub fn of(object: &Value) -> Rollout {
 }
 
 fn deployment(object: &Value) -> Rollout {
-    let conditions = object["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
-    let progressing = conditions.iter().find(|condition| condition["type"] == "Progressing");
     if !is_observed(object) {
         return Rollout::Progressing;
     }
-    match progressing.and_then(|condition| condition["reason"].as_str()) {
+    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    let progressing = conditions.find(|condition| condition["type"] == "Progressing").unwrap_or(&Value::Null);
+    match progressing["reason"].as_str() {
         Some("NewReplicaSetAvailable") => Rollout::Done,
         Some("ProgressDeadlineExceeded") => {
-            let why = progressing.and_then(|condition| condition["message"].as_str());
-            Rollout::Stuck { why: why.unwrap_or("it made no progress within its deadline").to_owned() }
+            let why = progressing["message"].as_str().unwrap_or("it made no progress within its deadline");
+            Rollout::Stuck { why: why.to_owned() }
         }
         _ => Rollout::Progressing,
     }
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_is_done_when_its_controller_says_so_of_this_generation() {
+    fn a_deployment_is_done_when_its_controller_reports_it_for_this_generation() {
         assert_eq!(deployment(2, 2, "NewReplicaSetAvailable"), Rollout::Done);
         assert_eq!(deployment(2, 1, "NewReplicaSetAvailable"), Rollout::Progressing);
         assert_eq!(deployment(2, 2, "ReplicaSetUpdated"), Rollout::Progressing);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_set_is_done_when_what_is_scheduled_is_updated() {
+    fn a_daemon_set_is_done_when_its_scheduled_pods_are_updated() {
         let daemon_set = |observed, scheduled, updated| {
             of(&json!({
                 "kind": "DaemonSet",
@@ -108,13 +108,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_deleted_is_not_done() {
+    fn an_object_that_is_being_deleted_is_not_done() {
         let object = json!({"kind": "Service", "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
         assert_eq!(of(&object), Rollout::Progressing);
     }
 
     #[test]
-    fn the_rest_rolls_nothing_out() {
+    fn other_kinds_are_done() {
         assert_eq!(of(&json!({"kind": "Service"})), Rollout::Done);
     }
 }

@@ -1,8 +1,6 @@
-//! What `status` says about a cluster (pure): the objects against the plan, the rollouts and what they wait for, the
-//! conditions, what changed last.
+//! The report of `status` (pure): objects compared with the plan, rollouts and what they wait for, conditions, last changes.
 //!
-//! Made of what [`read`] found; the same findings always give the same report. Times are those of the cluster: how long
-//! ago they are, only [`mod@text`] says.
+//! The same findings always give the same report. Times are those of the cluster; only [`mod@text`] turns them into ages.
 
 mod pods;
 pub mod text;
@@ -24,25 +22,25 @@ use crate::{
     text::mask,
 };
 
-/// How many of the last changes are told.
-const TOLD_CHANGES: usize = 5;
+/// The number of last changes that are reported.
+const LAST_CHANGES: usize = 5;
 
-/// What was read of a cluster; what could not be read is `None`, and told in `unread`.
+/// The input of the report; documents that could not be read are `None` and listed in `unread`.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// The platform type, `None` without an Infrastructure.
+    /// The platform type; `None` without an Infrastructure.
     pub platform: Option<String>,
-    /// The plan, or why there is none.
+    /// The plan, or the reason why there is none.
     pub plan: Option<Result<Plan, String>>,
-    /// Whether the plan holds what the pods' configuration is: without it what a workload should be is not known whole.
+    /// Whether the plan holds the digests of the pods' configuration; without them workloads are not planned completely.
     pub knows_digests: bool,
-    /// The planned objects as they are: `None` where it could not be read, `Some(None)` where it is not there.
+    /// The live state of each planned object: `None` if it could not be read, `Some(None)` if it does not exist.
     pub live: Vec<Option<Option<Value>>>,
-    /// What is ours and not planned any more, with what becomes of it.
+    /// Our objects that are no longer planned, each with its verdict.
     pub left_over: Vec<(Value, Verdict)>,
     /// The pods of the managed namespace.
     pub pods: Vec<Value>,
-    /// Its events.
+    /// The events of that namespace.
     pub events: Vec<Value>,
     /// The ClusterOperator.
     pub cluster_operator: Option<Value>,
@@ -50,49 +48,41 @@ pub struct Findings {
     pub unread: Vec<String>,
 }
 
-/// What `status` says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// The report, serialized for programs.
+#[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// Available and not degraded.
+    /// Whether the ClusterOperator is available and not degraded.
     pub healthy: bool,
-    /// The platform type.
-    pub platform: Option<String>,
-    /// The provider that serves it.
-    pub provider: Option<String>,
+    platform: Option<String>,
+    provider: Option<String>,
     /// Why nothing is applied.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
-    /// The version that is reached.
-    pub version: Option<String>,
-    /// The namespace that is managed.
-    pub namespace: String,
-    /// The objects, as they are planned and then what is left over.
-    pub objects: Vec<ObjectState>,
-    /// The workloads.
-    pub rollouts: Vec<RolloutState>,
-    /// What the ClusterOperator says.
-    pub conditions: Vec<ConditionState>,
-    /// What changed last, the newest first.
-    pub changes: Vec<LastChange>,
+    why: Option<String>,
+    /// The version that has been reached.
+    version: Option<String>,
+    namespace: String,
+    /// The planned objects in their order, then the left-over ones.
+    objects: Vec<ObjectState>,
+    rollouts: Vec<RolloutState>,
+    conditions: Vec<ConditionState>,
+    /// The newest first.
+    changes: Vec<LastChange>,
     /// What could not be read, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub unread: Vec<String>,
+    unread: Vec<String>,
 }
 
-/// How an object is.
+/// The state of an object compared with the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
-    /// It is what the plan says.
+enum State {
     AsPlanned,
-    /// It is another one.
     Differs,
-    /// It is not there.
     Missing,
-    /// It is annotated to be left as it is, or where it is.
+    /// Annotated to be left as it is, or not to be deleted.
     Kept,
-    /// It is ours and not planned any more.
+    /// Ours, but no longer planned.
     LeftOver,
     /// It could not be read.
     Unknown,
@@ -100,7 +90,7 @@ pub enum State {
 
 impl State {
     /// The word for people.
-    pub fn word(self) -> &'static str {
+    fn word(self) -> &'static str {
         match self {
             Self::AsPlanned => "as planned",
             Self::Differs => "differs",
@@ -112,69 +102,50 @@ impl State {
     }
 }
 
-/// An object with its state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ObjectState {
-    /// Its kind.
-    pub kind: String,
-    /// Its namespace, empty for a cluster-scoped object.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct ObjectState {
+    kind: String,
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// How it is.
-    pub state: State,
-    /// When it was made.
-    pub created: Option<String>,
+    namespace: String,
+    name: String,
+    state: State,
+    created: Option<String>,
 }
 
-/// How far a workload is, and what it waits for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RolloutState {
-    /// Its kind.
-    pub kind: String,
-    /// Its name.
-    pub name: String,
-    /// `done`, `progressing` or `stuck`.
-    pub state: &'static str,
-    /// How many of its pods are ready.
-    pub ready: i64,
-    /// How many there should be.
-    pub desired: i64,
-    /// What it waits for, in the words of the pods.
-    pub waits_for: Vec<String>,
+struct RolloutState {
+    kind: String,
+    name: String,
+    state: &'static str,
+    /// The number of ready pods.
+    ready: i64,
+    /// The number of desired pods.
+    desired: i64,
+    waits_for: Vec<String>,
 }
 
-/// A condition; one that nobody has reported has no status.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ConditionState {
-    /// Its type.
+/// A condition; without a status if nobody has reported it.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct ConditionState {
     #[serde(rename = "type")]
-    pub type_: String,
-    /// `True`, `False` or `Unknown`.
-    pub status: Option<String>,
-    /// A word for programs.
-    pub reason: String,
-    /// A sentence for people.
-    pub message: String,
-    /// Since when.
-    pub since: Option<String>,
+    type_: String,
+    status: Option<String>,
+    reason: String,
+    message: String,
+    since: Option<String>,
 }
 
-/// Something that changed.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct LastChange {
-    /// When.
-    pub at: String,
-    /// Of which object.
-    pub object: String,
-    /// Who did what, or the words of an event.
-    pub what: String,
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+struct LastChange {
+    at: String,
+    object: String,
+    /// The manager and its action, or the text of an event.
+    what: String,
 }
 
 impl Report {
-    /// The report of these findings.
+    /// The report on a cluster with this managed namespace.
     pub fn new(findings: &Findings, namespace: &str) -> Self {
         let plan = findings.plan.as_ref();
         let planned = plan.and_then(|plan| plan.as_ref().ok()).map_or(&[][..], Plan::objects);
@@ -184,9 +155,9 @@ impl Report {
             Some(Err(error)) => (None, Some(format!("there is no plan: {error}"))),
             None => (None, None),
         };
-        let said = findings.cluster_operator.as_ref().map(Status::of).unwrap_or_default();
-        let is = |type_, status| said.conditions.iter().any(|one| one.type_ == type_ && one.status == status);
-        let states =
+        let status = findings.cluster_operator.as_ref().map(Status::of).unwrap_or_default();
+        let is = |type_, value| status.conditions.iter().any(|one| one.type_ == type_ && one.status == value);
+        let compared =
             planned.iter().zip(&findings.live).map(|(object, live)| object_state(object, live.as_ref(), findings));
         let live = || findings.live.iter().flatten().flatten();
         Self {
@@ -194,11 +165,11 @@ impl Report {
             platform: findings.platform.clone(),
             provider,
             why,
-            version: said.versions.iter().find(|one| one.name == "operator").map(|one| one.version.clone()),
+            version: status.versions.iter().find(|one| one.name == "operator").map(|one| one.version.clone()),
             namespace: namespace.to_owned(),
-            objects: states.chain(findings.left_over.iter().map(left_over)).collect(),
+            objects: compared.chain(findings.left_over.iter().map(left_over)).collect(),
             rollouts: live().filter_map(|live| rollout_state(live, findings)).collect(),
-            conditions: conditions(&said.conditions),
+            conditions: conditions(&status.conditions),
             changes: last_changes(live(), &findings.events),
             unread: findings.unread.clone(),
         }
@@ -207,6 +178,10 @@ impl Report {
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
+}
+
+fn created(live: &Value) -> Option<String> {
+    live["metadata"]["creationTimestamp"].as_str().map(str::to_owned)
 }
 
 fn object_state(object: &Object, live: Option<&Option<Value>>, findings: &Findings) -> ObjectState {
@@ -218,13 +193,12 @@ fn object_state(object: &Object, live: Option<&Option<Value>>, findings: &Findin
         Some(Some(_)) if object.pod_spec_pointer().is_some() && !findings.knows_digests => State::Unknown,
         Some(Some(_)) => State::Differs,
     };
-    let live = live.and_then(Option::as_ref);
     ObjectState {
         kind: object.kind().kind.to_owned(),
         namespace: object.namespace().to_owned(),
         name: object.name().to_owned(),
         state,
-        created: live.and_then(|live| live["metadata"]["creationTimestamp"].as_str()).map(str::to_owned),
+        created: live.and_then(Option::as_ref).and_then(created),
     }
 }
 
@@ -235,11 +209,11 @@ fn left_over((live, verdict): &(Value, Verdict)) -> ObjectState {
         namespace: text(&metadata["namespace"]),
         name: text(&metadata["name"]),
         state: if matches!(verdict, Verdict::Keep(_)) { State::Kept } else { State::LeftOver },
-        created: metadata["creationTimestamp"].as_str().map(str::to_owned),
+        created: created(live),
     }
 }
 
-/// How far a workload is; nothing else rolls out.
+/// The rollout of a workload; `None` for other kinds.
 fn rollout_state(live: &Value, findings: &Findings) -> Option<RolloutState> {
     let status = |name: &str| live["status"][name].as_i64().unwrap_or_default();
     let (ready, desired) = match live["kind"].as_str()? {
@@ -247,16 +221,11 @@ fn rollout_state(live: &Value, findings: &Findings) -> Option<RolloutState> {
         "DaemonSet" => (status("numberReady"), status("desiredNumberScheduled")),
         _ => return None,
     };
-    let rollout = rollout::of(live);
-    let state = match &rollout {
-        Rollout::Done => "done",
-        Rollout::Progressing => "progressing",
-        Rollout::Stuck { .. } => "stuck",
+    let (state, mut waits_for) = match rollout::of(live) {
+        Rollout::Done => ("done", Vec::new()),
+        Rollout::Progressing => ("progressing", Vec::new()),
+        Rollout::Stuck { why } => ("stuck", vec![why]),
     };
-    let mut waits_for = Vec::new();
-    if let Rollout::Stuck { why } = rollout {
-        waits_for.push(why);
-    }
     let conditions = live["status"]["conditions"].as_array().into_iter().flatten();
     let failures = conditions.filter(|one| one["type"] == "ReplicaFailure" && one["status"] == "True");
     waits_for.extend(failures.map(|one| format!("no pod can be made: {}", text(&one["message"]))));
@@ -272,30 +241,29 @@ fn rollout_state(live: &Value, findings: &Findings) -> Option<RolloutState> {
     })
 }
 
-/// The known conditions in their order, also those that nobody has reported, and then the others.
-fn conditions(said: &[Condition]) -> Vec<ConditionState> {
-    let reported = |one: &Condition| ConditionState {
+/// The known conditions in their order, including those that nobody has reported, and then the others.
+fn conditions(reported: &[Condition]) -> Vec<ConditionState> {
+    let state = |one: &Condition| ConditionState {
         type_: one.type_.clone(),
         status: Some(one.status.clone()),
         reason: one.reason.clone(),
         message: one.message.clone(),
         since: Some(one.last_transition_time.clone()).filter(|time| !time.is_empty()),
     };
-    let known = CONDITIONS.iter().map(|type_| match said.iter().find(|one| one.type_ == *type_) {
-        Some(one) => reported(one),
-        None => ConditionState {
-            type_: (*type_).to_owned(),
-            status: None,
-            reason: String::new(),
-            message: "not reported".to_owned(),
-            since: None,
-        },
-    });
-    let others = said.iter().filter(|one| !CONDITIONS.contains(&one.type_.as_str()));
-    known.chain(others.map(reported)).collect()
+    let not_reported = |type_: &str| ConditionState {
+        type_: type_.to_owned(),
+        status: None,
+        reason: String::new(),
+        message: "not reported".to_owned(),
+        since: None,
+    };
+    let find = |type_: &str| reported.iter().find(|one| one.type_ == type_);
+    let known = CONDITIONS.iter().map(|type_| find(type_).map_or_else(|| not_reported(type_), state));
+    let others = reported.iter().filter(|one| !CONDITIONS.contains(&one.type_.as_str()));
+    known.chain(others.map(state)).collect()
 }
 
-/// Who changed what last: from the notes of the API server on each object, and from events.
+/// The last changes, from the managed fields of each object and from events.
 fn last_changes<'a>(live: impl Iterator<Item = &'a Value>, events: &[Value]) -> Vec<LastChange> {
     let mut changes = Vec::new();
     for object in live {
@@ -304,10 +272,8 @@ fn last_changes<'a>(live: impl Iterator<Item = &'a Value>, events: &[Value]) -> 
         for entry in metadata["managedFields"].as_array().into_iter().flatten() {
             // The status of a workload changes with every pod.
             if entry["subresource"].as_str().is_none_or(str::is_empty) {
-                let what = match entry["operation"].as_str() {
-                    Some("Apply") => format!("applied by {}", text(&entry["manager"])),
-                    _ => format!("updated by {}", text(&entry["manager"])),
-                };
+                let action = if entry["operation"] == "Apply" { "applied" } else { "updated" };
+                let what = format!("{action} by {}", text(&entry["manager"]));
                 changes.push(LastChange { at: text(&entry["time"]), object: name.clone(), what });
             }
         }
@@ -324,17 +290,17 @@ fn last_changes<'a>(live: impl Iterator<Item = &'a Value>, events: &[Value]) -> 
     }
     changes.retain(|change| !change.at.is_empty());
     changes.sort_by(|first, second| second.cmp(first));
-    changes.truncate(TOLD_CHANGES);
+    changes.truncate(LAST_CHANGES);
     changes
 }
 
-/// The first line of a message, without secrets: the rest is for logs.
+/// The first line of a message, without secrets.
 fn first_line(message: &Value) -> String {
     let first = message.as_str().and_then(|text| text.lines().find(|line| !line.trim().is_empty()));
     shown(first.unwrap_or_default())
 }
 
-/// A line of somebody else's with what looks like a secret masked, also where it stands between other words.
+/// A line with its secrets masked, also inside the line.
 fn shown(line: &str) -> String {
     let line = mask::line(line);
     line.split(' ').map(mask::line).collect::<Vec<_>>().join(" ")

@@ -1,7 +1,7 @@
 //! Writes the ClusterOperator (IO).
 //!
-//! One field manager for each writer, one apply of its own conditions; conditions of other writers are merged by their
-//! type and never touched. Writes only when something is to be said that is not said yet.
+//! Each writer has its own field manager and applies its own conditions; conditions are merged by type, so that those of
+//! other writers are never touched. Writes only if the live status differs.
 
 use std::time::Duration;
 
@@ -12,30 +12,33 @@ use kube::{
 use serde_json::{Value, json};
 use tracing::info;
 
-use crate::cluster::request;
-use crate::object::Kind;
-use crate::status::cluster_operator::{Status, without_obsolete_condition};
+use crate::{
+    apply::{change::essence, ownership::FIELD_MANAGER},
+    cluster::request,
+    object::Kind,
+    status::cluster_operator::{Status, without_obsolete_condition},
+    text::yaml,
+};
 
 pub use crate::status::cluster_operator::NAME;
-use crate::{apply::ownership::FIELD_MANAGER, text::yaml};
 
-/// The ClusterOperator as the cluster's version operator installs it.
+/// The ClusterOperator that the cluster's version operator installs.
 const MANIFEST: &str =
     include_str!("../../manifests/0000_26_cloud-controller-manager-operator_60_clusteroperator.yaml");
 
 /// Why the status was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The embedded manifest is broken: a defect of this build, excluded by the tests.
+    /// The embedded manifest is broken; the tests exclude it.
     #[error("failed to parse the embedded ClusterOperator manifest")]
     Manifest(#[from] yaml::Error),
-    /// The API server did not take it.
+    /// The API server did not accept it.
     #[error("failed to write the status of ClusterOperator {NAME}")]
     Api(#[from] request::Cause),
 }
 
 impl Error {
-    /// How long the API server has asked to be left alone.
+    /// The time after which the API server has asked to retry.
     pub fn retry_after(&self) -> Duration {
         match self {
             Self::Api(cause) => cause.retry_after(),
@@ -54,8 +57,8 @@ pub static KIND: Kind = Kind {
     wave: 0,
 };
 
-/// Makes the live ClusterOperator say what a field manager is to say; `None` is one that does not exist. `budget` is asked
-/// before each write how long it may take. Answers what it is now, or `None` when nothing had to be written.
+/// Writes a field manager's own part of the status; `live` is `None` if there is no ClusterOperator. `budget` returns how
+/// long the next write may take. Returns the object after the writes, `None` if nothing had to be written.
 pub async fn write(
     client: &Client,
     live: Option<&Value>,
@@ -65,10 +68,7 @@ pub async fn write(
 ) -> Result<Option<Value>, Error> {
     let api = request::api(client, &KIND, "");
     if live.is_none() {
-        let mut manifest: Value = yaml::from_str(MANIFEST)?;
-        if let Some(members) = manifest.as_object_mut() {
-            members.remove("status");
-        }
+        let manifest = essence(&yaml::from_str(MANIFEST)?);
         let params = PatchParams::apply(FIELD_MANAGER).force();
         request::send(budget(), api.patch(NAME, &params, &Patch::Apply(manifest))).await?;
         info!("made ClusterOperator {NAME}");
@@ -84,13 +84,11 @@ pub async fn write(
         let (params, patch) = (PatchParams::apply(manager).force(), Patch::Apply(body));
         written = Some(request::send(budget(), api.patch_status(NAME, &params, &patch)).await?);
     }
-    if is_well
-        && let Some(patch) =
-            written.as_ref().map(request::to_value).as_ref().or(live).and_then(without_obsolete_condition)
-    {
-        let params = PatchParams::default();
-        let patch = Patch::Merge(patch);
-        written = Some(request::send(budget(), api.patch_status(NAME, &params, &patch)).await?);
+    let mut written = written.as_ref().map(request::to_value);
+    let cleanup = written.as_ref().or(live).filter(|_| is_well).and_then(without_obsolete_condition);
+    if let Some(cleanup) = cleanup {
+        let (params, patch) = (PatchParams::default(), Patch::Merge(cleanup));
+        written = Some(request::to_value(&request::send(budget(), api.patch_status(NAME, &params, &patch)).await?));
     }
-    Ok(written.as_ref().map(request::to_value))
+    Ok(written)
 }

@@ -12,12 +12,7 @@ use crate::text::mask::{self, MASK, is_secret_key};
 pub(super) fn masked(before: Option<Value>, after: Option<Value>) -> (Option<Value>, Option<Value>) {
     let secrets = |object: &Option<Value>| {
         let mut found = BTreeSet::new();
-        let mut object = object.clone();
-        if let Some(object) = &mut object {
-            each_secret(object, &mut |text| {
-                found.insert(text.clone());
-            });
-        }
+        object.clone().iter_mut().for_each(|object| each_secret(object, &mut |text| found.extend([text.clone()])));
         found
     };
     let (old, new) = (secrets(&before), secrets(&after));
@@ -38,10 +33,8 @@ pub(super) fn masked(before: Option<Value>, after: Option<Value>) -> (Option<Val
 fn each_secret(object: &mut Value, visit: &mut impl FnMut(&mut String)) {
     if object["kind"] == "Secret" {
         for field in ["data", "stringData"] {
-            for value in
-                object.get_mut(field).and_then(Value::as_object_mut).into_iter().flat_map(|map| map.values_mut())
-            {
-                visit_text(value, visit);
+            if let Some(values) = object.get_mut(field).and_then(Value::as_object_mut) {
+                values.values_mut().for_each(|value| visit_text(value, visit));
             }
         }
     }

@@ -24,7 +24,9 @@ fn deployment(replicas: u8, image: &str) -> Value {
 }
 
 fn between(before: Option<&Value>, after: Option<&Value>) -> Diff {
-    Diff::new(Change::planned(key(), before, after), before, after).unwrap()
+    let pruned = || Change::plain(key(), Action::Prune);
+    let change = after.map_or_else(pruned, |after| Change::planned(key(), before, after));
+    Diff::new(change, before, after).unwrap()
 }
 
 #[test]
@@ -96,7 +98,7 @@ fn colors_are_for_terminals() {
 fn programs_read_actions_and_fields() {
     let changes = [
         between(Some(&deployment(1, "a")), Some(&deployment(2, "a"))),
-        Diff::unchanged(Change::plain(key(), Action::Refuse).because("no")),
+        Diff::new(Change::plain(key(), Action::Refuse).because("no"), None, None).unwrap(),
     ];
     assert_eq!(
         serde_json::to_value(&changes).unwrap(),

@@ -1,32 +1,28 @@
-//! What an object would be after a take-over (pure).
+//! The result of a take-over (pure).
 //!
-//! A take-over is two writes, the second of which the API server can only try once the first is done. So what the pair
-//! would do is computed here, from the same field sets, and the server is asked whether it takes the result.
+//! A take-over is two writes, the second of which the API server can only dry-run once the first is done. So the result of
+//! both is computed here, from the same field sets, and the server is asked whether it accepts that.
 
 use serde_json::{Map, Value, json};
 
-use crate::apply::ownership::{FIELD_MANAGER, fold, path_matches};
+use crate::apply::ownership::{find, fold, is_ours, path_matches};
 
-/// The merge patch that makes of a live object what a take-over and an apply would make of it, guarded by the resource
-/// version.
+/// The merge patch with the result of a take-over and an apply, guarded by the resource version.
 pub fn patch(desired: &Value, live: &Value) -> Value {
     let mut after = live.clone();
     let folded = fold(live);
-    let (ours, others): (Vec<_>, Vec<_>) = folded
-        .as_array()
-        .into_iter()
-        .flatten()
-        .partition(|entry| entry["manager"] == FIELD_MANAGER && entry["operation"] == "Apply");
+    let entries = folded.as_array().into_iter().flatten();
+    let (ours, others): (Vec<_>, Vec<_>) = entries.partition(|entry| is_ours(entry));
     let ours = ours.first().map_or(&Value::Null, |entry| &entry["fieldsV1"]);
     let others: Vec<_> = others.iter().map(|entry| &entry["fieldsV1"]).collect();
-    take_away(&mut after, ours, Some(desired), &others);
+    remove_unwanted(&mut after, ours, Some(desired), &others);
     overlay(&mut after, desired, ours);
     let mut patch = merge_patch(live, &after).unwrap_or_else(|| json!({}));
     patch["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
     patch
 }
 
-/// What makes the second of the first, as RFC 7386 says it; `None` when they are equal.
+/// The merge patch (RFC 7386) from the first to the second; `None` if they are equal.
 fn merge_patch(before: &Value, after: &Value) -> Option<Value> {
     let (Value::Object(before), Value::Object(after)) = (before, after) else {
         return (before != after).then(|| after.clone());
@@ -43,8 +39,8 @@ fn merge_patch(before: &Value, after: &Value) -> Option<Value> {
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// Takes away what we own and do not want, unless somebody else owns it too.
-fn take_away(live: &mut Value, fields: &Value, desired: Option<&Value>, others: &[&Value]) {
+/// Removes the fields that we own and do not want, unless another manager owns them too.
+fn remove_unwanted(live: &mut Value, fields: &Value, desired: Option<&Value>, others: &[&Value]) {
     for (path, children) in fields.as_object().into_iter().flatten().filter(|(path, _)| *path != ".") {
         let wanted = desired.and_then(|desired| find(desired, path));
         let others: Vec<_> = others.iter().filter_map(|other| other.get(path)).collect();
@@ -53,7 +49,7 @@ fn take_away(live: &mut Value, fields: &Value, desired: Option<&Value>, others: 
             continue;
         }
         if let Some(child) = find_mut(live, path) {
-            take_away(child, children, wanted, &others);
+            remove_unwanted(child, children, wanted, &others);
             let is_empty = child.as_object().is_some_and(Map::is_empty);
             if wanted.is_none() && is_empty && children.as_object().is_some_and(|children| !children.is_empty()) {
                 remove(live, path);
@@ -62,9 +58,9 @@ fn take_away(live: &mut Value, fields: &Value, desired: Option<&Value>, others: 
     }
 }
 
-/// Lays what is desired over what is left. Lists whose items have owners are merged by their keys, the rest replaced.
+/// Writes the desired fields over the remaining ones. Lists whose items have owners are merged by key, others replaced.
 fn overlay(live: &mut Value, desired: &Value, fields: &Value) {
-    // Owned as one, such as a selector.
+    // Owned as a whole, such as a selector.
     let is_whole = fields.as_object().is_some_and(Map::is_empty);
     match (live, desired) {
         (Value::Object(live), Value::Object(desired)) if !is_whole => {
@@ -93,13 +89,6 @@ fn has_items(fields: &Value) -> bool {
     fields.as_object().is_some_and(|fields| fields.keys().any(|path| path.starts_with("k:") || path.starts_with("v:")))
 }
 
-fn find<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
-    match path.strip_prefix("f:") {
-        Some(field) => value.get(field),
-        None => value.as_array()?.iter().find(|item| path_matches(path, item)),
-    }
-}
-
 fn find_mut<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Value> {
     match path.strip_prefix("f:") {
         Some(field) => value.get_mut(field),
@@ -123,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_others_set_goes_and_what_is_desired_comes() {
+    fn a_take_over_removes_updates_of_other_managers_and_writes_the_desired_fields() {
         let desired = json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "labels": {"l": "1"}},
             "spec": {"strategy": {"type": "Recreate"}, "containers": [{"name": "ccm", "args": ["--new"]}]},

@@ -1,3 +1,5 @@
+#![allow(clippy::needless_pass_by_value, clippy::unnecessary_wraps, reason = "tests read best with literals")]
+
 use super::*;
 use crate::apply::ownership::FIELD_MANAGER;
 
@@ -44,7 +46,7 @@ fn run(desired: &Object, seen: Option<&Value>, answers: Vec<Answer>) -> (Vec<Str
 }
 
 fn object(value: Value) -> Answer {
-    Answer::Object(Some(value))
+    Ok(Some(value))
 }
 
 #[test]
@@ -60,20 +62,19 @@ fn an_object_as_planned_needs_no_step() {
 fn other_managers_fields_are_folded_once() {
     let service = desired("Service");
     let folded = (vec!["Fold".into(), "Apply".into()], End::Applied(with_others()));
-    assert_eq!(run(&service, Some(&with_others()), vec![Answer::Object(None), object(with_others())]), folded);
+    assert_eq!(run(&service, Some(&with_others()), vec![Ok(None), object(with_others())]), folded);
     // Not seen: only the answer to the apply shows them.
-    let answers = vec![object(with_others()), Answer::Object(None), object(ours())];
+    let answers = vec![object(with_others()), Ok(None), object(ours())];
     let (steps, end) = run(&service, None, answers);
     assert_eq!((steps.join(" "), end), ("Apply Fold Apply".into(), End::Applied(ours())));
     // Wiped: only the server knows the owners.
-    let (steps, _) =
-        run(&service, Some(&live(json!([]))), vec![object(with_others()), Answer::Object(None), object(ours())]);
+    let (steps, _) = run(&service, Some(&live(json!([]))), vec![object(with_others()), Ok(None), object(ours())]);
     assert_eq!(steps.join(" "), "Probe Fold Apply");
 }
 
 #[test]
 fn a_fold_that_is_crossed_is_tried_three_times() {
-    let conflict = || Answer::Refused(Refusal::Conflict);
+    let conflict = || Err(Refusal::Conflict);
     let again = || object(with_others());
     let answers = vec![conflict(), again(), conflict(), again(), conflict(), object(ours())];
     let (steps, end) = run(&desired("Service"), Some(&with_others()), answers);
@@ -84,44 +85,43 @@ fn a_fold_that_is_crossed_is_tried_three_times() {
 #[test]
 fn an_object_that_was_not_seen_may_be_invalid_for_other_managers_fields() {
     let service = desired("Service");
-    let invalid = || Answer::Refused(Refusal::Invalid);
-    let (steps, _) = run(&service, None, vec![invalid(), object(with_others()), Answer::Object(None), object(ours())]);
+    let invalid = || Err(Refusal::Invalid);
+    let (steps, _) = run(&service, None, vec![invalid(), object(with_others()), Ok(None), object(ours())]);
     assert_eq!(steps.join(" "), "Apply Read Fold Apply");
-    assert_eq!(run(&service, None, vec![invalid(), Answer::Object(None)]).1, End::Refused);
+    assert_eq!(run(&service, None, vec![invalid(), Ok(None)]).1, End::Refused);
     assert_eq!(run(&service, None, vec![invalid(), object(ours())]).1, End::Refused);
-    assert_eq!(run(&service, Some(&with_others()), vec![Answer::Object(None), invalid()]).1, End::Refused);
+    assert_eq!(run(&service, Some(&with_others()), vec![Ok(None), invalid()]).1, End::Refused);
 }
 
 #[test]
 fn nothing_is_deleted_before_its_successor_was_accepted() {
-    let immutable = || Answer::Refused(Refusal::Immutable);
+    let immutable = || Err(Refusal::Immutable);
     let mut changed = ours();
     changed["spec"]["x"] = 2.into();
-    let answers = vec![immutable(), object(changed.clone()), object(ours()), Answer::Object(None), object(ours())];
+    let answers = vec![immutable(), object(changed.clone()), object(ours()), Ok(None), object(ours())];
     let (steps, end) = run(&desired("Service"), Some(&changed), answers);
     assert_eq!(steps.join(" "), "Apply Read StandIn Delete Apply");
     assert_eq!(end, End::Recreated { before: changed.clone(), after: ours() });
 
-    let refused = vec![immutable(), object(changed.clone()), Answer::Refused(Refusal::Invalid)];
+    let refused = vec![immutable(), object(changed.clone()), Err(Refusal::Invalid)];
     let (steps, end) = run(&desired("Service"), Some(&changed), refused);
     assert_eq!((steps.join(" "), end), ("Apply Read StandIn".into(), End::Refused));
 
     // The same for an object that was not seen, with one read.
-    let answers = vec![immutable(), object(changed.clone()), object(ours()), Answer::Object(None), object(ours())];
+    let answers = vec![immutable(), object(changed.clone()), object(ours()), Ok(None), object(ours())];
     assert_eq!(run(&desired("Service"), None, answers).0.join(" "), "Apply Read StandIn Delete Apply");
 }
 
 #[test]
 fn an_old_stand_in_of_a_binding_is_replaced_once() {
-    let immutable = || Answer::Refused(Refusal::Immutable);
+    let immutable = || Err(Refusal::Immutable);
     let mut changed = ours();
     changed["spec"]["x"] = 2.into();
     let head = || vec![immutable(), object(changed.clone()), immutable()];
-    let rest = vec![Answer::Object(None), object(ours()), Answer::Object(None), object(ours())];
+    let rest = vec![Ok(None), object(ours()), Ok(None), object(ours())];
     let (steps, _) = run(&desired("ClusterRoleBinding"), Some(&changed), [head(), rest].concat());
     assert_eq!(steps.join(" "), "Apply Read StandIn DeleteStandIn StandIn Delete Apply");
-    let (_, end) =
-        run(&desired("ClusterRoleBinding"), Some(&changed), [head(), vec![Answer::Object(None), immutable()]].concat());
+    let (_, end) = run(&desired("ClusterRoleBinding"), Some(&changed), [head(), vec![Ok(None), immutable()]].concat());
     assert_eq!(end, End::Refused);
     assert_eq!(run(&desired("Service"), Some(&changed), head()).1, End::Refused);
 }
@@ -132,7 +132,7 @@ fn finalizers_hold_a_deletion() {
     changed["spec"]["x"] = 2.into();
     let mut held = changed.clone();
     held["metadata"]["finalizers"] = json!(["a/b", "c/d"]);
-    let immutable = || Answer::Refused(Refusal::Immutable);
+    let immutable = || Err(Refusal::Immutable);
     let answers = vec![immutable(), object(changed.clone()), object(ours()), object(held.clone())];
     assert_eq!(run(&desired("Service"), Some(&changed), answers).1, End::Held("a/b, c/d".into()));
     held["metadata"]["deletionTimestamp"] = "now".into();

@@ -75,17 +75,22 @@ impl fmt::Debug for Injected {
     }
 }
 
-/// How the cloud-controller-manager logs in.
-enum Login<'a> {
-    Secret(&'a str),
-    WorkloadIdentity { tenant: &'a str, token_file: &'a str },
-}
-
 /// Injects credentials into a configuration, replacing the members of the same kind of credentials. Members of the other
 /// kind are kept, as the Go operator does.
 pub fn inject(config: &str, credentials: &Credentials, disable_managed_identity: bool) -> Result<Injected, Error> {
     let client_id = given(credentials.client_id.as_ref()).ok_or(Error::NoClientId)?;
-    let login = login(credentials)?;
+    let (secret, token_file) =
+        (given(credentials.client_secret.as_ref()), given(credentials.federated_token_file.as_ref()));
+    let login = match (secret, token_file) {
+        (Some(_), Some(_)) => return Err(Error::TwoSecrets),
+        (None, None) => return Err(Error::NoSecret),
+        (Some(secret), None) => vec![("aadClientSecret", secret.into())],
+        (None, Some(token_file)) => vec![
+            ("tenantId", given(credentials.tenant_id.as_ref()).ok_or(Error::NoTenant)?.into()),
+            ("aadFederatedTokenFile", token_file.into()),
+            ("useFederatedWorkloadIdentityExtension", Value::Bool(true)),
+        ],
+    };
     let mut notes = Vec::new();
     let text = config.strip_prefix(BYTE_ORDER_MARK);
     if text.is_some() {
@@ -99,30 +104,11 @@ pub fn inject(config: &str, credentials: &Credentials, disable_managed_identity:
     } else if document.last("useManagedIdentityExtension").is_some_and(|member| member.value == "true") {
         notes.push("useManagedIdentityExtension is true: the credentials may not be used");
     }
-    match login {
-        Login::Secret(secret) => document.set("aadClientSecret", &secret.into()),
-        Login::WorkloadIdentity { tenant, token_file } => {
-            document.set("tenantId", &tenant.into());
-            document.set("aadFederatedTokenFile", &token_file.into());
-            document.set("useFederatedWorkloadIdentityExtension", &Value::Bool(true));
-        }
+    for (name, value) in login {
+        document.set(name, &value);
     }
     let text = document.write();
     Ok(Injected { text: json::readable_as_yaml(&text).unwrap_or(text), notes })
-}
-
-fn login(credentials: &Credentials) -> Result<Login<'_>, Error> {
-    let secret = given(credentials.client_secret.as_ref());
-    let token_file = given(credentials.federated_token_file.as_ref());
-    match (secret, token_file) {
-        (Some(_), Some(_)) => Err(Error::TwoSecrets),
-        (Some(secret), None) => Ok(Login::Secret(secret)),
-        (None, Some(token_file)) => {
-            let tenant = given(credentials.tenant_id.as_ref()).ok_or(Error::NoTenant)?;
-            Ok(Login::WorkloadIdentity { tenant, token_file })
-        }
-        (None, None) => Err(Error::NoSecret),
-    }
 }
 
 fn given(value: Option<&String>) -> Option<&str> {

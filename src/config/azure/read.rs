@@ -10,33 +10,23 @@ use std::{
 
 use tracing::info;
 
-use crate::config::azure::credentials::{CLIENT_ID, CLIENT_SECRET, Credentials, FEDERATED_TOKEN_FILE, TENANT_ID};
-use crate::files;
+use crate::{
+    config::azure::credentials::{CLIENT_ID, CLIENT_SECRET, Credentials, FEDERATED_TOKEN_FILE, TENANT_ID},
+    files,
+};
 
-/// Why a file cannot be read or written.
+/// A file that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A file cannot be read, or is not UTF-8.
-    #[error("failed to read {}", path.display())]
-    Read {
-        /// Its path.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// A file cannot be written.
-    #[error("failed to write {}", path.display())]
-    Write {
-        /// Its path.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+#[error("failed to {action} {}", path.display())]
+pub struct Error {
+    action: &'static str,
+    path: PathBuf,
+    source: io::Error,
 }
 
 /// Reads a configuration.
 pub fn config(path: &Path) -> Result<String, Error> {
-    fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })
+    fs::read_to_string(path).map_err(|source| Error { action: "read", path: path.to_owned(), source })
 }
 
 /// Reads the credentials from a mounted Secret. A file may be missing.
@@ -46,7 +36,7 @@ pub fn credentials(folder: &Path) -> Result<Credentials, Error> {
         match fs::read_to_string(&path) {
             Ok(text) => Ok(Some(without_line_break(text, name))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(Error::Read { path, source }),
+            Err(source) => Err(Error { action: "read", path, source }),
         }
     };
     Ok(Credentials {
@@ -67,13 +57,12 @@ fn without_line_break(mut text: String, name: &str) -> String {
     text
 }
 
-/// Writes the configuration. The group is the one that the folder gives to new files: in a volume of a pod with an fsGroup,
-/// that group.
+/// Writes the configuration. Its group is the one that the folder gives to new files, such as the fsGroup of a pod's volume.
 pub fn write(path: &Path, text: &str) -> Result<(), Error> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let write = || {
         files::beside(folder, text, 0o640)?.persist(path).map_err(|error| error.error)?;
         File::open(folder)?.sync_all()
     };
-    write().map_err(|source| Error::Write { path: path.to_owned(), source })
+    write().map_err(|source| Error { action: "write", path: path.to_owned(), source })
 }

@@ -50,7 +50,7 @@ fn the_key_is_cloud_conf_or_else_the_named_one() {
     let data = json!({"data": {"config": "a", "ca-bundle.pem": "b"}, "binaryData": {"x": "YQ=="}, "immutable": true});
     let synced = run(&settings, &named("mine", "config"), None, Some(data.clone())).unwrap();
     assert_eq!(
-        synced.config_map("n", "cloud-conf"),
+        *synced.objects("n").unwrap()[0].value(),
         json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cloud-conf", "namespace": "n"},
             "data": {"ca-bundle.pem": "b", "cloud.conf": "a"}, "binaryData": {"x": "YQ=="},

@@ -43,12 +43,12 @@ pub(super) fn is_public(section: &str, key: &str) -> bool {
 }
 
 /// Refuses values of the wrong type that end the cloud-controller-manager, and warns about those that disable a section.
-pub(super) fn types(document: &Value, root: &Node) -> Result<Vec<Problem>, Problem> {
+pub(super) fn types(document: &Value, root: Option<&Node>) -> Result<Vec<Problem>, Problem> {
     let mut warnings = Vec::new();
     for section in &KEYS.vsphere {
         for (path, wanted) in mismatches(section, &document[&section.name]) {
-            let keys: Vec<&str> = path.iter().map(String::as_str).collect();
-            let (place, path) = (root.line(&keys).map(Place::line), path.join("."));
+            let place = root.and_then(|root| root.line(&path)).map(Place::line);
+            let path = path.join(".");
             if section.is_required() {
                 return Err(Problem { place, message: format!("`{path}` must be {wanted}: write it so") });
             }
@@ -59,25 +59,23 @@ pub(super) fn types(document: &Value, root: &Node) -> Result<Vec<Problem>, Probl
     Ok(warnings)
 }
 
-fn mismatches(section: &Section, value: &Value) -> Vec<(Vec<String>, &'static str)> {
+/// The paths of values of the wrong type, with the type that each must have.
+fn mismatches<'a>(section: &'a Section, value: &'a Value) -> Vec<(Vec<&'a str>, &'static str)> {
     let mut found = Vec::new();
-    let mut members = |path: &[&str], value: &Value| {
-        let owned = |last: Option<&str>| path.iter().copied().chain(last).map(str::to_owned).collect();
-        match value {
-            Value::Object(members) => found.extend(members.iter().filter_map(|(key, value)| {
-                let wanted = mismatch(*section.keys.get(key)?, value)?;
-                Some((owned(Some(key)), wanted))
-            })),
-            Value::Null if !section.each => {}
-            _ => found.push((owned(None), "a mapping")),
-        }
+    let mut members = |path: Vec<&'a str>, value: &'a Value| match value {
+        Value::Object(members) => found.extend(members.iter().filter_map(|(key, value)| {
+            let wanted = mismatch(*section.keys.get(key)?, value)?;
+            Some(([&path[..], &[key]].concat(), wanted))
+        })),
+        Value::Null if !section.each => {}
+        _ => found.push((path, "a mapping")),
     };
     match value {
         Value::Object(names) if section.each => {
-            names.iter().for_each(|(name, value)| members(&[&section.name, name], value));
+            names.iter().for_each(|(name, value)| members(vec![&section.name, name], value));
         }
         Value::Null => {}
-        _ => members(&[&section.name], value),
+        _ => members(vec![&section.name], value),
     }
     found
 }
@@ -176,10 +174,7 @@ fn warning(member: &Member, path: &str, hint: &str) -> Option<Problem> {
             Some((name, _)) => (name, " (is a space missing after the colon?)"),
             None => (path, hint),
         };
-        Problem {
-            place: Some(Place::line(member.line)),
-            message: format!("`{name}` is unknown and has no effect{hint}"),
-        }
+        Problem::at(member.line, format!("`{name}` is unknown and has no effect{hint}"))
     })
 }
 

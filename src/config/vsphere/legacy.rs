@@ -5,27 +5,24 @@
 
 use serde_json::{Map, Value};
 
-use crate::text::Place;
-use crate::text::suggest::did_you_mean;
 use crate::{
     config::{
         Change, Problem,
         keys::{KEYS, Kind, Section},
     },
-    text::ini::{Document, Header, Placed},
+    text::{
+        ini::{Document, Header, Placed},
+        suggest::did_you_mean,
+    },
 };
 
 /// Sections of the in-tree provider that do not exist in YAML.
 const DROPPED: &[&str] = &["Workspace", "Network", "Disk"];
 
-/// The result of a conversion.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Converted {
-    /// The document.
     pub(super) document: Map<String, Value>,
-    /// The dropped sections.
     pub(super) changes: Vec<Change>,
-    /// Sections and keys without effect.
     pub(super) warnings: Vec<Problem>,
 }
 
@@ -85,21 +82,21 @@ impl Converted {
         let Some(section) = known(header).filter(|section| !section.each || !header.sub.is_empty()) else {
             return Ok(());
         };
-        let dashed: Vec<(String, &str, Kind)> =
-            section.keys.iter().map(|(key, kind)| (dashes(key), key.as_str(), *kind)).collect();
-        let Some((_, name, kind)) = dashed.iter().find(|(dashed, ..)| dashed.eq_ignore_ascii_case(key)) else {
-            let hint = did_you_mean(key, dashed.iter().map(|(dashed, ..)| dashed.as_str()));
+        let found = section.keys.iter().find(|(name, _)| dashes(name).eq_ignore_ascii_case(key));
+        let Some((name, kind)) = found else {
+            let known: Vec<_> = section.keys.keys().map(|name| dashes(name)).collect();
+            let hint = did_you_mean(key, known.iter().map(String::as_str));
             self.warn(line, format!("`{key}` of `[{}]` is unknown and has no effect{hint}", section.legacy()));
             return Ok(());
         };
         match value(name, *kind, entry.value.as_deref()) {
-            Ok(Some(value)) => {
-                self.members(section, header).and_then(|members| members.insert((*name).to_owned(), value));
-                Ok(())
+            Ok(Some(value)) => drop(self.members(section, header).map(|members| members.insert(name.clone(), value))),
+            Ok(None) => {}
+            Err(wanted) => {
+                return self.refuse(section, line, format!("`{key}` of `[{}]` must be {wanted}", section.legacy()));
             }
-            Ok(None) => Ok(()),
-            Err(wanted) => self.refuse(section, line, format!("`{key}` of `[{}]` must be {wanted}", section.legacy())),
         }
+        Ok(())
     }
 
     /// The mapping for a section's keys.
@@ -118,14 +115,14 @@ impl Converted {
     /// An error where the cloud-controller-manager has one; a warning where it disables the section.
     fn refuse(&mut self, section: &Section, line: usize, message: String) -> Result<(), Problem> {
         if section.is_required() {
-            return Err(Problem { place: Some(Place::line(line)), message });
+            return Err(Problem::at(line, message));
         }
         self.warn(line, message);
         Ok(())
     }
 
     fn warn(&mut self, line: usize, message: String) {
-        self.warnings.push(Problem { place: Some(Place::line(line)), message });
+        self.warnings.push(Problem::at(line, message));
     }
 }
 
@@ -135,14 +132,8 @@ fn object<'a>(map: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Map<
 
 /// The name of a key in INI: `internal-vm-network-name` for `internalVmNetworkName`.
 fn dashes(key: &str) -> String {
-    let mut dashed = String::new();
-    for letter in key.chars() {
-        if letter.is_ascii_uppercase() {
-            dashed.push('-');
-        }
-        dashed.push(letter.to_ascii_lowercase());
-    }
-    dashed
+    let dash = |letter: char| letter.is_ascii_uppercase().then_some('-');
+    key.chars().flat_map(|letter| dash(letter).into_iter().chain([letter.to_ascii_lowercase()])).collect()
 }
 
 /// A value as YAML; blank is unset. The error is the expected type.

@@ -57,7 +57,7 @@ fn the_version_is_announced_when_it_is_reached() {
 }
 
 #[test]
-fn an_error_is_said_and_nothing_else_is_touched() {
+fn an_error_is_reported_and_nothing_else_changes() {
     let done = next(&Status::default(), &Outcome::Done, V1, "t1");
     let failed = next(&done, &Outcome::Failed { error: "cause".into() }, V1, "t2");
     assert_eq!(
@@ -75,7 +75,7 @@ fn an_error_is_said_and_nothing_else_is_touched() {
 }
 
 #[test]
-fn the_same_state_is_said_once() {
+fn the_same_state_is_written_once() {
     for outcome in
         [Outcome::Done, progressing(), Outcome::Failed { error: "x".into() }, Outcome::Nothing { why: "y".into() }]
     {
@@ -86,7 +86,7 @@ fn the_same_state_is_said_once() {
 }
 
 #[test]
-fn a_controller_says_its_own_and_stays_available_with_the_last_good_input() {
+fn a_controller_reports_its_own_conditions_and_stays_available_with_the_last_good_input() {
     let failed = Status::default().next_of(&CLOUD_CONFIG, Some("cause"), "t1");
     assert_eq!(
         summary(&failed),
@@ -107,7 +107,7 @@ fn a_controller_says_its_own_and_stays_available_with_the_last_good_input() {
 }
 
 #[test]
-fn other_writers_conditions_do_not_matter_but_the_obsolete_one_goes() {
+fn conditions_of_other_writers_are_ignored_but_the_obsolete_one_is_removed() {
     let own = next(&Status::default(), &Outcome::Done, V1, "t1");
     let mut live = json!({"metadata": {"resourceVersion": "7"}, "status": own});
     assert_eq!(without_obsolete_condition(&live), None);
@@ -118,12 +118,12 @@ fn other_writers_conditions_do_not_matter_but_the_obsolete_one_goes() {
 }
 
 #[test]
-fn one_that_was_deleted_says_what_it_said_before() {
+fn a_deleted_cluster_operator_is_recreated_with_its_previous_status() {
     let before = next(&Status::default(), &Outcome::Done, V1, "1");
-    let made_anew = before.next_of(&CLOUD_CONFIG, None, "2").completed(&before);
+    let recreated = before.next_of(&CLOUD_CONFIG, None, "2").completed(&before);
     let failed = Outcome::Failed { error: "x".into() };
-    let after = next(&made_anew, &failed, V1, "3");
+    let after = next(&recreated, &failed, V1, "3");
     assert_eq!(after.find("Available"), before.find("Available"));
-    assert!(after.is_at(V1) && made_anew.is_available(&CLOUD_CONFIG));
-    assert_eq!(made_anew.clone().completed(&before), made_anew);
+    assert!(after.is_at(V1) && recreated.is_available(&CLOUD_CONFIG));
+    assert_eq!(recreated.clone().completed(&before), recreated);
 }

@@ -1,56 +1,55 @@
-//! What a pod waits for, in its own words (pure).
+//! The reason why a pod is not ready (pure).
 //!
 //! Only for people: the operator itself judges rollouts by the workload's status ([`crate::status::rollout`]) and watches no
-//! pods. What a container wrote last is told only as far as it is no secret.
+//! pods. Secrets in the last output of a container are masked.
 
 use serde_json::Value;
 
 use super::{first_line, shown, text};
 
-/// Whether a pod is one of a workload's.
+/// Whether a workload selects a pod.
 pub(super) fn is_selected(workload: &Value, pod: &Value) -> bool {
     let labels = workload["spec"]["selector"]["matchLabels"].as_object();
     labels.is_some_and(|labels| labels.iter().all(|(name, value)| pod["metadata"]["labels"][name] == *value))
 }
 
-/// What a pod waits for; `None` when it is ready, or has done its work.
+/// The reason why a pod is not ready; `None` if it is ready or has succeeded.
 pub(super) fn waits_for(pod: &Value, events: &[Value]) -> Option<String> {
     let why = if pod["metadata"]["deletionTimestamp"].is_string() {
         "is being deleted".to_owned()
-    } else if condition(pod, "Ready") == Some("True") || pod["status"]["phase"] == "Succeeded" {
+    } else if condition(pod, "Ready")["status"] == "True" || pod["status"]["phase"] == "Succeeded" {
         return None;
     } else {
         unscheduled(pod)
             .or_else(|| evicted(pod))
             .or_else(|| containers(pod).find_map(|(container, is_init)| of_container(pod, container, is_init, events)))
             .or_else(|| warning(pod, events))
-            .unwrap_or_else(|| match condition(pod, "PodScheduled") {
-                Some("True") => "waits for the kubelet of its node".to_owned(),
-                _ => "waits for a node".to_owned(),
+            .unwrap_or_else(|| {
+                let is_scheduled = condition(pod, "PodScheduled")["status"] == "True";
+                if is_scheduled { "waits for the kubelet of its node" } else { "waits for a node" }.to_owned()
             })
     };
     Some(format!("Pod {} {why}", text(&pod["metadata"]["name"])))
 }
 
-fn condition<'a>(pod: &'a Value, type_: &str) -> Option<&'a str> {
-    let mut conditions = pod["status"]["conditions"].as_array()?.iter();
-    conditions.find(|one| one["type"] == type_)?["status"].as_str()
+fn condition<'a>(pod: &'a Value, type_: &str) -> &'a Value {
+    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.find(|one| one["type"] == type_).unwrap_or(&Value::Null)
 }
 
 fn unscheduled(pod: &Value) -> Option<String> {
-    let mut conditions = pod["status"]["conditions"].as_array()?.iter();
-    let scheduled = conditions.find(|one| one["type"] == "PodScheduled" && one["status"] == "False")?;
-    Some(format!("cannot be scheduled: {}", first_line(&scheduled["message"])))
+    let scheduled = condition(pod, "PodScheduled");
+    (scheduled["status"] == "False").then(|| format!("cannot be scheduled: {}", first_line(&scheduled["message"])))
 }
 
-/// A pod that has failed as a whole, such as one that its node has thrown out.
+/// A pod that has failed as a whole, such as an evicted one.
 fn evicted(pod: &Value) -> Option<String> {
     let status = &pod["status"];
     let reason = status["reason"].as_str().filter(|_| status["phase"] == "Failed")?;
     Some(format!("has failed ({reason}): {}", first_line(&status["message"])))
 }
 
-/// The statuses of the containers in the order of their start, and whether it is an init container.
+/// The statuses of the containers in the order of their start, and whether each is an init container.
 fn containers(pod: &Value) -> impl Iterator<Item = (&Value, bool)> {
     let lists = [("initContainerStatuses", true), ("containerStatuses", false)];
     lists.into_iter().flat_map(|(list, is_init)| {
@@ -64,31 +63,30 @@ fn of_container(pod: &Value, container: &Value, is_init: bool, events: &[Value])
     if is_init && state["terminated"]["exitCode"] == 0 || !is_init && container["ready"] == true {
         return None;
     }
-    if let Some(waiting) = state["waiting"].as_object() {
-        let reason = waiting.get("reason").and_then(Value::as_str).unwrap_or_default();
-        let message = first_line(waiting.get("message").unwrap_or(&Value::Null));
+    let waiting = &state["waiting"];
+    if waiting.is_object() {
+        let message = first_line(&waiting["message"]);
+        let reason = waiting["reason"].as_str().unwrap_or_default();
         return Some(match reason {
             "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
                 format!("cannot pull the image {} of container {name} ({reason}): {message}", text(&container["image"]))
             }
             "CrashLoopBackOff" => crashed(pod, container, &container["lastState"]["terminated"]),
-            // The kubelet tells only events why it does not get on.
+            // The kubelet reports the reason in events only.
             "ContainerCreating" | "PodInitializing" | "" => return warning(pod, events),
             reason if message.is_empty() => format!("waits: container {name}: {reason}"),
             reason => format!("waits: container {name}: {reason}: {message}"),
         });
     }
-    if state["terminated"].is_object() {
-        return Some(crashed(pod, container, &state["terminated"]));
-    }
-    if container["lastState"]["terminated"].is_object() {
-        return Some(crashed(pod, container, &container["lastState"]["terminated"]));
+    let ends = [&state["terminated"], &container["lastState"]["terminated"]];
+    if let Some(end) = ends.into_iter().find(|end| end.is_object()) {
+        return Some(crashed(pod, container, end));
     }
     let is_running = state["running"].is_object();
     (is_running && !is_init).then(|| format!("is not ready yet: container {name} runs and its probe does not succeed"))
 }
 
-/// A container that has ended: how, what it said last, and where the rest stands.
+/// A container that has ended: its exit code, its last output, and the command for its log.
 fn crashed(pod: &Value, container: &Value, end: &Value) -> String {
     let (name, metadata) = (text(&container["name"]), &pod["metadata"]);
     let cause = match (end["reason"].as_str(), end["exitCode"].as_i64()) {
@@ -97,22 +95,19 @@ fn crashed(pod: &Value, container: &Value, end: &Value) -> String {
         _ => "exit code unknown".to_owned(),
     };
     let restarts = container["restartCount"].as_i64().unwrap_or_default();
-    let said = shown(&last_line(&end["message"]));
-    let said = if said.is_empty() { String::new() } else { format!(", last words: {said}") };
-    // A container that waits to be started again has its words in the log before.
-    let previous = if container["state"]["waiting"].is_object() || container["state"]["running"].is_object() {
-        " --previous"
-    } else {
-        ""
-    };
+    let output = shown(&last_line(&end["message"]));
+    let output = if output.is_empty() { output } else { format!(", last words: {output}") };
+    // The output of a container that has been or will be restarted is in its previous log.
+    let is_restarted = ["waiting", "running"].iter().any(|state| container["state"][state].is_object());
+    let previous = if is_restarted { " --previous" } else { "" };
     let (namespace, pod) = (text(&metadata["namespace"]), text(&metadata["name"]));
     format!(
-        "crashes: container {name} ended with {cause}, {restarts} restarts{said}; see kubectl logs -n {namespace} {pod} \
+        "crashes: container {name} ended with {cause}, {restarts} restarts{output}; see kubectl logs -n {namespace} {pod} \
          -c {name}{previous}"
     )
 }
 
-/// The last line of what a container left: with the fallback to logs it is that of the log.
+/// The last line of a termination message, which may come from the log.
 fn last_line(message: &Value) -> String {
     let lines = message.as_str().unwrap_or_default().lines();
     lines.map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_owned()
@@ -146,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_is_told_in_its_own_words() {
+    fn every_reason_is_reported() {
         let scheduled = json!([{"type": "PodScheduled", "status": "True"}]);
         let end = json!({"terminated": {"exitCode": 1, "reason": "Error", "message": "starting\nno cloud config\n"}});
         for (status, expected) in [
@@ -198,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_init_container_that_holds_it_up_is_told_and_not_those_behind() {
+    fn the_blocking_init_container_is_reported_and_not_the_containers_after_it() {
         let status = json!({
             "initContainerStatuses": [
                 {"name": "done", "state": {"terminated": {"exitCode": 0}}},
@@ -207,28 +202,28 @@ mod tests {
             ],
             "containerStatuses": [{"name": "ccm", "ready": false, "state": {"waiting": {"reason": "PodInitializing"}}}],
         });
-        let told = waits_for(&pod(&status), &[]).unwrap();
-        assert!(told.contains("container inject ended with exit code 2") && !told.contains("ccm "), "{told}");
+        let reason = waits_for(&pod(&status), &[]).unwrap();
+        assert!(reason.contains("container inject ended with exit code 2") && !reason.contains("ccm "), "{reason}");
     }
 
     #[test]
-    fn a_pod_that_is_being_created_is_told_by_its_newest_warning() {
+    fn a_pod_that_is_being_created_is_reported_with_its_newest_warning() {
         let event = |time: &str, message: &str| {
             json!({"type": "Warning", "reason": "FailedMount", "message": message, "lastTimestamp": time,
                 "involvedObject": {"kind": "Pod", "name": "p"}})
         };
         let events = [event("2026-01-02T00:00:00Z", "secret x not found"), event("2026-01-01T00:00:00Z", "old")];
         let status = container(&json!({"waiting": {"reason": "ContainerCreating"}}), &json!({}));
-        let told = waits_for(&pod(&status), &events);
-        assert_eq!(told.as_deref(), Some("Pod p waits: FailedMount: secret x not found"));
+        let reason = waits_for(&pod(&status), &events);
+        assert_eq!(reason.as_deref(), Some("Pod p waits: FailedMount: secret x not found"));
     }
 
     #[test]
-    fn secrets_in_last_words_are_hidden() {
+    fn secrets_in_last_words_are_masked() {
         let end = json!({"terminated": {"exitCode": 1, "message": "cannot use --client-secret=abc"}});
         let status = container(&json!({"waiting": {"reason": "CrashLoopBackOff"}}), &end);
-        let told = waits_for(&pod(&status), &[]).unwrap();
-        assert!(!told.contains("abc"), "{told}");
+        let reason = waits_for(&pod(&status), &[]).unwrap();
+        assert!(!reason.contains("abc"), "{reason}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ fn object(value: &Value) -> Object {
     Object::new(value.clone()).unwrap()
 }
 
-/// What is planned: a role whose name is longer than a line has room for, a Service elsewhere, and a Deployment.
+/// A role whose name is too long for a line, a Service in another namespace, and a Deployment.
 fn planned() -> Vec<Value> {
     let long = "openshift-cloud-controller-manager-cloud-provider-azure-node-admission";
     vec![
@@ -22,7 +22,7 @@ fn planned() -> Vec<Value> {
     ]
 }
 
-/// A live Deployment as we have applied it.
+/// A live Deployment after our apply.
 fn deployment() -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -78,7 +78,7 @@ fn findings() -> Findings {
 }
 
 #[test]
-fn one_screen_says_everything() {
+fn the_screen_shows_everything() {
     let report = Report::new(&findings(), "managed");
     let screen = text::screen(&report, NOW.parse().unwrap());
     assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
@@ -123,7 +123,7 @@ fn one_screen_says_everything() {
 }
 
 #[test]
-fn programs_read_the_same_with_times() {
+fn programs_get_the_same_report_with_times() {
     let report = serde_json::to_value(Report::new(&findings(), "managed")).unwrap();
     assert_eq!(report["healthy"], true);
     assert_eq!(report["objects"][0]["state"], "unknown");
@@ -144,7 +144,7 @@ fn programs_read_the_same_with_times() {
 }
 
 #[test]
-fn what_differs_or_is_kept_is_told() {
+fn objects_that_differ_or_are_kept_are_reported() {
     let mut findings = findings();
     let state = |findings: &Findings| Report::new(findings, "managed").objects[2].state;
     let set = |findings: &mut Findings, pointer: &str, value: Value| {
@@ -162,7 +162,7 @@ fn what_differs_or_is_kept_is_told() {
 }
 
 #[test]
-fn health_is_what_the_cluster_operator_says() {
+fn health_is_that_of_the_cluster_operator() {
     let healthy = |available: &str, degraded: &str| {
         let conditions = json!([{"type": "Available", "status": available}, {"type": "Degraded", "status": degraded}]);
         let cluster_operator = Some(json!({"status": {"conditions": conditions}}));
@@ -171,11 +171,11 @@ fn health_is_what_the_cluster_operator_says() {
     assert!(healthy("True", "False"));
     assert!(!healthy("True", "True"));
     assert!(!healthy("False", "False"));
-    assert!(!Report::new(&Findings::default(), "managed").healthy, "one that is not there");
+    assert!(!Report::new(&Findings::default(), "managed").healthy, "there is no ClusterOperator");
 }
 
 #[test]
-fn without_a_plan_it_says_why() {
+fn without_a_plan_the_report_says_why() {
     let why = |plan| Report::new(&Findings { plan: Some(plan), ..Findings::default() }, "managed").why;
     assert_eq!(why(Ok(Plan::Nothing { why: "no".into() })).as_deref(), Some("nothing is to be applied: no"));
     assert_eq!(why(Err("bad".into())).as_deref(), Some("there is no plan: bad"));

@@ -2,16 +2,18 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::status::screen::{ConditionState, Report};
-use crate::text::output::{table_within, wrap};
+use crate::{
+    status::screen::{ConditionState, Report},
+    text::output::{table_within, wrap},
+};
 
 /// The width of the usual terminal.
 const WIDTH: usize = 80;
 
-/// What stands for a time that is not known.
+/// An unknown time.
 const NO_TIME: &str = "-";
 
-/// The report for people. `now` is what ages are counted from.
+/// The report for people, with ages counted back from `now`.
 pub fn screen(report: &Report, now: Timestamp) -> String {
     let mut text = head(report);
     let age = |time: Option<&String>| time.map_or_else(|| NO_TIME.to_owned(), |time| age(time, now));
@@ -77,7 +79,7 @@ fn section<const N: usize>(text: &mut String, titles: [&str; N], rows: &[[String
     }
 }
 
-/// The message where there is one: it says more than the reason.
+/// The message if there is one, else the reason.
 fn condition_words(condition: &ConditionState) -> String {
     let ConditionState { type_, reason, message, .. } = condition;
     match (message.as_str(), reason.as_str()) {
@@ -87,7 +89,7 @@ fn condition_words(condition: &ConditionState) -> String {
     }
 }
 
-/// How long ago something was, in the largest unit.
+/// The time since then in the largest unit.
 fn age(time: &str, now: Timestamp) -> String {
     let Ok(time) = time.parse::<Timestamp>() else { return NO_TIME.to_owned() };
     let seconds = now.as_second().saturating_sub(time.as_second()).max(0);
