@@ -10,10 +10,7 @@ pub mod write;
 use crate::{
     facts::{self, Facts},
     object::Object,
-    provider::{
-        Phase, Provider,
-        catalog::{Catalog, Selection},
-    },
+    provider::{Phase, Provider, catalog::Catalog},
 };
 
 pub use substitute::Error as SubstituteError;
@@ -57,8 +54,8 @@ impl Plan {
             return Ok(Self::Nothing { why });
         };
         match catalog.select(platform) {
-            Selection::Nothing(why) => Ok(Self::Nothing { why }),
-            Selection::Provider(provider) => {
+            Err(why) => Ok(Self::Nothing { why }),
+            Ok(provider) => {
                 facts.check()?;
                 Ok(Self::Objects { provider: provider.name().to_owned(), objects: provider.objects(phase, facts)? })
             }

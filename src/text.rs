@@ -10,7 +10,7 @@ pub mod yaml;
 
 pub use place::Place;
 
-/// A change to the source.
+/// A change to a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The rule: why it was changed, for people.
@@ -23,19 +23,27 @@ pub struct Change {
     pub after: Option<String>,
 }
 
-/// Why a configuration cannot be used or, as a warning, which part of it has no effect. Holds no value that may be a secret.
+/// A problem of a text, or a warning about it. The message holds no value that may be a secret.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{}{message}", place.map(|place| format!("{place}: ")).unwrap_or_default())]
 pub struct Problem {
-    /// Where it is in the source.
+    /// The place in the text, where it is known.
     pub place: Option<Place>,
-    /// What is wrong and what to do.
+    /// The problem and its fix, on one line and without the place.
     pub message: String,
 }
 
 impl Problem {
-    /// The problem with its place, such as `cloud.conf:4:7: a closing quote is missing`.
-    pub fn of(&self, source: &str) -> String {
+    /// The problem with its file, such as `cloud.conf:4:7: a closing quote is missing`.
+    pub fn of(&self, source: impl std::fmt::Display) -> String {
         place::located(source, self.place, &self.message)
+    }
+}
+
+/// The line break of a text's first line.
+fn line_break(text: &str) -> &'static str {
+    match text.find('\n') {
+        Some(at) if text[..at].ends_with('\r') => "\r\n",
+        _ => "\n",
     }
 }

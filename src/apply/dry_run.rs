@@ -27,10 +27,10 @@ use crate::{
     error::chain,
     object::{Key, Object, reference::CONFIG_MAP},
     provider::{
-        folder::{Bundle, Manifest},
-        verify::Refusal,
+        folder::Bundle,
+        verify::{DRY_RUN, Finding},
     },
-    text::{Place, yaml},
+    text::yaml,
 };
 
 /// How many objects are asked about at once; over HTTP/1.1 each needs a connection of its own.
@@ -142,18 +142,16 @@ pub async fn left_over(
 }
 
 /// Asks for each manifest of each provider whether the API server accepts it as it stands. Returns those that it refuses.
-pub async fn verify(client: &Client, bundles: &[Bundle]) -> Result<Vec<Refusal>, Error> {
+pub async fn verify(client: &Client, bundles: &[Bundle]) -> Result<Vec<Finding>, Error> {
     let mut refusals = Vec::new();
     for (bundle, manifest) in bundles.iter().flat_map(|bundle| bundle.manifests.iter().map(move |one| (bundle, one))) {
         let object = &manifest.object;
         match ask(client, object, None, true).await {
             Ok(_) => {}
-            Err(Cause::Api(kube::Error::Api(status))) if is_about_manifest(status.code) => refusals.push(Refusal {
-                provider: bundle.name.clone(),
-                file: manifest.file.clone(),
-                place: Place::line(line(manifest, &status)),
-                what: format!("{}: {}", object.key(), status.message.replace('\n', " ")),
-            }),
+            Err(Cause::Api(kube::Error::Api(status))) if is_about_manifest(status.code) => {
+                let what = format!("{}: {}", object.key(), status.message.replace('\n', " "));
+                refusals.push(DRY_RUN.finding(&bundle.name, manifest.defect(&pointer(field(&status)), what)));
+            }
             Err(source) => return Err(Error::Ask { object: object.key(), source }),
         }
     }
@@ -166,10 +164,10 @@ fn is_about_manifest(code: u16) -> bool {
     matches!(code, 400 | 404 | 409 | 422 | 500)
 }
 
-fn line(manifest: &Manifest, status: &kube::core::Status) -> usize {
+/// The field that an answer names; empty if it names none.
+fn field(status: &kube::core::Status) -> &str {
     let causes = status.details.as_ref().map_or(&[][..], |details| &details.causes);
-    let field = causes.iter().map(|cause| cause.field.as_str()).find(|field| !field.is_empty());
-    manifest.lines.of(&pointer(field.unwrap_or_default()))
+    causes.iter().map(|cause| cause.field.as_str()).find(|field| !field.is_empty()).unwrap_or_default()
 }
 
 /// The JSON pointer of a field as the API server writes it, such as `spec.ports[0].port`.

@@ -33,7 +33,7 @@ pub enum Error {
         source: io::Error,
     },
     /// It is not YAML.
-    #[error("failed to parse the {what} file {}", source.in_file(path.display()))]
+    #[error("failed to parse the {what} file {}", source.of(path.display()))]
     Yaml {
         /// What the file should hold.
         what: &'static str,

@@ -23,11 +23,11 @@ pub struct Payload {
 
 impl Payload {
     /// Reads the manifests of the payload; other kinds are skipped.
-    pub fn read<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Self {
+    pub fn read(files: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<[u8]>)>) -> Self {
         let mut payload = Self::default();
-        let texts = files.into_iter().filter_map(|(_, bytes)| std::str::from_utf8(bytes).ok());
-        for document in texts.filter_map(|text| yaml::documents(text).ok()).flatten() {
-            payload.add(&document);
+        for (_, bytes) in files {
+            let text = std::str::from_utf8(bytes.as_ref()).unwrap_or_default();
+            yaml::documents(text).unwrap_or_default().iter().for_each(|document| payload.add(document));
         }
         payload
     }

@@ -38,13 +38,13 @@ pub fn read(folder: &Path) -> Result<(Vec<Bundle>, Option<Payload>), Error> {
     if !files.iter().any(|(path, _)| path.starts_with("assets/") && path.matches('/').count() > 1) {
         return Err(Error::NoProviders(folder.to_owned()));
     }
-    let bundles = folder::bundles(files.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice())));
+    let bundles = folder::bundles(files);
     if !folder.join("manifests").is_dir() {
         return Ok((bundles, None));
     }
     let mut files = Vec::new();
     collect(folder, "manifests", &has_yaml_extension, &mut files)?;
-    Ok((bundles, Some(Payload::read(files.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice()))))))
+    Ok((bundles, Some(Payload::read(files))))
 }
 
 /// Collects the wanted files below a folder, as (path with slashes from the root, bytes).

@@ -6,8 +6,7 @@
 
 use std::ops::Range;
 
-use crate::text::Place;
-use crate::text::{Change, Problem};
+use crate::text::{Change, Place, Problem, line_break};
 
 mod scan;
 
@@ -32,14 +31,11 @@ pub(crate) struct Entry {
     literal: Range<usize>,
 }
 
-/// A key and its position.
+/// A key with its section and its line, from 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed<'a> {
-    /// The section.
     pub(crate) header: &'a Header,
-    /// The line of the source, from 1.
     pub(crate) line: usize,
-    /// The key.
     pub(crate) entry: &'a Entry,
 }
 
@@ -91,14 +87,10 @@ impl Document {
         }
         let text = source.strip_prefix('\u{feff}');
         let mut document =
-            Self { lines: scan::lines(text.unwrap_or(source))?, line_end: line_end(source), changes: Vec::new() };
+            Self { lines: scan::lines(text.unwrap_or(source))?, line_end: line_break(source), changes: Vec::new() };
         if text.is_some() {
-            document.changed(
-                "the cloud-controller-manager refuses a byte order mark",
-                "byte order mark".to_owned(),
-                Some("\u{feff}"),
-                None,
-            );
+            let rule = "the cloud-controller-manager refuses a byte order mark";
+            document.changed(rule, "byte order mark".to_owned(), Some("\u{feff}"), None);
         }
         Ok(document)
     }
@@ -272,14 +264,6 @@ impl Line {
         let indent = &self.text[..self.text.len() - self.text.trim_start_matches([' ', '\t']).len()];
         let separator = &self.text[entry.key_end..entry.literal.start];
         (indent, if entry.set().is_some() { separator } else { " = " })
-    }
-}
-
-/// The line ending of the first line.
-fn line_end(source: &str) -> &'static str {
-    match source.find('\n') {
-        Some(at) if source[..at].ends_with('\r') => "\r\n",
-        _ => "\n",
     }
 }
 

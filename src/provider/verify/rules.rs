@@ -3,7 +3,7 @@
 use crate::provider::{
     Phase,
     verify::{
-        Rule, bootstrap, containers, folder,
+        Rule, containers, folder,
         parts::{require, require_flag},
         pods, rule,
     },
@@ -171,7 +171,7 @@ pub static RULES: &[Rule] = &[
         "bootstrap-static-pod",
         "the bootstrap VM's kubelet runs static Pods from files, and nothing applies other objects there",
         "keep only Pods in namespace kube-system in bootstrap/, and move other objects to assets/",
-        bootstrap::static_pods,
+        pods::static_pods,
     ),
     rule(
         "bootstrap-service-account",
@@ -195,7 +195,7 @@ pub static RULES: &[Rule] = &[
         "bootstrap-kubeconfig",
         "without the bootstrap kubeconfig the pod cannot reach the API server",
         "mount hostPath /etc/kubernetes/bootstrap-secrets and set --kubeconfig=<mountPath>/kubeconfig",
-        bootstrap::kubeconfig,
+        containers::bootstrap_kubeconfig,
     ),
     rule(
         "bootstrap-election",
