@@ -207,12 +207,6 @@ impl Object {
         self.value.pointer(self.pod_spec_pointer()?)
     }
 
-    /// The mutable form of [`Self::pod_spec`].
-    pub fn pod_spec_mut(&mut self) -> Option<&mut Value> {
-        let pointer = self.pod_spec_pointer()?;
-        self.value.pointer_mut(pointer)
-    }
-
     /// The mutable manifest. Its kind and name must stay; the namespace may change.
     pub(crate) fn value_mut(&mut self) -> &mut Value {
         &mut self.value

@@ -8,12 +8,10 @@ mod substitute;
 pub mod write;
 
 use crate::{
-    facts::{self, Facts},
+    facts::{self, Facts, images},
     object::Object,
     provider::{Phase, Provider, catalog::Catalog},
 };
-
-pub use substitute::Error as SubstituteError;
 
 /// The label by which our objects are found (KEP-3659).
 pub const PART_OF_LABEL: &str = "applyset.kubernetes.io/part-of";
@@ -38,12 +36,29 @@ pub enum Plan {
 /// Why there is no plan. Always terminal: only another input can fix it.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
-    /// The facts cannot be known.
+    /// A fact that every plan needs is not known.
     #[error(transparent)]
     Facts(#[from] facts::Error),
-    /// A manifest cannot be completed.
-    #[error(transparent)]
-    Substitute(#[from] SubstituteError),
+    /// A container's image is not known.
+    #[error("failed to set an image of {object}")]
+    Image {
+        /// The object.
+        object: String,
+        /// The cause.
+        source: Box<images::Error>,
+    },
+    /// A fact that the manifest needs has no value.
+    #[error("{object}: {what} of container {container} needs the fact {fact}, which this cluster does not have")]
+    NoValue {
+        /// The object.
+        object: String,
+        /// The container.
+        container: String,
+        /// The argument or variable.
+        what: String,
+        /// The fact's name.
+        fact: &'static str,
+    },
 }
 
 impl Plan {
@@ -84,7 +99,7 @@ impl Plan {
 
 impl Provider {
     /// The objects of one phase. For the bootstrap VM only the images depend on the cluster.
-    pub(crate) fn objects(&self, phase: Phase, facts: &Facts) -> Result<Vec<Object>, SubstituteError> {
+    pub(crate) fn objects(&self, phase: Phase, facts: &Facts) -> Result<Vec<Object>, Error> {
         if phase == Phase::Bootstrap {
             return self
                 .bootstrap_manifests

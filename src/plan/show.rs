@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::{
     facts::{self, CCM_FEATURE_GATES, Facts, images::Images, tls::TlsSettings},
     object::{self, Object, each_text},
-    plan::SubstituteError,
+    plan,
     provider::{self, Descriptor, FactOrText, ImageSource, Phase, Platform, ValueSource, folder::Bundle},
     text::{output::table, suggest::did_you_mean},
 };
@@ -34,7 +34,7 @@ pub enum Error {
     Provider(#[from] provider::Error),
     /// A manifest cannot be completed.
     #[error(transparent)]
-    Substitute(#[from] SubstituteError),
+    Plan(#[from] plan::Error),
 }
 
 /// A provider on one line.

@@ -3,38 +3,14 @@
 use serde_json::{Value, json};
 
 use crate::{
-    facts::{DEFAULT_NAMESPACE, Fact, Facts, images},
+    facts::{DEFAULT_NAMESPACE, Fact, Facts},
     object::{Object, container_name, each_text, reference},
+    plan::Error,
     provider::{Descriptor, FactOrText, ValueSource},
 };
 
 /// The flag with the namespace of a cloud-controller-manager's lease.
 const LEASE_NAMESPACE_FLAG: &str = "--leader-elect-resource-namespace=";
-
-/// Why a manifest cannot be completed.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum Error {
-    /// A container's image is not known.
-    #[error("failed to set an image of {object}")]
-    Image {
-        /// The object.
-        object: String,
-        /// The cause.
-        source: Box<images::Error>,
-    },
-    /// A fact that the manifest needs has no value.
-    #[error("{object}: {what} of container {container} needs the fact {fact}, which this cluster does not have")]
-    NoValue {
-        /// The object.
-        object: String,
-        /// The container.
-        container: String,
-        /// The argument or variable.
-        what: String,
-        /// The fact's name.
-        fact: &'static str,
-    },
-}
 
 /// Completes a manifest of `assets/`.
 pub(super) fn cluster(descriptor: &Descriptor, manifest: &Object, facts: &Facts) -> Result<Object, Error> {
@@ -163,14 +139,10 @@ fn resolve(source: &ValueSource, facts: &Facts) -> Result<Option<String>, Fact> 
 }
 
 fn containers_mut<'a>(object: &'a mut Object, lists: &'a [&str]) -> impl Iterator<Item = &'a mut Value> {
-    object
-        .pod_spec_mut()
-        .and_then(Value::as_object_mut)
-        .into_iter()
-        .flat_map(|spec| spec.iter_mut())
-        .filter(|(list, _)| lists.contains(&list.as_str()))
-        .filter_map(|(_, list)| list.as_array_mut())
-        .flatten()
+    let pod = object.pod_spec_pointer().and_then(|pointer| object.value_mut().pointer_mut(pointer));
+    let fields = pod.and_then(Value::as_object_mut).into_iter().flatten();
+    let lists = fields.filter(|(field, _)| lists.contains(&field.as_str()));
+    lists.filter_map(|(_, list)| list.as_array_mut()).flatten()
 }
 
 fn set_variable(container: &mut Value, name: &str, value: &str) {

@@ -36,31 +36,22 @@ pub struct Rule {
 /// A broken rule of a provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The provider.
-    pub provider: String,
-    /// The rule's name.
-    pub rule: &'static str,
-    /// The file.
-    pub file: String,
-    /// The place in the file.
+    provider: String,
+    rule: &'static str,
+    file: String,
     #[serde(flatten)]
-    pub place: Place,
-    /// What is wrong there.
-    pub what: String,
-    /// The failure that the rule prevents.
-    pub why: &'static str,
-    /// How to fix it.
+    place: Place,
+    what: String,
+    why: &'static str,
     #[serde(rename = "mend")]
-    pub fix: &'static str,
+    fix: &'static str,
 }
 
 /// The checked providers, the rules, and the findings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// The checked providers.
-    pub providers: Vec<String>,
-    /// The applied rules.
-    pub rules: Vec<&'static str>,
+    providers: Vec<String>,
+    rules: Vec<&'static str>,
     /// The findings, by provider and rule.
     pub findings: Vec<Finding>,
 }
@@ -122,7 +113,11 @@ impl Report {
     pub fn suites(&self) -> Vec<Suite> {
         let failures = |provider: &str, rule: &str| -> Vec<Failure> {
             let found = self.findings.iter().filter(|finding| finding.provider == provider && finding.rule == rule);
-            found.map(Finding::failure).collect()
+            let failure = |Finding { file, place, what, why, fix, .. }: &Finding| Failure {
+                message: located(file, Some(*place), what),
+                text: format!("{why}. Fix: {fix}."),
+            };
+            found.map(failure).collect()
         };
         let suite = |provider: &String| Suite {
             name: provider.clone(),
@@ -143,13 +138,6 @@ impl Rule {
     fn reason(&self) -> String {
         let text = format!("{}. Fix: {}.", self.why, self.fix);
         format!("{}:\n  {}\n", self.id, wrap(&text, 96).join("\n  "))
-    }
-}
-
-impl Finding {
-    fn failure(&self) -> Failure {
-        let Self { file, place, what, why, fix, .. } = self;
-        Failure { message: located(file, Some(*place), what), text: format!("{why}. Fix: {fix}.") }
     }
 }
 

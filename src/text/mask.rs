@@ -69,24 +69,14 @@ impl Masker {
         if let Some(masked) = self.pem(line) {
             return masked;
         }
-        match pair(line) {
-            Some((key, start)) if is_secret_key(key) => {
-                let value = &line[start..];
-                if value.starts_with(['|', '>']) || value.is_empty() {
-                    self.continuation = Some(Continuation::Deeper(indent));
-                    return Cow::Borrowed(line);
-                }
-                if continued {
-                    self.continuation = Some(Continuation::NextLine);
-                }
-                if is_harmless_value(value) {
-                    Cow::Borrowed(line)
-                } else {
-                    Cow::Owned(format!("{}{MASK}", &line[..start]))
-                }
-            }
-            _ => text(line),
+        let Some((_, start)) = pair(line).filter(|(key, _)| is_secret_key(key)) else { return text(line) };
+        let value = &line[start..];
+        if value.starts_with(['|', '>']) || value.is_empty() {
+            self.continuation = Some(Continuation::Deeper(indent));
+            return Cow::Borrowed(line);
         }
+        self.continuation = continued.then_some(Continuation::NextLine);
+        if is_harmless_value(value) { Cow::Borrowed(line) } else { Cow::Owned(format!("{}{MASK}", &line[..start])) }
     }
 
     /// Masks a line of a private key.

@@ -85,9 +85,9 @@ impl Localizer for WithoutPlaces {
 
 fn describe(error: &serde_saphyr::Error) -> Error {
     let hint = match error {
-        serde_saphyr::Error::SerdeUnknownField { field, expected, .. } => did_you_mean(field, expected.iter().copied()),
-        serde_saphyr::Error::SerdeUnknownVariant { variant, expected, .. } => {
-            did_you_mean(variant, expected.iter().copied())
+        serde_saphyr::Error::SerdeUnknownField { field: word, expected, .. }
+        | serde_saphyr::Error::SerdeUnknownVariant { variant: word, expected, .. } => {
+            did_you_mean(word, expected.iter().copied())
         }
         _ => String::new(),
     };
