@@ -16,7 +16,7 @@ use crate::{
         Object,
         reference::{self, Reference},
     },
-    text::place::{Place, located},
+    text::{Place, located},
 };
 
 pub use descriptor::{Descriptor, FactOrText, ImageSource, Platform, ValueSource};

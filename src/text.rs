@@ -4,11 +4,43 @@ pub mod ini;
 pub mod json;
 pub mod mask;
 pub mod output;
-pub mod place;
 pub mod suggest;
 pub mod yaml;
 
-pub use place::Place;
+use std::fmt;
+
+use serde::Serialize;
+
+/// A line of a text, and a column where one is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Place {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<usize>,
+}
+
+impl Place {
+    /// A whole line.
+    pub fn line(line: usize) -> Self {
+        Self { line, column: None }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.column {
+            Some(column) => write!(f, "{}:{column}", self.line),
+            None => write!(f, "{}", self.line),
+        }
+    }
+}
+
+/// A message about a file, or about a place in it: `file:line:column: message`.
+pub fn located(file: impl fmt::Display, place: Option<Place>, message: &str) -> String {
+    place.map_or_else(|| format!("{file}: {message}"), |place| format!("{file}:{place}: {message}"))
+}
 
 /// A change to a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +67,8 @@ pub struct Problem {
 
 impl Problem {
     /// The problem with its file, such as `cloud.conf:4:7: a closing quote is missing`.
-    pub fn of(&self, source: impl std::fmt::Display) -> String {
-        place::located(source, self.place, &self.message)
+    pub fn of(&self, source: impl fmt::Display) -> String {
+        located(source, self.place, &self.message)
     }
 }
 

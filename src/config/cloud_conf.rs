@@ -137,7 +137,7 @@ pub fn sync(inputs: &Inputs) -> Result<Synced, Error> {
         let named = || place.clone().unwrap_or_else(|| "the empty configuration".to_owned());
         let output = transform.apply(text(&data), facts);
         let output = output.map_err(|problem| Error::Transform { place: named(), problem })?;
-        warnings = output.warnings.iter().map(|warning| warning.of(&named())).collect();
+        warnings = output.warnings.iter().map(|warning| warning.of(named())).collect();
         changes = output.changes;
         data.insert(KEY.to_owned(), output.text.into());
     }

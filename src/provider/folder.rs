@@ -14,7 +14,7 @@ use crate::{
     object::{self, Object, reference::hex},
     provider::{Descriptor, Error, Phase, Provider},
     text::{
-        place::Place,
+        Place,
         suggest::did_you_mean,
         yaml::{self, Lines},
     },

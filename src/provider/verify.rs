@@ -14,8 +14,8 @@ use serde::Serialize;
 use crate::{
     provider::{Error, folder::Bundle, payload::Payload},
     text::{
+        Place, located,
         output::{Failure, Suite, table, wrap},
-        place::{Place, located},
     },
 };
 

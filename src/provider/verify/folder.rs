@@ -13,7 +13,7 @@ use crate::{
         },
     },
     text::{
-        place::Place,
+        Place,
         yaml::{
             self,
             outline::{child, plain_scalars},
