@@ -124,7 +124,7 @@ impl Bundle {
             match Object::new(value) {
                 Ok(object) => self.manifests.push(Manifest { file: path.to_owned(), phase, object, lines }),
                 Err(error) => {
-                    let place = Place::line(lines.of(error.pointer()));
+                    let place = Place::line(lines.of(error.pointer));
                     self.defects.push(Error::new(path, Some(place), error.to_string()));
                 }
             }

@@ -107,18 +107,15 @@ pub fn for_namespace(file: &str, namespace: &str) -> Result<String, yaml::Error>
             }
         });
         set_namespace_argument(&mut document, namespace);
-        text.push_str("---\n");
-        text.push_str(&yaml::to_string(&document)?);
+        text.extend(["---\n", &yaml::to_string(&document)?]);
     }
     Ok(text)
 }
 
 fn set_namespace_argument(document: &mut Value, namespace: &str) {
-    if document["kind"] != "Deployment" || document["metadata"]["name"] != OPERATOR_DEPLOYMENT {
-        return;
-    }
-    if let Some(arguments) = document.pointer_mut("/spec/template/spec/containers/0/args").and_then(Value::as_array_mut)
-    {
+    let is_operator = document["kind"] == "Deployment" && document["metadata"]["name"] == OPERATOR_DEPLOYMENT;
+    let arguments = document.pointer_mut("/spec/template/spec/containers/0/args").and_then(Value::as_array_mut);
+    if let Some(arguments) = arguments.filter(|_| is_operator) {
         arguments.push(format!("--namespace={namespace}").into());
     }
 }
