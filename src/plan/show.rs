@@ -121,10 +121,7 @@ pub fn details(bundle: &Bundle, version: &str, phase: Phase) -> Result<Details, 
     let gates = facts.value(facts::Fact::FeatureGates).unwrap_or_default();
     let mut details = Details {
         summary: summary(bundle, version),
-        phase: match phase {
-            Phase::Bootstrap => "bootstrap",
-            Phase::Cluster => "cluster",
-        },
+        phase: if phase == Phase::Cluster { "cluster" } else { "bootstrap" },
         objects: Vec::new(),
         images: Vec::new(),
         arguments: Vec::new(),
@@ -152,13 +149,11 @@ pub fn details(bundle: &Bundle, version: &str, phase: Phase) -> Result<Details, 
 /// A cluster that has every fact: its values are the names of their sources.
 fn placeholders(descriptor: &Descriptor) -> Facts {
     let text = |source: &str| format!("<{source}>");
-    let Platform { type_, cloud_name } = &descriptor.platform;
     let tls = text("--tls-…, else APIServer spec.tlsSecurityProfile");
     let sources = [&descriptor.arguments, &descriptor.environment].into_iter().flat_map(BTreeMap::values);
     let gates = sources.flat_map(BTreeMap::values).filter_map(|source| source.feature_gate.as_deref());
     let images = descriptor.images.values().map(|image| (image.key.clone(), text(&image.key)));
     Facts {
-        platform: Ok(Some(facts::Platform { name: type_.clone(), variant: cloud_name.clone() })),
         infrastructure_name: Some(text("Infrastructure status.infrastructureName")),
         api_server: Ok(Some((text("host of Infrastructure status.apiServerInternalURI"), text("its port")))),
         proxy: vec![
@@ -265,24 +260,18 @@ pub fn list_table(summaries: &[Summary]) -> String {
 pub fn details_table(details: &Details) -> String {
     let Details { summary, phase, objects, images, arguments, environment } = details;
     let Summary { name, platform, version, digest, .. } = summary;
-    let objects: Vec<_> = objects
-        .iter()
-        .map(|ShownObject { wave, kind, namespace, name, file, why }| {
-            let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
-            [wave.to_string(), format!("{kind} {name}{place}; {file}; {why}")]
-        })
-        .collect();
-    let images: Vec<_> = images
-        .iter()
-        .map(|ShownImage { container, key, tag, built_in, .. }| {
-            [container.clone(), format!("key {key}, tag {tag}, built in {built_in}")]
-        })
-        .collect();
+    let object = |ShownObject { wave, kind, namespace, name, file, why }: &ShownObject| {
+        let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
+        [wave.to_string(), format!("{kind} {name}{place}; {file}; {why}")]
+    };
+    let image = |ShownImage { container, key, tag, built_in, .. }: &ShownImage| {
+        [container.clone(), format!("key {key}, tag {tag}, built in {built_in}")]
+    };
     format!(
         "{name} {version} serves {platform}\n{digest}\n\nObjects of phase {phase}, in their order\n{}\n\
          Images\n{}\nArguments\n{}\nEnvironment\n{}",
-        table(["WAVE", "OBJECT; FILE; ORDER REASON"], &objects),
-        table(["CONTAINER", "IMAGE"], &images),
+        table(["WAVE", "OBJECT; FILE; ORDER REASON"], &objects.iter().map(object).collect::<Vec<_>>()),
+        table(["CONTAINER", "IMAGE"], &images.iter().map(image).collect::<Vec<_>>()),
         values_table("ARGUMENT", arguments),
         values_table("VARIABLE", environment),
     )

@@ -139,11 +139,8 @@ fn secrets(pod: &Value) -> Vec<(String, String)> {
         if value["name"].as_str().is_some_and(|variable| variable.ends_with("SECRET_NAME")) {
             found.push((format!("{pointer}/value"), &value["value"]));
         }
-        for (field, name) in
-            [("secret", "secretName"), ("secret", "name"), ("secretKeyRef", "name"), ("secretRef", "name")]
-        {
-            found.push((format!("{pointer}/{field}"), &value[field][name]));
-        }
+        let fields = [("secret", "secretName"), ("secret", "name"), ("secretKeyRef", "name"), ("secretRef", "name")];
+        found.extend(fields.map(|(field, name)| (format!("{pointer}/{field}"), &value[field][name])));
     });
     found.into_iter().filter_map(|(pointer, name)| Some((pointer, name.as_str()?.to_owned()))).collect()
 }
@@ -173,12 +170,11 @@ pub(super) fn namespaces(subject: Subject) -> Vec<Error> {
         let subjects = items(&value["subjects"]).iter().enumerate();
         let subjects = subjects.map(|(index, subject)| (format!("/subjects/{index}/namespace"), &subject["namespace"]));
         let own = ("/metadata/namespace".to_owned(), &value["metadata"]["namespace"]);
-        let others = std::iter::once(own)
-            .chain(subjects)
-            .filter_map(|(pointer, namespace)| Some((pointer, namespace.as_str()?)))
-            .filter(|(_, namespace)| ![DEFAULT_NAMESPACE, "kube-system"].contains(namespace));
-        let what = |(pointer, namespace): (String, &str)| manifest.defect(&pointer, format!("namespace {namespace}"));
-        others.map(what).collect::<Vec<_>>()
+        let defect = |(pointer, namespace): (String, &Value)| {
+            let other = namespace.as_str().filter(|name| ![DEFAULT_NAMESPACE, "kube-system"].contains(name))?;
+            Some(manifest.defect(&pointer, format!("namespace {other}")))
+        };
+        std::iter::once(own).chain(subjects).filter_map(defect).collect::<Vec<_>>()
     };
     subject.manifests(Phase::Cluster).flat_map(of_manifest).collect()
 }
