@@ -71,43 +71,11 @@ impl Kind {
 
 /// The document is not an object that a provider may contain.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum Error {
-    /// Not a mapping with `apiVersion`, `kind` and `metadata.name`; holds the JSON pointer of the missing field.
-    #[error("not a Kubernetes object: `{}` is missing", .0.trim_start_matches('/').replace('/', "."))]
-    Missing(&'static str),
-    /// A kind, or a version of it, that is not in [`KINDS`].
-    #[error("unsupported kind {api_version} {kind}; a provider may contain: {}", known_kinds())]
-    UnknownKind {
-        /// Its `kind`.
-        kind: String,
-        /// Its `apiVersion`.
-        api_version: String,
-    },
-    /// A namespaced object without a namespace, or the other way round.
-    #[error("{kind} {name} {problem}")]
-    Namespace {
-        /// Its kind.
-        kind: &'static str,
-        /// Its name.
-        name: String,
-        /// What is wrong.
-        problem: &'static str,
-    },
-}
-
-impl Error {
+#[error("{problem}")]
+pub struct Error {
     /// The JSON pointer of the field to fix.
-    pub fn pointer(&self) -> &'static str {
-        match self {
-            Self::Missing(pointer) => pointer,
-            Self::UnknownKind { .. } => "/kind",
-            Self::Namespace { .. } => "/metadata/namespace",
-        }
-    }
-}
-
-fn known_kinds() -> String {
-    KINDS.iter().map(|known| known.kind).collect::<Vec<_>>().join(", ")
+    pub pointer: &'static str,
+    problem: String,
 }
 
 /// The identity of an object in a cluster.
@@ -145,22 +113,24 @@ pub struct Object {
 impl Object {
     /// Checks a parsed manifest.
     pub fn new(value: Value) -> Result<Self, Error> {
-        let text = |pointer: &'static str| match value.pointer(pointer).and_then(Value::as_str) {
-            Some(text) if !text.is_empty() => Ok(text),
-            _ => Err(Error::Missing(pointer)),
+        let text = |pointer| value.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let required = |pointer: &'static str| {
+            let field = pointer.trim_start_matches('/').replace('/', ".");
+            let problem = format!("not a Kubernetes object: `{field}` is missing");
+            text(pointer).ok_or(Error { pointer, problem })
         };
-        let (api_version, kind, name) = (text("/apiVersion")?, text("/kind")?, text("/metadata/name")?);
-        let known = Kind::find(api_version, kind)
-            .ok_or_else(|| Error::UnknownKind { kind: kind.to_owned(), api_version: api_version.to_owned() })?;
-        let problem = match (known.namespaced, text("/metadata/namespace").is_ok()) {
-            (true, false) => Some("needs metadata.namespace"),
-            (false, true) => Some("is cluster-scoped and has no namespace"),
-            _ => None,
+        let (api_version, kind, name) = (required("/apiVersion")?, required("/kind")?, required("/metadata/name")?);
+        let Some(known) = Kind::find(api_version, kind) else {
+            let kinds = KINDS.iter().map(|known| known.kind).collect::<Vec<_>>().join(", ");
+            let problem = format!("unsupported kind {api_version} {kind}; a provider may contain: {kinds}");
+            return Err(Error { pointer: "/kind", problem });
         };
-        if let Some(problem) = problem {
-            return Err(Error::Namespace { kind: known.kind, name: name.to_owned(), problem });
-        }
-        Ok(Self { kind: known, value })
+        let problem = match (known.namespaced, text("/metadata/namespace").is_some()) {
+            (true, false) => "needs metadata.namespace",
+            (false, true) => "is cluster-scoped and has no namespace",
+            _ => return Ok(Self { kind: known, value }),
+        };
+        Err(Error { pointer: "/metadata/namespace", problem: format!("{kind} {name} {problem}") })
     }
 
     /// Its kind.
@@ -205,12 +175,6 @@ impl Object {
     /// The specification of its pods, if it is a pod or creates pods.
     pub fn pod_spec(&self) -> Option<&Value> {
         self.value.pointer(self.pod_spec_pointer()?)
-    }
-
-    /// The mutable form of [`Self::pod_spec`].
-    pub fn pod_spec_mut(&mut self) -> Option<&mut Value> {
-        let pointer = self.pod_spec_pointer()?;
-        self.value.pointer_mut(pointer)
     }
 
     /// The mutable manifest. Its kind and name must stay; the namespace may change.

@@ -1,50 +1,64 @@
-//! The objects that should exist in a cluster, or stand on its bootstrap VM (pure).
+//! The objects that should exist in a cluster, or on its bootstrap VM (pure).
 //!
-//! The same facts always give the same plan. The plan never asks the cluster what is there, and makes no object that
-//! is not a file of the provider.
+//! The same facts always give the same plan. The plan never asks the cluster, and every object of it is in a file of the
+//! provider.
 
 pub mod show;
 mod substitute;
 pub mod write;
 
-use crate::provider::Phase;
 use crate::{
-    facts::{self, Facts},
+    facts::{self, Facts, images},
     object::Object,
-    provider::{
-        Provider,
-        catalog::{Catalog, Selection},
-    },
+    provider::{Phase, Provider, catalog::Catalog},
 };
 
-pub use substitute::Error as SubstituteError;
+/// The label by which our objects are found (KEP-3659).
+pub const PART_OF_LABEL: &str = "applyset.kubernetes.io/part-of";
 
-/// What should be.
+/// The objects that should exist.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plan {
-    /// No provider serves this cluster, so nothing is to be done.
+    /// No provider serves this cluster.
     Nothing {
         /// Why, for people.
         why: String,
     },
-    /// A provider's objects, in the order in which they are to be applied.
+    /// A provider's objects.
     Objects {
         /// The provider's name.
         provider: String,
-        /// Its objects.
+        /// Its objects, in the order of applying.
         objects: Vec<Object>,
     },
 }
 
-/// Why there is no plan. Always terminal: only another input can mend it.
+/// Why there is no plan. Always terminal: only another input can fix it.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
-    /// The facts cannot be known.
+    /// A fact that every plan needs is not known.
     #[error(transparent)]
     Facts(#[from] facts::Error),
-    /// A manifest cannot be completed.
-    #[error(transparent)]
-    Substitute(#[from] SubstituteError),
+    /// A container's image is not known.
+    #[error("failed to set an image of {object}")]
+    Image {
+        /// The object.
+        object: String,
+        /// The cause.
+        source: Box<images::Error>,
+    },
+    /// A fact that the manifest needs has no value.
+    #[error("{object}: {what} of container {container} needs the fact {fact}, which this cluster does not have")]
+    NoValue {
+        /// The object.
+        object: String,
+        /// The container.
+        container: String,
+        /// The argument or variable.
+        what: String,
+        /// The fact's name.
+        fact: &'static str,
+    },
 }
 
 impl Plan {
@@ -55,30 +69,26 @@ impl Plan {
             return Ok(Self::Nothing { why });
         };
         match catalog.select(platform) {
-            Selection::Nothing(why) => Ok(Self::Nothing { why }),
-            Selection::Provider(provider) => {
+            Err(why) => Ok(Self::Nothing { why }),
+            Ok(provider) => {
                 facts.check()?;
-                let objects = match phase {
-                    Phase::Bootstrap => provider.bootstrap_resources(facts)?,
-                    Phase::Cluster => provider.resources(facts)?,
-                };
-                Ok(Self::Objects { provider: provider.name().to_owned(), objects })
+                Ok(Self::Objects { provider: provider.name().to_owned(), objects: provider.objects(phase, facts)? })
             }
         }
     }
 
-    /// The same with our label on each of its objects, by which they are found again.
+    /// The plan with our label on each object.
     #[must_use]
     pub fn labelled(mut self, set_id: &str) -> Self {
         if let Self::Objects { objects, .. } = &mut self {
             for object in objects {
-                object.set_label(crate::apply::inventory::PART_OF_LABEL, set_id);
+                object.set_label(PART_OF_LABEL, set_id);
             }
         }
         self
     }
 
-    /// Its objects, in the order in which they are to be applied.
+    /// The objects, in the order of applying.
     pub fn objects(&self) -> &[Object] {
         match self {
             Self::Nothing { .. } => &[],
@@ -88,19 +98,19 @@ impl Plan {
 }
 
 impl Provider {
-    /// The objects that run the cloud-controller-manager in a cluster; each call returns new ones.
-    pub fn resources(&self, facts: &Facts) -> Result<Vec<Object>, SubstituteError> {
-        self.manifests
-            .iter()
-            // One replica is either there or it is not: a budget would only hold up the drain of its node.
-            .filter(|object| !(facts.single_replica && object.kind().kind == "PodDisruptionBudget"))
-            .map(|object| substitute::cluster(&self.descriptor, object, facts))
-            .collect()
-    }
-
-    /// The static pods of the bootstrap VM; each call returns new ones.
-    pub fn bootstrap_resources(&self, facts: &Facts) -> Result<Vec<Object>, SubstituteError> {
-        self.bootstrap_manifests.iter().map(|object| substitute::bootstrap(&self.descriptor, object, facts)).collect()
+    /// The objects of one phase. For the bootstrap VM only the images depend on the cluster.
+    pub(crate) fn objects(&self, phase: Phase, facts: &Facts) -> Result<Vec<Object>, Error> {
+        if phase == Phase::Bootstrap {
+            return self
+                .bootstrap_manifests
+                .iter()
+                .map(|pod| substitute::bootstrap(&self.descriptor, pod, facts))
+                .collect();
+        }
+        // A disruption budget of one replica would only block the drain of its node.
+        let is_planned = |object: &&Object| !(facts.single_replica && object.kind().kind == "PodDisruptionBudget");
+        let planned = self.manifests.iter().filter(is_planned);
+        planned.map(|object| substitute::cluster(&self.descriptor, object, facts)).collect()
     }
 }
 

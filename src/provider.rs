@@ -16,7 +16,7 @@ use crate::{
         Object,
         reference::{self, Reference},
     },
-    text::place::{Place, located},
+    text::{Place, located},
 };
 
 pub use descriptor::{Descriptor, FactOrText, ImageSource, Platform, ValueSource};
@@ -60,7 +60,7 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// The ConfigMaps and Secrets that its pods refer to when it is applied to this namespace.
+    /// The ConfigMaps and Secrets that its pods refer to when they run in this namespace.
     pub fn references(&self, namespace: &str) -> BTreeSet<Reference> {
         let workloads = self.manifests.iter().filter_map(|object| Some((object.namespace(), object.pod_spec()?)));
         let in_namespace = |own: &'_ str| if own == DEFAULT_NAMESPACE { namespace.to_owned() } else { own.to_owned() };

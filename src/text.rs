@@ -4,13 +4,45 @@ pub mod ini;
 pub mod json;
 pub mod mask;
 pub mod output;
-pub mod place;
 pub mod suggest;
 pub mod yaml;
 
-pub use place::Place;
+use std::fmt;
 
-/// A change to the source.
+use serde::Serialize;
+
+/// A line of a text, and a column where one is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Place {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<usize>,
+}
+
+impl Place {
+    /// A whole line.
+    pub fn line(line: usize) -> Self {
+        Self { line, column: None }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.column {
+            Some(column) => write!(f, "{}:{column}", self.line),
+            None => write!(f, "{}", self.line),
+        }
+    }
+}
+
+/// A message about a file, or about a place in it: `file:line:column: message`.
+pub fn located(file: impl fmt::Display, place: Option<Place>, message: &str) -> String {
+    place.map_or_else(|| format!("{file}: {message}"), |place| format!("{file}:{place}: {message}"))
+}
+
+/// A change to a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The rule: why it was changed, for people.
@@ -23,19 +55,27 @@ pub struct Change {
     pub after: Option<String>,
 }
 
-/// Why a configuration cannot be used or, as a warning, which part of it has no effect. Holds no value that may be a secret.
+/// A problem of a text, or a warning about it. The message holds no value that may be a secret.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{}{message}", place.map(|place| format!("{place}: ")).unwrap_or_default())]
 pub struct Problem {
-    /// Where it is in the source.
+    /// The place in the text, where it is known.
     pub place: Option<Place>,
-    /// What is wrong and what to do.
+    /// The problem and its fix, on one line and without the place.
     pub message: String,
 }
 
 impl Problem {
-    /// The problem with its place, such as `cloud.conf:4:7: a closing quote is missing`.
-    pub fn of(&self, source: &str) -> String {
-        place::located(source, self.place, &self.message)
+    /// The problem with its file, such as `cloud.conf:4:7: a closing quote is missing`.
+    pub fn of(&self, source: impl fmt::Display) -> String {
+        located(source, self.place, &self.message)
+    }
+}
+
+/// The line break of a text's first line.
+fn line_break(text: &str) -> &'static str {
+    match text.find('\n') {
+        Some(at) if text[..at].ends_with('\r') => "\r\n",
+        _ => "\n",
     }
 }

@@ -26,10 +26,10 @@ use crate::{
     error::chain,
     object::{Key, Object, reference::CONFIG_MAP},
     provider::{
-        folder::{Bundle, Manifest},
-        verify::Refusal,
+        folder::Bundle,
+        verify::{DRY_RUN, Finding},
     },
-    text::{Place, yaml},
+    text::yaml,
 };
 
 /// The number of concurrent requests; over HTTP/1.1 each needs its own connection.
@@ -135,7 +135,7 @@ pub async fn left_over(
 }
 
 /// Dry-runs every manifest of every provider unchanged. Returns those that the API server refuses.
-pub async fn verify(client: &Client, bundles: &[Bundle]) -> Result<Vec<Refusal>, Error> {
+pub async fn verify(client: &Client, bundles: &[Bundle]) -> Result<Vec<Finding>, Error> {
     let mut refusals = Vec::new();
     for (bundle, manifest) in bundles.iter().flat_map(|bundle| bundle.manifests.iter().map(move |one| (bundle, one))) {
         let object = &manifest.object;
@@ -144,13 +144,11 @@ pub async fn verify(client: &Client, bundles: &[Bundle]) -> Result<Vec<Refusal>,
             Err(write::Error { source: Cause::Api(kube::Error::Api(status)), .. })
                 if is_about_manifest(status.code) =>
             {
-                refusals.push(Refusal {
-                    provider: bundle.name.clone(),
-                    file: manifest.file.clone(),
-                    place: Place::line(line(manifest, &status)),
-                    what: format!("{}: {}", object.key(), status.message.replace('\n', " ")),
-                });
+                let what = format!("{}: {}", object.key(), status.message.replace('\n', " "));
+                refusals.push(DRY_RUN.finding(&bundle.name, manifest.defect(&pointer(field(&status)), what)));
             }
+            // An object that is being deleted says nothing about its manifest.
+            Err(write::Error { source: Cause::Held(_), .. }) => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -163,10 +161,10 @@ fn is_about_manifest(code: u16) -> bool {
     matches!(code, 400 | 404 | 409 | 422 | 500)
 }
 
-fn line(manifest: &Manifest, status: &kube::core::Status) -> usize {
+/// The field that an answer names; empty if it names none.
+fn field(status: &kube::core::Status) -> &str {
     let causes = status.details.as_ref().map_or(&[][..], |details| &details.causes);
-    let field = causes.iter().map(|cause| cause.field.as_str()).find(|field| !field.is_empty());
-    manifest.lines.of(&pointer(field.unwrap_or_default()))
+    causes.iter().map(|cause| cause.field.as_str()).find(|field| !field.is_empty()).unwrap_or_default()
 }
 
 /// The JSON pointer of a field as the API server writes it, such as `spec.ports[0].port`.

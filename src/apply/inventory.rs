@@ -15,8 +15,7 @@ use crate::{
     object::{KINDS, Kind, Object},
 };
 
-/// The label by which our objects are found (KEP-3659).
-pub const PART_OF_LABEL: &str = "applyset.kubernetes.io/part-of";
+pub use crate::plan::PART_OF_LABEL;
 
 /// The ConfigMap's name; with its namespace it is the identity of the set.
 pub const NAME: &str = "ccm-operator-inventory";

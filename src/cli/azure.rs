@@ -40,7 +40,7 @@ pub(super) fn run(args: &AzureInjectCredentialsArgs) -> anyhow::Result<()> {
     let injected = credentials::inject(&config, &credentials, args.disable_identity_extension_auth).map_err(
         |error| match error {
             credentials::Error::Config(problem) => {
-                anyhow::anyhow!(problem.of(&args.cloud_config_file_path.display().to_string()))
+                anyhow::anyhow!(problem.of(args.cloud_config_file_path.display()))
             }
             other => other.into(),
         },

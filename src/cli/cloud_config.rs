@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 use clap::Args;
 
 use super::flags::{boolean, print, say};
 use crate::{
     config::preview::Preview,
     facts::{Facts, read::CloudConfigFiles},
-    provider::{catalog::Selection, embedded},
+    provider::embedded,
 };
 
 /// Flags of `cloud-config`.
@@ -57,10 +57,8 @@ pub(super) fn run(args: CloudConfigArgs) -> anyhow::Result<()> {
     let facts = Facts { feature_gates: gates, ..facts };
     let catalog = embedded::catalog()?;
     let platform = facts.platform.clone()?.unwrap_or_default();
-    let provider = match catalog.select(&platform) {
-        Selection::Provider(provider) => provider,
-        Selection::Nothing(why) => bail!("no cloud configuration is synced for this cluster: {why}"),
-    };
+    let provider =
+        catalog.select(&platform).map_err(|why| anyhow!("no cloud configuration is synced for this cluster: {why}"))?;
     let settings = provider.descriptor.cloud_config.as_ref().with_context(|| {
         format!("no cloud configuration is synced for this cluster: its provider {} needs none", provider.name())
     })?;

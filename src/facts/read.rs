@@ -26,7 +26,7 @@ pub enum Error {
     #[error("failed to read {0}")]
     Read(String, #[source] io::Error),
     /// It is not YAML.
-    #[error("failed to parse {}", .1.in_file(.0))]
+    #[error("failed to parse {}", .1.of(.0))]
     Yaml(String, #[source] yaml::Error),
     /// It holds something else.
     #[error("{0}: {1}")]

@@ -1,7 +1,6 @@
 //! The ConfigMaps and Secrets that pods refer to, and the hash that restarts the pods when one changes (pure).
 //!
-//! Defines which fields are references and how a ConfigMap or a Secret becomes a digest. It returns digests only and
-//! keeps no secret data.
+//! Keeps digests only, no secret data.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,10 +22,9 @@ pub enum Referable {
 }
 
 /// The kind of ConfigMaps.
-pub static CONFIG_MAP: Kind =
-    Kind { group: "", version: "v1", kind: "ConfigMap", plural: "configmaps", namespaced: true, wave: 2 };
+pub static CONFIG_MAP: Kind = object::kind("", "v1", "ConfigMap", "configmaps", true, 2);
 
-static SECRET: Kind = Kind { group: "", version: "v1", kind: "Secret", plural: "secrets", namespaced: true, wave: 2 };
+static SECRET: Kind = object::kind("", "v1", "Secret", "secrets", true, 2);
 
 impl Referable {
     /// The kind.
@@ -123,11 +121,11 @@ pub fn hash(references: &BTreeSet<Reference>, digests: &Digests) -> String {
 
 /// Bytes as lowercase hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 0xf])
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
+        .collect()
 }
 
 fn items(list: &Value) -> impl Iterator<Item = &Value> {

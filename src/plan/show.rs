@@ -1,6 +1,6 @@
-//! `provider list` and `provider show`: which providers there are, and what is applied for one (pure).
+//! `provider list` and `provider show`: the providers, and the objects that are applied for one (pure).
 //!
-//! What is applied is the real plan, of a cluster whose facts are the names of their sources. No cluster is asked.
+//! The objects are the real plan of a cluster whose facts are the names of their sources. No cluster is asked.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,13 @@ use serde_json::Value;
 
 use crate::{
     facts::{self, CCM_FEATURE_GATES, Facts, images::Images, tls::TlsSettings},
-    object::{self, Object},
-    plan::SubstituteError,
-    provider::{
-        self, Descriptor, FactOrText, Phase, Platform, ValueSource,
-        folder::{Bundle, Manifest},
-    },
+    object::{self, Object, each_text},
+    plan,
+    provider::{self, Descriptor, FactOrText, ImageSource, Phase, Platform, ValueSource, folder::Bundle},
     text::{output::table, suggest::did_you_mean},
 };
 
-/// How much of a digest a table shows: enough to tell two apart.
+/// The length of a digest in a table: enough to tell two apart.
 const SHORT_DIGEST: usize = "sha256:".len() + 12;
 
 /// Why objects are in their wave, from wave 1.
@@ -32,146 +29,131 @@ const WAVES: [&str; 4] = [
 /// Why a provider cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Its folder cannot be used.
+    /// Its folder has a defect.
     #[error(transparent)]
     Provider(#[from] provider::Error),
     /// A manifest cannot be completed.
     #[error(transparent)]
-    Substitute(#[from] SubstituteError),
+    Plan(#[from] plan::Error),
 }
 
-/// A provider, in one line.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A provider on one line.
+#[derive(Serialize)]
 pub struct Summary {
-    /// Its name.
-    pub name: String,
+    name: String,
     /// The platform that it serves; narrowed by `cloudName`, after a slash.
-    pub platform: String,
-    /// The version that it came with.
-    pub version: String,
-    /// The digest of its files; see [`Bundle::digest`].
-    pub digest: String,
-    /// What there is of it: `manifests` for the cluster, `bootstrap` for the bootstrap VM.
-    pub facets: Vec<&'static str>,
+    platform: String,
+    /// The version of the program that it came with.
+    version: String,
+    digest: String,
+    /// Its parts: `manifests` for the cluster, `bootstrap` for the bootstrap VM.
+    facets: Vec<&'static str>,
 }
 
-/// What is applied for a provider, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// The objects that are applied for a provider, and the source of each value in them.
+#[derive(Serialize)]
 pub struct Details {
-    /// The provider, in one line.
     #[serde(flatten)]
-    pub summary: Summary,
-    /// Where the objects are for: `cluster` or `bootstrap`.
-    pub phase: &'static str,
-    /// The objects, in the order in which they are applied.
-    pub objects: Vec<ShownObject>,
-    /// The image of each container.
-    pub images: Vec<ShownImage>,
-    /// The arguments of each container, in their order.
-    pub arguments: Vec<ShownValue>,
-    /// The environment of each container.
-    pub environment: Vec<ShownValue>,
+    summary: Summary,
+    phase: &'static str,
+    objects: Vec<ShownObject>,
+    images: Vec<ShownImage>,
+    arguments: Vec<ShownValue>,
+    environment: Vec<ShownValue>,
 }
 
-/// An object that is applied.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ShownObject {
-    /// Objects of a lower wave are applied before those of a higher one.
-    pub wave: u8,
-    /// Its kind.
-    pub kind: &'static str,
-    /// Its namespace, empty for a cluster-scoped object.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// The file that it stands in.
-    pub file: String,
+#[derive(Serialize)]
+struct ShownObject {
+    wave: u8,
+    kind: &'static str,
+    namespace: String,
+    name: String,
+    file: String,
     /// Why it is in this wave.
-    pub why: &'static str,
+    why: &'static str,
 }
 
-/// The image of a container.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ShownImage {
-    /// The object that the container is in.
-    pub object: String,
-    /// The container.
-    pub container: String,
-    /// The key of `images.json` that it is replaced by.
-    pub key: String,
-    /// The tag of `image-references`.
-    pub tag: String,
-    /// The image that the manifest names.
-    pub built_in: String,
+struct ShownImage {
+    object: String,
+    container: String,
+    key: String,
+    tag: String,
+    /// The image in the manifest.
+    built_in: String,
 }
 
 /// An argument or a variable of a container.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ShownValue {
-    /// The object that the container is in.
-    pub object: String,
-    /// The container.
-    pub container: String,
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct ShownValue {
+    object: String,
+    container: String,
     /// The argument, or the variable's name.
-    pub name: String,
-    /// The variable's value, where it has one.
+    name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub value: Option<String>,
-    /// What put it there.
-    pub from: String,
+    value: Option<String>,
+    /// Its source.
+    from: String,
 }
 
-/// A provider in one line; `version` is that of the program or bundle which it came with.
+/// Summarizes a provider that came with a version of the program.
 pub fn summary(bundle: &Bundle, version: &str) -> Summary {
     let has = |phase| bundle.manifests.iter().any(|manifest| manifest.phase == phase);
     let facets = [("manifests", Phase::Cluster), ("bootstrap", Phase::Bootstrap)];
+    let platform = bundle.descriptor.as_ref().map(|Descriptor { platform: Platform { type_, cloud_name }, .. }| {
+        cloud_name.as_ref().map_or_else(|| type_.clone(), |cloud_name| format!("{type_}/{cloud_name}"))
+    });
     Summary {
         name: bundle.name.clone(),
-        platform: bundle.descriptor.as_ref().map(|descriptor| platform(&descriptor.platform)).unwrap_or_default(),
+        platform: platform.unwrap_or_default(),
         version: version.to_owned(),
         digest: bundle.digest(),
         facets: facets.into_iter().filter(|(_, phase)| has(*phase)).map(|(name, _)| name).collect(),
     }
 }
 
-/// What is applied for a provider in one phase.
+/// Plans a provider in one phase.
 pub fn details(bundle: &Bundle, version: &str, phase: Phase) -> Result<Details, Error> {
     let provider = bundle.clone().into_provider()?;
     let facts = placeholders(&provider.descriptor);
-    let objects = match phase {
-        Phase::Bootstrap => provider.bootstrap_resources(&facts)?,
-        Phase::Cluster => provider.resources(&facts)?,
-    };
+    // A plan has known feature gates only, so their placeholder is set afterwards.
     let gates = facts.value(facts::Fact::FeatureGates).unwrap_or_default();
-    let shown: Vec<_> = bundle.of_phase(phase).into_iter().zip(&objects).collect();
-    let containers: Vec<_> = shown
-        .iter()
-        .flat_map(|(manifest, object)| containers(manifest, object, &provider.descriptor, &gates))
-        .collect();
-    Ok(Details {
+    let mut details = Details {
         summary: summary(bundle, version),
-        phase: match phase {
-            Phase::Bootstrap => "bootstrap",
-            Phase::Cluster => "cluster",
-        },
-        objects: shown.iter().map(|(manifest, object)| shown_object(manifest, object)).collect(),
-        images: containers.iter().filter_map(Container::image).collect(),
-        arguments: containers.iter().flat_map(Container::arguments).collect(),
-        environment: containers.iter().flat_map(Container::environment).collect(),
-    })
+        phase: if phase == Phase::Cluster { "cluster" } else { "bootstrap" },
+        objects: Vec::new(),
+        images: Vec::new(),
+        arguments: Vec::new(),
+        environment: Vec::new(),
+    };
+    for (manifest, mut object) in bundle.of_phase(phase).into_iter().zip(provider.objects(phase, &facts)?) {
+        each_text(object.value_mut(), &mut |text| *text = text.replace(&gates, "<FeatureGate status.featureGates>"));
+        let kind = object.kind();
+        details.objects.push(ShownObject {
+            wave: kind.wave,
+            kind: kind.kind,
+            namespace: object.namespace().to_owned(),
+            name: object.name().to_owned(),
+            file: manifest.file.clone(),
+            why: WAVES.get(usize::from(kind.wave.saturating_sub(1))).copied().unwrap_or_default(),
+        });
+        let containers = |object| Object::pod_spec(object).into_iter().flat_map(object::containers);
+        for (written, planned) in containers(&manifest.object).zip(containers(&object)) {
+            details.add_container(&provider.descriptor, &object, written, planned);
+        }
+    }
+    Ok(details)
 }
 
 /// A cluster that has every fact: its values are the names of their sources.
 fn placeholders(descriptor: &Descriptor) -> Facts {
     let text = |source: &str| format!("<{source}>");
-    let Platform { type_, cloud_name } = &descriptor.platform;
     let tls = text("--tls-…, else APIServer spec.tlsSecurityProfile");
     let sources = [&descriptor.arguments, &descriptor.environment].into_iter().flat_map(BTreeMap::values);
     let gates = sources.flat_map(BTreeMap::values).filter_map(|source| source.feature_gate.as_deref());
     let images = descriptor.images.values().map(|image| (image.key.clone(), text(&image.key)));
     Facts {
-        platform: Ok(Some(facts::Platform { name: type_.clone(), variant: cloud_name.clone() })),
         infrastructure_name: Some(text("Infrastructure status.infrastructureName")),
         api_server: Ok(Some((text("host of Infrastructure status.apiServerInternalURI"), text("its port")))),
         proxy: vec![
@@ -186,52 +168,13 @@ fn placeholders(descriptor: &Descriptor) -> Facts {
     }
 }
 
-/// What is said of a name that no provider has.
+/// The message for an unknown provider.
 pub fn unknown(name: &str, bundles: &[Bundle]) -> String {
-    let known: Vec<_> = bundles.iter().map(|bundle| bundle.name.as_str()).collect();
-    let hint = did_you_mean(name, known.iter().copied());
+    let hint = did_you_mean(name, bundles.iter().map(|bundle| bundle.name.as_str()));
     format!("there is no provider {name:?}{hint}: `ccm-operator provider list` lists them")
 }
 
-fn platform(platform: &Platform) -> String {
-    let Platform { type_, cloud_name } = platform;
-    cloud_name.as_ref().map_or_else(|| type_.clone(), |cloud_name| format!("{type_}/{cloud_name}"))
-}
-
-fn shown_object(manifest: &Manifest, object: &Object) -> ShownObject {
-    let kind = object.kind();
-    ShownObject {
-        wave: kind.wave,
-        kind: kind.kind,
-        namespace: object.namespace().to_owned(),
-        name: object.name().to_owned(),
-        file: manifest.file.clone(),
-        why: WAVES.get(usize::from(kind.wave.saturating_sub(1))).copied().unwrap_or_default(),
-    }
-}
-
-/// A container as it is written in its manifest and as it is planned.
-struct Container<'a> {
-    object: &'a Object,
-    descriptor: &'a Descriptor,
-    written: &'a Value,
-    planned: &'a Value,
-    /// The value of `featureGates`, which has to hold real gates.
-    gates: &'a str,
-}
-
-fn containers<'a>(
-    manifest: &'a Manifest,
-    object: &'a Object,
-    descriptor: &'a Descriptor,
-    gates: &'a str,
-) -> impl Iterator<Item = Container<'a>> {
-    let written = manifest.object.pod_spec().into_iter().flat_map(object::containers);
-    let planned = object.pod_spec().into_iter().flat_map(object::containers);
-    written.zip(planned).map(move |(written, planned)| Container { object, descriptor, written, planned, gates })
-}
-
-/// The arguments of a container, its command before them.
+/// The command and the arguments of a container.
 fn arguments(container: &Value) -> impl Iterator<Item = &str> {
     let lists = ["command", "args"].into_iter().filter_map(|list| container[list].as_array());
     lists.flatten().filter_map(Value::as_str)
@@ -241,75 +184,54 @@ fn variables(container: &Value) -> impl Iterator<Item = &Value> {
     container["env"].as_array().into_iter().flatten()
 }
 
-impl Container<'_> {
-    fn name(&self) -> &str {
-        object::container_name(self.planned)
-    }
-
-    fn image(&self) -> Option<ShownImage> {
-        let source = self.descriptor.images.get(self.name())?;
-        Some(ShownImage {
-            object: self.object.key().to_string(),
-            container: self.name().to_owned(),
-            key: source.key.clone(),
-            tag: source.tag.clone(),
-            built_in: self.written["image"].as_str().unwrap_or_default().to_owned(),
-        })
-    }
-
-    fn arguments(&self) -> impl Iterator<Item = ShownValue> {
-        arguments(self.planned).map(|argument| {
+impl Details {
+    /// Adds a container of an object, as written in its manifest and as planned.
+    fn add_container(&mut self, descriptor: &Descriptor, object: &Object, written: &Value, planned: &Value) {
+        let container = object::container_name(planned);
+        let shown = |name: &str, value: Option<&str>, from: String| ShownValue {
+            object: object.key().to_string(),
+            container: container.to_owned(),
+            name: name.to_owned(),
+            value: value.map(str::to_owned),
+            from,
+        };
+        self.images.extend(descriptor.images.get(container).map(|ImageSource { key, tag }| ShownImage {
+            object: object.key().to_string(),
+            container: container.to_owned(),
+            key: key.clone(),
+            tag: tag.clone(),
+            built_in: written["image"].as_str().unwrap_or_default().to_owned(),
+        }));
+        self.arguments.extend(arguments(planned).map(|argument| {
             let flag = argument.split('=').next().unwrap_or_default();
-            let from = if arguments(self.written).any(|written| written == argument) {
-                "manifest".to_owned()
-            } else {
-                self.origin(&self.descriptor.arguments, flag)
-            };
-            self.shown(argument, None, from)
-        })
-    }
-
-    fn environment(&self) -> impl Iterator<Item = ShownValue> {
-        variables(self.planned).map(|variable| {
+            let is_written = arguments(written).any(|written| written == argument);
+            let from = || origin(&descriptor.arguments, container, flag);
+            shown(argument, None, if is_written { "manifest".to_owned() } else { from() })
+        }));
+        self.environment.extend(variables(planned).map(|variable| {
             let name = variable["name"].as_str().unwrap_or_default();
             let reference = variable["valueFrom"].as_object().and_then(|from| from.iter().next());
             let from = match reference {
                 Some((kind, reference)) => format!("manifest: {kind} {}", reference_name(reference)),
-                None if variables(self.written).any(|written| written == variable) => "manifest".to_owned(),
-                None => self.origin(&self.descriptor.environment, name),
+                None if variables(written).any(|written| written == variable) => "manifest".to_owned(),
+                None => origin(&descriptor.environment, container, name),
             };
-            self.shown(name, variable["value"].as_str(), from)
-        })
-    }
-
-    /// What put an argument or a variable into the plan that the manifest does not have.
-    fn origin(&self, sources: &BTreeMap<String, BTreeMap<String, ValueSource>>, name: &str) -> String {
-        let source = sources.get(self.name()).and_then(|sources| sources.get(name));
-        source.map_or_else(|| "every container; left out without a value".to_owned(), origin)
-    }
-
-    fn shown(&self, name: &str, value: Option<&str>, from: String) -> ShownValue {
-        let real = |text: &str| match self.gates {
-            "" => text.to_owned(),
-            gates => text.replace(gates, "<FeatureGate status.featureGates>"),
-        };
-        ShownValue {
-            object: self.object.key().to_string(),
-            container: self.name().to_owned(),
-            name: real(name),
-            value: value.map(real),
-            from,
-        }
+            shown(name, variable["value"].as_str(), from)
+        }));
     }
 }
 
-/// What a `valueFrom` refers to.
+/// The target of a `valueFrom`.
 fn reference_name(reference: &Value) -> String {
     let texts = ["fieldPath", "resource", "name", "key"].into_iter().filter_map(|field| reference[field].as_str());
     texts.collect::<Vec<_>>().join(" ")
 }
 
-fn origin(source: &ValueSource) -> String {
+/// The source of a planned argument or variable that is not in the manifest.
+fn origin(sources: &BTreeMap<String, BTreeMap<String, ValueSource>>, container: &str, name: &str) -> String {
+    let Some(source) = sources.get(container).and_then(|sources| sources.get(name)) else {
+        return "every container; left out without a value".to_owned();
+    };
     let mut origin = match &source.value {
         FactOrText::Text(_) => "descriptor".to_owned(),
         FactOrText::Fact(fact) => format!("fact {}", fact.name()),
@@ -323,7 +245,7 @@ fn origin(source: &ValueSource) -> String {
     origin
 }
 
-/// Providers as a table. The digest is shortened in it.
+/// Providers as a table, with shortened digests.
 pub fn list_table(summaries: &[Summary]) -> String {
     let row = |summary: &Summary| {
         let Summary { name, platform, version, digest, facets } = summary;
@@ -338,36 +260,27 @@ pub fn list_table(summaries: &[Summary]) -> String {
 pub fn details_table(details: &Details) -> String {
     let Details { summary, phase, objects, images, arguments, environment } = details;
     let Summary { name, platform, version, digest, .. } = summary;
-    let objects: Vec<_> = objects
-        .iter()
-        .map(|ShownObject { wave, kind, namespace, name, file, why }| {
-            let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
-            [wave.to_string(), format!("{kind} {name}{place}; {file}; {why}")]
-        })
-        .collect();
-    let images: Vec<_> = images
-        .iter()
-        .map(|ShownImage { container, key, tag, built_in, .. }| {
-            [container.clone(), format!("key {key}, tag {tag}, built in {built_in}")]
-        })
-        .collect();
+    let object = |ShownObject { wave, kind, namespace, name, file, why }: &ShownObject| {
+        let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
+        [wave.to_string(), format!("{kind} {name}{place}; {file}; {why}")]
+    };
+    let image = |ShownImage { container, key, tag, built_in, .. }: &ShownImage| {
+        [container.clone(), format!("key {key}, tag {tag}, built in {built_in}")]
+    };
     format!(
         "{name} {version} serves {platform}\n{digest}\n\nObjects of phase {phase}, in their order\n{}\n\
          Images\n{}\nArguments\n{}\nEnvironment\n{}",
-        table(["WAVE", "OBJECT; FILE; ORDER REASON"], &objects),
-        table(["CONTAINER", "IMAGE"], &images),
+        table(["WAVE", "OBJECT; FILE; ORDER REASON"], &objects.iter().map(object).collect::<Vec<_>>()),
+        table(["CONTAINER", "IMAGE"], &images.iter().map(image).collect::<Vec<_>>()),
         values_table("ARGUMENT", arguments),
         values_table("VARIABLE", environment),
     )
 }
 
 fn values_table(title: &str, values: &[ShownValue]) -> String {
-    let row = |value: &ShownValue| {
-        let name = match &value.value {
-            Some(text) => format!("{}={text}", value.name),
-            None => value.name.clone(),
-        };
-        [value.container.clone(), format!("{name}   # {}", value.from)]
+    let row = |ShownValue { container, name, value, from, .. }: &ShownValue| {
+        let value = value.as_ref().map(|value| format!("={value}")).unwrap_or_default();
+        [container.clone(), format!("{name}{value}   # {from}")]
     };
     let rows: Vec<_> = values.iter().map(row).collect();
     table(["CONTAINER", &format!("{title}   # SOURCE")], &rows)

@@ -1,64 +1,37 @@
-//! How facts enter a manifest: small functions on the parsed object, one for each concern (pure).
+//! Sets facts in a manifest: small functions on the parsed object, one for each concern (pure).
 
 use serde_json::{Value, json};
 
-use crate::object::each_text;
 use crate::{
-    facts::{DEFAULT_NAMESPACE, Fact, Facts, images},
-    object::{Object, container_name, reference},
+    facts::{DEFAULT_NAMESPACE, Fact, Facts},
+    object::{Object, container_name, each_text, reference},
+    plan::Error,
     provider::{Descriptor, FactOrText, ValueSource},
 };
 
-/// The flag that names the namespace of a cloud-controller-manager's lease.
+/// The flag with the namespace of a cloud-controller-manager's lease.
 const LEASE_NAMESPACE_FLAG: &str = "--leader-elect-resource-namespace=";
-
-/// Why a manifest cannot be completed.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum Error {
-    /// A container's image is not known.
-    #[error("failed to set an image of {object}")]
-    Image {
-        /// The object.
-        object: String,
-        /// The cause.
-        source: Box<images::Error>,
-    },
-    /// A fact that the manifest needs has no value.
-    #[error("{object}: {what} of container {container} needs the fact {fact}, which this cluster does not have")]
-    NoValue {
-        /// The object.
-        object: String,
-        /// The container.
-        container: String,
-        /// The argument or variable.
-        what: String,
-        /// The fact's name.
-        fact: &'static str,
-    },
-}
 
 /// Completes a manifest of `assets/`.
 pub(super) fn cluster(descriptor: &Descriptor, manifest: &Object, facts: &Facts) -> Result<Object, Error> {
     let mut object = manifest.clone();
     namespace(&mut object, &facts.namespace);
     images(descriptor, &mut object, facts)?;
-    arguments(descriptor, &mut object, facts)?;
-    environment(descriptor, &mut object, facts)?;
-    api_server_endpoint(&mut object, facts);
-    proxy(&mut object, facts);
+    values(descriptor, &mut object, facts)?;
+    common_environment(&mut object, facts);
     replicas(&mut object, facts);
     config_hash(&mut object, facts);
     Ok(object)
 }
 
-/// Completes a manifest of `bootstrap/`: what differs from cluster to cluster there is the image alone.
+/// Completes a manifest of `bootstrap/`, in which only the images depend on the cluster.
 pub(super) fn bootstrap(descriptor: &Descriptor, manifest: &Object, facts: &Facts) -> Result<Object, Error> {
     let mut object = manifest.clone();
     images(descriptor, &mut object, facts)?;
     Ok(object)
 }
 
-/// What was written for the default namespace follows the managed one; what was written for another stays there.
+/// Replaces the default namespace by the managed one. Other namespaces stay.
 fn namespace(object: &mut Object, namespace: &str) {
     if namespace == DEFAULT_NAMESPACE {
         return;
@@ -71,8 +44,7 @@ fn namespace(object: &mut Object, namespace: &str) {
             *place = namespace.into();
         }
     }
-    let (user, to) =
-        (format!("system:serviceaccount:{DEFAULT_NAMESPACE}:"), format!("system:serviceaccount:{namespace}:"));
+    let [user, to] = [DEFAULT_NAMESPACE, namespace].map(|namespace| format!("system:serviceaccount:{namespace}:"));
     each_text(value, &mut |text| {
         if text.strip_prefix(LEASE_NAMESPACE_FLAG) == Some(DEFAULT_NAMESPACE) {
             *text = format!("{LEASE_NAMESPACE_FLAG}{namespace}");
@@ -95,27 +67,26 @@ fn images(descriptor: &Descriptor, object: &mut Object, facts: &Facts) -> Result
     Ok(())
 }
 
-fn arguments(descriptor: &Descriptor, object: &mut Object, facts: &Facts) -> Result<(), Error> {
+/// Sets the descriptor's arguments and environment variables.
+fn values(descriptor: &Descriptor, object: &mut Object, facts: &Facts) -> Result<(), Error> {
     let key = object.key().to_string();
     for container in containers_mut(object, &["initContainers", "containers"]) {
         let name = container_name(container).to_owned();
+        let resolve = |kind: &str, target: &str, source: &ValueSource| {
+            resolve(source, facts).map_err(|fact| Error::NoValue {
+                object: key.clone(),
+                container: name.clone(),
+                what: format!("{kind} {target}"),
+                fact: fact.name(),
+            })
+        };
         for (flag, source) in descriptor.arguments.get(&name).into_iter().flatten() {
-            let missing = |fact| no_value(&key, &name, format!("argument {flag}"), fact);
-            if let Some(value) = resolve(source, facts).map_err(missing)? {
+            if let Some(value) = resolve("argument", flag, source)? {
                 push(container, "args", format!("{flag}={value}").into());
             }
         }
-    }
-    Ok(())
-}
-
-fn environment(descriptor: &Descriptor, object: &mut Object, facts: &Facts) -> Result<(), Error> {
-    let key = object.key().to_string();
-    for container in containers_mut(object, &["initContainers", "containers"]) {
-        let name = container_name(container).to_owned();
         for (variable, source) in descriptor.environment.get(&name).into_iter().flatten() {
-            let missing = |fact| no_value(&key, &name, format!("variable {variable}"), fact);
-            if let Some(value) = resolve(source, facts).map_err(missing)? {
+            if let Some(value) = resolve("variable", variable, source)? {
                 set_variable(container, variable, &value);
             }
         }
@@ -123,7 +94,7 @@ fn environment(descriptor: &Descriptor, object: &mut Object, facts: &Facts) -> R
     Ok(())
 }
 
-/// Pods read what they mount once, when they start: their template changes with it, so that they are started again.
+/// Pods read mounted files when they start: an annotation of their template changes with the files and restarts them.
 fn config_hash(object: &mut Object, facts: &Facts) {
     let (Some(digests), Some("/spec/template/spec")) = (&facts.digests, object.pod_spec_pointer()) else { return };
     let references = object.pod_spec().map(|pod| reference::references(pod, object.namespace())).unwrap_or_default();
@@ -133,20 +104,15 @@ fn config_hash(object: &mut Object, facts: &Facts) {
     }
 }
 
-/// Pods on the host's network reach the API server by its internal name: the Service's address needs a pod network,
-/// which needs initialised nodes, which need these pods.
-fn api_server_endpoint(object: &mut Object, facts: &Facts) {
-    let Ok(Some((host, port))) = &facts.api_server else { return };
+/// Sets the API server's internal name and the proxy. Pods on the host's network cannot use the Service's address: it
+/// needs a pod network, which needs initialised nodes, which need these pods.
+fn common_environment(object: &mut Object, facts: &Facts) {
+    let endpoint = facts.api_server.as_ref().ok().and_then(Option::as_ref);
+    let endpoint = endpoint.map(|(host, port)| [("KUBERNETES_SERVICE_HOST", host), ("KUBERNETES_SERVICE_PORT", port)]);
     for container in containers_mut(object, &["containers"]) {
-        set_variable(container, "KUBERNETES_SERVICE_HOST", host);
-        set_variable(container, "KUBERNETES_SERVICE_PORT", port);
-    }
-}
-
-fn proxy(object: &mut Object, facts: &Facts) {
-    for container in containers_mut(object, &["containers"]) {
-        for (variable, value) in &facts.proxy {
-            set_variable(container, variable, value);
+        let proxy = facts.proxy.iter().map(|(name, value)| (*name, value));
+        for (name, value) in endpoint.into_iter().flatten().chain(proxy) {
+            set_variable(container, name, value);
         }
     }
 }
@@ -158,7 +124,7 @@ fn replicas(object: &mut Object, facts: &Facts) {
     }
 }
 
-/// The value of an argument or variable, `None` when it is to be left out, or the fact that is missing.
+/// The value of an argument or variable, `None` to leave it out, or the missing fact.
 fn resolve(source: &ValueSource, facts: &Facts) -> Result<Option<String>, Fact> {
     if source.feature_gate.as_deref().is_some_and(|gate| !facts.has_feature_gate(gate)) {
         return Ok(None);
@@ -172,19 +138,11 @@ fn resolve(source: &ValueSource, facts: &Facts) -> Result<Option<String>, Fact> 
     }
 }
 
-fn no_value(object: &str, container: &str, what: String, fact: Fact) -> Error {
-    Error::NoValue { object: object.to_owned(), container: container.to_owned(), what, fact: fact.name() }
-}
-
 fn containers_mut<'a>(object: &'a mut Object, lists: &'a [&str]) -> impl Iterator<Item = &'a mut Value> {
-    object
-        .pod_spec_mut()
-        .and_then(Value::as_object_mut)
-        .into_iter()
-        .flat_map(|spec| spec.iter_mut())
-        .filter(|(list, _)| lists.contains(&list.as_str()))
-        .filter_map(|(_, list)| list.as_array_mut())
-        .flatten()
+    let pod = object.pod_spec_pointer().and_then(|pointer| object.value_mut().pointer_mut(pointer));
+    let fields = pod.and_then(Value::as_object_mut).into_iter().flatten();
+    let lists = fields.filter(|(field, _)| lists.contains(&field.as_str()));
+    lists.filter_map(|(_, list)| list.as_array_mut()).flatten()
 }
 
 fn set_variable(container: &mut Value, name: &str, value: &str) {
@@ -196,7 +154,7 @@ fn set_variable(container: &mut Value, name: &str, value: &str) {
     }
 }
 
-/// Appends to the list under a key of a container, which is made when it is absent.
+/// Appends to a list of a container, which may be absent.
 fn push(container: &mut Value, key: &str, item: Value) {
     match &mut container[key] {
         Value::Array(items) => items.push(item),

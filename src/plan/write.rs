@@ -1,7 +1,7 @@
 //! Writes a plan to files, whole or not at all (IO).
 //!
-//! Every file is written beside its place first, and synced; then all are renamed. An error before the first rename
-//! leaves nothing behind. Files that are not written here are not touched. It never decides what is written.
+//! Every file is first written beside its destination and synced; then all are renamed. An error before the first rename
+//! leaves nothing behind. Other files are not touched.
 
 use std::{
     fs::{self, File},
@@ -11,13 +11,12 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-use crate::files::beside;
-use crate::{object::Object, text::yaml};
+use crate::{files::beside, object::Object, text::yaml};
 
 /// Why files were not written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The folder cannot be made, or nothing can be written in it.
+    /// A folder cannot be created, or a file cannot be written.
     #[error("failed to write {}", path.display())]
     Write {
         /// The folder or file.
@@ -54,20 +53,16 @@ pub fn stream(objects: &[Object]) -> Result<String, Error> {
     documents.collect()
 }
 
-/// Makes the folders below the destination and writes the files, whole or not at all. Answers their paths.
+/// Creates the folders below the destination and writes the files, whole or not at all. Returns their paths.
 pub fn write(destination: &Path, folders: &[&str], files: &[(PathBuf, String)]) -> Result<Vec<PathBuf>, Error> {
-    let mut made = Vec::new();
-    let written = make_folders(destination, folders, &mut made).and_then(|()| prepare(destination, files));
-    let prepared = match written {
-        Ok(prepared) => prepared,
-        Err(error) => {
-            // Only those that are empty go, and only those that were made here.
-            made.iter().rev().for_each(|folder| drop(fs::remove_dir(folder)));
-            return Err(error);
-        }
-    };
+    let mut created = Vec::new();
+    let prepared = create_folders(destination, folders, &mut created).and_then(|()| prepare(destination, files));
+    if prepared.is_err() {
+        // Removes only empty folders.
+        created.iter().rev().for_each(|folder| drop(fs::remove_dir(folder)));
+    }
     let mut paths = Vec::new();
-    for (file, path) in prepared {
+    for (file, path) in prepared? {
         file.persist(&path).map_err(|error| failed(&path, error.error))?;
         paths.push(path);
     }
@@ -78,27 +73,27 @@ pub fn write(destination: &Path, folders: &[&str], files: &[(PathBuf, String)]) 
     Ok(paths)
 }
 
-fn make_folders(destination: &Path, folders: &[&str], made: &mut Vec<PathBuf>) -> Result<(), Error> {
+fn create_folders(destination: &Path, folders: &[&str], created: &mut Vec<PathBuf>) -> Result<(), Error> {
     for folder in folders {
         let folder = destination.join(folder);
         let missing: Vec<_> =
             folder.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
         for path in missing.iter().rev() {
             fs::create_dir(path).map_err(|source| failed(path, source))?;
-            made.push(path.to_path_buf());
+            created.push(path.to_path_buf());
         }
     }
     Ok(())
 }
 
-/// The files, complete and synced, beside the places that they go to: a rename works only inside one file system.
+/// Writes the files beside their destinations: a rename works only inside one file system.
 fn prepare(destination: &Path, files: &[(PathBuf, String)]) -> Result<Vec<(NamedTempFile, PathBuf)>, Error> {
     let prepare = |(path, text): &(PathBuf, String)| {
         let path = destination.join(path);
         let folder = path.parent().unwrap_or(destination);
         let write = || {
             let file = beside(folder, text, 0o644)?;
-            // Nothing can be renamed over a folder: better said before the first rename.
+            // The rename would fail.
             if path.is_dir() { Err(io::Error::from(io::ErrorKind::IsADirectory)) } else { Ok(file) }
         };
         let file = write().map_err(|source| failed(&path, source))?;

@@ -15,18 +15,9 @@ pub struct Catalog {
     providers: BTreeMap<String, Provider>,
 }
 
-/// Which provider serves a cluster.
-#[derive(Debug)]
-pub enum Selection<'a> {
-    /// This one.
-    Provider(&'a Provider),
-    /// None; the text says why, for people.
-    Nothing(String),
-}
-
 impl Catalog {
     /// Builds a catalog from the files of `assets/` and `bootstrap/`, given as (path from their common root, bytes).
-    pub fn new<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Result<Self, Error> {
+    pub fn new(files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>) -> Result<Self, Error> {
         let providers = bundles(files).into_iter().map(|bundle| Ok((bundle.name.clone(), bundle.into_provider()?)));
         Ok(Self { providers: providers.collect::<Result<_, _>>()? })
     }
@@ -36,21 +27,17 @@ impl Catalog {
         self.providers.values()
     }
 
-    /// The provider that serves a platform.
-    pub fn select(&self, platform: &Platform) -> Selection<'_> {
-        let provider = self.providers().filter(|provider| matches(provider, platform)).max_by_key(|provider| {
-            // The narrowest match wins.
-            provider.descriptor.platform.cloud_name.is_some()
-        });
-        provider.map_or_else(|| Selection::Nothing(why_none(&platform.name)), Selection::Provider)
+    /// The provider that serves a platform, or the reason why none does, for people.
+    pub fn select(&self, platform: &Platform) -> Result<&Provider, String> {
+        let matching = self.providers().filter(|provider| matches(provider, platform));
+        // The narrowest match wins.
+        let narrowest = matching.max_by_key(|provider| provider.descriptor.platform.cloud_name.is_some());
+        narrowest.ok_or_else(|| why_none(&platform.name))
     }
 
     /// The provider that serves a cluster, if one does; `None` also while the platform is not known.
     pub fn provider(&self, facts: &Facts) -> Option<&Provider> {
-        match self.select(facts.platform.as_ref().ok()?.as_ref()?) {
-            Selection::Provider(provider) => Some(provider),
-            Selection::Nothing(_) => None,
-        }
+        self.select(facts.platform.as_ref().ok()?.as_ref()?).ok()
     }
 }
 

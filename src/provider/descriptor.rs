@@ -102,15 +102,12 @@ impl<'de> Deserialize<'de> for ValueSource {
             }
 
             fn visit_str<E: de::Error>(self, name: &str) -> Result<ValueSource, E> {
-                let Some((fact, _)) = Fact::ALL.iter().copied().find(|(_, known)| *known == name) else {
-                    let known: Vec<_> = Fact::ALL.iter().map(|(_, known)| *known).collect();
-                    let hint = did_you_mean(name, known.iter().copied());
-                    return Err(E::custom(format_args!(
-                        "unknown fact `{name}`, expected one of {}{hint}",
-                        known.join(", ")
-                    )));
-                };
-                Ok(ValueSource { value: FactOrText::Fact(fact), optional: false, feature_gate: None })
+                if let Some((fact, _)) = Fact::ALL.iter().find(|(_, known)| *known == name) {
+                    return Ok(ValueSource { value: FactOrText::Fact(*fact), optional: false, feature_gate: None });
+                }
+                let known: Vec<_> = Fact::ALL.iter().map(|(_, known)| *known).collect();
+                let (hint, known) = (did_you_mean(name, known.iter().copied()), known.join(", "));
+                Err(E::custom(format_args!("unknown fact `{name}`, expected one of {known}{hint}")))
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ValueSource, A::Error> {

@@ -18,8 +18,8 @@ static ASSETS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/assets");
 static BOOTSTRAP: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/bootstrap");
 static MANIFESTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/manifests");
 
-/// Every embedded file as (path from the repository's root, bytes).
-pub fn files() -> Vec<(String, &'static [u8])> {
+/// The providers' files as (path from the repository's root, bytes).
+fn files() -> Vec<(String, &'static [u8])> {
     let mut files = Vec::new();
     collect("assets", &ASSETS, &mut files);
     collect("bootstrap", &BOOTSTRAP, &mut files);
@@ -28,29 +28,25 @@ pub fn files() -> Vec<(String, &'static [u8])> {
 
 /// Every file of the install payload as (name, bytes), in the order of installing.
 pub fn manifests() -> Vec<(String, &'static [u8])> {
-    let files = MANIFESTS.files().map(|file| (file.path().display().to_string(), file.contents()));
-    let mut files: Vec<_> = files.collect();
+    let mut files: Vec<_> =
+        MANIFESTS.files().map(|file| (file.path().display().to_string(), file.contents())).collect();
     files.sort();
     files
 }
 
 /// The catalog of the embedded providers. An error is a defect of this build, which the tests exclude.
 pub fn catalog() -> Result<Catalog, provider::Error> {
-    let files = files();
-    Catalog::new(files.iter().map(|(path, bytes)| (path.as_str(), *bytes)))
+    Catalog::new(files())
 }
 
 /// The embedded providers' folders.
 pub fn bundles() -> Vec<Bundle> {
-    let files = files();
-    folder::bundles(files.iter().map(|(path, bytes)| (path.as_str(), *bytes)))
+    folder::bundles(files())
 }
 
 /// The part of the embedded install payload that they depend on.
 pub fn payload() -> Payload {
-    let mut files = Vec::new();
-    collect("manifests", &MANIFESTS, &mut files);
-    Payload::read(files.iter().map(|(path, bytes)| (path.as_str(), *bytes)))
+    Payload::read(manifests())
 }
 
 fn collect(root: &str, dir: &Dir<'static>, files: &mut Vec<(String, &'static [u8])>) {

@@ -14,14 +14,14 @@ use crate::{
     object::{self, Object, reference::hex},
     provider::{Descriptor, Error, Phase, Provider},
     text::{
-        place::Place,
+        Place,
         suggest::did_you_mean,
         yaml::{self, Lines},
     },
 };
 
 /// One provider's files.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Bundle {
     /// The name of its folder.
     pub name: String,
@@ -51,11 +51,12 @@ pub struct Manifest {
 }
 
 /// Reads files of `assets/` and `bootstrap/`, given as (path from their common root, bytes), into one bundle a provider.
-pub fn bundles<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<Bundle> {
-    let mut folders = BTreeMap::<&str, BTreeMap<String, Vec<u8>>>::new();
+pub fn bundles(files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>) -> Vec<Bundle> {
+    let mut folders = BTreeMap::<String, BTreeMap<String, Vec<u8>>>::new();
     for (path, bytes) in files {
-        let name = path.split('/').nth(1).unwrap_or_default();
-        folders.entry(name).or_default().insert(path.to_owned(), bytes.to_owned());
+        let path = path.into();
+        let name = path.split('/').nth(1).unwrap_or_default().to_owned();
+        folders.entry(name).or_default().insert(path, bytes.into());
     }
     let mut bundles = Vec::<Bundle>::new();
     for (name, files) in folders {
@@ -72,16 +73,16 @@ pub fn bundles<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<
     bundles
 }
 
+impl Manifest {
+    /// A defect at a JSON pointer.
+    pub(crate) fn defect(&self, pointer: &str, problem: impl Into<String>) -> Error {
+        Error::new(&self.file, Some(Place::line(self.lines.of(pointer))), problem)
+    }
+}
+
 impl Bundle {
-    fn read(name: &str, files: BTreeMap<String, Vec<u8>>) -> Self {
-        let mut bundle = Self {
-            name: name.to_owned(),
-            files: BTreeMap::new(),
-            manifests: Vec::new(),
-            descriptor: None,
-            defects: Vec::new(),
-            lines: Lines::default(),
-        };
+    fn read(name: String, files: BTreeMap<String, Vec<u8>>) -> Self {
+        let mut bundle = Self { name, ..Self::default() };
         for (path, bytes) in &files {
             if let Err(defect) = bundle.add(path, bytes) {
                 bundle.defects.push(defect);
@@ -123,7 +124,7 @@ impl Bundle {
             match Object::new(value) {
                 Ok(object) => self.manifests.push(Manifest { file: path.to_owned(), phase, object, lines }),
                 Err(error) => {
-                    let place = Place::line(lines.of(error.pointer()));
+                    let place = Place::line(lines.of(error.pointer));
                     self.defects.push(Error::new(path, Some(place), error.to_string()));
                 }
             }
@@ -131,8 +132,7 @@ impl Bundle {
         Ok(())
     }
 
-    /// The path of its descriptor.
-    pub fn descriptor_path(&self) -> String {
+    fn descriptor_path(&self) -> String {
         format!("assets/{}/provider.yaml", self.name)
     }
 
@@ -197,15 +197,14 @@ impl Bundle {
 
     /// The provider, or the first defect.
     pub fn into_provider(self) -> Result<Provider, Error> {
+        if let Some(defect) = self.defects.iter().cloned().chain(self.misfits()).next() {
+            return Err(defect);
+        }
         let objects = |phase| self.of_phase(phase).into_iter().map(|manifest| manifest.object.clone()).collect();
         let (manifests, bootstrap_manifests) = (objects(Phase::Cluster), objects(Phase::Bootstrap));
-        let defects = self.defects.iter().cloned().chain(self.misfits());
-        match (self.descriptor.as_ref(), defects.into_iter().next()) {
-            (Some(descriptor), None) => Ok(Provider { descriptor: descriptor.clone(), manifests, bootstrap_manifests }),
-            (_, Some(defect)) => Err(defect),
-            // No descriptor is a defect.
-            (None, None) => Err(Error::new(&self.descriptor_path(), None, "missing")),
-        }
+        // A missing descriptor is one of the defects.
+        let missing = Error::new(&self.descriptor_path(), None, "missing");
+        Ok(Provider { descriptor: self.descriptor.ok_or(missing)?, manifests, bootstrap_manifests })
     }
 
     /// The SHA-256 of its files in a canonical form: for each file, sorted by path, its path, a zero byte, its length in

@@ -23,11 +23,11 @@ pub struct Payload {
 
 impl Payload {
     /// Reads the manifests of the payload; other kinds are skipped.
-    pub fn read<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Self {
+    pub fn read(files: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<[u8]>)>) -> Self {
         let mut payload = Self::default();
-        let texts = files.into_iter().filter_map(|(_, bytes)| std::str::from_utf8(bytes).ok());
-        for document in texts.filter_map(|text| yaml::documents(text).ok()).flatten() {
-            payload.add(&document);
+        for (_, bytes) in files {
+            let text = std::str::from_utf8(bytes.as_ref()).unwrap_or_default();
+            yaml::documents(text).unwrap_or_default().iter().for_each(|document| payload.add(document));
         }
         payload
     }
@@ -107,18 +107,15 @@ pub fn for_namespace(file: &str, namespace: &str) -> Result<String, yaml::Error>
             }
         });
         set_namespace_argument(&mut document, namespace);
-        text.push_str("---\n");
-        text.push_str(&yaml::to_string(&document)?);
+        text.extend(["---\n", &yaml::to_string(&document)?]);
     }
     Ok(text)
 }
 
 fn set_namespace_argument(document: &mut Value, namespace: &str) {
-    if document["kind"] != "Deployment" || document["metadata"]["name"] != OPERATOR_DEPLOYMENT {
-        return;
-    }
-    if let Some(arguments) = document.pointer_mut("/spec/template/spec/containers/0/args").and_then(Value::as_array_mut)
-    {
+    let is_operator = document["kind"] == "Deployment" && document["metadata"]["name"] == OPERATOR_DEPLOYMENT;
+    let arguments = document.pointer_mut("/spec/template/spec/containers/0/args").and_then(Value::as_array_mut);
+    if let Some(arguments) = arguments.filter(|_| is_operator) {
         arguments.push(format!("--namespace={namespace}").into());
     }
 }

@@ -31,29 +31,24 @@ pub fn read(folder: &Path) -> Result<(Vec<Bundle>, Option<Payload>), Error> {
     let mut files = Vec::new();
     for root in ["assets", "bootstrap"] {
         if folder.join(root).is_dir() {
-            // Every file: one that does not belong there is a defect.
-            collect(folder, root, &|_| true, &mut files)?;
+            collect(folder, root, &mut files)?;
         }
     }
     if !files.iter().any(|(path, _)| path.starts_with("assets/") && path.matches('/').count() > 1) {
         return Err(Error::NoProviders(folder.to_owned()));
     }
-    let bundles = folder::bundles(files.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice())));
+    let bundles = folder::bundles(files);
     if !folder.join("manifests").is_dir() {
         return Ok((bundles, None));
     }
     let mut files = Vec::new();
-    collect(folder, "manifests", &has_yaml_extension, &mut files)?;
-    Ok((bundles, Some(Payload::read(files.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice()))))))
+    collect(folder, "manifests", &mut files)?;
+    files.retain(|(path, _)| has_yaml_extension(path));
+    Ok((bundles, Some(Payload::read(files))))
 }
 
-/// Collects the wanted files below a folder, as (path with slashes from the root, bytes).
-fn collect(
-    root: &Path,
-    below: &str,
-    is_wanted: &dyn Fn(&str) -> bool,
-    files: &mut Vec<(String, Vec<u8>)>,
-) -> Result<(), Error> {
+/// Collects the files below a folder, as (path with slashes from the root, bytes).
+fn collect(root: &Path, below: &str, files: &mut Vec<(String, Vec<u8>)>) -> Result<(), Error> {
     let folder = root.join(below);
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -63,8 +58,8 @@ fn collect(
         let entry = entry.map_err(failed(&folder))?;
         let (path, name) = (entry.path(), format!("{below}/{}", entry.file_name().to_string_lossy()));
         if path.is_dir() {
-            collect(root, &name, is_wanted, files)?;
-        } else if is_wanted(&name) {
+            collect(root, &name, files)?;
+        } else {
             files.push((name, fs::read(&path).map_err(failed(&path))?));
         }
     }

@@ -3,7 +3,6 @@
 //! The API server accepts many manifests that do not work for a cloud-controller-manager (CCM). A rule is a function over
 //! a provider's folder; its result is a list of findings, each with a place.
 
-mod bootstrap;
 mod containers;
 mod folder;
 mod parts;
@@ -13,10 +12,10 @@ mod rules;
 use serde::Serialize;
 
 use crate::{
-    provider::{folder::Bundle, payload::Payload},
+    provider::{Error, folder::Bundle, payload::Payload},
     text::{
+        Place, located,
         output::{Failure, Suite, table, wrap},
-        place::{Place, located},
     },
 };
 
@@ -31,100 +30,63 @@ pub struct Rule {
     pub why: &'static str,
     /// How to fix a finding.
     pub fix: &'static str,
-    check: fn(Subject) -> Vec<Violation>,
-}
-
-/// A place that breaks a rule.
-struct Violation {
-    file: String,
-    place: Place,
-    what: String,
+    check: fn(Subject) -> Vec<Error>,
 }
 
 /// A broken rule of a provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The provider.
-    pub provider: String,
-    /// The rule's name.
-    pub rule: &'static str,
-    /// The file.
-    pub file: String,
-    /// The place in the file.
+    provider: String,
+    rule: &'static str,
+    file: String,
     #[serde(flatten)]
-    pub place: Place,
-    /// What is wrong there.
-    pub what: String,
-    /// The failure that the rule prevents.
-    pub why: &'static str,
-    /// How to fix it.
+    place: Place,
+    what: String,
+    why: &'static str,
     #[serde(rename = "mend")]
-    pub fix: &'static str,
+    fix: &'static str,
 }
 
 /// The checked providers, the rules, and the findings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// The checked providers.
-    pub providers: Vec<String>,
-    /// The applied rules.
-    pub rules: Vec<&'static str>,
+    providers: Vec<String>,
+    rules: Vec<&'static str>,
     /// The findings, by provider and rule.
     pub findings: Vec<Finding>,
 }
 
-const fn rule(id: &'static str, why: &'static str, fix: &'static str, check: fn(Subject) -> Vec<Violation>) -> Rule {
+const fn rule(id: &'static str, why: &'static str, fix: &'static str, check: fn(Subject) -> Vec<Error>) -> Rule {
     Rule { id, why, fix, check }
 }
 
-/// The rule of a live API server, which [`Report::with_refusals`] applies.
-static DRY_RUN: Rule = rule(
+/// The rule of a live API server; see [`Report::with_refusals`].
+pub static DRY_RUN: Rule = rule(
     "cluster-dry-run",
     "the API server of the cluster would refuse the object, and the operator would be degraded",
     "change the manifest as the API server's message says",
     |_| Vec::new(),
 );
 
-/// A manifest that the API server refuses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The provider.
-    pub provider: String,
-    /// The file.
-    pub file: String,
-    /// The line of the field that the API server names, otherwise of the object.
-    pub place: Place,
-    /// The API server's message.
-    pub what: String,
-}
-
 /// Checks providers. Rules about the install payload apply only if there is one.
 pub fn verify(bundles: &[Bundle], payload: Option<&Payload>) -> Report {
-    let mut findings = Vec::new();
-    for bundle in bundles {
-        for Rule { id, why, fix, check } in RULES {
-            findings.extend(check(Subject { bundle, payload }).into_iter().map(|Violation { file, place, what }| {
-                Finding { provider: bundle.name.clone(), rule: id, file, place, what, why, fix }
-            }));
-        }
-    }
+    let check = |rule: &'static Rule, bundle| {
+        let defects = (rule.check)(Subject { bundle, payload }).into_iter();
+        defects.map(|defect| rule.finding(&bundle.name, defect))
+    };
     Report {
         providers: bundles.iter().map(|bundle| bundle.name.clone()).collect(),
         rules: RULES.iter().map(|rule| rule.id).collect(),
-        findings,
+        findings: bundles.iter().flat_map(|bundle| RULES.iter().flat_map(move |rule| check(rule, bundle))).collect(),
     }
 }
 
 impl Report {
-    /// Adds the refusals of a live API server.
+    /// Adds the findings of a live API server.
     #[must_use]
-    pub fn with_refusals(mut self, refusals: Vec<Refusal>) -> Self {
-        let Rule { id, why, fix, .. } = DRY_RUN;
-        self.rules.push(id);
-        self.findings.extend(refusals.into_iter().map(|refusal| {
-            let Refusal { provider, file, place, what } = refusal;
-            Finding { provider, rule: id, file, place, what, why, fix }
-        }));
+    pub fn with_refusals(mut self, refusals: Vec<Finding>) -> Self {
+        self.rules.push(DRY_RUN.id);
+        self.findings.extend(refusals);
         self
     }
 
@@ -151,7 +113,11 @@ impl Report {
     pub fn suites(&self) -> Vec<Suite> {
         let failures = |provider: &str, rule: &str| -> Vec<Failure> {
             let found = self.findings.iter().filter(|finding| finding.provider == provider && finding.rule == rule);
-            found.map(Finding::failure).collect()
+            let failure = |Finding { file, place, what, why, fix, .. }: &Finding| Failure {
+                message: located(file, Some(*place), what),
+                text: format!("{why}. Fix: {fix}."),
+            };
+            found.map(failure).collect()
         };
         let suite = |provider: &String| Suite {
             name: provider.clone(),
@@ -162,16 +128,16 @@ impl Report {
 }
 
 impl Rule {
+    /// A defect of a provider as a finding of this rule.
+    pub fn finding(&self, provider: &str, defect: Error) -> Finding {
+        let (Self { id: rule, why, fix, .. }, Error { file, place, problem: what }) = (self, defect);
+        let place = place.unwrap_or(Place::line(1));
+        Finding { provider: provider.to_owned(), rule, file, place, what, why, fix }
+    }
+
     fn reason(&self) -> String {
         let text = format!("{}. Fix: {}.", self.why, self.fix);
         format!("{}:\n  {}\n", self.id, wrap(&text, 96).join("\n  "))
-    }
-}
-
-impl Finding {
-    fn failure(&self) -> Failure {
-        let Self { file, place, what, why, fix, .. } = self;
-        Failure { message: located(file, Some(*place), what), text: format!("{why}. Fix: {fix}.") }
     }
 }
 

@@ -6,8 +6,7 @@
 
 use std::ops::Range;
 
-use crate::text::Place;
-use crate::text::{Change, Problem};
+use crate::text::{Change, Place, Problem, line_break};
 
 mod scan;
 
@@ -32,14 +31,11 @@ pub(crate) struct Entry {
     literal: Range<usize>,
 }
 
-/// A key and its position.
+/// A key with its section and its line, from 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed<'a> {
-    /// The section.
     pub(crate) header: &'a Header,
-    /// The line of the source, from 1.
     pub(crate) line: usize,
-    /// The key.
     pub(crate) entry: &'a Entry,
 }
 
@@ -91,14 +87,10 @@ impl Document {
         }
         let text = source.strip_prefix('\u{feff}');
         let mut document =
-            Self { lines: scan::lines(text.unwrap_or(source))?, line_end: line_end(source), changes: Vec::new() };
+            Self { lines: scan::lines(text.unwrap_or(source))?, line_end: line_break(source), changes: Vec::new() };
         if text.is_some() {
-            document.changed(
-                "the cloud-controller-manager refuses a byte order mark",
-                "byte order mark".to_owned(),
-                Some("\u{feff}"),
-                None,
-            );
+            let rule = "the cloud-controller-manager refuses a byte order mark";
+            document.changed(rule, "byte order mark".to_owned(), Some("\u{feff}"), None);
         }
         Ok(document)
     }
@@ -160,7 +152,7 @@ impl Document {
     /// Removes a section from its header to its last key. Comments below that may belong to the next section.
     pub(crate) fn drop_section(&mut self, rule: &'static str, section: &str) {
         loop {
-            let Some((start, end)) = self.block(|header| header.is(section)).next() else { return };
+            let Some((start, end)) = self.blocks(section).next() else { return };
             self.changed(rule, format!("[{section}]"), Some(""), None);
             for line in self.lines.drain(start..end).collect::<Vec<_>>() {
                 if let Item::Entry(entry) = line.item {
@@ -192,7 +184,7 @@ impl Document {
 
     /// Adds a key below the last key of its section, in the same style. Adds the section if it does not exist.
     fn add(&mut self, section: &str, key: &str, value: &str) {
-        let Some((start, end)) = self.block(|header| header.is(section)).last() else {
+        let Some((start, end)) = self.blocks(section).last() else {
             if self.lines.last().is_some_and(|last| !last.text.trim().is_empty()) {
                 self.insert(self.lines.len(), String::new(), Item::Other);
             }
@@ -224,9 +216,9 @@ impl Document {
     }
 
     /// The line ranges of the matching sections, from the header to the last key.
-    fn block(&self, wanted: impl Fn(&Header) -> bool) -> impl Iterator<Item = (usize, usize)> {
+    fn blocks(&self, section: &str) -> impl Iterator<Item = (usize, usize)> {
         self.lines.iter().enumerate().filter_map(move |(start, line)| match &line.item {
-            Item::Header(header) if wanted(header) => {
+            Item::Header(header) if header.is(section) => {
                 let body = self.lines[start + 1..].iter().take_while(|line| !matches!(line.item, Item::Header(_)));
                 let keys = body.enumerate().filter(|(_, line)| matches!(line.item, Item::Entry(_)));
                 Some((start, keys.last().map_or(start + 1, |(last, _)| start + last + 2)))
@@ -241,13 +233,12 @@ impl Document {
 
     fn placed(&self) -> impl Iterator<Item = (usize, Placed<'_>)> {
         let mut header = None;
-        self.lines.iter().enumerate().filter_map(move |(at, line)| match &line.item {
-            Item::Other => None,
-            Item::Header(found) => {
+        self.lines.iter().enumerate().filter_map(move |(at, line)| {
+            if let Item::Header(found) = &line.item {
                 header = Some(found);
-                None
             }
-            Item::Entry(entry) => header.map(|header| (at, Placed { header, line: line.number, entry })),
+            let Item::Entry(entry) = &line.item else { return None };
+            Some((at, Placed { header: header?, line: line.number, entry }))
         })
     }
 }
@@ -272,14 +263,6 @@ impl Line {
         let indent = &self.text[..self.text.len() - self.text.trim_start_matches([' ', '\t']).len()];
         let separator = &self.text[entry.key_end..entry.literal.start];
         (indent, if entry.set().is_some() { separator } else { " = " })
-    }
-}
-
-/// The line ending of the first line.
-fn line_end(source: &str) -> &'static str {
-    match source.find('\n') {
-        Some(at) if source[..at].ends_with('\r') => "\r\n",
-        _ => "\n",
     }
 }
 

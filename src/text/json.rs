@@ -17,7 +17,7 @@ pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
 /// A JSON object and the edits to it.
 pub(crate) struct Document<'a> {
     text: &'a str,
-    members: Members<'a>,
+    members: Vec<Member<'a>>,
     replaced: Vec<(Range<usize>, String)>,
     added: Vec<(&'static str, String)>,
 }
@@ -25,7 +25,6 @@ pub(crate) struct Document<'a> {
 /// The members of an object in order, including repeated ones.
 struct Members<'a>(Vec<Member<'a>>);
 
-/// A member of an object.
 pub(crate) struct Member<'a> {
     /// The decoded name.
     pub(crate) name: Cow<'a, str>,
@@ -36,14 +35,14 @@ pub(crate) struct Member<'a> {
 impl<'a> Document<'a> {
     /// Parses a text that consists of one object.
     pub(crate) fn parse(text: &'a str) -> Result<Self, Problem> {
-        let members = serde_json::from_str(text).map_err(|error| refused(text, &error))?;
+        let Members(members) = serde_json::from_str(text).map_err(|error| refused(text, &error))?;
         Ok(Self { text, members, replaced: Vec::new(), added: Vec::new() })
     }
 
     /// All members in order, each with the line of its value, from 1.
     pub(crate) fn members(&self) -> impl Iterator<Item = (usize, &Member<'a>)> {
         let (mut line, mut from) = (1, 0);
-        self.members.0.iter().map(move |member| {
+        self.members.iter().map(move |member| {
             let start = self.range(member).start;
             line += self.text.get(from..start).unwrap_or_default().matches('\n').count();
             from = start;
@@ -53,12 +52,12 @@ impl<'a> Document<'a> {
 
     /// The members with this name, ignoring case.
     pub(crate) fn named<'s>(&'s self, name: &'s str) -> impl DoubleEndedIterator<Item = &'s Member<'a>> {
-        self.members.0.iter().filter(move |member| is_named(&member.name, name))
+        self.members.iter().filter(move |member| is_named(&member.name, name))
     }
 
     /// The effective member with this name: the last that is not null, as in Go's decoder.
     pub(crate) fn last(&self, name: &str) -> Option<&Member<'a>> {
-        self.members.0.iter().rfind(|member| is_named(&member.name, name) && member.value != "null")
+        self.members.iter().rfind(|member| is_named(&member.name, name) && member.value != "null")
     }
 
     /// Sets every member with this name, or adds one at the end. Readers differ on which of several members is effective:
@@ -79,7 +78,7 @@ impl<'a> Document<'a> {
     /// The edited text.
     pub(crate) fn write(mut self) -> String {
         let open = self.text.find('{').map_or(0, |brace| brace + 1);
-        let end = self.members.0.last().map_or(open, |member| self.range(member).end);
+        let end = self.members.last().map_or(open, |member| self.range(member).end);
         self.replaced.push((end..end, self.additions(open)));
         self.replaced.sort_by_key(|(range, _)| (range.start, range.end));
         let mut written = String::with_capacity(self.text.len() + 256);
@@ -96,11 +95,11 @@ impl<'a> Document<'a> {
     fn additions(&self, open: usize) -> String {
         let after = self.text.get(open..).unwrap_or_default();
         let space = &after[..after.len() - after.trim_start().len()];
-        let space = if self.members.0.is_empty() { "" } else { space };
+        let space = if self.members.is_empty() { "" } else { space };
         let colon = if space.is_empty() { ":" } else { ": " };
         let mut text = String::new();
         for (index, (name, value)) in self.added.iter().enumerate() {
-            let comma = if index == 0 && self.members.0.is_empty() { "" } else { "," };
+            let comma = if index == 0 && self.members.is_empty() { "" } else { "," };
             text.extend([comma, space, "\"", name, "\"", colon, value]);
         }
         text

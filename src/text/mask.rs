@@ -9,74 +9,25 @@ use std::borrow::Cow;
 pub const MASK: &str = "***";
 
 /// Words in the name of a key that make its value a secret.
-const SECRET: [&str; 10] = [
-    "password",
-    "passwd",
-    "passphrase",
-    "pwd",
-    "secret",
-    "token",
-    "credential",
-    "authorization",
-    "userdata",
-    "connectionstring",
-];
+const SECRET: &str = "password passwd passphrase pwd secret token credential authorization userdata connectionstring";
 
 /// Endings of the names of cryptographic and API keys; in other names `key` is harmless. `accesskey` is the secret half of a
 /// pair whose other half ends in `id`.
-const KEYS: [&str; 13] = [
-    "accesskey",
-    "accountkey",
-    "apikey",
-    "authkey",
-    "clientkey",
-    "encryptionkey",
-    "keydata",
-    "keymaterial",
-    "masterkey",
-    "privatekey",
-    "secretkey",
-    "signingkey",
-    "sshkey",
-];
+const KEYS: &str = "\
+    accesskey accountkey apikey authkey clientkey encryptionkey keydata keymaterial masterkey privatekey \
+    secretkey signingkey sshkey";
 
 /// Endings of keys that name, locate or describe a secret.
-const HARMLESS: [&str; 26] = [
-    "audience",
-    "enabled",
-    "endpoint",
-    "expiry",
-    "file",
-    "files",
-    "id",
-    "ids",
-    "key",
-    "kind",
-    "mode",
-    "mount",
-    "name",
-    "names",
-    "namespace",
-    "namespaces",
-    "path",
-    "provider",
-    "ref",
-    "refs",
-    "seconds",
-    "source",
-    "ttl",
-    "type",
-    "url",
-    "version",
-];
+const HARMLESS: &str = "\
+    audience enabled endpoint expiry file files id ids key kind mode mount name names namespace namespaces \
+    path provider ref refs seconds source ttl type url version";
 
 /// Whether the value of a key is masked.
 pub fn is_secret_key(key: &str) -> bool {
     let squashed: String = key.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
-    KEYS.iter().any(|end| squashed.ends_with(end))
-        || (SECRET.iter().any(|word| squashed.contains(word))
-            && !HARMLESS.iter().any(|end| squashed.ends_with(end))
-            && !squashed.starts_with("automount"))
+    let ends_with_any = |words: &str| words.split(' ').any(|end| squashed.ends_with(end));
+    let has_secret_word = SECRET.split(' ').any(|word| squashed.contains(word));
+    ends_with_any(KEYS) || (has_secret_word && !ends_with_any(HARMLESS) && !squashed.starts_with("automount"))
 }
 
 /// Masks one line of INI, YAML or JSON on its own, without the context of previous lines.
@@ -118,41 +69,29 @@ impl Masker {
         if let Some(masked) = self.pem(line) {
             return masked;
         }
-        match pair(line) {
-            Some((key, start)) if is_secret_key(key) => {
-                let value = &line[start..];
-                if value.starts_with(['|', '>']) || value.is_empty() {
-                    self.continuation = Some(Continuation::Deeper(indent));
-                    return Cow::Borrowed(line);
-                }
-                if continued {
-                    self.continuation = Some(Continuation::NextLine);
-                }
-                if is_harmless_value(value) {
-                    Cow::Borrowed(line)
-                } else {
-                    Cow::Owned(format!("{}{MASK}", &line[..start]))
-                }
-            }
-            _ => text(line),
+        let Some((_, start)) = pair(line).filter(|(key, _)| is_secret_key(key)) else { return text(line) };
+        let value = &line[start..];
+        if value.starts_with(['|', '>']) || value.is_empty() {
+            self.continuation = Some(Continuation::Deeper(indent));
+            return Cow::Borrowed(line);
         }
+        self.continuation = continued.then_some(Continuation::NextLine);
+        if is_harmless_value(value) { Cow::Borrowed(line) } else { Cow::Owned(format!("{}{MASK}", &line[..start])) }
     }
 
     /// Masks a line of a private key.
     fn pem<'a>(&mut self, line: &'a str) -> Option<Cow<'a, str>> {
         const BEGIN: &str = "PRIVATE KEY-----";
         let begins = line.find("-----BEGIN ").and_then(|at| Some(at + line[at..].find(BEGIN)? + BEGIN.len()));
-        let was_inside = self.private_key;
-        if begins.is_some() || was_inside {
-            let rest = &line[begins.unwrap_or_default()..];
-            self.private_key = !rest.contains("-----END ");
-            return Some(match begins {
-                Some(end) if end == line.len() => Cow::Borrowed(line),
-                Some(end) => Cow::Owned(format!("{}{MASK}", &line[..end])),
-                None => hidden(line),
-            });
+        if begins.is_none() && !self.private_key {
+            return None;
         }
-        None
+        self.private_key = !line[begins.unwrap_or_default()..].contains("-----END ");
+        Some(match begins {
+            Some(end) if end == line.len() => Cow::Borrowed(line),
+            Some(end) => Cow::Owned(format!("{}{MASK}", &line[..end])),
+            None => hidden(line),
+        })
     }
 }
 
@@ -196,13 +135,11 @@ fn text(text: &str) -> Cow<'_, str> {
     let (mut masked, mut done) = (String::new(), 0);
     for (start, end) in found {
         if start >= done {
-            masked.push_str(&text[done..start]);
-            masked.push_str(MASK);
+            masked.extend([&text[done..start], MASK]);
             done = end;
         }
     }
-    masked.push_str(&text[done..]);
-    Cow::Owned(masked)
+    Cow::Owned(masked + &text[done..])
 }
 
 /// The values of JSON members whose names are those of secrets, without quotes.

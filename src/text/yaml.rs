@@ -9,30 +9,13 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use serde_saphyr::{DefaultMessageFormatter, Localizer, Location};
 
-use crate::text::{
-    place::{Place, located},
-    suggest::did_you_mean,
-};
+use crate::text::{Place, suggest::did_you_mean};
 
 pub(crate) mod edit;
 pub(crate) mod outline;
 
 /// A syntax error, or a value that does not fit its type.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{}{message}", place.map(|place| format!("{place}: ")).unwrap_or_default())]
-pub struct Error {
-    /// The place in the text, where it is known.
-    pub place: Option<Place>,
-    /// The problem, on one line and without its place.
-    pub message: String,
-}
-
-impl Error {
-    /// The error as `file:line:column: message`.
-    pub fn in_file(&self, file: impl std::fmt::Display) -> String {
-        located(file, self.place, &self.message)
-    }
-}
+pub use crate::text::Problem as Error;
 
 /// Parses one document into a type.
 pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
@@ -69,7 +52,7 @@ impl Lines {
 
 /// Writes one document.
 pub fn to_string(value: &impl Serialize) -> Result<String, Error> {
-    // A folded scalar is one more thing that a reader can get wrong; long lines are not.
+    // Long lines, because readers may misread folded scalars.
     let mut options = serde_saphyr::SerializerOptions::default();
     options.folded_wrap_chars = usize::MAX;
     serde_saphyr::to_string_with_options(value, options)
@@ -83,7 +66,7 @@ fn options() -> serde_saphyr::Options {
     options
 }
 
-/// Keeps places out of the library's messages: [`Error`] holds the place as data.
+/// Keeps places out of the library's messages: [`Error`] has a field for them.
 struct WithoutPlaces;
 
 impl Localizer for WithoutPlaces {
@@ -102,9 +85,9 @@ impl Localizer for WithoutPlaces {
 
 fn describe(error: &serde_saphyr::Error) -> Error {
     let hint = match error {
-        serde_saphyr::Error::SerdeUnknownField { field, expected, .. } => did_you_mean(field, expected.iter().copied()),
-        serde_saphyr::Error::SerdeUnknownVariant { variant, expected, .. } => {
-            did_you_mean(variant, expected.iter().copied())
+        serde_saphyr::Error::SerdeUnknownField { field: word, expected, .. }
+        | serde_saphyr::Error::SerdeUnknownVariant { variant: word, expected, .. } => {
+            did_you_mean(word, expected.iter().copied())
         }
         _ => String::new(),
     };
@@ -136,7 +119,7 @@ mod tests {
             assert_eq!(error.place, Some(place), "{error}");
             assert!(!error.message.contains("line ") && !error.message.contains('\n'), "{error}");
             assert_eq!(error.to_string(), format!("{place}: {}", error.message));
-            assert_eq!(error.in_file("a.yaml"), format!("a.yaml:{place}: {}", error.message));
+            assert_eq!(error.of("a.yaml"), format!("a.yaml:{place}: {}", error.message));
         }
     }
 

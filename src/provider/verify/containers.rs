@@ -3,50 +3,46 @@
 use serde_json::Value;
 
 use crate::provider::{
-    Phase,
-    verify::{
-        Violation,
-        parts::{CCM, Part, Subject, items},
-    },
+    Error, Phase,
+    verify::parts::{BOOTSTRAP_SECRETS, CCM, Part, Subject, items, report},
 };
 
 /// The ConfigMap that the operator keeps with the cloud's configuration.
 const CLOUD_CONF: &str = "cloud-conf";
 
-pub(super) fn names(subject: Subject) -> Vec<Violation> {
+pub(super) fn names(subject: Subject) -> Vec<Error> {
     let images = subject.bundle.descriptor.as_ref().map(|descriptor| &descriptor.images);
     let has_image = |container: &Part| images.is_none_or(|images| images.contains_key(container.name()));
     let unknown = subject.containers().filter(|container| !has_image(container));
-    let unknown = unknown.map(|container| container.violation("/name", "no entry in `images` of provider.yaml"));
+    let unknown = unknown.map(|container| container.defect("/name", "no entry in `images` of provider.yaml"));
     let phases = [Phase::Cluster, Phase::Bootstrap].into_iter();
     let without = phases.filter(|phase| subject.ccms(*phase).next().is_none());
     let first_pods = without.filter_map(|phase| subject.pods_of(phase).next());
-    unknown.chain(first_pods.map(|pod| pod.violation("/containers", format!("no container is named {CCM}")))).collect()
+    unknown.chain(first_pods.map(|pod| pod.defect("/containers", format!("no container is named {CCM}")))).collect()
 }
 
 /// Init containers are skipped: the scheduler does not add their requests to those of the other containers.
-pub(super) fn requests(subject: Subject) -> Vec<Violation> {
-    let missing = subject.running().flat_map(|container| {
+pub(super) fn requests(subject: Subject) -> Vec<Error> {
+    report(subject.running(), |container| {
         let requests = &container.value["resources"]["requests"];
         let absent = ["cpu", "memory"].into_iter().filter(|name| requests[name].is_null());
-        let what = |name| container.violation("/resources/requests", format!("no request of {name}"));
-        absent.map(what).collect::<Vec<_>>()
-    });
-    missing.collect()
+        absent.map(|name| ("/resources/requests", format!("no request of {name}")))
+    })
 }
 
 /// For the CCM only: a node manager opens no port by default, and opening one requires the rights of a server that
 /// authenticates its clients.
-pub(super) fn probes(subject: Subject) -> Vec<Violation> {
+pub(super) fn probes(subject: Subject) -> Vec<Error> {
     let ccms = subject.ccms(Phase::Cluster).chain(subject.ccms(Phase::Bootstrap));
-    let wrong = ccms.flat_map(|ccm| {
-        let of_probe = |probe| {
-            let what = probe_problem(&ccm, &ccm.value[probe])?;
-            Some(ccm.violation(&format!("/{probe}"), format!("{probe}: {what}")))
-        };
-        ["startupProbe", "livenessProbe"].into_iter().filter_map(of_probe).collect::<Vec<_>>()
-    });
-    wrong.collect()
+    report(ccms, |ccm| {
+        ["startupProbe", "livenessProbe"]
+            .map(|probe| {
+                let what = probe_problem(ccm, &ccm.value[probe])?;
+                Some((format!("/{probe}"), format!("{probe}: {what}")))
+            })
+            .into_iter()
+            .flatten()
+    })
 }
 
 fn probe_problem(ccm: &Part, probe: &Value) -> Option<String> {
@@ -64,13 +60,12 @@ fn probe_problem(ccm: &Part, probe: &Value) -> Option<String> {
     (!same).then(|| format!("port {probed} is not that of --secure-port, {served}"))
 }
 
-pub(super) fn cloud_config(subject: Subject) -> Vec<Violation> {
-    let missing = subject.containers().filter_map(|container| {
+pub(super) fn cloud_config(subject: Subject) -> Vec<Error> {
+    report(subject.containers(), |container| {
         let (pointer, path) = container.flag("--cloud-config")?;
-        let what = cloud_config_problem(&container, path)?;
-        Some(container.violation(&pointer, format!("--cloud-config {path}: {what}")))
-    });
-    missing.collect()
+        let what = cloud_config_problem(container, path)?;
+        Some((pointer, format!("--cloud-config {path}: {what}")))
+    })
 }
 
 fn cloud_config_problem<'a>(container: &Part<'a>, path: &'a str) -> Option<String> {
@@ -99,38 +94,45 @@ fn is_filled(container: &Part, volume: &str) -> bool {
     mounts.into_iter().any(|mount| mount["name"] == volume && mount["readOnly"] != true)
 }
 
-pub(super) fn privilege_escalation(subject: Subject) -> Vec<Violation> {
-    let wrong = subject.containers().filter_map(|container| {
+pub(super) fn privilege_escalation(subject: Subject) -> Vec<Error> {
+    report(subject.containers(), |container| {
         let context = &container.value["securityContext"];
         if context["privileged"] == true {
-            return Some(container.violation("/securityContext/privileged", "the container is privileged"));
+            return Some(("/securityContext/privileged", "the container is privileged"));
         }
-        let what = "allowPrivilegeEscalation is not false";
-        (context["allowPrivilegeEscalation"] != false)
-            .then(|| container.violation("/securityContext/allowPrivilegeEscalation", what))
-    });
-    wrong.collect()
+        let is_allowed = context["allowPrivilegeEscalation"] != false;
+        is_allowed.then_some(("/securityContext/allowPrivilegeEscalation", "allowPrivilegeEscalation is not false"))
+    })
 }
 
-pub(super) fn capabilities(subject: Subject) -> Vec<Violation> {
-    let wrong = subject.containers().filter_map(|container| {
+pub(super) fn capabilities(subject: Subject) -> Vec<Error> {
+    report(subject.containers(), |container| {
         let capabilities = &container.value["securityContext"]["capabilities"];
         if !items(&capabilities["drop"]).iter().any(|name| name == "ALL") {
-            return Some(container.violation("/securityContext/capabilities", "not all capabilities are dropped"));
+            return Some(("/securityContext/capabilities", "not all capabilities are dropped"));
         }
-        let added = !items(&capabilities["add"]).is_empty();
-        added.then(|| container.violation("/securityContext/capabilities/add", "capabilities are added"))
-    });
-    wrong.collect()
+        let has_added = !items(&capabilities["add"]).is_empty();
+        has_added.then_some(("/securityContext/capabilities/add", "capabilities are added"))
+    })
 }
 
-pub(super) fn seccomp(subject: Subject) -> Vec<Violation> {
-    let without = subject.containers().filter(|container| {
-        let profile = |value: &Value| value["securityContext"]["seccompProfile"]["type"].clone();
+pub(super) fn seccomp<'a>(subject: Subject<'a>) -> Vec<Error> {
+    report(subject.containers(), |container| {
         // The container's profile overrides the pod's.
-        let (own, of_pod) = (profile(container.value), profile(container.pod));
-        let effective = if own.is_null() { of_pod } else { own };
-        effective != "RuntimeDefault" && effective != "Localhost"
-    });
-    without.map(|container| container.violation("/securityContext/seccompProfile", "no seccomp profile")).collect()
+        let profile = |value: &'a Value| value["securityContext"]["seccompProfile"]["type"].as_str();
+        let profile = profile(container.value).or_else(|| profile(container.pod));
+        let is_safe = matches!(profile, Some("RuntimeDefault" | "Localhost"));
+        (!is_safe).then_some(("/securityContext/seccompProfile", "no seccomp profile"))
+    })
+}
+
+pub(super) fn bootstrap_kubeconfig(subject: Subject) -> Vec<Error> {
+    report(subject.ccms(Phase::Bootstrap), |ccm| {
+        let Some((pointer, path)) = ccm.flag("--kubeconfig") else {
+            return Some(("/args".to_owned(), "--kubeconfig is missing".to_owned()));
+        };
+        let is_mounted = ccm.volume_at(path).is_some_and(|(volume, _)| volume["hostPath"]["path"] == BOOTSTRAP_SECRETS);
+        let what = || format!("--kubeconfig {path} is not below a mount of hostPath {BOOTSTRAP_SECRETS}");
+        (!is_mounted).then(|| (pointer, what()))
+    })
 }

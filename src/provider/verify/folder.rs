@@ -5,44 +5,38 @@ use serde_json::Value;
 use crate::{
     facts::DEFAULT_NAMESPACE,
     provider::{
-        Error, Phase,
+        Error, ImageSource, Phase,
         folder::Manifest,
         verify::{
-            Violation, containers,
-            parts::{Part, Subject, items},
+            containers,
+            parts::{Subject, items, report},
         },
     },
     text::{
-        place::Place,
-        yaml::{self, outline::plain_scalars},
+        Place,
+        yaml::{
+            self,
+            outline::{child, plain_scalars},
+        },
     },
 };
 
 /// Words of text that is still to be written.
 const TO_DO: [&str; 6] = ["TODO", "FIXME", "CHANGEME", "CHANGE_ME", "${", "{{"];
 
-pub(super) fn readable(subject: Subject) -> Vec<Violation> {
+pub(super) fn readable(subject: Subject) -> Vec<Error> {
     let mut defects = subject.bundle.defects.clone();
     // The rule of container names reports a missing entry of `images` at the container.
     if containers::names(subject).is_empty() {
         defects.extend(subject.bundle.misfits());
     }
-    defects.into_iter().map(violation).collect()
+    defects
 }
 
-fn violation(defect: Error) -> Violation {
-    Violation { file: defect.file, place: defect.place.unwrap_or(Place::line(1)), what: defect.problem }
-}
-
-pub(super) fn ambiguous_scalars(subject: Subject) -> Vec<Violation> {
-    let of_file = |(path, text): (&String, &str)| {
+pub(super) fn ambiguous_scalars(subject: Subject) -> Vec<Error> {
+    let of_file = |(path, text)| {
         let ambiguous = plain_scalars(text).into_iter().filter(|(_, word)| is_ambiguous(word));
-        let what = |(line, word)| Violation {
-            file: path.clone(),
-            place: Place::line(line),
-            what: format!("the plain word {word}"),
-        };
-        ambiguous.map(what).collect::<Vec<_>>()
+        ambiguous.map(move |(line, word)| Error::new(path, Some(Place::line(line)), format!("the plain word {word}")))
     };
     texts(subject).flat_map(of_file).collect()
 }
@@ -60,18 +54,18 @@ fn is_ambiguous(word: &str) -> bool {
     truth || octal || (first && !sixtieths.is_empty() && sixtieths.iter().all(is_sixtieth))
 }
 
-fn texts(subject: Subject<'_>) -> impl Iterator<Item = (&String, &str)> {
-    subject.bundle.files.iter().filter_map(|(path, bytes)| Some((path, std::str::from_utf8(bytes).ok()?)))
+fn texts(subject: Subject<'_>) -> impl Iterator<Item = (&str, &str)> {
+    subject.bundle.files.iter().filter_map(|(path, bytes)| Some((path.as_str(), std::str::from_utf8(bytes).ok()?)))
 }
 
-pub(super) fn placeholders(subject: Subject) -> Vec<Violation> {
-    let mut violations = Vec::new();
+pub(super) fn placeholders(subject: Subject) -> Vec<Error> {
+    let mut defects = Vec::new();
     for (path, text) in texts(subject) {
         for (document, lines) in yaml::documents_with_lines(text).unwrap_or_default() {
             let mut check = |pointer: &str, text: &str| {
                 if let Some(placeholder) = placeholder(text) {
-                    let (place, what) = (Place::line(lines.of(pointer)), format!("the placeholder {placeholder}"));
-                    violations.push(Violation { file: path.clone(), place, what });
+                    let place = Place::line(lines.of(pointer));
+                    defects.push(Error::new(path, Some(place), format!("the placeholder {placeholder}")));
                 }
             };
             walk(&document, "", &mut |pointer, value| match value {
@@ -81,7 +75,7 @@ pub(super) fn placeholders(subject: Subject) -> Vec<Violation> {
             });
         }
     }
-    violations
+    defects
 }
 
 /// Calls a function with every value of a document and its JSON pointer.
@@ -102,10 +96,6 @@ fn walk<'v>(value: &'v Value, pointer: &str, see: &mut impl FnMut(&str, &'v Valu
     }
 }
 
-fn child(pointer: &str, key: &str) -> String {
-    format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
-}
-
 fn placeholder(text: &str) -> Option<&str> {
     let to_do = TO_DO.into_iter().find(|word| text.contains(word));
     to_do.or_else(|| {
@@ -120,26 +110,26 @@ fn placeholder(text: &str) -> Option<&str> {
     })
 }
 
-pub(super) fn image_keys(Subject { bundle, payload }: Subject) -> Vec<Violation> {
+pub(super) fn image_keys(Subject { bundle, payload }: Subject) -> Vec<Error> {
     let images = bundle.descriptor.iter().flat_map(|descriptor| &descriptor.images);
     let unknown = images.filter(|(_, source)| payload.is_some_and(|payload| !payload.image_keys.contains(&source.key)));
-    let what = |key: &str| format!("the images ConfigMap has no key {key}");
-    unknown
-        .map(|(container, source)| bundle.descriptor_error(&format!("/images/{container}/key"), what(&source.key)))
-        .map(violation)
-        .collect()
+    let defect = |(container, source): (&String, &ImageSource)| {
+        let what = format!("the images ConfigMap has no key {}", source.key);
+        bundle.descriptor_error(&format!("/images/{container}/key"), what)
+    };
+    unknown.map(defect).collect()
 }
 
-pub(super) fn credentials(subject: Subject) -> Vec<Violation> {
+pub(super) fn credentials(subject: Subject) -> Vec<Error> {
     let Some(payload) = subject.payload else { return Vec::new() };
-    let of_pod = |pod: Part<'_>| {
+    report(subject.pods_of(Phase::Cluster), |pod| {
         let namespace = pod.manifest.object.namespace();
-        let is_requested = |name: &str| payload.requested_secrets.contains(&(namespace.to_owned(), name.to_owned()));
-        let what = |name: &str| format!("no CredentialsRequest asks for Secret {namespace}/{name}");
-        let secrets = secrets(pod.value).into_iter().filter(|(_, name)| !is_requested(name));
-        secrets.map(|(pointer, name)| pod.violation(&pointer, what(&name))).collect::<Vec<_>>()
-    };
-    subject.pods_of(Phase::Cluster).flat_map(of_pod).collect()
+        let is_requested =
+            move |name: &String| payload.requested_secrets.contains(&(namespace.to_owned(), name.clone()));
+        let missing = secrets(pod.value).into_iter().filter(move |(_, name)| !is_requested(name));
+        missing
+            .map(move |(pointer, name)| (pointer, format!("no CredentialsRequest asks for Secret {namespace}/{name}")))
+    })
 }
 
 /// The Secrets that a pod mounts, has in its environment, or reads by the name in a variable, each with its JSON pointer.
@@ -149,16 +139,13 @@ fn secrets(pod: &Value) -> Vec<(String, String)> {
         if value["name"].as_str().is_some_and(|variable| variable.ends_with("SECRET_NAME")) {
             found.push((format!("{pointer}/value"), &value["value"]));
         }
-        for (field, name) in
-            [("secret", "secretName"), ("secret", "name"), ("secretKeyRef", "name"), ("secretRef", "name")]
-        {
-            found.push((format!("{pointer}/{field}"), &value[field][name]));
-        }
+        let fields = [("secret", "secretName"), ("secret", "name"), ("secretKeyRef", "name"), ("secretRef", "name")];
+        found.extend(fields.map(|(field, name)| (format!("{pointer}/{field}"), &value[field][name])));
     });
     found.into_iter().filter_map(|(pointer, name)| Some((pointer, name.as_str()?.to_owned()))).collect()
 }
 
-pub(super) fn rbac_wildcards(subject: Subject) -> Vec<Violation> {
+pub(super) fn rbac_wildcards(subject: Subject) -> Vec<Error> {
     let of_manifest = |manifest: &Manifest| {
         let rules = items(&manifest.object.value()["rules"]).iter().enumerate();
         let fields = rules.flat_map(|(index, rule)| {
@@ -168,28 +155,26 @@ pub(super) fn rbac_wildcards(subject: Subject) -> Vec<Violation> {
         let has_wildcard =
             |list: &Value| items(list).iter().any(|item| item.as_str().is_some_and(|text| text.contains('*')));
         let wildcards = fields.filter(|(_, list)| has_wildcard(list));
-        let mut violations: Vec<_> = wildcards.map(|(pointer, _)| manifest.violation(&pointer, "a wildcard")).collect();
+        let mut defects: Vec<_> = wildcards.map(|(pointer, _)| manifest.defect(&pointer, "a wildcard")).collect();
         if manifest.object.value()["roleRef"]["name"] == "cluster-admin" {
-            violations.push(manifest.violation("/roleRef/name", "cluster-admin grants every right"));
+            defects.push(manifest.defect("/roleRef/name", "cluster-admin grants every right"));
         }
-        violations
+        defects
     };
     subject.bundle.manifests.iter().flat_map(of_manifest).collect()
 }
 
-pub(super) fn namespaces(subject: Subject) -> Vec<Violation> {
+pub(super) fn namespaces(subject: Subject) -> Vec<Error> {
     let of_manifest = |manifest: &Manifest| {
         let value = manifest.object.value();
         let subjects = items(&value["subjects"]).iter().enumerate();
         let subjects = subjects.map(|(index, subject)| (format!("/subjects/{index}/namespace"), &subject["namespace"]));
         let own = ("/metadata/namespace".to_owned(), &value["metadata"]["namespace"]);
-        let others = std::iter::once(own)
-            .chain(subjects)
-            .filter_map(|(pointer, namespace)| Some((pointer, namespace.as_str()?)))
-            .filter(|(_, namespace)| ![DEFAULT_NAMESPACE, "kube-system"].contains(namespace));
-        let what =
-            |(pointer, namespace): (String, &str)| manifest.violation(&pointer, format!("namespace {namespace}"));
-        others.map(what).collect::<Vec<_>>()
+        let defect = |(pointer, namespace): (String, &Value)| {
+            let other = namespace.as_str().filter(|name| ![DEFAULT_NAMESPACE, "kube-system"].contains(name))?;
+            Some(manifest.defect(&pointer, format!("namespace {other}")))
+        };
+        std::iter::once(own).chain(subjects).filter_map(defect).collect::<Vec<_>>()
     };
     subject.manifests(Phase::Cluster).flat_map(of_manifest).collect()
 }

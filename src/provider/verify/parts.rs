@@ -5,12 +5,10 @@ use serde_json::Value;
 use crate::{
     object::container_name,
     provider::{
-        Phase,
+        Error, Phase,
         folder::{Bundle, Manifest},
         payload::Payload,
-        verify::Violation,
     },
-    text::place::Place,
 };
 
 /// The name of the CCM's container.
@@ -40,15 +38,31 @@ pub(super) fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
+/// Reports the problems of each part, as (JSON pointer in the part, text).
+pub(super) fn report<'a, I, P, W>(
+    parts: impl Iterator<Item = Part<'a>>,
+    problems: impl Fn(&Part<'a>) -> I,
+) -> Vec<Error>
+where
+    I: IntoIterator<Item = (P, W)>,
+    P: AsRef<str>,
+    W: Into<String>,
+{
+    let mut defects = Vec::new();
+    for part in parts {
+        defects.extend(problems(&part).into_iter().map(|(pointer, what)| part.defect(pointer.as_ref(), what)));
+    }
+    defects
+}
+
 /// Reports each part whose value at a JSON pointer does not satisfy the predicate.
 pub(super) fn require<'a>(
     parts: impl Iterator<Item = Part<'a>>,
     pointer: &str,
     predicate: impl Fn(&Value) -> bool,
     what: &str,
-) -> Vec<Violation> {
-    let fails = |part: &Part| !predicate(part.value.pointer(pointer).unwrap_or(&Value::Null));
-    parts.filter(fails).map(|part| part.violation(pointer, what)).collect()
+) -> Vec<Error> {
+    report(parts, |part| (!predicate(part.value.pointer(pointer).unwrap_or(&Value::Null))).then_some((pointer, what)))
 }
 
 /// Reports each container whose flag, `None` where it is absent, does not satisfy the predicate.
@@ -57,13 +71,12 @@ pub(super) fn require_flag<'a>(
     flag: &str,
     predicate: impl Fn(Option<&str>) -> bool,
     wanted: &str,
-) -> Vec<Violation> {
-    let wrong = containers.filter_map(|container| {
+) -> Vec<Error> {
+    report(containers, |container| {
         let (pointer, value) = container.flag(flag).unzip();
         let what = || format!("{flag} is {}; it must be {wanted}", value.unwrap_or("missing"));
-        (!predicate(value)).then(|| container.violation(pointer.as_deref().unwrap_or("/args"), what()))
-    });
-    wrong.collect()
+        (!predicate(value)).then(|| (pointer.unwrap_or_else(|| "/args".to_owned()), what()))
+    })
 }
 
 impl<'a> Subject<'a> {
@@ -109,12 +122,6 @@ impl<'a> Subject<'a> {
     }
 }
 
-impl Manifest {
-    pub(super) fn violation(&self, pointer: &str, what: impl Into<String>) -> Violation {
-        Violation { file: self.file.clone(), place: Place::line(self.lines.of(pointer)), what: what.into() }
-    }
-}
-
 impl<'a> Part<'a> {
     /// The container's name, empty for a pod.
     pub(super) fn name(&self) -> &'a str {
@@ -125,11 +132,11 @@ impl<'a> Part<'a> {
         self.manifest.object.kind().kind
     }
 
-    /// A violation at a JSON pointer of the part.
-    pub(super) fn violation(&self, pointer: &str, what: impl Into<String>) -> Violation {
+    /// A defect at a JSON pointer in the part.
+    pub(super) fn defect(&self, pointer: &str, what: impl Into<String>) -> Error {
         let (name, what) = (self.name(), what.into());
         let what = if name.is_empty() { what } else { format!("{name}: {what}") };
-        self.manifest.violation(&format!("{}{pointer}", self.pointer), what)
+        self.manifest.defect(&format!("{}{pointer}", self.pointer), what)
     }
 
     /// The value of a flag, `--flag=value` or in the next argument, and its JSON pointer in the container.

@@ -3,11 +3,8 @@
 use serde_json::Value;
 
 use crate::provider::{
-    Phase,
-    verify::{
-        Violation,
-        parts::{BOOTSTRAP_SECRETS, Part, Subject, items},
-    },
+    Error, Phase,
+    verify::parts::{BOOTSTRAP_SECRETS, Subject, items, report},
 };
 
 /// The taints of a new control-plane node, as (key, value), all with the effect `NoSchedule`.
@@ -22,26 +19,26 @@ const TAINTS: [(&str, &str); 5] = [
 /// Folders that the installer prepares on the bootstrap VM. A CCM needs none of a cluster's nodes.
 const BOOTSTRAP_HOST_PATHS: [&str; 2] = [BOOTSTRAP_SECRETS, "/etc/kubernetes/bootstrap-configs"];
 
-pub(super) fn replicas(subject: Subject) -> Vec<Violation> {
+pub(super) fn replicas(subject: Subject) -> Vec<Error> {
     let few = subject.deployments().filter_map(|pod| {
         // Kubernetes' default is one.
         let replicas = pod.manifest.object.value().pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(1);
         let what = || format!("replicas is {replicas}, not 2 or more");
-        (replicas < 2).then(|| pod.manifest.violation("/spec/replicas", what()))
+        (replicas < 2).then(|| pod.manifest.defect("/spec/replicas", what()))
     });
     few.collect()
 }
 
-pub(super) fn anti_affinity(subject: Subject) -> Vec<Violation> {
-    let together = subject.deployments().filter(|pod| {
+pub(super) fn anti_affinity(subject: Subject) -> Vec<Error> {
+    report(subject.deployments(), |pod| {
         let labels = &pod.manifest.object.value()["spec"]["template"]["metadata"]["labels"];
         let rules = &pod.value["affinity"]["podAntiAffinity"];
         let required = items(&rules["requiredDuringSchedulingIgnoredDuringExecution"]).iter();
         let preferred = items(&rules["preferredDuringSchedulingIgnoredDuringExecution"]).iter();
-        !required.chain(preferred.map(|term| &term["podAffinityTerm"])).any(|term| spreads(term, labels))
-    });
-    let what = "no podAntiAffinity over kubernetes.io/hostname matches the pod's own labels";
-    together.map(|pod| pod.violation("/affinity/podAntiAffinity", what)).collect()
+        let mut terms = required.chain(preferred.map(|term| &term["podAffinityTerm"]));
+        let what = "no podAntiAffinity over kubernetes.io/hostname matches the pod's own labels";
+        (!terms.any(|term| spreads(term, labels))).then_some(("/affinity/podAntiAffinity", what))
+    })
 }
 
 /// Whether an anti-affinity term keeps pods with these labels on different nodes.
@@ -51,27 +48,24 @@ fn spreads(term: &Value, labels: &Value) -> bool {
         && selected.is_some_and(|selected| selected.iter().all(|(key, value)| labels[key] == *value))
 }
 
-pub(super) fn priority_class(subject: Subject) -> Vec<Violation> {
-    let low = subject.pods().filter_map(|pod| {
+pub(super) fn priority_class(subject: Subject) -> Vec<Error> {
+    report(subject.pods(), |pod| {
         let class = pod.value["priorityClassName"].as_str().unwrap_or("missing");
         let allowed: &[&str] = match pod.kind() {
             "Deployment" => &["system-cluster-critical", "system-node-critical"],
             _ => &["system-node-critical"],
         };
         let what = || format!("priorityClassName is {class}, not {}", allowed.join(" or "));
-        (!allowed.contains(&class)).then(|| pod.violation("/priorityClassName", what()))
-    });
-    low.collect()
+        (!allowed.contains(&class)).then(|| ("/priorityClassName", what()))
+    })
 }
 
-pub(super) fn tolerations(subject: Subject) -> Vec<Violation> {
-    let missing = |pod: Part<'_>| {
+pub(super) fn tolerations(subject: Subject) -> Vec<Error> {
+    report(subject.pods_of(Phase::Cluster), |pod| {
         let tolerations = items(&pod.value["tolerations"]);
         let repelling = TAINTS.into_iter().filter(|taint| !tolerations.iter().any(|one| tolerates(one, *taint)));
-        let what = |(key, _)| pod.violation("/tolerations", format!("no toleration of the taint {key}"));
-        repelling.map(what).collect::<Vec<_>>()
-    };
-    subject.pods_of(Phase::Cluster).flat_map(missing).collect()
+        repelling.map(|(key, _)| ("/tolerations", format!("no toleration of the taint {key}")))
+    })
 }
 
 /// Whether the scheduler accepts a toleration for a taint with the effect `NoSchedule`.
@@ -83,14 +77,25 @@ fn tolerates(toleration: &Value, (key, value): (&str, &str)) -> bool {
         && (text("operator") == "Exists" || text("value") == value)
 }
 
-pub(super) fn host_paths(subject: Subject) -> Vec<Violation> {
-    let disallowed = |pod: Part<'_>| {
-        let is_allowed = |path: &str| pod.manifest.phase == Phase::Bootstrap && BOOTSTRAP_HOST_PATHS.contains(&path);
+pub(super) fn host_paths(subject: Subject) -> Vec<Error> {
+    report(subject.pods(), |pod| {
+        let is_bootstrap = pod.manifest.phase == Phase::Bootstrap;
+        let is_allowed = move |path: &str| is_bootstrap && BOOTSTRAP_HOST_PATHS.contains(&path);
         let volumes = items(&pod.value["volumes"]).iter().enumerate();
         let paths = volumes.filter_map(|(index, volume)| Some((index, volume["hostPath"]["path"].as_str()?)));
-        let what =
-            |(index, path)| pod.violation(&format!("/volumes/{index}/hostPath/path"), format!("hostPath {path}"));
-        paths.filter(|(_, path)| !is_allowed(path)).map(what).collect::<Vec<_>>()
-    };
-    subject.pods().flat_map(disallowed).collect()
+        let disallowed = paths.filter(move |(_, path)| !is_allowed(path));
+        disallowed.map(|(index, path)| (format!("/volumes/{index}/hostPath/path"), format!("hostPath {path}")))
+    })
+}
+
+pub(super) fn static_pods(subject: Subject) -> Vec<Error> {
+    let others = subject.manifests(Phase::Bootstrap).filter_map(|manifest| {
+        let (kind, namespace) = (manifest.object.kind().kind, manifest.object.namespace());
+        if kind != "Pod" {
+            return Some(manifest.defect("/kind", format!("a {kind} in bootstrap/")));
+        }
+        let what = || format!("the static Pod is in namespace {namespace}, not in kube-system");
+        (namespace != "kube-system").then(|| manifest.defect("/metadata/namespace", what()))
+    });
+    others.collect()
 }

@@ -1,9 +1,11 @@
 //! The table of all rules (pure).
 
+use serde_json::Value;
+
 use crate::provider::{
     Phase,
     verify::{
-        Rule, bootstrap, containers, folder,
+        Rule, containers, folder,
         parts::{require, require_flag},
         pods, rule,
     },
@@ -90,7 +92,7 @@ pub static RULES: &[Rule] = &[
         "the namespace's default ServiceAccount has none of the rights of a CCM",
         "set serviceAccountName, such as cloud-controller-manager",
         |subject| {
-            let is_own = |name: &serde_json::Value| !matches!(name.as_str(), None | Some("" | "default"));
+            let is_own = |name: &Value| !matches!(name.as_str(), None | Some("" | "default"));
             let what = "the pod uses the default ServiceAccount";
             require(subject.pods_of(Phase::Cluster), "/serviceAccountName", is_own, what)
         },
@@ -117,10 +119,7 @@ pub static RULES: &[Rule] = &[
         "no-limits",
         "a limit throttles or kills the CCM of a big cluster when it is needed most",
         "remove resources.limits",
-        |subject| {
-            let pointer = "/resources/limits";
-            require(subject.containers(), pointer, serde_json::Value::is_null, "the container has limits")
-        },
+        |subject| require(subject.containers(), "/resources/limits", Value::is_null, "the container has limits"),
     ),
     rule(
         "probes",
@@ -171,15 +170,15 @@ pub static RULES: &[Rule] = &[
         "bootstrap-static-pod",
         "the bootstrap VM's kubelet runs static Pods from files, and nothing applies other objects there",
         "keep only Pods in namespace kube-system in bootstrap/, and move other objects to assets/",
-        bootstrap::static_pods,
+        pods::static_pods,
     ),
     rule(
         "bootstrap-service-account",
         "a static Pod cannot use a ServiceAccount: the API server refuses its mirror Pod",
         "remove serviceAccountName; the pod uses the bootstrap kubeconfig",
         |subject| {
-            let (pointer, what) = ("/serviceAccountName", "a static Pod names a ServiceAccount");
-            require(subject.pods_of(Phase::Bootstrap), pointer, serde_json::Value::is_null, what)
+            let what = "a static Pod names a ServiceAccount";
+            require(subject.pods_of(Phase::Bootstrap), "/serviceAccountName", Value::is_null, what)
         },
     ),
     rule(
@@ -195,7 +194,7 @@ pub static RULES: &[Rule] = &[
         "bootstrap-kubeconfig",
         "without the bootstrap kubeconfig the pod cannot reach the API server",
         "mount hostPath /etc/kubernetes/bootstrap-secrets and set --kubeconfig=<mountPath>/kubeconfig",
-        bootstrap::kubeconfig,
+        containers::bootstrap_kubeconfig,
     ),
     rule(
         "bootstrap-election",

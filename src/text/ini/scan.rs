@@ -1,7 +1,9 @@
 //! Parses the lines of an INI text in gcfg's dialect (pure).
 
-use crate::text::ini::{Entry, Header, Item, Line};
-use crate::text::{Place, Problem};
+use crate::text::{
+    Place, Problem,
+    ini::{Entry, Header, Item, Line},
+};
 
 /// All logical lines of a text, in order. Concatenated, they are the text.
 pub(crate) fn lines(source: &str) -> Result<Vec<Line>, Problem> {

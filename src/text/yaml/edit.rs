@@ -7,7 +7,10 @@ use std::ops::Range;
 
 use serde_json::{Value, json};
 
-use crate::text::yaml::outline::{Member, Node, Shape, outline};
+use crate::text::{
+    line_break,
+    yaml::outline::{Member, Node, Shape, outline},
+};
 
 /// Sets the value at a path of keys in the first document. `None` when the layout does not allow it.
 pub(crate) fn set(text: &str, path: &[&str], value: &Value) -> Option<String> {
@@ -43,7 +46,7 @@ fn place(text: &str, node: &Node, path: &[&str], value: &Value) -> Option<(Range
     }
 }
 
-/// Keeps the key as written, and a comment beside it.
+/// Keeps the spelling of the key and the comment beside it.
 fn replace_block(text: &str, member: &Member, value: &Value) -> Option<(Range<usize>, String)> {
     let indent = indent(text, member)?;
     let start = member.key_span.start - indent.len();
@@ -89,13 +92,6 @@ fn end_of_line(text: &str, at: usize) -> usize {
 fn render(text: &str, indent: &str, key: &str, value: &Value) -> Option<String> {
     let rendered = super::to_string(&json!({ key: value })).ok()?;
     Some(rendered.lines().flat_map(|line| [indent, line, line_break(text)]).collect())
-}
-
-fn line_break(text: &str) -> &'static str {
-    match text.find('\n') {
-        Some(at) if text[..at].ends_with('\r') => "\r\n",
-        _ => "\n",
-    }
 }
 
 #[cfg(test)]

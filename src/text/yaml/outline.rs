@@ -8,40 +8,36 @@ use std::ops::Range;
 use granit_parser::{Event, Options, Parser, ScalarStyle, Span, StrInput, StructureStyle};
 
 use crate::text::{
-    place::Place,
+    Place,
     yaml::{Error, Lines},
 };
 
 /// The first document of a text.
 #[derive(Debug)]
 pub(crate) struct Outline {
-    /// Its value.
     pub(crate) root: Node,
-    /// The byte where it ends; other documents follow.
+    /// The byte where it ends; other documents may follow.
     pub(crate) end: usize,
-    /// The line where the next document begins.
+    /// The first line of the next document.
     pub(crate) next: Option<usize>,
 }
 
 /// A value.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// Its bytes, without anchor, tag and comment. Empty for a value that is not written.
+    /// Its bytes, without anchor, tag and comment. Empty for an omitted value.
     pub(crate) span: Range<usize>,
     /// Its first line, from 1.
     line: usize,
-    /// What it is made of.
     pub(crate) shape: Shape,
 }
 
-/// What a [`Node`] is made of.
 #[derive(Debug)]
 pub(crate) enum Shape {
-    /// A value that is not written, or a plain null.
+    /// An omitted value, or a plain null.
     Null,
     /// Another scalar or an alias.
     Scalar,
-    /// A list.
     List(Vec<Node>),
     /// A mapping, one member a line.
     Block(Vec<Member>),
@@ -52,13 +48,11 @@ pub(crate) enum Shape {
 /// A key and its value.
 #[derive(Debug)]
 pub(crate) struct Member {
-    /// The key as it is meant.
+    /// Without quotes and escapes.
     pub(crate) key: String,
-    /// The key as it is written.
     pub(crate) key_span: Range<usize>,
     /// The key's line, from 1.
     pub(crate) line: usize,
-    /// The value.
     pub(crate) value: Node,
 }
 
@@ -70,7 +64,6 @@ impl Member {
 }
 
 impl Node {
-    /// Whether it has members.
     pub(crate) fn is_mapping(&self) -> bool {
         matches!(self.shape, Shape::Block(_) | Shape::Flow(_))
     }
@@ -83,15 +76,13 @@ impl Node {
         }
     }
 
-    /// A member of a mapping.
     pub(crate) fn member(&self, key: &str) -> Option<&Member> {
         self.members().iter().find(|member| member.key == key)
     }
 
     fn collect_lines(&self, pointer: String, line: usize, lines: &mut Lines) {
         for member in self.members() {
-            let key = member.key.replace('~', "~0").replace('/', "~1");
-            member.value.collect_lines(format!("{pointer}/{key}"), member.line, lines);
+            member.value.collect_lines(child(&pointer, &member.key), member.line, lines);
         }
         if let Shape::List(items) = &self.shape {
             for (index, item) in items.iter().enumerate() {
@@ -113,7 +104,7 @@ impl Node {
 pub(crate) fn outline(text: &str) -> Result<Option<Outline>, Error> {
     let mut events = Events::new(text);
     let Some((root, end)) = events.document()? else { return Ok(None) };
-    // Errors after the first document do not matter: only the first one is read.
+    // Errors after the first document do not matter: readers stop there.
     let next = std::iter::from_fn(|| events.next().ok().flatten())
         .find_map(|(event, span)| matches!(event, Event::DocumentStart(..)).then(|| span.start.line()));
     Ok(Some(Outline { root, end, next }))
@@ -191,7 +182,7 @@ impl<'a> Events<'a> {
                     let key = event.scalar().map_or_else(String::new, |(text, _)| text.to_owned());
                     let Some((event, at)) = self.next()? else { break };
                     let mut value = self.node(&event, &at)?;
-                    // The parser places a value that is not written before the colon.
+                    // The parser places an omitted value before the colon.
                     let behind = self.text.get(key_span.end..).unwrap_or_default();
                     if value.span.is_empty() && behind.trim_start().starts_with(':') {
                         let colon = key_span.end + behind.len() - behind.trim_start().len();
@@ -229,6 +220,11 @@ fn end(style: StructureStyle, closed: usize, last: Option<Range<usize>>, start: 
         StructureStyle::Flow => closed,
         StructureStyle::Block => last.map_or(start, |last| last.end),
     }
+}
+
+/// The JSON pointer of a member.
+pub(crate) fn child(pointer: &str, key: &str) -> String {
+    format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
 fn bytes(span: &Span) -> Range<usize> {
