@@ -3,7 +3,7 @@
 //! The operator itself watches ([`crate::controllers`]); this reads the same documents and objects with the rights of
 //! the caller. Nothing here writes.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use kube::api::{ApiResource, GroupVersionKind, ListParams};
 use serde_json::Value;
@@ -14,6 +14,7 @@ use crate::{
         request,
     },
     config::cloud_conf::{self, Inputs, Synced},
+    controllers::view::images_of_file,
     facts::{
         Documents, Facts, Settings,
         images::{self, Images},
@@ -110,13 +111,5 @@ impl Snapshot {
             Some(None) => Err(images::Error::Unreadable { from, why: format!("it has no key {key}") }),
             None => Err(images::Error::Unreadable { from, why: "it is not there".to_owned() }),
         })
-    }
-}
-
-fn images_of_file(path: &Path) -> Result<Images, images::Error> {
-    let from = path.display().to_string();
-    match fs::read_to_string(path) {
-        Ok(json) => Images::parse(&json, &from),
-        Err(error) => Err(images::Error::Unreadable { from, why: error.to_string() }),
     }
 }
