@@ -1,7 +1,7 @@
 //! The command line (IO): a file for each command, with its flags and what it does.
 //!
 //! Flags are accepted in Go's spellings, so that the Go operator's command lines work. Exit codes: 0 done, 1 failed (one
-//! line on standard error says why), 2 wrong usage. `diff` and `status` answer by 0 or 1, and fail with 2.
+//! line on standard error says why), 2 wrong usage. `diff` and `status` answer with 0 or 1, and fail with 2.
 
 use std::{ffi::OsString, path::Path, process::ExitCode};
 
@@ -26,10 +26,10 @@ mod render;
 mod snapshot;
 mod status;
 
-/// The Go operator's programs, each with the command that takes its place when this program is started under that name.
+/// Programs of the Go operator, with the command that runs when this program is started under that name.
 const GO_PROGRAMS: [(&str, &str); 1] = [("azure-config-credentials-injector", "azure-inject-credentials")];
 
-/// The command line as if a command had been named, where the program's own name says which.
+/// The command line, with the command added that the program's own name stands for.
 pub fn arguments(mut given: Vec<OsString>) -> Vec<OsString> {
     let name = given.first().and_then(|program| Path::new(program).file_name());
     let command = GO_PROGRAMS.iter().find(|(program, _)| name.is_some_and(|name| name == *program));
@@ -88,41 +88,27 @@ pub enum Command {
 /// Runs a command to its end.
 pub fn run(cli: Cli) -> ExitCode {
     logs::init(cli.log_format, cli.v);
+    let answered = |answer: anyhow::Result<bool>| ended(answer.map(|is_yes| ExitCode::from(u8::from(!is_yes))), 2);
     let done = match cli.command {
-        Command::Operator(args) => operator::run_operator(args),
-        Command::ConfigSync(args) => operator::run_config_sync(args),
+        Command::Operator(args) => operator::run_operator(&args),
+        Command::ConfigSync(args) => operator::run_config_sync(&args),
         Command::Diff(args) => return answered(diff::run(&args)),
         Command::Status(args) => return answered(status::run(&args)),
         Command::CloudConfig(args) => cloud_config::run(args),
         Command::Render(args) => render::run(&args),
         Command::ImageReferences(args) => image_references::run(&args),
         Command::AzureInjectCredentials(args) => azure::run(&args),
-        Command::Provider(command) => return ended(provider::run(&command)),
+        Command::Provider(command) => return ended(provider::run(&command), 1),
     };
-    ended(done.map(|()| ExitCode::SUCCESS))
+    ended(done.map(|()| ExitCode::SUCCESS), 1)
 }
 
-/// The exit code, after saying what went wrong.
-fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
-    match done {
-        Ok(code) => code,
-        Err(error) => {
-            say(&format!("ccm-operator: {}", chain(error.as_ref())));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// The exit code of a command that answers by it.
-fn answered(answer: anyhow::Result<bool>) -> ExitCode {
-    match answer {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            say(&format!("ccm-operator: {}", chain(error.as_ref())));
-            ExitCode::from(2)
-        }
-    }
+/// The exit code, after an error is reported.
+fn ended(done: anyhow::Result<ExitCode>, failure: u8) -> ExitCode {
+    done.unwrap_or_else(|error| {
+        say(&format!("ccm-operator: {}", chain(error.as_ref())));
+        ExitCode::from(failure)
+    })
 }
 
 #[cfg(test)]

@@ -29,20 +29,19 @@ mod backoff;
 mod cloud_conf;
 mod dry_run;
 pub mod events;
-mod images_file;
 mod observer;
 mod operator;
 mod sync;
 mod trusted_ca;
 pub mod view;
 
-/// How often files are looked at again: kubelets swap them without a sign that every file system gives.
+/// How often files are read again: not every file system reports that a kubelet swaps them.
 const FILES_PERIOD: Duration = Duration::from_millis(500);
 
-/// How long without a trigger before everything is looked at again. It costs no request.
+/// The longest time between two passes. A pass without changes costs no request.
 const RESYNC_PERIOD: Duration = Duration::from_secs(600);
 
-/// The shortest time between two passes that nothing but the clock has asked for.
+/// The shortest time between two passes that only the clock triggers.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Waits until the leadership changes; for ever without a lease.
@@ -53,10 +52,10 @@ async fn leadership_changed(authority: &mut Option<Authority>) {
     }
 }
 
-/// What a controller's pass came to.
+/// The result of a controller's pass.
 #[derive(Debug, Default)]
 struct Pass {
-    /// What it waits for.
+    /// What it waits for, for people.
     waiting: Vec<String>,
     /// When its next pass is due, if nothing happens before.
     due: Vec<Instant>,
@@ -75,8 +74,8 @@ pub struct Controllers {
 }
 
 impl Controllers {
-    /// No controllers yet. `shutdown` becomes true when they are to stop; `health` is told what is waited for, and
-    /// `metrics` what is done. Called in a runtime.
+    /// No controllers yet. `shutdown` becomes true when they have to stop; `health` shows what they wait for, `metrics` counts
+    /// changes. Called in a runtime.
     pub fn new(view: View, shutdown: watch::Receiver<bool>, health: Health, metrics: Metrics) -> Self {
         let events = Events::start(view.client.clone(), metrics.clone());
         Self { view, operator: None, config_sync: None, authorities: [None, None], shutdown, health, metrics, events }
@@ -116,7 +115,7 @@ impl Controllers {
         self
     }
 
-    /// Runs until told to stop; a pass that has begun to write ends first.
+    /// Runs until `shutdown`; a pass that has begun to write ends first.
     pub async fn run(mut self) {
         let mut files = tokio::time::interval(FILES_PERIOD);
         files.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -141,7 +140,7 @@ impl Controllers {
     }
 
     fn read_files(&mut self) -> bool {
-        let images = self.operator.as_mut().is_some_and(Operator::read_images);
+        let images = self.operator.as_ref().is_some_and(|operator| operator.read_images(&mut self.view));
         let system_bundle = self.config_sync.as_mut().is_some_and(|(_, trusted_ca)| trusted_ca.read_system_bundle());
         images || system_bundle
     }

@@ -52,7 +52,7 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<bool> {
         let config = cloud_config(&snapshot, &catalog, &facts).await?;
         let mut digests = snapshot.digests(&catalog, &facts).await?;
         for object in &config {
-            // The pods are restarted by what it becomes, not by what it is.
+            // Pods are restarted for the new content, not for the live one.
             let reference = Reference::config_map(object.namespace(), object.name());
             digests.insert(reference, reference::digest(object.value()));
         }
@@ -61,8 +61,8 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<bool> {
         if let Plan::Nothing { why } = &plan {
             say(&format!("nothing is to be applied: {why}"));
         }
-        let plan = plan.labelled(&inventory::set_id(&snapshot.place().own_namespace));
-        anyhow::Ok(dry_run::changes(snapshot.reader(), &snapshot.place().own_namespace, &config, plan.objects()).await?)
+        let plan = plan.labelled(&inventory::set_id(&snapshot.own_namespace));
+        anyhow::Ok(dry_run::changes(&snapshot.reader, &snapshot.own_namespace, &config, plan.objects()).await?)
     })?;
     match args.output {
         DiffFormat::Json => print(&output::json(&changes)?)?,
@@ -77,11 +77,11 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<bool> {
     Ok(!changes.iter().any(|diff| diff.change.is_difference()))
 }
 
-/// The ConfigMaps of the cloud's configuration, as they are to be. What cannot be used is said: the last good ones stay.
+/// The desired ConfigMaps of the cloud's configuration. A defect of its input is reported: the last good ones stay.
 async fn cloud_config(snapshot: &Snapshot, catalog: &Catalog, facts: &Facts) -> anyhow::Result<Vec<Object>> {
     match snapshot.cloud_config(catalog, facts).await? {
         None => Ok(Vec::new()),
-        Some(Ok(synced)) => Ok(synced.objects(&snapshot.place().namespace)?),
+        Some(Ok(synced)) => Ok(synced.objects(&snapshot.namespace)?),
         Some(Err(error)) => {
             say(&format!("the cloud configuration stays as it is: {}", chain(&error)));
             Ok(Vec::new())

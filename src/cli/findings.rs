@@ -1,5 +1,4 @@
-//! Reads what the report is made of (IO), with the rights of whoever asks: what they may not read is told, the rest is
-//! shown.
+//! Reads the input of the report (IO), with the rights of the caller: what may not be read is listed, the rest is shown.
 
 use std::path::Path;
 
@@ -29,15 +28,13 @@ pub(super) async fn findings(
         findings.knows_digests = facts.digests.is_some();
         findings.platform = facts.platform.clone().ok().flatten().map(|platform| platform.name);
         let plan = Plan::new(catalog, &facts, Phase::Cluster);
-        let plan = plan.map(|plan| plan.labelled(&inventory::set_id(&snapshot.place().own_namespace)));
+        let plan = plan.map(|plan| plan.labelled(&inventory::set_id(&snapshot.own_namespace)));
         if let Ok(plan) = &plan {
             for object in plan.objects() {
-                let live = snapshot.reader().live(object).await;
-                let live = findings.take(live)?;
+                let live = findings.take(snapshot.reader.live(object).await)?;
                 findings.live.push(live);
             }
-            let left_over =
-                dry_run::left_over(snapshot.reader(), &snapshot.place().own_namespace, plan.objects()).await;
+            let left_over = dry_run::left_over(&snapshot.reader, &snapshot.own_namespace, plan.objects()).await;
             findings.left_over = findings.take(left_over)?.unwrap_or_default();
         }
         findings.plan = Some(plan.map_err(|error| chain(&error)));
@@ -50,7 +47,7 @@ pub(super) async fn findings(
 }
 
 impl Findings {
-    /// Takes what was read, or notes why it could not be read. An error that is no answer of the API server ends everything.
+    /// The result of a read, or a note why it failed. An error that is no answer of the API server ends everything.
     fn take<T>(&mut self, read: Result<T, Error>) -> Result<Option<T>, Error> {
         match read {
             Ok(read) => Ok(Some(read)),

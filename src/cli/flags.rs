@@ -9,12 +9,14 @@ use std::{
 use anyhow::Context;
 use clap::{Args, CommandFactory, ValueEnum, error::ErrorKind};
 use kube::Client;
+use serde::Serialize;
 
-use super::{
-    Cli,
-    snapshot::{Place, Snapshot},
+use super::{Cli, snapshot::Snapshot};
+use crate::{
+    cluster::{client, read::Reader},
+    facts::DEFAULT_NAMESPACE,
+    text::output,
 };
-use crate::{cluster::client, facts::DEFAULT_NAMESPACE};
 
 /// The operator's namespace where it does not run in a Pod.
 const OPERATOR_NAMESPACE: &str = "openshift-cloud-controller-manager-operator";
@@ -29,7 +31,7 @@ pub struct Connection {
 
 impl Connection {
     /// A client; asks the API server for nothing.
-    pub async fn client(&self) -> Result<Client, client::Error> {
+    pub async fn client(&self) -> anyhow::Result<Client> {
         client::connect(self.kubeconfig.as_deref(), None).await
     }
 }
@@ -52,9 +54,9 @@ pub struct ClusterArgs {
 
 impl ClusterArgs {
     /// The cluster, to be read.
-    pub(super) async fn snapshot(&self) -> Result<Snapshot, client::Error> {
-        let place = Place { namespace: self.namespace.clone(), own_namespace: own_namespace() };
-        Ok(Snapshot::new(self.connection.client().await?, place))
+    pub(super) async fn snapshot(&self) -> anyhow::Result<Snapshot> {
+        let reader = Reader::new(self.connection.client().await?);
+        Ok(Snapshot { reader, namespace: self.namespace.clone(), own_namespace: own_namespace() })
     }
 }
 
@@ -68,6 +70,16 @@ pub enum OutputFormat {
     Json,
     /// One YAML document.
     Yaml,
+}
+
+impl OutputFormat {
+    pub(super) fn write<T: Serialize>(self, answer: &T, table: impl FnOnce() -> String) -> anyhow::Result<String> {
+        Ok(match self {
+            Self::Table => table(),
+            Self::Json => output::json(answer)?,
+            Self::Yaml => output::yaml(answer)?,
+        })
+    }
 }
 
 /// A boolean in Go's spellings.
@@ -85,7 +97,7 @@ pub(super) fn own_namespace() -> String {
         .unwrap_or_else(|_| OPERATOR_NAMESPACE.to_owned())
 }
 
-/// One thread is enough: what is done between two requests takes microseconds.
+/// One thread is enough: the work between two requests takes microseconds.
 pub(super) fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
@@ -95,12 +107,12 @@ pub(super) fn wrong_usage(message: &str) -> ! {
     Cli::command().error(ErrorKind::ValueValidation, message).exit()
 }
 
-/// Tells the person who runs a command. What was done is done also if nobody listens.
+/// Writes a line to standard error. A closed one is no failure of the command.
 pub(super) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Prints what was asked for.
+/// Writes the answer to standard output.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
     io::stdout().write_all(text.as_bytes()).context("failed to write to standard output")
 }

@@ -89,15 +89,6 @@ pub enum ShowPhase {
     Cluster,
 }
 
-impl From<ShowPhase> for Phase {
-    fn from(phase: ShowPhase) -> Self {
-        match phase {
-            ShowPhase::Bootstrap => Self::Bootstrap,
-            ShowPhase::Cluster => Self::Cluster,
-        }
-    }
-}
-
 /// Runs one of the commands about providers.
 pub(super) fn run(command: &ProviderCommand) -> anyhow::Result<ExitCode> {
     match command {
@@ -109,23 +100,16 @@ pub(super) fn run(command: &ProviderCommand) -> anyhow::Result<ExitCode> {
 
 fn list(args: &ListArgs) -> anyhow::Result<()> {
     let summaries: Vec<_> = embedded::bundles().iter().map(|bundle| show::summary(bundle, embedded::VERSION)).collect();
-    print(&match args.output {
-        OutputFormat::Table => show::list_table(&summaries),
-        OutputFormat::Json => output::json(&summaries)?,
-        OutputFormat::Yaml => output::yaml(&summaries)?,
-    })
+    print(&args.output.write(&summaries, || show::list_table(&summaries))?)
 }
 
 fn show(args: &ShowArgs) -> anyhow::Result<()> {
     let bundles = embedded::bundles();
     let bundle = bundles.iter().find(|bundle| bundle.name == args.name);
     let bundle = bundle.unwrap_or_else(|| wrong_usage(&show::unknown(&args.name, &bundles)));
-    let details = show::details(bundle, embedded::VERSION, args.phase.into())?;
-    print(&match args.output {
-        OutputFormat::Table => show::details_table(&details),
-        OutputFormat::Json => output::json(&details)?,
-        OutputFormat::Yaml => output::yaml(&details)?,
-    })
+    let phase = if args.phase == ShowPhase::Bootstrap { Phase::Bootstrap } else { Phase::Cluster };
+    let details = show::details(bundle, embedded::VERSION, phase)?;
+    print(&args.output.write(&details, || show::details_table(&details))?)
 }
 
 fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {

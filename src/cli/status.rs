@@ -16,7 +16,6 @@ use crate::{
     error::chain,
     provider::embedded,
     status::screen::{self, Report},
-    text::output,
 };
 
 /// How often `status --watch` looks.
@@ -62,11 +61,7 @@ pub(super) fn run(args: &StatusArgs) -> anyhow::Result<bool> {
             };
             // Ages grow on a terminal; elsewhere only what has changed is news.
             if clears || shown.as_ref() != Some(&report) {
-                let text = match args.output {
-                    OutputFormat::Table => screen::text::screen(&report, Timestamp::now()),
-                    OutputFormat::Json => output::json(&report)?,
-                    OutputFormat::Yaml => output::yaml(&report)?,
-                };
+                let text = args.output.write(&report, || screen::text::screen(&report, Timestamp::now()))?;
                 print(&if clears { format!("{CLEAR}{text}") } else { text })?;
             }
             if !args.watch {

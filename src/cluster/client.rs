@@ -1,18 +1,18 @@
 //! The connection to the API server (IO).
 //!
-//! kube's own stack, put together here for what its default leaves out: small requests are sent at once instead of
-//! waiting for the answer to the last packet (40 ms each time a connection is new), a connection whose other end has gone or
-//! has fallen silent is noticed within a minute or two instead of at the end of a watch, watches do not begin again in a hot
-//! loop, and the pause that a refusal asks for is shown.
+//! kube's own stack with what its default lacks: small requests do not wait for an acknowledgement (40 ms on each new
+//! connection), a dead or silent connection is noticed within two minutes and not at the end of a watch, watches are not
+//! re-established in a hot loop, and the pause that a refusal asks for is shown.
 
 use std::{
     collections::HashSet,
-    fs, io,
+    fs,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
+use anyhow::{Context, bail};
 use axum::{
     body::{Body as AnswerBody, Bytes, HttpBody},
     http::{
@@ -28,72 +28,33 @@ use hyper_util::{
 use kube::{
     Client, Config,
     client::{Body, ConfigExt},
-    config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError},
+    config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::{Value, json};
 use tower::{BoxError, ServiceBuilder, filter::AsyncFilterLayer};
 
-/// How long a connection may take to be made.
+/// The longest time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// After how much silence a connection is probed, how often, and how many probes may go unanswered.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
 
-/// Why there is no client.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The kubeconfig cannot be read.
-    #[error("failed to read the kubeconfig {path}")]
-    Read {
-        /// Its path.
-        path: String,
-        /// The cause.
-        source: KubeconfigError,
-    },
-    /// The kubeconfig does not say how to connect.
-    #[error("failed to use the kubeconfig {path}")]
-    Use {
-        /// Its path.
-        path: String,
-        /// The cause.
-        source: KubeconfigError,
-    },
-    /// No kubeconfig was given, and there are no credentials of a Pod.
-    #[error("failed to find a kubeconfig or the credentials of a Pod")]
-    Infer(#[from] InferConfigError),
-    /// The file that says where the API server is cannot be read.
-    #[error("failed to read {path}, which says where the API server is")]
-    EnvFile {
-        /// Its path.
-        path: String,
-        /// The cause.
-        source: io::Error,
-    },
-    /// It does not say where the API server is.
-    #[error("{0} sets no usable KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT")]
-    NoAddress(String),
-    /// A proxy is asked for.
-    #[error("the kubeconfig {0} asks for a proxy (proxy-url), which is not supported")]
-    Proxy(String),
-    /// Certificates or credentials cannot be used.
-    #[error("failed to set up the connection to the API server")]
-    SetUp(#[source] kube::Error),
-}
-
-/// A client for the cluster that a kubeconfig names, or for that of the Pod; `env_file` says where its API server is. Asks
-/// the API server for nothing.
-pub async fn connect(kubeconfig: Option<&Path>, env_file: Option<&Path>) -> Result<Client, Error> {
+/// A client for the cluster that a kubeconfig names, or for that of the Pod; `env_file` names its API server. Sends no
+/// request.
+pub async fn connect(kubeconfig: Option<&Path>, env_file: Option<&Path>) -> anyhow::Result<Client> {
     let mut config = match kubeconfig {
         Some(path) => from_kubeconfig(path).await?,
-        None => Config::infer().await?,
+        None => Config::infer().await.context("failed to find a kubeconfig or the credentials of a Pod")?,
     };
     if let Some(path) = env_file {
-        let name = || path.display().to_string();
-        let text = fs::read_to_string(path).map_err(|source| Error::EnvFile { path: name(), source })?;
+        let path = path.display();
+        let text = fs::read_to_string(path.to_string())
+            .with_context(|| format!("failed to read {path}, which says where the API server is"))?;
         let url = api_server_of_env_file(&text).and_then(|url| url.parse().ok());
-        config.cluster_url = url.ok_or_else(|| Error::NoAddress(name()))?;
+        config.cluster_url =
+            url.with_context(|| format!("{path} sets no usable KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT"))?;
     }
-    client(&config).map_err(Error::SetUp)
+    client(&config).context("failed to set up the connection to the API server")
 }
 
 /// The URL of the API server in a file of `KUBERNETES_SERVICE_HOST='…'` and `KUBERNETES_SERVICE_PORT='…'`, as OpenShift puts
@@ -108,28 +69,26 @@ fn api_server_of_env_file(text: &str) -> Option<String> {
     Some(if host.contains(':') { format!("https://[{host}]:{port}") } else { format!("https://{host}:{port}") })
 }
 
-async fn from_kubeconfig(path: &Path) -> Result<Config, Error> {
-    let name = || path.display().to_string();
-    let kubeconfig = Kubeconfig::read_from(path).map_err(|source| Error::Read { path: name(), source })?;
+async fn from_kubeconfig(path: &Path) -> anyhow::Result<Config> {
+    let name = path.display();
+    let kubeconfig = Kubeconfig::read_from(path).with_context(|| format!("failed to read the kubeconfig {name}"))?;
     let mut clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
-    // A proxy of the environment is for what is outside of the cluster, and is not asked.
+    // A proxy of the environment is for hosts outside the cluster, and is not used.
     if clusters.any(|cluster| cluster.proxy_url.is_some()) {
-        return Err(Error::Proxy(name()));
+        bail!("the kubeconfig {name} asks for a proxy (proxy-url), which is not supported");
     }
-    let options = KubeConfigOptions::default();
-    Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|source| Error::Use { path: name(), source })
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    config.with_context(|| format!("failed to use the kubeconfig {name}"))
 }
 
-/// How long after one watch another may begin again.
-///
-/// A watch that ends is taken up again at once, which is right once in five minutes, and a hot loop where something between
-/// here and the API server ends each of them at once. What begins for the first time does not wait.
+/// The pause between two watches that are re-established: something between here and the API server may end each at once,
+/// which would make a hot loop. A first watch does not wait.
 const WATCH_PAUSE: Duration = Duration::from_millis(125);
 
 /// A request, once it may be sent.
 type Waited = BoxFuture<'static, Result<Request<Body>, BoxError>>;
 
-/// A layer that lets watches wait which begin again.
+/// Delays watches that are being re-established.
 fn paced() -> AsyncFilterLayer<impl Fn(Request<Body>) -> Waited + Clone> {
     let begun: Arc<Mutex<(HashSet<String>, Option<Instant>)>> = Arc::default();
     AsyncFilterLayer::new(move |request: Request<Body>| {
@@ -163,8 +122,8 @@ fn watched(uri: &Uri) -> Option<String> {
     })
 }
 
-/// How long an answer may pause. On every watch the API server sends a bookmark each minute, also when nothing happens: a
-/// watch that says nothing for longer is blind, and to find that out costs no request.
+/// How long an answer may pause. On every watch the API server sends a bookmark each minute: a longer silence means a dead
+/// connection, and noticing that costs no request.
 const LONGEST_SILENCE: Duration = Duration::from_secs(100);
 
 /// An answer that breaks off when it pauses for too long.
@@ -183,11 +142,11 @@ where
     }))
 }
 
-/// How long an answer may be that refuses something.
+/// The longest body of a refusal, in bytes.
 const LONGEST_REFUSAL: usize = 1 << 20;
 
-/// Puts the pause that the API server asks for in a header of its refusal where kube shows it: into the details of the
-/// status. A server that is too busy to answer says it in no other way.
+/// Copies `Retry-After` of a refusal to where kube shows it: the details of the status. An overloaded server sends it only
+/// as a header.
 async fn with_retry_after<B>(answer: Response<B>) -> Result<Response<AnswerBody>, BoxError>
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
@@ -210,7 +169,7 @@ where
     Ok(Response::from_parts(parts, said.to_string().into()))
 }
 
-/// No layer that tries again: errors are ours to wait for, with one policy, and to tell.
+/// Without a layer that retries: all retries follow one policy ([`crate::controllers`]).
 fn client(config: &Config) -> Result<Client, kube::Error> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);

@@ -19,13 +19,13 @@ use crate::{
     controllers::{
         applier::{Applier, Stopped},
         events::Events,
-        observer::Observer,
+        observer::{Id, Observer},
     },
     object::{Key, Kind, Object},
     status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
 };
 
-/// What applies plans, and what it remembers from one pass to the next.
+/// Applies plans.
 pub(super) struct ApplyPlan {
     client: Client,
     own_namespace: String,
@@ -38,7 +38,7 @@ pub(super) struct ApplyPlan {
 }
 
 impl ApplyPlan {
-    /// Nothing has been applied yet; `set_id` marks our objects.
+    /// `set_id` marks our objects.
     pub(super) fn new(client: Client, own_namespace: &str, set_id: String, events: Events) -> Self {
         Self {
             applier: Applier::new(client.clone(), events, TRANSIENT_ERROR_PATIENCE),
@@ -50,7 +50,7 @@ impl ApplyPlan {
         }
     }
 
-    /// What an administrator has taken out of the operator's hands, for people; empty when there is nothing.
+    /// Objects that the operator leaves alone or keeps, for people; empty when there are none.
     pub(super) fn remarks(&self) -> String {
         let mut text = String::new();
         if !self.applier.skipped().is_empty() {
@@ -94,10 +94,10 @@ impl ApplyPlan {
             for (object, live) in written {
                 let place = wave.iter().find(|planned| planned.key() == object).map(Place::of);
                 if let Some(place) = place {
-                    observer.put(&place, &object.name, live);
+                    observer.watches.put(&Id::Ours(place), &object.name, live);
                 }
             }
-            // What comes after the wave has to wait.
+            // Later waves have to wait.
             applied?;
         }
         // Not everything is applied while repairs are held back.
@@ -137,8 +137,8 @@ impl ApplyPlan {
                 let name = live["metadata"]["name"].as_str().unwrap_or_default();
                 match self.applier.delete((place.kind, live), "it is no longer needed", budget).await {
                     Ok(None) => {}
-                    Ok(Some(Pruned::Terminating(live))) => observer.put(place, name, live),
-                    Ok(Some(Pruned::Gone | Pruned::Absent)) => observer.forget(place, name),
+                    Ok(Some(Pruned::Terminating(live))) => observer.watches.put(&Id::Ours(place.clone()), name, live),
+                    Ok(Some(Pruned::Gone | Pruned::Absent)) => observer.watches.forget(&Id::Ours(place.clone()), name),
                     Err(error) => errors.push(error),
                 }
             }
@@ -171,7 +171,7 @@ impl ApplyPlan {
         let live = observer.inventory();
         if !live.is_some_and(|live| inventory::says(live, &config_map)) {
             match write::write_inventory(&self.client, config_map, live, budget()).await {
-                Ok(written) => observer.put_inventory(written),
+                Ok(written) => observer.watches.put(&Id::Inventory, inventory::NAME, written),
                 Err(error) => return self.applier.stop_at(&[error]),
             }
         }

@@ -1,16 +1,18 @@
 //! Keeps ConfigMap `cloud-conf` as the cloud's configuration, completed and checked (IO).
 //!
-//! Thin: what it is to hold is [`crate::config`]'s, how it is written [`super::sync`]'s.
+//! Thin: [`crate::config`] computes the content, [`super::sync`] writes it.
 
 use tracing::{info, warn};
 
-use crate::config::cloud_conf::{self, Inputs, Synced};
-use crate::controllers::{
-    Pass,
-    sync::{Desired, Sync},
-    view::View,
+use crate::{
+    config::cloud_conf::{self, Inputs, Synced},
+    controllers::{
+        Pass,
+        sync::{Desired, Sync},
+        view::View,
+    },
+    error::chain,
 };
-use crate::error::chain;
 
 /// How many warnings of one configuration are logged.
 const LOGGED_WARNINGS: usize = 20;
@@ -18,36 +20,23 @@ const LOGGED_WARNINGS: usize = 20;
 /// The controller of the cloud's configuration.
 pub(super) struct CloudConfig {
     sync: Sync,
-    desired: Desired,
-    /// The revision of the cluster that this is for.
-    revision: u64,
-    /// What was last said of the configuration.
+    /// The lines last logged about the configuration.
     logged: Vec<String>,
 }
 
 impl CloudConfig {
-    /// Nothing has been seen yet.
     pub(super) fn new(sync: Sync) -> Self {
-        Self { sync, desired: Desired::Waiting(Vec::new()), revision: 0, logged: Vec::new() }
+        Self { sync, logged: Vec::new() }
     }
 
-    /// One pass.
     pub(super) async fn pass(&mut self, view: &mut View) -> Pass {
         let needs = view.cloud_config_references();
-        if self.revision != view.revision() || matches!(self.desired, Desired::Waiting(_)) {
-            let desired = if view.observer.knows_documents() {
-                let pending = view.observer.pending_named(&needs);
-                if pending.is_empty() { self.desire(view) } else { Desired::Waiting(pending) }
-            } else {
-                Desired::Waiting(view.observer.pending(&needs))
-            };
-            if self.desired != desired {
-                self.desired = desired;
-                self.sync.replanned();
-            }
-            self.revision = view.revision();
+        if self.sync.is_outdated(view) {
+            let pending = view.pending_inputs(&needs);
+            let desired = if pending.is_empty() { self.desire(view) } else { Desired::Waiting(pending) };
+            self.sync.desire(desired, view);
         }
-        self.sync.pass(view, &self.desired, &needs).await
+        self.sync.pass(view, &needs).await
     }
 
     fn desire(&mut self, view: &View) -> Desired {
@@ -80,13 +69,13 @@ impl CloudConfig {
         }
     }
 
-    /// Says once where the configuration is from, what becomes of it, and what of it has no effect. No values.
+    /// Logs the source of the configuration, its changes and its warnings, each state once. No values.
     fn log(&mut self, synced: &Synced) {
         let from = synced.from.as_deref().unwrap_or("none: an empty one is completed");
         let mut lines = vec![format!("the cloud configuration is from {from}")];
         lines.extend(synced.changes.iter().map(|change| format!("{}: {}", change.key, change.rule)));
-        let said = lines.iter().chain(&synced.warnings).cloned().collect();
-        if self.logged != said {
+        let all = lines.iter().chain(&synced.warnings).cloned().collect();
+        if self.logged != all {
             for line in &lines {
                 info!("{line}");
             }
@@ -96,7 +85,7 @@ impl CloudConfig {
             if let Some(more) = synced.warnings.len().checked_sub(LOGGED_WARNINGS).filter(|more| *more > 0) {
                 warn!("and {more} more of the like; `ccm-operator cloud-config` shows all of them");
             }
-            self.logged = said;
+            self.logged = all;
         }
     }
 }
@@ -108,10 +97,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::object::Object;
     use crate::{
         controllers::{sync::tests, view},
         facts::Documents,
+        object::Object,
         status::cluster_operator,
     };
 

@@ -1,7 +1,6 @@
-//! What the operator would do, logged (IO): takes the place of [`super::apply_plan`] in `operator --dry-run`.
+//! Logs what the operator would do (IO): takes the place of [`super::apply_plan`] in `operator --dry-run`.
 //!
-//! Asks the API server by dry runs what would change. An object is asked about again only when it or the plan has changed:
-//! idle costs no request.
+//! Sends dry runs to the API server, for an object again only when it or the plan has changed: idle costs no request.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -30,18 +29,13 @@ pub(super) struct DryRun {
     asked: BTreeMap<Key, Asked>,
     /// What was last logged about each object.
     logged: BTreeMap<Key, String>,
-    backoff: Backoff,
+    pub(super) backoff: Backoff,
 }
 
 impl DryRun {
-    /// Nothing has been asked yet; `set_id` marks our objects.
+    /// `set_id` marks our objects.
     pub(super) fn new(reader: Reader, set_id: String) -> Self {
         Self { reader, set_id, asked: BTreeMap::new(), logged: BTreeMap::new(), backoff: Backoff::default() }
-    }
-
-    /// When the next retry is due.
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.backoff.due()
     }
 
     /// Logs what would become of each object.

@@ -1,12 +1,7 @@
-//! What the controllers of a process watch (IO): the documents of facts, the status object, the ConfigMaps and Secrets that
-//! matter, the inventory and our own objects. It decides nothing.
-//!
-//! Watches cover exactly what is needed, nothing is asked for twice, and foreign objects cost nothing.
+//! The watches of a process (IO): documents of facts, the status object, ConfigMaps and Secrets, the inventory and our own
+//! objects, each watched once and no others. It decides nothing.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use kube::{Client, api::DynamicObject};
 use serde_json::{Value, json};
@@ -28,7 +23,7 @@ use crate::{
 
 /// A thing that is watched.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Id {
+pub(super) enum Id {
     /// A document of facts, by its resource.
     Document(&'static str),
     /// The object that holds the status.
@@ -44,9 +39,9 @@ enum Id {
 /// Everything that is watched.
 pub(super) struct Observer {
     set_id: String,
-    watches: Watches<Id>,
+    pub(super) watches: Watches<Id>,
     documents: Vec<&'static Document>,
-    /// Where nothing is planned any more: what is there is to be pruned.
+    /// Where nothing is planned any more and objects are to be pruned.
     leftovers: BTreeSet<Place>,
     /// Whether a document has changed since documents were last taken.
     documents_changed: bool,
@@ -103,7 +98,7 @@ impl Observer {
 
     /// The same, of these named objects alone.
     pub(super) fn pending_named(&self, named: &BTreeSet<Reference>) -> Vec<String> {
-        self.watches.pending(|id: &Id| matches!(id, Id::Named(reference) if named.contains(reference)))
+        self.watches.pending(|id| matches!(id, Id::Named(reference) if named.contains(reference)))
     }
 
     /// What has kept a watch from working for this long; of named objects only these count.
@@ -115,11 +110,6 @@ impl Observer {
     pub(super) fn lasting_trouble_of_inputs(&self, period: Duration, named: &BTreeSet<Reference>) -> Option<String> {
         let is_input = |id: &Id| !matches!(id, Id::Inventory | Id::Ours(_));
         self.watches.lasting_trouble(period, |id| is_relevant(id, named) && is_input(id))
-    }
-
-    /// When the first trouble will have lasted for this long, or be over.
-    pub(super) fn trouble_changes_at(&self, period: Duration) -> Option<Instant> {
-        self.watches.trouble_changes_at(period)
     }
 
     /// Whether every document has been seen, and the status object.
@@ -229,14 +219,8 @@ impl Observer {
         troubled.map(|place| place.namespace.clone()).collect()
     }
 
-    /// The live inventory.
     pub(super) fn inventory(&self) -> Option<&Value> {
         self.watches.get(&Id::Inventory, inventory::NAME)
-    }
-
-    /// Takes the answer to a write of the inventory.
-    pub(super) fn put_inventory(&mut self, live: Value) {
-        self.watches.put(&Id::Inventory, inventory::NAME, live);
     }
 
     /// The live state of one of our objects.
@@ -244,24 +228,9 @@ impl Observer {
         self.watches.get(&Id::Ours(Place::of(object)), object.name())
     }
 
-    /// Takes the answer to a write of one of our objects.
-    pub(super) fn put(&mut self, place: &Place, name: &str, live: Value) {
-        self.watches.put(&Id::Ours(place.clone()), name, live);
-    }
-
-    /// Takes the answer that one of our objects is gone.
-    pub(super) fn forget(&mut self, place: &Place, name: &str) {
-        self.watches.forget(&Id::Ours(place.clone()), name);
-    }
-
     /// The live object that holds the status.
     pub(super) fn status_object(&self) -> Option<&Value> {
         self.watches.get(&Id::Status, status::write::NAME)
-    }
-
-    /// Takes the answer to a write of the status.
-    pub(super) fn put_status_object(&mut self, live: Value) {
-        self.watches.put(&Id::Status, status::write::NAME, live);
     }
 }
 
@@ -315,7 +284,7 @@ mod tests {
         assert!(trouble.contains("deployments.apps in namespace managed"), "{trouble}");
         assert_eq!(observer.lasting_trouble_of_inputs(now, &named), None);
         // It has lasted already; what is left to wait for is its end.
-        let ends = observer.trouble_changes_at(now).unwrap();
-        assert!(ends > Instant::now() + Duration::from_secs(20));
+        let ends = observer.watches.trouble_changes_at(now).unwrap();
+        assert!(ends > std::time::Instant::now() + Duration::from_secs(20));
     }
 }

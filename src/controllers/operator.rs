@@ -1,4 +1,4 @@
-//! The operator itself: keeps a provider's objects as planned and reports how that goes (IO).
+//! The operator itself: keeps a provider's objects as planned and reports the result (IO).
 //!
 //! A pass costs no request unless something is to be written. Bad input is reported at once and waits for other input;
 //! everything else is retried, later each time, and reported once it has lasted.
@@ -14,10 +14,7 @@ use tracing::{error, info};
 
 use crate::{
     apply::{inventory::Scope, ownership::FIELD_MANAGER},
-    controllers::{
-        Pass, applier::Stopped, apply_plan::ApplyPlan, backoff::Backoff, dry_run::DryRun, images_file::ImagesFile,
-        view::View,
-    },
+    controllers::{Pass, applier::Stopped, apply_plan::ApplyPlan, backoff::Backoff, dry_run::DryRun, view::View},
     object::Object,
     plan::Plan,
     process::lease::Authority,
@@ -31,7 +28,7 @@ use crate::{
 /// annotation is no rollout.
 const ROLLOUT_GRACE: Duration = Duration::from_secs(1);
 
-/// What acts on a plan.
+/// Acts on a plan.
 pub(super) enum Hands {
     /// Brings the cluster to it, and reports.
     Write(ApplyPlan),
@@ -44,16 +41,16 @@ pub(super) struct Operator {
     authority: Authority,
     set_id: String,
     hands: Hands,
-    images: ImagesFile,
+    images_json: PathBuf,
     /// The revision of the view that was last planned for.
     revision: u64,
     /// The last plan that could be made; it stays in force while an input is bad.
     plan: Option<Arc<Plan>>,
-    /// What is wrong with the input.
+    /// The error of the input.
     bad_input: Option<String>,
     /// Whether both config-sync controllers have ever reported that they are available.
     is_gate_open: bool,
-    /// Since when that is waited for.
+    /// Since when the operator waits for that.
     gated_since: Option<Instant>,
     reporting: Backoff,
     /// Since when workloads are being rolled out.
@@ -65,9 +62,9 @@ pub(super) struct Operator {
     logged: Option<Outcome>,
 }
 
-/// What a pass came to.
+/// The result of a pass.
 enum Reconciled {
-    /// Nothing can be done or reported yet: this is waited for. Empty for a standby, whose work it is to wait.
+    /// Nothing can be done or reported yet; holds what it waits for. Empty for a standby, whose work is to wait.
     Waiting(Vec<String>),
     /// An error that has not lasted long enough to be reported, or whose retry is not due.
     Retrying(String),
@@ -76,13 +73,13 @@ enum Reconciled {
 }
 
 impl Operator {
-    /// Nothing has been seen yet; `set_id` marks our objects.
+    /// `set_id` marks our objects.
     pub(super) fn new(authority: Authority, set_id: String, hands: Hands, images_json: PathBuf) -> Self {
         Self {
             authority,
             set_id,
             hands,
-            images: ImagesFile::new(images_json),
+            images_json,
             revision: 0,
             plan: None,
             bad_input: None,
@@ -97,8 +94,8 @@ impl Operator {
     }
 
     /// Reads the images file again; returns whether it has changed.
-    pub(super) fn read_images(&mut self) -> bool {
-        self.images.read()
+    pub(super) fn read_images(&self, view: &mut View) -> bool {
+        view.read_images(&self.images_json)
     }
 
     /// One pass with its report.
@@ -113,20 +110,18 @@ impl Operator {
             waiting.extend(self.report(view, &outcome).await.err());
             self.last = Some(outcome);
         }
-        let [acting, held] = match &self.hands {
+        let acting = match &self.hands {
             Hands::Write(apply_plan) => apply_plan.applier.due(),
-            Hands::DryRun(dry_run) => [dry_run.due(), None],
+            Hands::DryRun(dry_run) => [dry_run.backoff.due(), None],
         };
         let due = [
-            acting,
-            held,
             self.reporting.due(),
             self.gated_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
             self.rolling_since.map(|since| since + ROLLOUT_GRACE),
             self.stuck_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
-            view.observer.trouble_changes_at(TRANSIENT_ERROR_PATIENCE),
+            view.observer.watches.trouble_changes_at(TRANSIENT_ERROR_PATIENCE),
         ];
-        Pass { waiting, due: due.into_iter().flatten().collect() }
+        Pass { waiting, due: due.into_iter().chain(acting).flatten().collect() }
     }
 
     async fn reconcile(&mut self, view: &mut View) -> Reconciled {
@@ -156,8 +151,8 @@ impl Operator {
         wrong.map_or(reconciled, |error| Reconciled::Outcome(Outcome::Failed { error }))
     }
 
-    /// What keeps the operator from applying anything: the config-sync controllers have to have done their work once, or pods
-    /// would start without their configuration.
+    /// The gate: nothing is applied before the config-sync controllers have succeeded once, or pods would start without their
+    /// configuration.
     fn gate(&mut self, view: &View) -> Option<Reconciled> {
         let status = view.status();
         let missing = [&CLOUD_CONFIG, &TRUSTED_CA].into_iter().find(|controller| !status.is_available(controller));
@@ -176,14 +171,11 @@ impl Operator {
     }
 
     /// Plans again when an input has changed.
-    fn replan(&mut self, view: &mut View) {
-        if !view.knows_inputs() || (self.revision == view.revision() && !self.images.has_changed()) {
+    fn replan(&mut self, view: &View) {
+        if !view.knows_inputs() || self.revision == view.revision() {
             return;
         }
         self.revision = view.revision();
-        if let Some(images) = self.images.take() {
-            view.set_images(images);
-        }
         match view.plan() {
             Err(error) => self.bad_input = Some(error),
             Ok(plan) => {
@@ -199,8 +191,8 @@ impl Operator {
         }
     }
 
-    /// Watches what is planned, and what the inventory lists besides. Without a plan nothing is pruned, so nothing is watched
-    /// for it; the inventory stays as it is until there is one.
+    /// Watches planned objects, and those that the inventory lists. Without a plan nothing is pruned, so nothing is watched
+    /// for it; the inventory stays as it is until there is a plan.
     fn follow(&self, view: &mut View) {
         let Some(plan) = &self.plan else { return };
         let inventory = match &self.hands {
@@ -211,7 +203,7 @@ impl Operator {
         view.observer.follow(&Scope::of(plan.objects()), &inventory);
     }
 
-    /// Acts on the plan, and looks how the rollouts are.
+    /// Acts on the plan, and checks the rollouts.
     async fn act(&mut self, view: &mut View) -> Reconciled {
         let Some(plan) = self.plan.clone() else {
             // Everything was seen, so an input is bad.
@@ -222,7 +214,7 @@ impl Operator {
             Plan::Nothing { why } => return Reconciled::Outcome(Outcome::Nothing { why: why.clone() }),
             Plan::Objects { objects, .. } => objects,
         };
-        // What a bad input means is not known: nothing is deleted for it.
+        // Nothing is deleted because of bad input.
         let may_prune = self.bad_input.is_none();
         let budget = || self.authority.write_budget();
         let acted = match &mut self.hands {
@@ -236,7 +228,7 @@ impl Operator {
         }
     }
 
-    /// How the rollouts are, once everything is applied.
+    /// The state of the rollouts, once everything is applied.
     fn rollouts(&mut self, view: &View, objects: &[Object]) -> Outcome {
         let (mut rollouts, mut stuck) = (Vec::new(), None);
         for object in objects {
@@ -278,7 +270,7 @@ impl Operator {
         let objects = self.plan.as_ref().map_or(&[][..], |plan| plan.objects());
         let (own_namespace, namespace) = (&view.settings.own_namespace, &view.settings.facts.namespace);
         let related_objects = match self.plan {
-            // What a process before this one has applied is still there.
+            // Objects that a previous process has applied are still there.
             None if !before.related_objects.is_empty() => before.related_objects.clone(),
             _ => cluster_operator::related_objects(own_namespace, namespace, objects, apply_plan.kept()),
         };
@@ -331,7 +323,7 @@ impl Operator {
     }
 }
 
-/// What the config-sync controllers report as wrong: what was applied stays as it is, with the last good configuration.
+/// The trouble that the config-sync controllers report: applied objects stay, with the last good configuration.
 fn config_trouble(status: &Status) -> Option<String> {
     let troubles = [&CLOUD_CONFIG, &TRUSTED_CA].map(|controller| status.trouble_of(controller));
     let troubles: Vec<_> = troubles.into_iter().flatten().collect();

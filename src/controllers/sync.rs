@@ -1,8 +1,7 @@
-//! What both config-sync controllers do alike (IO): bring ConfigMaps to their desired state, and report that in two conditions
-//! of their own.
+//! The shared part of both config-sync controllers (IO): brings ConfigMaps to their desired state, and reports that in two
+//! conditions of their own.
 //!
-//! Bad input is reported at once and changes nothing: the last good ConfigMap stays. What a ConfigMap is to hold, the
-//! controllers decide.
+//! Bad input is reported at once and changes nothing: the last good ConfigMap stays. The controllers decide the content.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -27,45 +26,44 @@ use crate::{
     status::cluster_operator::Controller,
 };
 
-/// What a controller wants.
+/// The desired state of a controller's ConfigMaps.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Desired {
-    /// Not known yet: this is waited for.
+    /// Not known yet; holds what it waits for.
     Waiting(Vec<String>),
     /// These ConfigMaps; none where there is nothing to do.
     Objects(Vec<Object>),
-    /// It cannot be known: something is wrong with the input.
+    /// The input is bad.
     Failed {
-        /// What, for people.
         error: String,
-        /// Whether only another input can mend it.
+        /// Whether only another input can fix it.
         is_terminal: bool,
     },
 }
 
-/// The part of a controller that writes.
+/// The part that both controllers share.
 pub(super) struct Sync {
+    /// The revision of the view that the desired state is for; `None` when another input has changed.
+    pub(super) revision: Option<u64>,
+    desired: Desired,
     controller: &'static Controller,
     authority: Authority,
     applier: Applier,
     reporting: Backoff,
-    /// Since when an input is wrong that may become right by itself.
+    /// Since when an input is bad that may become good by itself.
     failing_since: Option<Instant>,
     last: Option<Verdict>,
     logged: Option<Verdict>,
 }
 
-/// How a controller's work goes.
-#[derive(Clone, PartialEq, Eq)]
-enum Verdict {
-    Fine,
-    Trouble(String),
-}
+/// Whether a controller works, or its trouble.
+type Verdict = Result<(), String>;
 
 impl Sync {
-    /// Nothing has been written yet.
     pub(super) fn new(controller: &'static Controller, authority: Authority, client: Client, events: Events) -> Self {
         Self {
+            revision: None,
+            desired: Desired::Waiting(Vec::new()),
             controller,
             authority,
             applier: Applier::new(client, events, controller.patience),
@@ -81,13 +79,22 @@ impl Sync {
         self.authority.write_budget().is_some()
     }
 
-    /// Begins with a new desired state.
-    pub(super) fn replanned(&mut self) {
-        self.applier.replanned();
+    /// Whether the desired state has to be computed again.
+    pub(super) fn is_outdated(&self, view: &View) -> bool {
+        self.revision != Some(view.revision()) || matches!(self.desired, Desired::Waiting(_))
     }
 
-    /// Writes what is not as desired, and reports. `needs` are the objects without which nothing can be known.
-    pub(super) async fn pass(&mut self, view: &mut View, desired: &Desired, needs: &BTreeSet<Reference>) -> Pass {
+    /// Replaces the desired state.
+    pub(super) fn desire(&mut self, desired: Desired, view: &View) {
+        if self.desired != desired {
+            self.desired = desired;
+            self.applier.replanned();
+        }
+        self.revision = Some(view.revision());
+    }
+
+    /// Applies the desired state, and reports. `needs` are the objects that it is computed from.
+    pub(super) async fn pass(&mut self, view: &mut View, needs: &BTreeSet<Reference>) -> Pass {
         if let Some(trouble) = self.authority.trouble() {
             return Pass { waiting: vec![trouble], due: Vec::new() };
         }
@@ -96,28 +103,25 @@ impl Sync {
         }
         let patience = self.controller.patience;
         let mut waiting = Vec::new();
-        let verdict = match desired {
+        let verdict = match &self.desired {
             Desired::Waiting(pending) => {
                 waiting.clone_from(pending);
-                view.observer.lasting_trouble_of_inputs(patience, needs).map(Verdict::Trouble)
+                view.observer.lasting_trouble_of_inputs(patience, needs).map(Err)
             }
             Desired::Failed { error, is_terminal } => {
                 let since = *self.failing_since.get_or_insert_with(Instant::now);
                 if *is_terminal || since.elapsed() >= patience {
-                    Some(Verdict::Trouble(error.clone()))
+                    Some(Err(error.clone()))
                 } else {
                     waiting.push(error.clone());
                     self.last.clone()
                 }
             }
-            Desired::Objects(objects) => match self.apply(view, objects).await {
-                Ok(()) => {
-                    let lasting = view.observer.lasting_trouble_of_inputs(patience, needs);
-                    Some(lasting.map_or(Verdict::Fine, Verdict::Trouble))
-                }
+            Desired::Objects(objects) => match apply(&mut self.applier, &self.authority, view, objects).await {
+                Ok(()) => Some(view.observer.lasting_trouble_of_inputs(patience, needs).map_or(Ok(()), Err)),
                 Err(Stopped { error, is_reported }) => {
-                    if is_reported || matches!(self.last, Some(Verdict::Trouble(_))) {
-                        Some(Verdict::Trouble(error))
+                    if is_reported || matches!(self.last, Some(Err(_))) {
+                        Some(Err(error))
                     } else {
                         waiting.push(error);
                         self.last.clone()
@@ -125,51 +129,22 @@ impl Sync {
                 }
             },
         };
-        if !matches!(desired, Desired::Failed { .. }) {
+        if !matches!(self.desired, Desired::Failed { .. }) {
             self.failing_since = None;
         }
         if let Some(verdict) = verdict {
             waiting.extend(self.report(view, &verdict).await.err());
             self.last = Some(verdict);
         }
-        let [applying, held] = self.applier.due();
         let due = [
-            applying,
-            held,
             self.reporting.due(),
             self.failing_since.map(|since| since + patience),
-            view.observer.trouble_changes_at(patience),
+            view.observer.watches.trouble_changes_at(patience),
         ];
-        Pass { waiting, due: due.into_iter().flatten().collect() }
+        Pass { waiting, due: due.into_iter().chain(self.applier.due()).flatten().collect() }
     }
 
-    async fn apply(&mut self, view: &mut View, objects: &[Object]) -> Result<(), Stopped> {
-        self.applier.begin()?;
-        let budget = || self.authority.write_budget();
-        for object in objects {
-            let reference = Reference::config_map(object.namespace(), object.name());
-            let live = view.observer.named(&reference);
-            // The Go operator copied `immutable` from its source; such a ConfigMap can only be recreated.
-            let frozen = live.filter(|live| live["immutable"] == true && need(object.value(), live) != Need::Nothing);
-            let live = match frozen {
-                None => live,
-                Some(frozen) => match self.applier.delete((object.kind(), frozen), "it is immutable", &budget).await {
-                    Ok(Some(Pruned::Gone | Pruned::Absent)) => None,
-                    Ok(None | Some(Pruned::Terminating(_))) => continue,
-                    Err(error) => return self.applier.stop_at(&[error]),
-                },
-            };
-            let (written, applied) = self.applier.apply(std::iter::once((object, live)), &budget).await;
-            for (_, live) in written {
-                view.observer.put_named(&reference, live);
-            }
-            applied?;
-        }
-        self.applier.succeeded();
-        Ok(())
-    }
-
-    /// Says what is wrong, if anything is, unless it is said already.
+    /// Reports a verdict, unless the status has it already.
     async fn report(&mut self, view: &mut View, verdict: &Verdict) -> Result<(), String> {
         if !view.observer.knows_status_object() {
             return Ok(());
@@ -177,15 +152,11 @@ impl Sync {
         if let Some(error) = self.reporting.pending_error(Instant::now()) {
             return Err(error.to_owned());
         }
-        let trouble = match verdict {
-            Verdict::Fine => None,
-            Verdict::Trouble(trouble) => Some(trouble.as_str()),
-        };
+        let trouble = verdict.as_ref().err().map(String::as_str);
         if self.logged.as_ref() != Some(verdict) {
-            if let Some(trouble) = trouble {
-                error!("{} is degraded: {trouble}", self.controller.name);
-            } else {
-                info!("{} works as expected", self.controller.name);
+            match trouble {
+                Some(trouble) => error!("{} is degraded: {trouble}", self.controller.name),
+                None => info!("{} works as expected", self.controller.name),
             }
             self.logged = Some(verdict.clone());
         }
@@ -193,6 +164,37 @@ impl Sync {
         let next = view.status().next_of(self.controller, trouble, &now);
         view.report((self.controller.manager, &next), false, &self.authority, &mut self.reporting).await
     }
+}
+
+async fn apply(
+    applier: &mut Applier,
+    authority: &Authority,
+    view: &mut View,
+    objects: &[Object],
+) -> Result<(), Stopped> {
+    applier.begin()?;
+    let budget = || authority.write_budget();
+    for object in objects {
+        let reference = Reference::config_map(object.namespace(), object.name());
+        let live = view.observer.named(&reference);
+        // The Go operator copied `immutable` from its source; such a ConfigMap can only be recreated.
+        let frozen = live.filter(|live| live["immutable"] == true && need(object.value(), live) != Need::Nothing);
+        let live = match frozen {
+            None => live,
+            Some(frozen) => match applier.delete((object.kind(), frozen), "it is immutable", &budget).await {
+                Ok(Some(Pruned::Gone | Pruned::Absent)) => None,
+                Ok(None | Some(Pruned::Terminating(_))) => continue,
+                Err(error) => return applier.stop_at(&[error]),
+            },
+        };
+        let (written, applied) = applier.apply(std::iter::once((object, live)), &budget).await;
+        for (_, live) in written {
+            view.observer.put_named(&reference, live);
+        }
+        applied?;
+    }
+    applier.succeeded();
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Keeps ConfigMap `ccm-trusted-ca` as the certificates that cloud-controller-managers trust (IO).
 //!
-//! Thin: what it is to hold is [`crate::config::certificates`]'s, how it is written [`super::sync`]'s. What an administrator gave
-//! and cannot be used is left out, and said; the rest stays trusted.
+//! Thin: [`crate::config::certificates`] computes the content, [`super::sync`] writes it. Unusable certificates of an
+//! administrator are left out and reported; the rest stays trusted.
 
 use std::{
     collections::BTreeMap,
@@ -14,15 +14,15 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use tracing::warn;
 
-use crate::controllers::{
-    Pass,
-    sync::{Desired, Sync},
-    view::View,
-};
-use crate::error::chain;
 use crate::{
     config::certificates::{self, Certificate},
-    controllers::events::Events,
+    controllers::{
+        Pass,
+        events::Events,
+        sync::{Desired, Sync},
+        view::View,
+    },
+    error::chain,
     object::{Object, reference::Reference},
     process::metrics::Metrics,
 };
@@ -33,10 +33,10 @@ const KEY: &str = "ca-bundle.crt";
 /// The key of certificates that come with the cloud's configuration.
 const CLOUD_CONFIG_KEY: &str = "ca-bundle.pem";
 
-/// Where certificates are from, as the metric names it.
+/// The sources of certificates, as the metric names them.
 const SOURCES: [&str; 3] = ["system", "proxy", "cloud-config"];
 
-/// What a file was like when it was read.
+/// The modification time and size of a file when it was read.
 type Stamp = Result<(SystemTime, u64), String>;
 
 /// The controller of the trusted certificates.
@@ -46,21 +46,18 @@ pub(super) struct TrustedCa {
     stamp: Option<Stamp>,
     /// The system's certificates, or why there are none.
     system: Result<Vec<Certificate>, String>,
-    desired: Desired,
-    /// The revision of the cluster that this is for; `None` when the system's certificates have changed.
-    revision: Option<u64>,
-    /// The certificates that administrators gave.
+    /// The certificates from administrators.
     given: Vec<Certificate>,
-    /// What cannot be used of what they gave, and why.
+    /// Why certificates from administrators are left out.
     unusable: Vec<String>,
-    /// What was last said of what cannot be used and of what ends, under each Event's reason.
-    said: BTreeMap<&'static str, String>,
+    /// The last warning of each reason.
+    warned: BTreeMap<&'static str, String>,
     events: Events,
     metrics: Metrics,
 }
 
 impl TrustedCa {
-    /// One that has seen nothing yet; `system_bundle` is the file of certificates that the system trusts.
+    /// `system_bundle` is the file of certificates that the system trusts.
     pub(super) fn new(sync: Sync, system_bundle: PathBuf, events: Events, metrics: Metrics) -> Self {
         Self {
             sync,
@@ -68,16 +65,14 @@ impl TrustedCa {
             system_bundle,
             stamp: None,
             system: Ok(Vec::new()),
-            desired: Desired::Waiting(Vec::new()),
-            revision: None,
             given: Vec::new(),
             unusable: Vec::new(),
-            said: BTreeMap::new(),
+            warned: BTreeMap::new(),
             metrics,
         }
     }
 
-    /// Reads the file again if it is another one than before; answers whether it is.
+    /// Reads the file again if it has changed; returns whether it has.
     pub(super) fn read_system_bundle(&mut self) -> bool {
         let stamp: Stamp = self.stamp().map_err(|error| error.to_string());
         if self.stamp.as_ref() == Some(&stamp) {
@@ -89,7 +84,7 @@ impl TrustedCa {
         };
         let text = fs::read(&self.system_bundle).map_err(|error| wrong(error.to_string()));
         self.system = text.and_then(|text| certificates::parse(&text).map_err(|error| wrong(chain(&error))));
-        (self.stamp, self.revision) = (Some(stamp), None);
+        (self.stamp, self.sync.revision) = (Some(stamp), None);
         true
     }
 
@@ -98,40 +93,29 @@ impl TrustedCa {
         Ok((metadata.modified()?, metadata.len()))
     }
 
-    /// One pass.
     pub(super) async fn pass(&mut self, view: &mut View) -> Pass {
         let needs = view.trusted_ca_references();
-        if self.revision != Some(view.revision()) || matches!(self.desired, Desired::Waiting(_)) {
-            let pending = view.observer.pending_named(&needs);
-            let desired = if !view.observer.knows_documents() {
-                Desired::Waiting(view.observer.pending(&needs))
-            } else if pending.is_empty() {
-                self.desire(view)
-            } else {
-                Desired::Waiting(pending)
-            };
-            if self.desired != desired {
-                self.desired = desired;
-                self.sync.replanned();
-            }
-            self.revision = Some(view.revision());
+        if self.sync.is_outdated(view) {
+            let pending = view.pending_inputs(&needs);
+            let desired = if pending.is_empty() { self.desire(view) } else { Desired::Waiting(pending) };
+            self.sync.desire(desired, view);
         }
-        // With time, too: certificates end.
+        // In every pass: certificates expire without a change.
         if self.sync.leads() {
-            let (unusable, expiring) = (self.unusable.join("; "), self.expiring().join("; "));
-            self.say("TrustedCertificatesLeftOut", unusable);
-            self.say("TrustedCertificatesExpiring", expiring);
+            self.warn("TrustedCertificatesLeftOut", self.unusable.join("; "));
+            self.warn("TrustedCertificatesExpiring", self.expiring().join("; "));
         }
-        self.sync.pass(view, &self.desired, &needs).await
+        self.sync.pass(view, &needs).await
     }
 
     fn desire(&mut self, view: &View) -> Desired {
+        let failed = |error| Desired::Failed { error, is_terminal: true };
         let facts = match view.facts() {
             Ok(facts) => facts,
-            Err(error) => return Desired::Failed { error, is_terminal: true },
+            Err(error) => return failed(error),
         };
         if !facts.has_trusted_ca {
-            // Nothing is looked at any more, so that nothing is said of it.
+            // Certificates that are no longer read are no longer reported.
             (self.given, self.unusable) = (Vec::new(), Vec::new());
             for source in SOURCES {
                 self.metrics.certificates_end(source, None);
@@ -150,7 +134,7 @@ impl TrustedCa {
         let cloud = cloud_certificates(view).and_then(usable);
         let bundle = match certificates::merge(user.as_deref(), system, cloud.as_deref()) {
             Ok(bundle) => bundle.text,
-            Err(error) => return Desired::Failed { error: chain(&error), is_terminal: true },
+            Err(error) => return failed(chain(&error)),
         };
         let object = Object::new(json!({
             "apiVersion": "v1",
@@ -171,11 +155,11 @@ impl TrustedCa {
         self.unusable = unusable;
         match object {
             Ok(object) => Desired::Objects(vec![object]),
-            Err(error) => Desired::Failed { error: chain(&error), is_terminal: true },
+            Err(error) => failed(chain(&error)),
         }
     }
 
-    /// What is to be said of certificates that administrators gave and that have ended, or will soon.
+    /// Descriptions of the certificates from administrators that have expired, or will soon.
     fn expiring(&self) -> Vec<String> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         let now = i64::try_from(now).unwrap_or(i64::MAX);
@@ -187,9 +171,9 @@ impl TrustedCa {
         certificates::expiring(&self.given, now).map(describe).collect()
     }
 
-    /// Says it in the log and as an Event, unless that was the last that was said.
-    fn say(&mut self, reason: &'static str, text: String) {
-        if self.said.insert(reason, text.clone()).unwrap_or_default() != text && !text.is_empty() {
+    /// Warns in the log and as an Event, unless that was the last warning.
+    fn warn(&mut self, reason: &'static str, text: String) {
+        if self.warned.insert(reason, text.clone()).unwrap_or_default() != text && !text.is_empty() {
             warn!("{text}");
             self.events.warn(reason, text);
         }
@@ -204,7 +188,7 @@ fn user_certificates(view: &View, user: &Reference) -> Result<Vec<Certificate>, 
     certificates::parse(text.as_bytes()).map_err(|error| format!("{user}, key {KEY}: {error}"))
 }
 
-/// The certificates that came with the cloud's configuration, if any did.
+/// The certificates in the cloud's configuration, if any.
 fn cloud_certificates(view: &View) -> Option<Result<Vec<Certificate>, String>> {
     let target = view.cloud_config();
     let text = view.observer.named(&target).and_then(|found: &Value| found["data"][CLOUD_CONFIG_KEY].as_str())?;
@@ -224,7 +208,7 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn without_a_proxy_nothing_is_said_of_its_certificates() {
+    async fn without_a_proxy_its_certificates_are_not_reported() {
         let client = Client::new(Router::new(), "own");
         let proxy = serde_json::from_value(json!({"spec": {"trustedCA": {"name": "user-ca"}}})).unwrap();
         let mut view = view::tests::view(client.clone(), Documents { proxy, ..Documents::default() }, None);

@@ -2,7 +2,12 @@
 //!
 //! Owns the watches, the facts taken from them, and the one way to the status object. It decides nothing.
 
-use std::{collections::BTreeSet, time::Instant};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use kube::Client;
 use tokio::sync::watch;
@@ -10,7 +15,10 @@ use tracing::warn;
 
 use crate::{
     config::{certificates, cloud_conf},
-    controllers::{backoff::Backoff, observer::Observer},
+    controllers::{
+        backoff::Backoff,
+        observer::{Id, Observer},
+    },
     error::chain,
     facts::{
         Documents, Facts, Settings,
@@ -23,10 +31,10 @@ use crate::{
     status::{self, cluster_operator::Status},
 };
 
-/// What a process is told about itself when it is started.
+/// The settings of a process.
 #[derive(Clone, Debug)]
 pub struct ViewSettings {
-    /// What it is told about the cluster.
+    /// Facts from the command line.
     pub facts: Settings,
     /// The namespace that the process runs in.
     pub own_namespace: String,
@@ -44,13 +52,13 @@ pub struct View {
     catalog: Catalog,
     documents: Documents,
     facts: Facts,
-    /// What is wrong with a document that was seen.
+    /// The error of a document that cannot be read.
     unreadable: Option<String>,
     /// The ConfigMaps and Secrets that the planned pods refer to.
     references: BTreeSet<Reference>,
     /// The last status that was seen: it is restored when the object that held it is deleted and recreated.
     last_status: Status,
-    /// Tells whether the control plane is one node, once that is known.
+    /// Whether the control plane is one node, once that is known.
     single_replica: watch::Sender<Option<bool>>,
     revision: u64,
 }
@@ -85,7 +93,7 @@ impl View {
         }
     }
 
-    /// Takes over what the watches have delivered.
+    /// Takes what the watches have delivered.
     pub(super) fn refresh(&mut self) {
         self.last_status = self.status();
         if !self.observer.knows_documents() {
@@ -105,7 +113,7 @@ impl View {
         }
     }
 
-    /// Takes the facts of the documents anew; images and digests have other sources.
+    /// Recomputes the facts of the documents; images and digests have other sources.
     fn gather(&mut self) {
         let images = std::mem::replace(&mut self.facts.images, Ok(Images::default()));
         let digests: Option<Digests> = self.facts.digests.take();
@@ -117,14 +125,25 @@ impl View {
         self.revision
     }
 
-    /// Takes the images.
-    pub(super) fn set_images(&mut self, images: Result<Images, images::Error>) {
-        self.facts.images = images;
+    /// Reads the images file; returns whether the images have changed.
+    pub(super) fn read_images(&mut self, path: &Path) -> bool {
+        let images = images_of_file(path);
+        let has_changed = self.facts.images != images;
+        if has_changed {
+            self.facts.images = images;
+            self.revision += 1;
+        }
+        has_changed
     }
 
     /// Whether everything has been seen that a plan is made of.
     pub(super) fn knows_inputs(&self) -> bool {
         self.observer.knows_documents() && self.observer.pending_named(&self.references).is_empty()
+    }
+
+    /// The documents and these named objects that have not been seen yet.
+    pub(super) fn pending_inputs(&self, named: &BTreeSet<Reference>) -> Vec<String> {
+        if self.observer.knows_documents() { self.observer.pending_named(named) } else { self.observer.pending(named) }
     }
 
     /// What has not been seen yet and has to be before anything is applied.
@@ -133,7 +152,7 @@ impl View {
     }
 
     /// What has kept a watch that the operator needs from working for this long.
-    pub(super) fn lasting_trouble(&self, period: std::time::Duration) -> Option<String> {
+    pub(super) fn lasting_trouble(&self, period: Duration) -> Option<String> {
         self.observer.lasting_trouble(period, &self.references)
     }
 
@@ -142,7 +161,7 @@ impl View {
         self.unreadable.clone().map_or(Ok(&self.facts), Err)
     }
 
-    /// The plan for what was seen, or what is wrong with it.
+    /// The plan for what was seen, or the error of an input.
     pub(super) fn plan(&self) -> Result<Plan, String> {
         Plan::new(&self.catalog, self.facts()?, Phase::Cluster).map_err(|error| chain(&error))
     }
@@ -152,7 +171,7 @@ impl View {
         self.catalog.provider(&self.facts)
     }
 
-    /// The status as it is, completed by what was there before the object was deleted.
+    /// The live status, completed from the previous one when the object was deleted.
     pub(super) fn status(&self) -> Status {
         self.observer.status_object().map(Status::of).unwrap_or_default().completed(&self.last_status)
     }
@@ -170,7 +189,7 @@ impl View {
             Ok(written) => {
                 *reporting = Backoff::default();
                 if let Some(written) = written {
-                    self.observer.put_status_object(written);
+                    self.observer.watches.put(&Id::Status, status::write::NAME, written);
                     self.last_status = self.status();
                 }
                 Ok(())
@@ -190,7 +209,7 @@ impl View {
         Reference::config_map(&self.facts.namespace, cloud_conf::TARGET_NAME)
     }
 
-    /// What the cloud's configuration is taken from and written to.
+    /// The sources and the target of the cloud's configuration.
     pub(super) fn cloud_config_references(&self) -> BTreeSet<Reference> {
         let Some(settings) = self.provider().and_then(|provider| provider.descriptor.cloud_config.as_ref()) else {
             return BTreeSet::new();
@@ -199,7 +218,7 @@ impl View {
         [Some(self.cloud_config()), cloud_conf::managed(settings), user].into_iter().flatten().collect()
     }
 
-    /// What trusted certificates are taken from and written to.
+    /// The sources and the target of trusted certificates.
     pub(super) fn trusted_ca_references(&self) -> BTreeSet<Reference> {
         if !self.facts.has_trusted_ca {
             return BTreeSet::new();
@@ -222,6 +241,15 @@ impl View {
             named.extend(self.references.iter().cloned());
         }
         self.observer.want(&named);
+    }
+}
+
+/// The images in a file.
+pub fn images_of_file(path: &Path) -> Result<Images, images::Error> {
+    let from = path.display().to_string();
+    match fs::read_to_string(path) {
+        Ok(json) => Images::parse(&json, &from),
+        Err(error) => Err(images::Error::Unreadable { from, why: error.to_string() }),
     }
 }
 

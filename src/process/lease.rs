@@ -1,9 +1,9 @@
 //! Leader election over one Lease (IO).
 //!
-//! The protocol of client-go's leaderelection: whoever holds the record and renews it leads; a record that nobody has
+//! The protocol of client-go's leaderelection: the process that holds and renews the record leads; a record that was not
 //! renewed for its duration, as observed here and not by its own clock, may be taken; every write carries the resource
-//! version, so that of two writers one loses. One thing is ours: the holder is the Pod, not the process, so that a
-//! restarted container of the same Pod goes on at once.
+//! version, so that of two writers one loses. One difference: the holder is the Pod, not the process, so that a restarted
+//! container of the same Pod continues at once.
 
 use std::{
     fs,
@@ -21,6 +21,8 @@ use kube::{
 };
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
+
+use crate::error::chain;
 
 /// How a lease is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,44 +72,10 @@ pub enum Leadership {
     Waiting(Option<String>),
 }
 
-impl Leadership {
-    /// For how long it will still lead, `None` when it does not.
-    pub fn remaining(&self, now: Instant) -> Option<Duration> {
-        match self {
-            Self::Leading(until) => until.checked_duration_since(now).filter(|remaining| !remaining.is_zero()),
-            Self::Waiting(_) => None,
-        }
-    }
-
-    /// What keeps it from leading, when that is not another holder.
-    pub fn trouble(&self) -> Option<&str> {
-        match self {
-            Self::Waiting(Some(trouble)) => Some(trouble),
-            Self::Leading(_) | Self::Waiting(None) => None,
-        }
-    }
-}
-
-/// Why the process leads no longer.
+/// The process leads no longer; holds the lease and the reason.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// It could not renew in time.
-    #[error("lost the lease {name}: it could not be renewed for {} s", deadline.as_secs())]
-    NotRenewed {
-        /// The lease, with its namespace.
-        name: String,
-        /// The renew deadline.
-        deadline: Duration,
-    },
-    /// Another holder has it.
-    #[error("lost the lease {name} to {holder}")]
-    Taken {
-        /// The lease, with its namespace.
-        name: String,
-        /// Who has it now.
-        holder: String,
-    },
-}
+#[error("lost the lease {0}")]
+pub struct Lost(String);
 
 /// One lease, as this process sees it.
 pub struct Election {
@@ -120,20 +88,20 @@ pub struct Election {
     /// The record as last seen or written, and when it was first seen to be so.
     observed: Option<(Lease, Instant)>,
     /// Whether the record has changed since it was observed.
-    raced: bool,
+    conflicted: bool,
 }
 
 /// How long after an error the lease is asked for again, at most.
 const RETRY_AFTER_ERROR: Duration = Duration::from_secs(2);
 
-/// What one try came to.
+/// The result of one try.
 enum Try {
     /// The lease is ours, renewed now.
     Held,
-    /// Somebody else's, and not expired.
+    /// Another holder's, and not expired.
     HeldBy(String),
-    /// Somebody was faster.
-    Raced,
+    /// Another process has written first.
+    Conflict,
 }
 
 impl Election {
@@ -153,30 +121,30 @@ impl Election {
             timings,
             leading,
             observed: None,
-            raced: false,
+            conflicted: false,
         }
     }
 
     /// Competes for the lease and then holds it, until it is lost.
-    pub async fn run(&mut self) -> Error {
+    pub async fn run(&mut self) -> Lost {
+        let lease = self.full_name();
         let mut holder = String::new();
         let mut renewed = loop {
             let started = Instant::now();
             let pause = match self.try_once().await {
                 Ok(Try::Held) => break started,
                 // Read it again at once: the next try knows more.
-                Ok(Try::Raced) => continue,
+                Ok(Try::Conflict) => continue,
                 Ok(Try::HeldBy(other)) => {
                     if other != holder {
-                        info!(lease = self.full_name(), holder = other, "waiting for the lease");
+                        info!(lease, holder = other, "waiting for the lease");
                         holder = other;
                     }
                     self.waits(None);
                     self.timings.retry_period
                 }
                 Err(error) => {
-                    let trouble =
-                        format!("failed to acquire the lease {}: {}", self.full_name(), crate::error::chain(&error));
+                    let trouble = format!("failed to acquire the lease {lease}: {}", chain(&error));
                     warn!("{trouble}");
                     self.waits(Some(trouble));
                     self.timings.retry_period.min(RETRY_AFTER_ERROR)
@@ -185,35 +153,30 @@ impl Election {
             // As client-go does, so that waiting processes do not move in step.
             tokio::time::sleep(jittered(pause)).await;
         };
-        info!(lease = self.full_name(), identity = self.identity, "acquired the lease");
-        self.leading.send_replace(Leadership::Leading(renewed + self.timings.renew_deadline));
-        loop {
-            tokio::time::sleep(self.timings.retry_period).await;
-            let error = loop {
-                let started = Instant::now();
-                match self.try_once().await {
-                    Ok(Try::Held) => {
-                        renewed = started;
-                        self.leading.send_replace(Leadership::Leading(renewed + self.timings.renew_deadline));
-                        break None;
-                    }
-                    Ok(Try::HeldBy(holder)) => break Some(Error::Taken { name: self.full_name(), holder }),
-                    Ok(Try::Raced) => debug!(lease = self.full_name(), "the lease was changed by somebody else"),
-                    Err(error) => {
-                        warn!(lease = self.full_name(), "failed to renew the lease: {}", crate::error::chain(&error));
-                    }
+        info!(lease, identity = self.identity, "acquired the lease");
+        let Timings { renew_deadline, retry_period, .. } = self.timings;
+        self.leading.send_replace(Leadership::Leading(renewed + renew_deadline));
+        let mut pause = retry_period;
+        let lost = loop {
+            tokio::time::sleep(pause).await;
+            pause = retry_period.min(RETRY_AFTER_ERROR);
+            let started = Instant::now();
+            match self.try_once().await {
+                Ok(Try::Held) => {
+                    (renewed, pause) = (started, retry_period);
+                    self.leading.send_replace(Leadership::Leading(renewed + renew_deadline));
+                    continue;
                 }
-                if renewed.elapsed() > self.timings.renew_deadline {
-                    let deadline = self.timings.renew_deadline;
-                    break Some(Error::NotRenewed { name: self.full_name(), deadline });
-                }
-                tokio::time::sleep(self.timings.retry_period.min(RETRY_AFTER_ERROR)).await;
-            };
-            if let Some(error) = error {
-                self.waits(None);
-                return error;
+                Ok(Try::HeldBy(holder)) => break format!("{lease} to {holder}"),
+                Ok(Try::Conflict) => debug!(lease, "the lease was changed by another process"),
+                Err(error) => warn!(lease, "failed to renew the lease: {}", chain(&error)),
             }
-        }
+            if renewed.elapsed() > renew_deadline {
+                break format!("{lease}: it could not be renewed for {} s", renew_deadline.as_secs());
+            }
+        };
+        self.waits(None);
+        Lost(lost)
     }
 
     /// Gives the lease back, if it is held, so that the next holder need not wait.
@@ -221,17 +184,16 @@ impl Election {
         if !matches!(self.leading.send_replace(Leadership::Waiting(None)), Leadership::Leading(_)) {
             return;
         }
+        let lease = self.full_name();
         match tokio::time::timeout(Duration::from_secs(5), self.give_back()).await {
-            Ok(Ok(())) => info!(lease = self.full_name(), "released the lease"),
-            Ok(Err(error)) => {
-                warn!(lease = self.full_name(), "failed to release the lease: {}", crate::error::chain(&error))
-            }
-            Err(_) => warn!(lease = self.full_name(), "failed to release the lease: no answer within 5 s"),
+            Ok(Ok(())) => info!(lease, "released the lease"),
+            Ok(Err(error)) => warn!(lease, "failed to release the lease: {}", chain(&error)),
+            Err(_) => warn!(lease, "failed to release the lease: no answer within 5 s"),
         }
     }
 
     async fn give_back(&self) -> Result<(), kube::Error> {
-        // Read anew: a renewal may have been cut off after it was written.
+        // Read again: a renewal may have been cut off after it was written.
         let mut lease = self.api.get(&self.name).await?;
         if !self.is_ours(&lease) {
             return Ok(());
@@ -257,9 +219,9 @@ impl Election {
     }
 
     async fn acquire_or_renew(&mut self) -> Result<Try, kube::Error> {
-        // The holder knows the record: it renews without reading it again, unless somebody was faster.
+        // The holder knows the record: it renews without reading it again, unless another process has written it.
         let current = match &self.observed {
-            Some((lease, at)) if self.is_ours(lease) && !self.raced => Some((lease.clone(), *at)),
+            Some((lease, at)) if self.is_ours(lease) && !self.conflicted => Some((lease.clone(), *at)),
             before => match self.api.get_opt(&self.name).await? {
                 None => None,
                 // Judged by when the record was seen to change, not by the time that stands in it.
@@ -269,13 +231,13 @@ impl Election {
                 },
             },
         };
-        self.raced = false;
+        self.conflicted = false;
         self.observed.clone_from(&current);
         let Some((lease, seen)) = current else {
             let lease = self.record(None);
             return match self.api.create(&PostParams::default(), &lease).await {
                 // A 404 here is the namespace's, and stays an error.
-                Err(kube::Error::Api(status)) if status.code == 409 => Ok(self.raced()),
+                Err(kube::Error::Api(status)) if status.code == 409 => Ok(self.conflict()),
                 written => Ok(self.held(written?)),
             };
         };
@@ -287,14 +249,14 @@ impl Election {
         }
         let lease = self.record(Some(lease));
         match self.api.replace(&self.name, &PostParams::default(), &lease).await {
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(self.raced()),
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(self.conflict()),
             written => Ok(self.held(written?)),
         }
     }
 
-    fn raced(&mut self) -> Try {
-        self.raced = true;
-        Try::Raced
+    fn conflict(&mut self) -> Try {
+        self.conflicted = true;
+        Try::Conflict
     }
 
     fn held(&mut self, lease: Lease) -> Try {
@@ -350,14 +312,11 @@ fn jittered(period: Duration) -> Duration {
 /// The Pod's UID, so that a restarted container of the same Pod holds what its predecessor held; outside of a Pod a name
 /// that no other process has.
 fn identity() -> String {
-    std::env::var("POD_UID").ok().filter(|uid| !uid.is_empty()).or_else(pod_uid_of_mounts).unwrap_or_else(|| {
+    let of_mounts = || pod_uid(&fs::read_to_string("/proc/self/mountinfo").ok()?);
+    std::env::var("POD_UID").ok().filter(|uid| !uid.is_empty()).or_else(of_mounts).unwrap_or_else(|| {
         let read = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         format!("{}_{}", read("/proc/sys/kernel/hostname"), read("/proc/sys/kernel/random/uuid"))
     })
-}
-
-fn pod_uid_of_mounts() -> Option<String> {
-    pod_uid(&fs::read_to_string("/proc/self/mountinfo").ok()?)
 }
 
 /// The kubelet mounts every container's /etc/hosts and termination log from `<root>/pods/<uid>/`. Other mounts may be those
@@ -384,15 +343,20 @@ pub struct Authority {
 impl Authority {
     /// How long a write may take, `None` when there may be none: it has to end while this process still leads.
     pub fn write_budget(&self) -> Option<Duration> {
-        if *self.shutdown.borrow() {
-            return None;
+        match *self.leadership.borrow() {
+            Leadership::Leading(until) if !*self.shutdown.borrow() => {
+                until.checked_duration_since(Instant::now()).filter(|remaining| !remaining.is_zero())
+            }
+            _ => None,
         }
-        self.leadership.borrow().remaining(Instant::now())
     }
 
     /// What keeps it from leading, when that is not another holder.
     pub fn trouble(&self) -> Option<String> {
-        self.leadership.borrow().trouble().map(ToOwned::to_owned)
+        match &*self.leadership.borrow() {
+            Leadership::Waiting(trouble) => trouble.clone(),
+            Leadership::Leading(_) => None,
+        }
     }
 }
 
