@@ -138,7 +138,7 @@ impl<'a> Ladder<'a> {
     /// The first step.
     pub fn first(&mut self) -> Next {
         let Some(live) = self.seen else { return self.step(Stage::Apply, Step::Apply) };
-        if inventory::is_left_alone(live) {
+        if self.is_left_alone(live) {
             return Next::End(End::LeftAlone(None));
         }
         match need(self.desired.value(), live) {
@@ -170,6 +170,8 @@ impl<'a> Ladder<'a> {
                 _ => Next::End(End::Refused),
             },
             (Stage::Probe(mut live), Ok(Some(shown))) => {
+                // An item of a list has no types, and our new entry needs them.
+                live["apiVersion"] = shown["apiVersion"].clone();
                 live["metadata"]["managedFields"] = shown["metadata"]["managedFields"].clone();
                 self.folds += 1;
                 self.step(Stage::Fold, Step::Fold(live))
@@ -192,6 +194,13 @@ impl<'a> Ladder<'a> {
         }
     }
 
+    /// Whether an administrator has taken the object out of our hands. Only members of the set can be: what we sync, such as
+    /// `cloud-conf`, is not labelled, and is always ours.
+    fn is_left_alone(&self, live: &Value) -> bool {
+        let is_member = self.desired.value()["metadata"]["labels"].get(inventory::PART_OF_LABEL).is_some();
+        is_member && inventory::is_left_alone(live)
+    }
+
     fn step(&mut self, stage: Stage, step: Step) -> Next {
         self.stage = stage;
         Next::Step(step)
@@ -207,7 +216,7 @@ impl<'a> Ladder<'a> {
 
     /// Deletes nothing before the API server has accepted the stand-in.
     fn recreate(&mut self, live: Value) -> Next {
-        if inventory::is_left_alone(&live) {
+        if self.is_left_alone(&live) {
             return Next::End(End::LeftAlone(Some(live)));
         }
         if live["metadata"]["deletionTimestamp"].is_null() {

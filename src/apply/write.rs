@@ -58,7 +58,12 @@ pub(super) async fn climb(ladder: &mut Ladder<'_>, mut next: Next, executor: &mu
             Ok(object) => ladder.next(Ok(object)),
             Err(source) => {
                 let next = ladder.next(Err(refusal(&source)));
-                refused = Some(Error { object: object.key(), action, source });
+                // A read that only looks for the cause of a refusal does not hide it.
+                let is_explained =
+                    action == "read" && refused.as_ref().is_some_and(|error: &Error| error.source.is_invalid());
+                if !is_explained {
+                    refused = Some(Error { object: object.key(), action, source });
+                }
                 next
             }
         };

@@ -101,6 +101,9 @@ async fn run_until_ended(
     let lease_namespace =
         common.leader_election.leader_elect_resource_namespace.clone().unwrap_or_else(|| own_namespace.clone());
     let is_dry_run = operator.is_some_and(|operator| operator.dry_run);
+    if is_dry_run {
+        info!("dry run: what the operator would do is logged, nothing is written");
+    }
     let tls = operator.map(|operator| TlsFlags {
         min_version: operator.tls_min_version.clone(),
         cipher_suites: operator.tls_cipher_suites.clone(),
@@ -165,6 +168,9 @@ async fn run_until_ended(
     };
     if ended.is_ok() {
         info!("stopping");
+    }
+    if is_dry_run {
+        return ended;
     }
     // A pass that has begun to write ends before another process may lead.
     stop.send_replace(true);

@@ -208,9 +208,9 @@ fn said(error: &watcher::Error) -> String {
     match error {
         watcher::Error::InitialListFailed(cause)
         | watcher::Error::WatchStartFailed(cause)
-        | watcher::Error::WatchFailed(cause) => crate::error::chain(cause),
+        | watcher::Error::WatchFailed(cause) => request::describe(cause),
         watcher::Error::WatchError(status) => status.message.clone(),
-        watcher::Error::NoResourceVersion => crate::error::chain(error),
+        watcher::Error::NoResourceVersion => error.to_string(),
     }
 }
 

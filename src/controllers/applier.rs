@@ -23,6 +23,7 @@ use crate::{
         backoff::{Backoff, RepairLimiter},
         events::Events,
     },
+    cluster::request::Cause,
     error::chain,
     object::{Key, Kind, Object},
 };
@@ -106,8 +107,8 @@ impl Applier {
         self.skipped.retain(|key| objects.iter().any(|object| object.key() == *key));
     }
 
-    /// Applies objects, each given with its live state. Calls `written` with each object that has another state now. Siblings of
-    /// a refused object are applied nevertheless.
+    /// Applies objects, each given with its live state. Returns the new states, and the error of the objects that were refused;
+    /// their siblings are applied nevertheless.
     pub(super) async fn apply(
         &mut self,
         objects: impl Iterator<Item = (&Object, Option<&Value>)>,
@@ -158,37 +159,41 @@ impl Applier {
         if matches!(next, Next::End(_)) {
             return None;
         }
-        if let Err(free) = self.limiter.repair(object.key(), Instant::now()) {
+        let was_held = self.held_until.is_some();
+        if !self.may_repair(object.key()) {
             let who = live.and_then(ownership::last_foreign_manager).unwrap_or("another manager");
-            if self.held_until.is_none() {
+            if !was_held {
                 warn!("{who} keeps changing {}: its repairs are limited", object.key());
             }
-            self.hold_until(free);
             return None;
         }
         Some((ladder, next))
     }
 
-    /// Deletes an object as it was seen; `None` when its deletion is held back.
+    /// Whether an object may be repaired now; counts as a repair.
+    pub(super) fn may_repair(&mut self, key: Key) -> bool {
+        let free = self.limiter.repair(key, Instant::now()).err();
+        if let Some(free) = free {
+            self.held_until = Some(self.held_until.map_or(free, |until| until.min(free)));
+        }
+        free.is_none()
+    }
+
+    /// Deletes an object as it was seen.
     pub(super) async fn delete(
-        &mut self,
+        &self,
         (kind, live): (&Kind, &Value),
         why: &str,
         budget: &impl Fn() -> Option<Duration>,
-    ) -> Result<Option<Pruned>, Error> {
+    ) -> Result<Pruned, Error> {
         let key = write::key_of(kind, live);
-        // Other managers that recreate the object are held up as well.
-        if let Err(free) = self.limiter.repair(key.clone(), Instant::now()) {
-            self.hold_until(free);
-            return Ok(None);
-        }
         let pruned = write::prune(&self.client, kind, live, budget()).await;
         match &pruned {
             Ok(Pruned::Absent) => {}
             Ok(_) => self.events.record(&Change::plain(key, Action::Prune).because(why), live),
             Err(error) => self.record_failure(error, live),
         }
-        pruned.map(Some)
+        pruned
     }
 
     /// Records an object that is kept.
@@ -197,6 +202,10 @@ impl Applier {
     }
 
     fn record_failure(&self, error: &Error, object: &Value) {
+        // A process that stops has failed at nothing.
+        if matches!(error.source, Cause::NotLeading) {
+            return;
+        }
         self.events.record(&Change::plain(error.object.clone(), Action::Refuse).because(chain(error)), object);
     }
 
@@ -214,9 +223,5 @@ impl Applier {
         }
         let is_reported = self.backoff.has_lasted(error.source.patience(self.patience), now);
         Err(Stopped { error: text, is_reported })
-    }
-
-    fn hold_until(&mut self, free: Instant) {
-        self.held_until = Some(self.held_until.map_or(free, |until| until.min(free)));
     }
 }

@@ -135,10 +135,13 @@ impl ApplyPlan {
             let mut errors = Vec::new();
             for (place, live, _) in wave.iter().filter(|(.., verdict)| *verdict == Verdict::Prune) {
                 let name = live["metadata"]["name"].as_str().unwrap_or_default();
+                // Other managers that recreate the object are held up as well.
+                if !self.applier.may_repair(write::key_of(place.kind, live)) {
+                    continue;
+                }
                 match self.applier.delete((place.kind, live), "it is no longer needed", budget).await {
-                    Ok(None) => {}
-                    Ok(Some(Pruned::Terminating(live))) => observer.watches.put(&Id::Ours(place.clone()), name, live),
-                    Ok(Some(Pruned::Gone | Pruned::Absent)) => observer.watches.forget(&Id::Ours(place.clone()), name),
+                    Ok(Pruned::Terminating(live)) => observer.watches.put(&Id::Ours(place.clone()), name, live),
+                    Ok(Pruned::Gone | Pruned::Absent) => observer.watches.forget(&Id::Ours(place.clone()), name),
                     Err(error) => errors.push(error),
                 }
             }

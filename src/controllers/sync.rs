@@ -10,10 +10,7 @@ use kube::Client;
 use tracing::{error, info};
 
 use crate::{
-    apply::{
-        ownership::{Need, need},
-        write::Pruned,
-    },
+    apply::ownership::{Need, need},
     controllers::{
         Pass,
         applier::{Applier, Stopped},
@@ -181,9 +178,9 @@ async fn apply(
         let frozen = live.filter(|live| live["immutable"] == true && need(object.value(), live) != Need::Nothing);
         let live = match frozen {
             None => live,
+            // The apply counts as the repair.
             Some(frozen) => match applier.delete((object.kind(), frozen), "it is immutable", &budget).await {
-                Ok(Some(Pruned::Gone | Pruned::Absent)) => None,
-                Ok(None | Some(Pruned::Terminating(_))) => continue,
+                Ok(_) => None,
                 Err(error) => return applier.stop_at(&[error]),
             },
         };

@@ -22,7 +22,7 @@ use kube::{
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
-use crate::error::chain;
+use crate::cluster::request;
 
 /// How a lease is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +144,7 @@ impl Election {
                     self.timings.retry_period
                 }
                 Err(error) => {
-                    let trouble = format!("failed to acquire the lease {lease}: {}", chain(&error));
+                    let trouble = format!("failed to acquire the lease {lease}: {}", request::describe(&error));
                     warn!("{trouble}");
                     self.waits(Some(trouble));
                     self.timings.retry_period.min(RETRY_AFTER_ERROR)
@@ -169,7 +169,7 @@ impl Election {
                 }
                 Ok(Try::HeldBy(holder)) => break format!("{lease} to {holder}"),
                 Ok(Try::Conflict) => debug!(lease, "the lease was changed by another process"),
-                Err(error) => warn!(lease, "failed to renew the lease: {}", chain(&error)),
+                Err(error) => warn!(lease, "failed to renew the lease: {}", request::describe(&error)),
             }
             if renewed.elapsed() > renew_deadline {
                 break format!("{lease}: it could not be renewed for {} s", renew_deadline.as_secs());
@@ -187,7 +187,7 @@ impl Election {
         let lease = self.full_name();
         match tokio::time::timeout(Duration::from_secs(5), self.give_back()).await {
             Ok(Ok(())) => info!(lease, "released the lease"),
-            Ok(Err(error)) => warn!(lease, "failed to release the lease: {}", chain(&error)),
+            Ok(Err(error)) => warn!(lease, "failed to release the lease: {}", request::describe(&error)),
             Err(_) => warn!(lease, "failed to release the lease: no answer within 5 s"),
         }
     }

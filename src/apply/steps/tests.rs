@@ -55,7 +55,11 @@ fn an_object_as_planned_needs_no_step() {
     assert_eq!(run(&service, Some(&ours()), vec![]), (vec![], End::Unchanged));
     let mut ignored = with_others();
     ignored["metadata"]["annotations"] = json!({"client.lifecycle.config.k8s.io/mutation": "ignore"});
-    assert_eq!(run(&service, Some(&ignored), vec![]), (vec![], End::LeftAlone(None)));
+    let mut member = desired("Service");
+    member.set_label(inventory::PART_OF_LABEL, "set");
+    assert_eq!(run(&member, Some(&ignored), vec![]), (vec![], End::LeftAlone(None)));
+    let synced = run(&service, Some(&ignored), vec![Ok(None), Ok(Some(ours()))]).1;
+    assert_eq!(synced, End::Applied(ours()), "not a member of the set");
 }
 
 #[test]
