@@ -1,7 +1,8 @@
 //! The changes that the operator would make (IO): climbs the ladder of [`super::steps`] by dry runs and writes nothing.
 //!
-//! An object that is not as planned costs one request: the apply that the operator would send. A fold and an apply are two
-//! writes, the second of which the API server can only dry-run once the first is done; so the result of both is computed
+//! An object that is not as planned costs one request: the apply that the operator would send. A fold and an apply are
+//! two writes, the second of which the API server can only dry-run once the first is done; so the result of both is
+//! computed
 //! ([`preview`]) and the API server is asked whether it accepts that.
 
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The inventory: the kinds and namespaces in which our objects may be (pure).
 //!
-//! A ConfigMap in the operator's own namespace, with the label and annotations of a set's parent (KEP-3659) for other tools.
-//! Those list kinds and namespaces separately; the operator reads the exact pairs from the data, so that it needs no rights
-//! where it never created anything. This file also decides which objects may be deleted.
+//! A ConfigMap in the operator's own namespace, with the label and annotations of a set's parent (KEP-3659) for other
+//! tools. Those list kinds and namespaces separately; the operator reads the exact pairs from the data, so that it
+//! needs no rights where it never created anything. This file also decides which objects may be deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
 //! Ownership of an object's fields, read from `metadata.managedFields` (pure).
 //!
-//! Answers two questions of the apply engine without a request: does a live object still hold exactly what we applied; and
-//! which fields of other managers have to become ours, because even a forced apply does not remove fields that somebody
-//! else has added by update.
+//! Answers two questions of the apply engine without a request: does a live object still hold exactly what we applied;
+//! and which fields of other managers have to become ours, because even a forced apply does not remove fields that
+//! somebody else has added by update.
 //!
 //! A field set is what the API server calls `FieldsV1`: a tree of `f:<field>`, `k:<key fields of a list item>`,
 //! `v:<value of a set>` and `.` for the node itself.
@@ -79,8 +79,8 @@ pub fn is_wiped(live: &Value) -> bool {
     managed_fields(live).is_empty()
 }
 
-/// An apply that changes nothing. As a dry run it makes the server assign the fields of a wiped object, even if the whole
-/// object would be refused because of other managers' fields.
+/// An apply that changes nothing. As a dry run it makes the server assign the fields of a wiped object, even if the
+/// whole object would be refused because of other managers' fields.
 pub fn bare(desired: &Value) -> Value {
     let mut metadata = Map::new();
     for field in ["name", "namespace"] {
@@ -186,8 +186,8 @@ fn find<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     }
 }
 
-/// Whether `k:{…}` or `v:…` names a list item. The server has filled in key fields that the item lacks, such as a port's
-/// protocol.
+/// Whether `k:{…}` or `v:…` names a list item. The server has filled in key fields that the item lacks, such as a
+/// port's protocol.
 fn path_matches(path: &str, item: &Value) -> bool {
     let parse = |json| serde_json::from_str::<Value>(json).ok();
     if let Some(keys) = path.strip_prefix("k:").and_then(parse) {

@@ -30,8 +30,8 @@ pub enum Step {
     Fold(Value),
     /// Apply the object.
     Apply,
-    /// Apply the object under the name of its stand-in: the API server has to accept it before the old one is deleted. A
-    /// binding's stand-in is real, so that what it grants is granted all the time; others are dry runs.
+    /// Apply the object under the name of its stand-in: the API server has to accept it before the old one is deleted.
+    /// A binding's stand-in is real, so that what it grants is granted all the time; others are dry runs.
     StandIn,
     /// Delete an old stand-in that the new one cannot replace.
     DeleteStandIn,

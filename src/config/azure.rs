@@ -1,8 +1,9 @@
 //! The configuration of the Azure cloud-controller-manager: cloud.conf in JSON (pure).
 //!
-//! The cloud-controller-manager uses a YAML decoder and would accept YAML; installers write JSON and the contract requires
-//! it, so anything else is an error. As in the cloud-controller-manager, names ignore case and a blank value is unset. The
-//! last of several members with one name is effective; a rule sets all of them, so that every reader finds the same value.
+//! The cloud-controller-manager uses a YAML decoder and would accept YAML; installers write JSON and the contract
+//! requires it, so anything else is an error. As in the cloud-controller-manager, names ignore case and a blank value
+//! is unset. The last of several members with one name is effective; a rule sets all of them, so that every reader
+//! finds the same value.
 
 pub mod credentials;
 pub mod read;
@@ -144,8 +145,8 @@ fn checked(document: &Document<'_>) -> Result<Vec<Problem>, Problem> {
     Ok(warnings)
 }
 
-/// The type that a value must have, if it has another. Null is always valid and means unset; the cloud-controller-manager's
-/// YAML decoder converts numbers and booleans to strings.
+/// The type that a value must have, if it has another. Null is always valid and means unset; the
+/// cloud-controller-manager's YAML decoder converts numbers and booleans to strings.
 fn mismatch(kind: Kind, value: &str) -> Option<&'static str> {
     let first = value.bytes().next();
     let (right, wanted) = match kind {

@@ -12,8 +12,8 @@ use crate::{
     text::ini::{Document, Header, Placed},
 };
 
-/// Warns about ignored sections and keys, and refuses invalid values. Sections and keys for which `owned` returns true are
-/// checked elsewhere.
+/// Warns about ignored sections and keys, and refuses invalid values. Sections and keys for which `owned` returns true
+/// are checked elsewhere.
 pub(super) fn check(
     document: &Document,
     sections: &[Section],

@@ -1,5 +1,5 @@
-//! Generators of configurations (tests, pure). Without imports from the crate, because the tests in `tests/it` include this
-//! file as well.
+//! Generators of configurations (tests, pure). Without imports from the crate, because the tests in `tests/it` include
+//! this file as well.
 
 use proptest::prelude::*;
 

@@ -1,10 +1,11 @@
 //! The configuration of the vSphere cloud-controller-manager, completed from the Infrastructure (pure).
 //!
 //! The Infrastructure owns `vcenter`, `nodes`, `global.ipFamily` and, with more than one failure domain, the `zone` and
-//! `region` of `labels`. The text is edited where their values differ; every other byte is kept. The result is parsed again:
-//! it is an error if an anchor, a merge key or a rare layout changed the meaning of the edit. Serializing such a document
-//! instead would lose its comments and change bare words such as `y` and `010` where the cloud-controller-manager reads a
-//! string. The positions come from the parser that reads the document; crates for editing YAML bring a parser of their own.
+//! `region` of `labels`. The text is edited where their values differ; every other byte is kept. The result is parsed
+//! again: it is an error if an anchor, a merge key or a rare layout changed the meaning of the edit. Serializing such
+//! a document instead would lose its comments and change bare words such as `y` and `010` where the
+//! cloud-controller-manager reads a string. The positions come from the parser that reads the document; crates for
+//! editing YAML bring a parser of their own.
 
 use std::net::IpAddr;
 
@@ -99,8 +100,8 @@ fn failed(error: &yaml::Error) -> Problem {
     Problem { place: error.place, message: message.to_owned() }
 }
 
-/// Refuses what the cloud-controller-manager would refuse. A problem that only the Infrastructure can fix is a warning: the
-/// configuration follows the Infrastructure even if nothing is left.
+/// Refuses what the cloud-controller-manager would refuse. A problem that only the Infrastructure can fix is a
+/// warning: the configuration follows the Infrastructure even if nothing is left.
 fn check(wanted: &Value, places: Option<&Outline>, is_owned: bool, warnings: &mut Vec<Problem>) -> Result<(), Problem> {
     let root = places.map(|outline| &outline.root);
     warnings.extend(keys::types(wanted, root)?);

@@ -1,7 +1,7 @@
 //! The TLS settings that a cloud-controller-manager has to serve (pure). Flags win over the cluster's profile.
 //!
-//! Profiles and their suites: openshift/api `config/v1/types_tlssecurityprofile.go`. The suites that Go knows, by IANA's
-//! names: Go's crypto/tls `CipherSuites` and `InsecureCipherSuites`.
+//! Profiles and their suites: openshift/api `config/v1/types_tlssecurityprofile.go`. The suites that Go knows, by
+//! IANA's names: Go's crypto/tls `CipherSuites` and `InsecureCipherSuites`.
 
 use crate::facts::{Error, api_types};
 
@@ -50,8 +50,8 @@ const TLS13: &str = "VersionTLS13";
 
 const MODERN: [&str; 3] = ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
 
-/// The suites below TLS 1.3 of profile Old that Go knows, by OpenSSL's and by IANA's names. Those of profile Intermediate come
-/// first.
+/// The suites below TLS 1.3 of profile Old that Go knows, by OpenSSL's and by IANA's names. Those of profile
+/// Intermediate come first.
 const BELOW_TLS13: [(&str, &str); 18] = [
     ("ECDHE-ECDSA-AES128-GCM-SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
     ("ECDHE-RSA-AES128-GCM-SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),

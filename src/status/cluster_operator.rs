@@ -162,7 +162,8 @@ impl Status {
         Self::deserialize(&cluster_operator["status"]).unwrap_or_default()
     }
 
-    /// Fills in what is missing from the previous status; a deleted ClusterOperator is recreated by its writers one at a time.
+    /// Fills in what is missing from the previous status; a deleted ClusterOperator is recreated by its writers one at
+    /// a time.
     #[must_use]
     pub fn completed(mut self, previous: &Self) -> Self {
         for condition in &previous.conditions {
@@ -295,8 +296,8 @@ impl Status {
     }
 }
 
-/// The merge patch of the status that removes the obsolete condition, guarded by the resource version; `None` if there is no
-/// such condition. An apply removes only conditions that it owns.
+/// The merge patch of the status that removes the obsolete condition, guarded by the resource version; `None` if there
+/// is no such condition. An apply removes only conditions that it owns.
 pub fn without_obsolete_condition(cluster_operator: &Value) -> Option<Value> {
     let conditions = cluster_operator["status"]["conditions"].as_array()?;
     let (obsolete, kept): (Vec<_>, Vec<_>) =
@@ -309,8 +310,8 @@ pub fn without_obsolete_condition(cluster_operator: &Value) -> Option<Value> {
     })
 }
 
-/// The objects that must-gather collects: both namespaces, the ClusterOperator, every applied object, and the kept objects of
-/// an earlier plan.
+/// The objects that must-gather collects: both namespaces, the ClusterOperator, every applied object, and the kept
+/// objects of an earlier plan.
 pub fn related_objects<'a>(
     own_namespace: &str,
     managed_namespace: &str,

@@ -1,6 +1,8 @@
-//! The report of `status` (pure): objects compared with the plan, rollouts and what they wait for, conditions, last changes.
+//! The report of `status` (pure): objects compared with the plan, rollouts and what they wait for, conditions, last
+//! changes.
 //!
-//! The same findings always give the same report. Times are those of the cluster; only [`mod@text`] turns them into ages.
+//! The same findings always give the same report. Times are those of the cluster; only [`mod@text`] turns them into
+//! ages.
 
 mod pods;
 pub mod text;
@@ -32,7 +34,8 @@ pub struct Findings {
     pub platform: Option<String>,
     /// The plan, or the reason why there is none.
     pub plan: Option<Result<Plan, String>>,
-    /// Whether the plan holds the digests of the pods' configuration; without them workloads are not planned completely.
+    /// Whether the plan holds the digests of the pods' configuration; without them workloads are not planned
+    /// completely.
     pub knows_digests: bool,
     /// The live state of each planned object: `None` if it could not be read, `Some(None)` if it does not exist.
     pub live: Vec<Option<Option<Value>>>,

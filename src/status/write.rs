@@ -1,7 +1,7 @@
 //! Writes the ClusterOperator (IO).
 //!
-//! Each writer has its own field manager and applies its own conditions; conditions are merged by type, so that those of
-//! other writers are never touched. Writes only if the live status differs.
+//! Each writer has its own field manager and applies its own conditions; conditions are merged by type, so that those
+//! of other writers are never touched. Writes only if the live status differs.
 
 use std::time::Duration;
 
@@ -57,8 +57,8 @@ pub static KIND: Kind = Kind {
     wave: 0,
 };
 
-/// Writes a field manager's own part of the status; `live` is `None` if there is no ClusterOperator. `budget` returns how
-/// long the next write may take. Returns the object after the writes, `None` if nothing had to be written.
+/// Writes a field manager's own part of the status; `live` is `None` if there is no ClusterOperator. `budget` returns
+/// how long the next write may take. Returns the object after the writes, `None` if nothing had to be written.
 pub async fn write(
     client: &Client,
     live: Option<&Value>,

@@ -1,7 +1,7 @@
 //! The result of a take-over (pure).
 //!
-//! A take-over is two writes, the second of which the API server can only dry-run once the first is done. So the result of
-//! both is computed here, from the same field sets, and the server is asked whether it accepts that.
+//! A take-over is two writes, the second of which the API server can only dry-run once the first is done. So the
+//! result of both is computed here, from the same field sets, and the server is asked whether it accepts that.
 
 use serde_json::{Map, Value, json};
 

@@ -75,8 +75,8 @@ impl fmt::Debug for Injected {
     }
 }
 
-/// Injects credentials into a configuration, replacing the members of the same kind of credentials. Members of the other
-/// kind are kept, as the Go operator does.
+/// Injects credentials into a configuration, replacing the members of the same kind of credentials. Members of the
+/// other kind are kept, as the Go operator does.
 pub fn inject(config: &str, credentials: &Credentials, disable_managed_identity: bool) -> Result<Injected, Error> {
     let client_id = given(credentials.client_id.as_ref()).ok_or(Error::NoClientId)?;
     let (secret, token_file) =

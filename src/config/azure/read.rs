@@ -57,7 +57,8 @@ fn without_line_break(mut text: String, name: &str) -> String {
     text
 }
 
-/// Writes the configuration. Its group is the one that the folder gives to new files, such as the fsGroup of a pod's volume.
+/// Writes the configuration. Its group is the one that the folder gives to new files, such as the fsGroup of a pod's
+/// volume.
 pub fn write(path: &Path, text: &str) -> Result<(), Error> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let write = || {

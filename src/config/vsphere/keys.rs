@@ -1,6 +1,7 @@
 //! Checks a configuration against the keys that the vSphere cloud-controller-manager knows (pure).
 //!
-//! Keys are matched exactly; any other spelling has no effect. A value of the wrong type in `global`, `vcenter`, `labels` or
+//! Keys are matched exactly; any other spelling has no effect. A value of the wrong type in `global`, `vcenter`,
+//! `labels` or
 //! `nodes` ends the program; in the other sections it disables the section.
 
 use serde_json::Value;
@@ -42,7 +43,8 @@ pub(super) fn is_public(section: &str, key: &str) -> bool {
         && KEYS.vsphere.iter().any(|known| known.name == section && known.keys.contains_key(key))
 }
 
-/// Refuses values of the wrong type that end the cloud-controller-manager, and warns about those that disable a section.
+/// Refuses values of the wrong type that end the cloud-controller-manager, and warns about those that disable a
+/// section.
 pub(super) fn types(document: &Value, root: Option<&Node>) -> Result<Vec<Problem>, Problem> {
     let mut warnings = Vec::new();
     for section in &KEYS.vsphere {
