@@ -19,11 +19,11 @@ use crate::{
         steps::{End, Ladder, Next},
         write::{self, Error, Pruned},
     },
+    cluster::request::Cause,
     controllers::{
         backoff::{Backoff, RepairLimiter},
         events::Events,
     },
-    cluster::request::Cause,
     error::chain,
     object::{Key, Kind, Object},
 };
