@@ -1,6 +1,6 @@
 //! From the live object to the planned one.
 //!
-//! One ladder ([`steps`]) decides the requests for an object. [`write`] performs them, [`dry_run`] asks the API server about
+//! One ladder ([`steps`]) decides the requests for an object. [`mod@write`] performs them, [`dry_run`] asks the API server about
 //! them, so that `diff` and the operator cannot differ.
 
 pub mod change;

@@ -105,7 +105,7 @@ impl Controllers {
 
     /// With the config-sync controllers; `system_bundle` is the file of certificates that the system trusts.
     #[must_use]
-    pub fn with_config_sync(mut self, authority: Authority, system_bundle: PathBuf) -> Self {
+    pub fn with_config_sync(mut self, authority: &Authority, system_bundle: PathBuf) -> Self {
         self.authorities[1] = Some(authority.clone());
         let (client, events) = (self.view.client.clone(), self.events.clone());
         let sync = |controller| Sync::new(controller, authority.clone(), client.clone(), events.clone());

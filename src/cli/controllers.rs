@@ -113,6 +113,7 @@ pub struct OperatorArgs {
 
 /// Flags of leader election.
 #[derive(Args, Debug)]
+#[allow(clippy::struct_field_names, reason = "the fields are the names of the flags")]
 #[command(next_help_heading = LEADER_ELECTION)]
 pub struct LeaderElectionArgs {
     /// Compete for the lease, and act only while holding it.

@@ -128,7 +128,7 @@ async fn run_until_ended(
     if let Some(lease) = config_sync_lease {
         let (candidate, leadership) = Candidate::new(lease);
         config_sync_has_tried = Some(leadership.clone());
-        controllers = controllers.with_config_sync(authority(leadership), common.system_trust_bundle.clone());
+        controllers = controllers.with_config_sync(&authority(leadership), common.system_trust_bundle.clone());
         for_config_sync = Some(candidate);
     }
     if let Some(args) = operator {

@@ -10,7 +10,7 @@ use crate::{
     apply::inventory::{self, PART_OF_LABEL, Place, Scope},
     cluster::{
         request,
-        watch::{Selector, Target},
+        watch::{Seen, Selector, Target},
         watches::Watches,
     },
     facts::{Document, Documents},
@@ -119,7 +119,7 @@ impl Observer {
 
     /// Whether the status object has been seen, or seen to be absent.
     pub(super) fn knows_status_object(&self) -> bool {
-        self.watches.seen(&Id::Status).is_some_and(|seen| seen.is_synced())
+        self.watches.seen(&Id::Status).is_some_and(Seen::is_synced)
     }
 
     /// Puts what was seen of the documents into `documents`. `None` when nothing has changed since the last call; an error is

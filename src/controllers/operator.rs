@@ -29,6 +29,7 @@ use crate::{
 const ROLLOUT_GRACE: Duration = Duration::from_secs(1);
 
 /// Acts on a plan.
+#[allow(clippy::large_enum_variant, reason = "there is one, and it is moved once")]
 pub(super) enum Hands {
     /// Brings the cluster to it, and reports.
     Write(ApplyPlan),

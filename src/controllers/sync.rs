@@ -151,9 +151,10 @@ impl Sync {
         }
         let trouble = verdict.as_ref().err().map(String::as_str);
         if self.logged.as_ref() != Some(verdict) {
-            match trouble {
-                Some(trouble) => error!("{} is degraded: {trouble}", self.controller.name),
-                None => info!("{} works as expected", self.controller.name),
+            if let Some(trouble) = trouble {
+                error!("{} is degraded: {trouble}", self.controller.name);
+            } else {
+                info!("{} works as expected", self.controller.name);
             }
             self.logged = Some(verdict.clone());
         }
@@ -184,11 +185,11 @@ async fn apply(
                 Err(error) => return applier.stop_at(&[error]),
             },
         };
-        let (written, applied) = applier.apply(std::iter::once((object, live)), &budget).await;
+        let (written, outcome) = applier.apply(std::iter::once((object, live)), &budget).await;
         for (_, live) in written {
             view.observer.put_named(&reference, live);
         }
-        applied?;
+        outcome?;
     }
     applier.succeeded();
     Ok(())

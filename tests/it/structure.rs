@@ -90,7 +90,7 @@ impl Module {
 fn code_of(text: &str) -> String {
     let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
-    lines.map(|line| format!("{line}\n")).collect()
+    lines.flat_map(|line| [line, "\n"]).collect()
 }
 
 /// Every path that a use statement imports.
@@ -163,7 +163,7 @@ fn modules() -> Result<Vec<Module>> {
     let mut modules = Vec::new();
     collect(&repository().join("src"), "", &mut modules)?;
     // What only tests use.
-    let tested: Vec<String> = modules.iter().flat_map(|module| only_for_tests(module)).collect();
+    let tested: Vec<String> = modules.iter().flat_map(only_for_tests).collect();
     modules.retain(|module| !tested.contains(&module.path));
     modules.sort_by(|first, second| first.path.cmp(&second.path));
     Ok(modules)
@@ -247,7 +247,9 @@ fn imports_make_no_circle() -> Result<()> {
             break;
         }
         edges.retain(|path, _| !settled.contains(path));
-        edges.values_mut().for_each(|targets| targets.retain(|target| !settled.contains(target)));
+        for targets in edges.values_mut() {
+            targets.retain(|target| !settled.contains(target));
+        }
     }
     assert!(edges.is_empty(), "{edges:#?}");
     Ok(())
