@@ -92,9 +92,10 @@ async fn missing_rights_are_reported_and_retried_with_pauses() -> Result<()> {
     assert!(text.starts_with("failed to apply Service ") && text.contains("is forbidden"), "{text}");
     assert!(!text.contains("Status {"), "{text}");
     proxy.forget();
+    // Two of them: each pause is twice the one before, and the last one must end within the limit below.
     let retries = eventually("retries", LIMIT, async || {
         let seen = proxy.seen();
-        Ok((seen.iter().filter(|one| one.path.ends_with("/services/aws-cloud-controller-manager")).count() >= 3)
+        Ok((seen.iter().filter(|one| one.path.ends_with("/services/aws-cloud-controller-manager")).count() >= 2)
             .then_some(seen))
     });
     let most = most_in_a_second(&retries.await?);
