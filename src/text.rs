@@ -65,6 +65,16 @@ pub struct Problem {
     pub message: String,
 }
 
+impl From<&serde_json::Error> for Problem {
+    /// A syntax error of JSON. The library ends its message with the place.
+    fn from(error: &serde_json::Error) -> Self {
+        let words = error.to_string();
+        let end = format!(" at line {} column {}", error.line(), error.column());
+        let message = format!("invalid JSON: {}", words.strip_suffix(&end).unwrap_or(&words));
+        Self { place: Some(Place { line: error.line(), column: Some(error.column()) }), message }
+    }
+}
+
 impl Problem {
     /// The problem with its file, such as `cloud.conf:4:7: a closing quote is missing`.
     pub fn of(&self, source: impl fmt::Display) -> String {

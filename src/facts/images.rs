@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::text::suggest::did_you_mean;
+use crate::text::{Problem, suggest::did_you_mean};
 
 /// Why the images, or one of them, are not known.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
@@ -33,7 +33,8 @@ impl Images {
     /// Parses `images.json`; `from` names the file in errors.
     pub fn parse(json: &str, from: &str) -> Result<Self, Error> {
         let malformed = |why: String| Error::Unusable(format!("{from}: {why}"));
-        let value: Value = serde_json::from_str(json).map_err(|error| malformed(format!("not JSON: {error}")))?;
+        let value: Value =
+            serde_json::from_str(json).map_err(|error| Error::Unusable(Problem::from(&error).of(from)))?;
         let Value::Object(members) = value else {
             return Err(malformed("not a JSON object of key and image reference".into()));
         };
@@ -77,7 +78,7 @@ mod tests {
 
     #[test]
     fn errors_say_what_and_where() {
-        assert_eq!(error("{\n \"aws\": ]"), "images in images.json: not JSON: expected value at line 2 column 9");
+        assert_eq!(error("{\n \"aws\": ]"), "images in images.json:2:9: invalid JSON: expected value");
         assert_eq!(error("[]"), "images in images.json: not a JSON object of key and image reference");
         assert_eq!(error(r#"{"aws": 1}"#), "images in images.json: the value of key \"aws\" is not a string");
         assert_eq!(error("{}"), "images in images.json have no key \"aws\": add it with the image of container ccm");

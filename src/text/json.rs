@@ -160,16 +160,11 @@ fn refused(text: &str, error: &serde_json::Error) -> Problem {
     if text.trim().is_empty() {
         return Problem { place: None, message: "the text is empty; expected a JSON object".to_owned() };
     }
-    let is_other_value = error.classify() == Category::Data;
-    let message = if is_other_value {
-        "expected a JSON object, found another value".to_owned()
-    } else {
-        let words = error.to_string();
-        let words = words.split(" at line ").next().unwrap_or_default();
-        format!("invalid JSON: {words}")
-    };
-    let column = (!is_other_value).then_some(error.column());
-    Problem { place: Some(Place { line: error.line(), column }), message }
+    if error.classify() == Category::Data {
+        let message = "expected a JSON object, found another value".to_owned();
+        return Problem { place: Some(Place::line(error.line())), message };
+    }
+    error.into()
 }
 
 /// Rewrites the characters and escapes that are valid JSON but that the YAML decoder of Azure's cloud-controller-manager

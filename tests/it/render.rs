@@ -208,7 +208,7 @@ fn a_bad_images_file_is_refused() -> Result<()> {
     for (text, expected) in [
         (&*infrastructure(&json!({})), "it must hold one of kind ConfigMap"),
         (&*without, "data has no key \"images.json\""),
-        (&*images("{\n \"a\": ]"), "(key images.json): not JSON: expected value at line 2 column 7"),
+        (&*images("{\n \"a\": ]"), "(key images.json):2:7: invalid JSON: expected value"),
         (&*images("{}"), "have no key \"cloudControllerManagerAWS\""),
         (&*images(r#"{"cloudControllerManagerAWS": ""}"#), "key \"cloudControllerManagerAWS\" is empty"),
         (&*images(r#"{"cloudControllerManagerAws": "x"}"#), "did you mean `cloudControllerManagerAws`?"),

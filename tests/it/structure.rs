@@ -128,8 +128,13 @@ fn imports_of(path: &str, code: &str) -> Vec<String> {
     for statement in statements {
         flatten("", &statement.split_whitespace().collect::<Vec<_>>().join(" "), &mut imports);
     }
-    // `super` is the parent, one for each time that it is said.
-    imports.into_iter().map(|import| absolute(path, &import)).collect()
+    // Paths in the code are imports, too.
+    let ends = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':');
+    let inline = code.match_indices("crate::").map(|(at, _)| &code[at..]);
+    imports.extend(inline.map(|text| text.split(ends).next().unwrap_or_default().trim_end_matches(':').to_owned()));
+    // `super` is the parent, one for each time that it is written.
+    let imports: BTreeSet<_> = imports.into_iter().map(|import| absolute(path, &import)).collect();
+    imports.into_iter().collect()
 }
 
 fn absolute(path: &str, import: &str) -> String {
@@ -281,8 +286,7 @@ fn a_file_is_read_in_one_sitting() -> Result<()> {
 
 #[test]
 fn imports_are_read_as_rust_reads_them() {
-    let code = "use super::a::{b, c::{self, D}};\npub use crate::x;\nuse std::{fs, io};\n";
-    let expected =
-        ["crate::one::a::b", "crate::one::a::c::self", "crate::one::a::c::D", "crate::x", "std::fs", "std::io"];
-    assert_eq!(imports_of("one::two", code), expected);
+    let code = "use super::a::{b, c::{self, D}};\npub use crate::x;\nuse std::{fs, io};\nfn f() { crate::y::z() }\n";
+    let expected = "crate::one::a::b crate::one::a::c::D crate::one::a::c::self crate::x crate::y::z std::fs std::io";
+    assert_eq!(imports_of("one::two", code).join(" "), expected);
 }
