@@ -44,7 +44,7 @@ const RESYNC_PERIOD: Duration = Duration::from_secs(600);
 /// The shortest time between two passes that only the clock triggers.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Waits until the leadership changes; for ever without a lease.
+/// Waits until the leadership changes; never, without a lease.
 async fn leadership_changed(authority: &mut Option<Authority>) {
     match authority {
         Some(authority) => drop(authority.leadership.changed().await),

@@ -146,7 +146,7 @@ impl Scope {
 }
 
 /// Whether a live ConfigMap has the wanted content; additions of other managers do not count.
-pub fn says(live: &Value, wanted: &Value) -> bool {
+pub fn matches(live: &Value, wanted: &Value) -> bool {
     let has = |live: &Value, wanted: &Value| {
         wanted.as_object().is_some_and(|wanted| wanted.iter().all(|(name, value)| live.get(name) == Some(value)))
     };
@@ -254,9 +254,9 @@ mod tests {
             "ClusterRole.rbac.authorization.k8s.io,Deployment.apps,Role.rbac.authorization.k8s.io,Service"
         );
         assert_eq!(annotations[NAMESPACES], "kube-system,managed");
-        assert!(says(&config_map, &config_map));
-        assert!(!says(&Scope::of(&objects[1..]).config_map(OWN), &config_map));
-        assert!(!says(&Value::Null, &config_map));
+        assert!(matches(&config_map, &config_map));
+        assert!(!matches(&Scope::of(&objects[1..]).config_map(OWN), &config_map));
+        assert!(!matches(&Value::Null, &config_map));
     }
 
     #[test]

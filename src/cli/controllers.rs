@@ -40,7 +40,7 @@ pub struct ControllersArgs {
     #[command(flatten)]
     pub connection: Connection,
 
-    /// A file that says where the API server is, as /etc/kubernetes/apiserver-url.env does on nodes of OpenShift. It comes
+    /// A file with the address of the API server, such as /etc/kubernetes/apiserver-url.env on nodes of OpenShift. It comes
     /// before the Pod's environment, whose address answers only once there is a pod network.
     #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
     pub api_server_env_file: Option<PathBuf>,
@@ -143,7 +143,7 @@ pub struct LeaderElectionArgs {
 }
 
 impl LeaderElectionArgs {
-    /// The timings, when any was given; an error says what is wrong with them.
+    /// The timings, when any was given; an error describes the problem.
     pub fn timings(&self) -> Result<Option<Timings>, &'static str> {
         let given =
             [self.leader_elect_lease_duration, self.leader_elect_renew_deadline, self.leader_elect_retry_period];

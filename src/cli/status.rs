@@ -35,7 +35,7 @@ pub struct StatusArgs {
     #[arg(short, long, value_enum, default_value_t)]
     pub output: OutputFormat,
 
-    /// Look again every two seconds, and show anew what has changed.
+    /// Look again every two seconds, and show what has changed.
     #[arg(short, long)]
     pub watch: bool,
 }

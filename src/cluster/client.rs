@@ -49,7 +49,7 @@ pub async fn connect(kubeconfig: Option<&Path>, env_file: Option<&Path>) -> anyh
     if let Some(path) = env_file {
         let path = path.display();
         let text = fs::read_to_string(path.to_string())
-            .with_context(|| format!("failed to read {path}, which says where the API server is"))?;
+            .with_context(|| format!("failed to read the address of the API server from {path}"))?;
         let url = api_server_of_env_file(&text).and_then(|url| url.parse().ok());
         config.cluster_url =
             url.with_context(|| format!("{path} sets no usable KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT"))?;
@@ -136,7 +136,7 @@ where
     AnswerBody::from_stream(stream::unfold(pieces, move |mut pieces| async move {
         let piece = match tokio::time::timeout(limit, pieces.next()).await {
             Ok(piece) => piece?.map_err(BoxError::from),
-            Err(_) => Err(format!("the API server has said nothing for {} s", limit.as_secs()).into()),
+            Err(_) => Err(format!("no data from the API server for {} s", limit.as_secs()).into()),
         };
         Some((piece, pieces))
     }))
@@ -159,14 +159,14 @@ where
         return Ok(Response::from_parts(parts, body));
     };
     let body = axum::body::to_bytes(body, LONGEST_REFUSAL).await?;
-    let said = serde_json::from_slice(&body).ok().filter(Value::is_object);
-    let mut said = said.unwrap_or_else(|| {
+    let status = serde_json::from_slice(&body).ok().filter(Value::is_object);
+    let mut status = status.unwrap_or_else(|| {
         let message = String::from_utf8_lossy(&body).trim().to_owned();
         json!({"status": "Failure", "code": parts.status.as_u16(), "message": message})
     });
-    said["details"]["retryAfterSeconds"] = seconds.into();
+    status["details"]["retryAfterSeconds"] = seconds.into();
     parts.headers.remove(CONTENT_LENGTH);
-    Ok(Response::from_parts(parts, said.to_string().into()))
+    Ok(Response::from_parts(parts, status.to_string().into()))
 }
 
 /// Without a layer that retries: all retries follow one policy ([`crate::controllers`]).
@@ -204,7 +204,7 @@ mod tests {
         let pieces: Vec<_> = silent.into_data_stream().take(2).collect().await;
         assert_eq!(pieces[0].as_ref().unwrap(), "a");
         let error = pieces[1].as_ref().unwrap_err().to_string();
-        assert!(error.contains("the API server has said nothing"), "{error}");
+        assert!(error.contains("no data from the API server"), "{error}");
     }
 
     #[tokio::test]

@@ -47,7 +47,7 @@ impl Error {
     }
 }
 
-/// Reads objects with the rights of whoever asks.
+/// Reads objects with the rights of the user.
 #[derive(Clone)]
 pub struct Reader {
     client: Client,

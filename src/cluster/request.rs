@@ -13,7 +13,7 @@ use crate::{error::chain, object::Kind};
 /// How long one request may take before it counts as failed.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The fields that cannot be changed, as the API server names them: what has another value there is made anew.
+/// The fields that cannot be changed, as the API server names them: an object with another value there is recreated.
 const IMMUTABLE: [&str; 2] = ["spec.selector", "roleRef"];
 
 /// How long rights that are missing may be missing unsaid: an API server that has just started denies everybody what it has
@@ -46,7 +46,7 @@ pub async fn send<T>(budget: Option<Duration>, request: impl Future<Output = kub
     }
 }
 
-/// Whether the API server says that there is no such namespace.
+/// Whether a namespace does not exist.
 pub async fn is_namespace_gone(client: &Client, name: &str) -> bool {
     matches!(send(Some(REQUEST_TIMEOUT), api(client, &NAMESPACE, "").get(name)).await, Err(cause) if cause.is_absent())
 }
@@ -57,7 +57,7 @@ pub fn to_value(object: &DynamicObject) -> Value {
     serde_json::to_value(object).unwrap_or_default()
 }
 
-/// What an error of the client says, with its causes: the API server's own words stand for its answers.
+/// An error of the client with its causes: for an answer of the API server its own words.
 pub fn describe(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.replace('\n', " "),
@@ -98,7 +98,7 @@ impl Cause {
         }
     }
 
-    /// How long the API server has asked to be left alone, where it has refused something and said so; else no time.
+    /// The pause that the API server asks for in a refusal; else zero.
     pub fn retry_after(&self) -> Duration {
         let Self::Api(kube::Error::Api(status)) = self else { return Duration::ZERO };
         let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);

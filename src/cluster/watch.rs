@@ -137,7 +137,7 @@ impl Seen {
                 }
             }
             Err(error) => {
-                let (error, now) = (said(&error), Instant::now());
+                let (error, now) = (describe(&error), Instant::now());
                 let before = self.trouble().cloned();
                 let since = before.as_ref().map_or(now, |trouble| trouble.since);
                 self.trouble = Some(Trouble { error: error.clone(), since, last: now });
@@ -203,8 +203,8 @@ impl Backoff for Capped {
     }
 }
 
-/// What is wrong, in the API server's own words where it has answered.
-fn said(error: &watcher::Error) -> String {
+/// The error, in the API server's own words where it has answered.
+fn describe(error: &watcher::Error) -> String {
     match error {
         watcher::Error::InitialListFailed(cause)
         | watcher::Error::WatchStartFailed(cause)
@@ -224,8 +224,8 @@ fn named(object: &DynamicObject) -> (String, Value) {
     (name, request::to_value(object))
 }
 
-/// Whether the first is a later state than the second. Resource versions grow (Kubernetes says so since 1.35; all
-/// versions did), also over a deletion and a new creation.
+/// Whether the first is a later state than the second. Resource versions grow (documented since Kubernetes 1.35, and true of all
+/// versions), also across a deletion and a new creation.
 fn is_newer(first: &Value, second: &Value) -> bool {
     let version = |object: &Value| object["metadata"]["resourceVersion"].as_str()?.parse::<u64>().ok();
     version(first).zip(version(second)).is_some_and(|(first, second)| first > second)

@@ -1,6 +1,6 @@
 //! Brings a cluster to a plan (IO): widens the inventory, applies wave after wave, prunes, narrows the inventory.
 //!
-//! In this order, so that at any moment everything of ours is where the inventory says.
+//! In this order, so that at any moment all our objects are where the inventory lists them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -74,7 +74,7 @@ impl ApplyPlan {
         observer.inventory().map(Scope::read).unwrap_or_default().union(&self.scope)
     }
 
-    /// Brings the cluster to the plan, as far as it is not there. `may_prune` tells that the plan is that of the present
+    /// Brings the cluster to the plan, as far as it is not there. `may_prune`: the plan is that of the present
     /// input; `budget` returns how long the next write may take.
     pub(super) async fn act(
         &mut self,
@@ -172,7 +172,7 @@ impl ApplyPlan {
     ) -> Result<(), Stopped> {
         let config_map = scope.config_map(&self.own_namespace);
         let live = observer.inventory();
-        if !live.is_some_and(|live| inventory::says(live, &config_map)) {
+        if !live.is_some_and(|live| inventory::matches(live, &config_map)) {
             match write::write_inventory(&self.client, config_map, live, budget()).await {
                 Ok(written) => observer.watches.put(&Id::Inventory, inventory::NAME, written),
                 Err(error) => return self.applier.stop_at(&[error]),

@@ -67,7 +67,7 @@ pub(super) struct RepairLimiter {
 }
 
 impl RepairLimiter {
-    /// Asks for one repair of an object: it is granted, or the time is told at which it will be.
+    /// Grants one repair of an object, or returns the time from which it will be granted.
     pub(super) fn repair(&mut self, key: Key, now: Instant) -> Result<(), Instant> {
         self.spread_until.retain(|_, until| *until > now);
         let until = self.spread_until.get(&key).copied().unwrap_or(now);

@@ -1,7 +1,7 @@
 //! Records changes (IO): in the log, as Events on the changed objects, and in the metrics that count them.
 //!
-//! Best effort, after the fact: nothing waits for an Event and nothing fails for want of one. The same is said once and
-//! then counted, and a count is written every few seconds at most. Core Events: unlike the newer kind their message may
+//! Best effort, after the fact: nothing waits for an Event and nothing fails for want of one. Repetitions are one Event
+//! with a count, which is written every few seconds at most. Core Events: unlike the newer kind their message may
 //! follow what was done last, and `kubectl describe` shows their count.
 
 use std::{
@@ -30,7 +30,7 @@ use crate::{
     status,
 };
 
-/// Who reports.
+/// The reporting component.
 const REPORTER: &str = "ccm-operator";
 
 /// How many Events may wait to be written; more are lost.
@@ -45,15 +45,15 @@ const SERIES_PERIOD: Duration = Duration::from_secs(360);
 /// The longest message; the API server takes 1024 bytes.
 const LONGEST_MESSAGE: usize = 1000;
 
-/// Where changes are told; clones tell the same recorder.
+/// Records changes; clones share the recorder.
 #[derive(Clone, Debug)]
 pub struct Events {
-    recorder: mpsc::Sender<Told>,
+    recorder: mpsc::Sender<Report>,
     metrics: Metrics,
 }
 
 #[derive(Debug)]
-struct Told {
+struct Report {
     regarding: ObjectReference,
     reason: &'static str,
     is_warning: bool,
@@ -68,7 +68,7 @@ struct Series {
     /// What is not written yet.
     unwritten: Option<(String, Timestamp)>,
     written: Instant,
-    told: Instant,
+    last: Instant,
 }
 
 impl Events {
@@ -87,7 +87,7 @@ impl Events {
             name: Some(status::write::NAME.to_owned()),
             ..ObjectReference::default()
         };
-        self.send(Told { regarding, reason, is_warning: true, message });
+        self.send(Report { regarding, reason, is_warning: true, message });
     }
 
     /// Records a change to an object, as it is now or was last seen: in the log, as an Event and in the metrics. Failures are
@@ -114,38 +114,38 @@ impl Events {
             ..ObjectReference::default()
         };
         let (reason, is_warning) = (reason(change.action), change.action == Action::Refuse);
-        self.send(Told { regarding, reason, is_warning, message });
+        self.send(Report { regarding, reason, is_warning, message });
     }
 
-    fn send(&self, mut told: Told) {
-        let end = (0..=LONGEST_MESSAGE).rev().find(|end| told.message.is_char_boundary(*end));
-        told.message.truncate(end.unwrap_or_default());
+    fn send(&self, mut report: Report) {
+        let end = (0..=LONGEST_MESSAGE).rev().find(|end| report.message.is_char_boundary(*end));
+        report.message.truncate(end.unwrap_or_default());
         // A full queue loses it.
-        let _ = self.recorder.try_send(told);
+        let _ = self.recorder.try_send(report);
     }
 }
 
-async fn record(client: Client, mut receiver: mpsc::Receiver<Told>) {
+async fn record(client: Client, mut receiver: mpsc::Receiver<Report>) {
     let mut series: HashMap<(ObjectKey, &'static str), Series> = HashMap::new();
     loop {
         let due = series.values().filter(|one| one.unwritten.is_some()).map(|one| one.written + COUNT_PERIOD).min();
-        let told = tokio::select! {
-            told = receiver.recv() => match told {
-                Some(told) => Some(told),
+        let report = tokio::select! {
+            report = receiver.recv() => match report {
+                Some(report) => Some(report),
                 None => return,
             },
             () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => None,
         };
         let now = Instant::now();
-        if let Some(told) = told {
-            series.retain(|_, one| one.unwritten.is_some() || now.duration_since(one.told) < SERIES_PERIOD);
-            let key = (object_key(&told.regarding), told.reason);
+        if let Some(report) = report {
+            series.retain(|_, one| one.unwritten.is_some() || now.duration_since(one.last) < SERIES_PERIOD);
+            let key = (object_key(&report.regarding), report.reason);
             if let Some(one) = series.get_mut(&key) {
                 one.count += 1;
-                one.told = now;
-                one.unwritten = Some((told.message, Timestamp::now()));
-            } else if let Some((namespace, name)) = create(&client, &told).await {
-                let one = Series { namespace, name, count: 1, unwritten: None, written: now, told: now };
+                one.last = now;
+                one.unwritten = Some((report.message, Timestamp::now()));
+            } else if let Some((namespace, name)) = create(&client, &report).await {
+                let one = Series { namespace, name, count: 1, unwritten: None, written: now, last: now };
                 series.insert(key, one);
             }
         }
@@ -165,18 +165,18 @@ fn object_key(object: &ObjectReference) -> ObjectKey {
     (object.api_version.clone(), object.kind.clone(), object.namespace.clone(), object.name.clone())
 }
 
-async fn create(client: &Client, told: &Told) -> Option<(String, String)> {
+async fn create(client: &Client, report: &Report) -> Option<(String, String)> {
     let now = Timestamp::now();
     let time = Some(Time(now.round(Unit::Second).unwrap_or(now)));
     // Events of what is in no namespace are in this one.
-    let namespace = told.regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
-    let name = name(told.regarding.name.as_deref().unwrap_or_default(), now);
+    let namespace = report.regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
+    let name = name(report.regarding.name.as_deref().unwrap_or_default(), now);
     let event = Event {
         metadata: ObjectMeta { name: Some(name.clone()), namespace: Some(namespace.clone()), ..ObjectMeta::default() },
-        involved_object: told.regarding.clone(),
-        reason: Some(told.reason.to_owned()),
-        message: Some(told.message.clone()),
-        type_: Some(if told.is_warning { "Warning" } else { "Normal" }.to_owned()),
+        involved_object: report.regarding.clone(),
+        reason: Some(report.reason.to_owned()),
+        message: Some(report.message.clone()),
+        type_: Some(if report.is_warning { "Warning" } else { "Normal" }.to_owned()),
         source: Some(EventSource { component: Some(REPORTER.to_owned()), host: None }),
         reporting_component: Some(REPORTER.to_owned()),
         count: Some(1),

@@ -1,6 +1,6 @@
 //! The health endpoint, which shows the metrics, too (IO).
 //!
-//! `/healthz` says that the process lives: an API server that is away is no reason to restart it. `/readyz` says
+//! `/healthz` answers while the process lives: an unreachable API server is no reason to restart it. `/readyz` reports
 //! whether it does its work, and if not, what it waits for. Both answer with the same text for people.
 
 use std::{
@@ -39,12 +39,12 @@ impl Health {
     }
 }
 
-/// Listens where `--health-addr` says; an address without a host means all of them.
+/// Listens on `--health-addr`; an address without a host means all addresses.
 pub async fn bind(address: &str) -> io::Result<TcpListener> {
     match address.strip_prefix(':') {
         Some(port) => {
             let port =
-                port.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the port is no number"))?;
+                port.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the port is not a number"))?;
             match TcpListener::bind(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0)).await {
                 // No IPv6 on this host.
                 Err(error) if error.kind() != io::ErrorKind::AddrInUse => {

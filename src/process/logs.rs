@@ -19,7 +19,7 @@ pub enum LogFormat {
 pub fn init(format: LogFormat, verbosity: u8) {
     let ours = if verbosity >= 4 { LevelFilter::DEBUG } else { LevelFilter::INFO };
     let libraries = if verbosity >= 6 { LevelFilter::DEBUG } else { LevelFilter::WARN };
-    // It warns of what its caller is told, and that is said once and in fewer words.
+    // It warns about errors that its caller gets as well, and logs once and in fewer words.
     let watcher = if verbosity >= 6 { libraries } else { LevelFilter::OFF };
     let filter = tracing_subscriber::filter::Targets::new()
         .with_target("ccm_operator", ours)

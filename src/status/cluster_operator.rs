@@ -269,7 +269,7 @@ impl Status {
     }
 
     /// Whether this live status contains a writer's own part.
-    pub fn says(&self, own: &Self) -> bool {
+    pub fn has(&self, own: &Self) -> bool {
         own.conditions.iter().all(|condition| self.conditions.contains(condition))
             // Versions and related objects are the operator's, which always has related objects.
             && (own.related_objects.is_empty()

@@ -74,7 +74,7 @@ pub async fn write(
         info!("made ClusterOperator {NAME}");
     }
     let mut written = None;
-    if !live.is_some_and(|live| Status::of(live).says(own)) {
+    if !live.is_some_and(|live| Status::of(live).has(own)) {
         let body = json!({
             "apiVersion": "config.openshift.io/v1",
             "kind": "ClusterOperator",

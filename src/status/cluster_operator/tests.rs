@@ -80,8 +80,8 @@ fn the_same_state_is_written_once() {
         [Outcome::Done, progressing(), Outcome::Failed { error: "x".into() }, Outcome::Nothing { why: "y".into() }]
     {
         let first = next(&Status::default(), &outcome, V1, "t1");
-        assert!(first.says(&next(&first, &outcome, V1, "t2")), "{outcome:?}");
-        assert!(!Status::default().says(&first));
+        assert!(first.has(&next(&first, &outcome, V1, "t2")), "{outcome:?}");
+        assert!(!Status::default().has(&first));
     }
 }
 
@@ -102,7 +102,7 @@ fn a_controller_reports_its_own_conditions_and_stays_available_with_the_last_goo
     let again = synced.next_of(&CLOUD_CONFIG, Some("cause"), "t3");
     assert_eq!(again.conditions[0], synced.conditions[0]);
     assert_eq!(again.trouble_of(&CLOUD_CONFIG), Some("cause"));
-    assert!(again.says(&again.next_of(&CLOUD_CONFIG, Some("cause"), "t4")));
+    assert!(again.has(&again.next_of(&CLOUD_CONFIG, Some("cause"), "t4")));
     assert_eq!(serde_json::to_value(&again).unwrap().as_object().unwrap().len(), 1, "no versions, no objects");
 }
 
@@ -112,7 +112,7 @@ fn conditions_of_other_writers_are_ignored_but_the_obsolete_one_is_removed() {
     let mut live = json!({"metadata": {"resourceVersion": "7"}, "status": own});
     assert_eq!(without_obsolete_condition(&live), None);
     live["status"]["conditions"].as_array_mut().unwrap().insert(1, json!({"type": "CloudControllerOwner"}));
-    assert!(Status::of(&live).says(&own));
+    assert!(Status::of(&live).has(&own));
     let patch = without_obsolete_condition(&live).unwrap();
     assert_eq!(patch, json!({"metadata": {"resourceVersion": "7"}, "status": {"conditions": own.conditions}}));
 }
