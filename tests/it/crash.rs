@@ -17,7 +17,6 @@ use ccm_operator::{
     object::{KINDS, Object},
 };
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
-use http::Method;
 use kube::{
     Api,
     api::{DynamicObject, ListParams},
@@ -29,6 +28,7 @@ use crate::{
     lab::{CONFIG_SYNC_LEASE, INVENTORY, LEASE, LIMIT, Lab, NAMESPACE, OWN_NAMESPACE, config_maps},
     recreate,
     support::{
+        audit::Request,
         eventually,
         faults::{Faults, Seen},
         objects,
@@ -60,11 +60,6 @@ const CONFIG_MAPS: [&str; 2] = ["cloud-conf", "ccm-trusted-ca"];
 fn planned_on(platform: &str) -> Result<Vec<Object>> {
     let plan = plans()?.into_iter().find(|(name, _)| *name == platform).context("a platform")?.1;
     Ok(plan.labelled(&inventory::set_id(OWN_NAMESPACE)).objects().to_vec())
-}
-
-/// The end of the path of requests for an object.
-fn path_of(object: &Object) -> String {
-    format!("/{}/{}", object.kind().plural, object.name())
 }
 
 /// A cluster on Azure, and the operator's proxy to it.
@@ -196,8 +191,8 @@ impl Stage {
         Ok(if expected.is_some() { self.proxy.seen() } else { seen })
     }
 
-    /// Kills an operator once its request of this number is served; returns the requests that reached the server.
-    async fn crash(&self, number: usize) -> Result<Vec<Seen>> {
+    /// Kills an operator once its request of this number is served.
+    async fn crash(&self, number: usize) -> Result<()> {
         let served = self.proxy.end_after(number);
         let operator = self.start()?;
         // Runs differ by a request or two, as a watch may deliver several events at once. A shorter run ends earlier.
@@ -206,18 +201,20 @@ impl Stage {
             served = served => served?,
             done = done(&operator) => done?,
         }
-        end(operator).await?;
-        let mut seen = self.proxy.seen();
-        seen.truncate(number);
-        Ok(seen)
+        end(operator).await
     }
 
-    /// Checks that no planned object was deleted, except those that must be recreated, at most once.
-    fn deletes_nothing_planned(&self, requests: &[Seen]) -> Result<()> {
-        let deleted: Vec<_> = requests.iter().filter(|one| one.method == Method::DELETE).collect();
+    /// Checks that no planned object was deleted, except those that must be recreated, at most once. A deletion of another
+    /// state than the one that was seen is refused, and does not count.
+    fn deletes_nothing_planned(&self, requests: &[Request]) -> Result<()> {
+        let deleted: Vec<_> = requests.iter().filter(|one| one.verb == "delete" && one.code < 300).collect();
         for object in &self.planned {
             let is_recreated = matches!(self.found, Found::Unchangeable) && UNCHANGEABLE.contains(&object.kind().kind);
-            let count = deleted.iter().filter(|one| one.path.ends_with(&path_of(object))).count();
+            let is_it = |one: &&&Request| {
+                (one.resource.as_str(), one.name.as_str(), one.namespace.as_str())
+                    == (object.kind().plural, object.name(), object.namespace())
+            };
+            let count = deleted.iter().filter(is_it).count();
             ensure!(count <= usize::from(is_recreated), "{} was deleted {count} times: {deleted:#?}", object.key());
         }
         Ok(())
@@ -268,9 +265,10 @@ async fn survives(found: Found, writes: usize) -> Result<()> {
     for number in numbers {
         let survived = async {
             stage.prepare(&stage.found).await?;
-            let mut requests = stage.crash(number).await?;
-            requests.extend(stage.run(Some(&expected)).await?);
-            stage.deletes_nothing_planned(&requests)
+            let mark = stage.lab.mark().await?;
+            stage.crash(number).await?;
+            stage.run(Some(&expected)).await?;
+            stage.deletes_nothing_planned(&stage.lab.requests(mark).await?)
         };
         survived.await.with_context(|| format!("killed at request {number} of {}", clean.len()))?;
     }
