@@ -31,9 +31,8 @@ impl CloudConfig {
 
     pub(super) async fn pass(&mut self, view: &mut View) -> Pass {
         let needs = view.cloud_config_references();
-        if self.sync.is_outdated(view) {
-            let pending = view.pending_inputs(&needs);
-            let desired = if pending.is_empty() { self.desire(view) } else { Desired::Waiting(pending) };
+        if self.sync.is_outdated(view, &needs) {
+            let desired = self.desire(view);
             self.sync.desire(desired, view);
         }
         self.sync.pass(view, &needs).await

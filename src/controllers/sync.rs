@@ -76,9 +76,17 @@ impl Sync {
         self.authority.write_budget().is_some()
     }
 
-    /// Whether the desired state has to be computed again.
-    pub(super) fn is_outdated(&self, view: &View) -> bool {
-        self.revision != Some(view.revision()) || matches!(self.desired, Desired::Waiting(_))
+    /// Whether the desired state has to be computed again and can be: without one of its `needs` it waits for that.
+    pub(super) fn is_outdated(&mut self, view: &View, needs: &BTreeSet<Reference>) -> bool {
+        if self.revision == Some(view.revision()) && !matches!(self.desired, Desired::Waiting(_)) {
+            return false;
+        }
+        let pending = view.pending_inputs(needs);
+        let is_complete = pending.is_empty();
+        if !is_complete {
+            self.desire(Desired::Waiting(pending), view);
+        }
+        is_complete
     }
 
     /// Replaces the desired state.

@@ -95,9 +95,8 @@ impl TrustedCa {
 
     pub(super) async fn pass(&mut self, view: &mut View) -> Pass {
         let needs = view.trusted_ca_references();
-        if self.sync.is_outdated(view) {
-            let pending = view.pending_inputs(&needs);
-            let desired = if pending.is_empty() { self.desire(view) } else { Desired::Waiting(pending) };
+        if self.sync.is_outdated(view, &needs) {
+            let desired = self.desire(view);
             self.sync.desire(desired, view);
         }
         // In every pass: certificates expire without a change.
