@@ -1,26 +1,19 @@
 //! The connection to the API server (IO).
 //!
 //! kube's own stack with what its default lacks: small requests do not wait for an acknowledgement (40 ms on each new
-//! connection), a dead or silent connection is noticed within two minutes and not at the end of a watch, watches are not
-//! re-established in a hot loop, and the pause that a refusal asks for is shown.
+//! connection), a request that is not answered and a dead connection are noticed within half a minute or so, and the pause
+//! that a refusal asks for is shown.
 
-use std::{
-    collections::HashSet,
-    fs,
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Context, bail};
 use axum::{
     body::{Body as AnswerBody, Bytes, HttpBody},
     http::{
-        Request, Response, Uri,
+        Response,
         header::{CONTENT_LENGTH, RETRY_AFTER},
     },
 };
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use hyper_util::{
     client::legacy::{Client as HttpClient, connect::HttpConnector},
     rt::TokioExecutor,
@@ -31,10 +24,16 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::{Value, json};
-use tower::{BoxError, ServiceBuilder, filter::AsyncFilterLayer};
+use tower::{BoxError, ServiceBuilder, timeout::error::Elapsed};
 
 /// The longest time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The longest time from a request to the headers of its answer, connecting included: also a watch is answered at once.
+const HEADERS_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long data that was sent may go unacknowledged: the kernel's own limit is a quarter of an hour.
+const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// After how much silence a connection is probed, how often, and how many probes may go unanswered.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
@@ -81,67 +80,6 @@ async fn from_kubeconfig(path: &Path) -> anyhow::Result<Config> {
     config.with_context(|| format!("failed to use the kubeconfig {name}"))
 }
 
-/// The pause between two watches that are re-established: something between here and the API server may end each at once,
-/// which would make a hot loop. A first watch does not wait.
-const WATCH_PAUSE: Duration = Duration::from_millis(125);
-
-/// A request, once it may be sent.
-type Waited = BoxFuture<'static, Result<Request<Body>, BoxError>>;
-
-/// Delays watches that are being re-established.
-fn paced() -> AsyncFilterLayer<impl Fn(Request<Body>) -> Waited + Clone> {
-    let begun: Arc<Mutex<(HashSet<String>, Option<Instant>)>> = Arc::default();
-    AsyncFilterLayer::new(move |request: Request<Body>| {
-        let due = watched(request.uri()).and_then(|watch| {
-            let mut begun = begun.lock().unwrap_or_else(PoisonError::into_inner);
-            let (known, next) = &mut *begun;
-            if known.insert(watch) {
-                return None;
-            }
-            let now = Instant::now();
-            let due = next.map_or(now, |next| next.max(now));
-            *next = Some(due + WATCH_PAUSE);
-            Some(due)
-        });
-        async move {
-            if let Some(due) = due {
-                tokio::time::sleep_until(due.into()).await;
-            }
-            Ok(request)
-        }
-        .boxed()
-    })
-}
-
-/// What a request watches, `None` when it is no watch.
-fn watched(uri: &Uri) -> Option<String> {
-    let pairs = || uri.query().unwrap_or_default().split('&');
-    pairs().any(|pair| pair == "watch=true").then(|| {
-        let selectors = pairs().filter(|pair| pair.starts_with("fieldSelector=") || pair.starts_with("labelSelector="));
-        std::iter::once(uri.path()).chain(selectors).collect::<Vec<_>>().join(" ")
-    })
-}
-
-/// How long an answer may pause. On every watch the API server sends a bookmark each minute: a longer silence means a dead
-/// connection, and noticing that costs no request.
-const LONGEST_SILENCE: Duration = Duration::from_secs(100);
-
-/// An answer that breaks off when it pauses for too long.
-fn never_silent<B>(body: B, limit: Duration) -> AnswerBody
-where
-    B: HttpBody<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    let pieces = AnswerBody::new(body).into_data_stream();
-    AnswerBody::from_stream(stream::unfold(pieces, move |mut pieces| async move {
-        let piece = match tokio::time::timeout(limit, pieces.next()).await {
-            Ok(piece) => piece?.map_err(BoxError::from),
-            Err(_) => Err(format!("no data from the API server for {} s", limit.as_secs()).into()),
-        };
-        Some((piece, pieces))
-    }))
-}
-
 /// The longest body of a refusal, in bytes.
 const LONGEST_REFUSAL: usize = 1 << 20;
 
@@ -154,11 +92,10 @@ where
 {
     let seconds = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
     let (mut parts, body) = answer.into_parts();
-    let body = never_silent(body, LONGEST_SILENCE);
     let Some(seconds) = seconds.filter(|_| !parts.status.is_success()) else {
-        return Ok(Response::from_parts(parts, body));
+        return Ok(Response::from_parts(parts, AnswerBody::new(body)));
     };
-    let body = axum::body::to_bytes(body, LONGEST_REFUSAL).await?;
+    let body = axum::body::to_bytes(AnswerBody::new(body), LONGEST_REFUSAL).await?;
     let status = serde_json::from_slice(&body).ok().filter(Value::is_object);
     let mut status = status.unwrap_or_else(|| {
         let message = String::from_utf8_lossy(&body).trim().to_owned();
@@ -169,12 +106,18 @@ where
     Ok(Response::from_parts(parts, status.to_string().into()))
 }
 
+/// Says what the error of the timeout layer does not.
+fn without_answer(error: BoxError) -> BoxError {
+    if error.is::<Elapsed>() { format!("no answer within {} s", HEADERS_TIMEOUT.as_secs()).into() } else { error }
+}
+
 /// Without a layer that retries: all retries follow one policy ([`crate::controllers`]).
 fn client(config: &Config) -> Result<Client, kube::Error> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_nodelay(true);
     http.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    http.set_tcp_user_timeout(Some(UNACKNOWLEDGED_TIMEOUT));
     http.set_keepalive(Some(KEEPALIVE.0));
     http.set_keepalive_interval(Some(KEEPALIVE.1));
     http.set_keepalive_retries(Some(KEEPALIVE.2));
@@ -183,7 +126,9 @@ fn client(config: &Config) -> Result<Client, kube::Error> {
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
-        .layer(paced())
+        .layer(config.extra_headers_layer()?)
+        .map_err(without_answer)
+        .timeout(HEADERS_TIMEOUT)
         .and_then(with_retry_after)
         .map_err(BoxError::from)
         .service(http_client);
@@ -193,19 +138,6 @@ fn client(config: &Config) -> Result<Client, kube::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test]
-    async fn an_answer_that_falls_silent_breaks_off() {
-        let said = stream::iter([Ok::<_, BoxError>(Bytes::from("a"))]);
-        let ended = never_silent(AnswerBody::from_stream(said), Duration::from_secs(60));
-        assert_eq!(axum::body::to_bytes(ended, 10).await.unwrap(), "a");
-        let said = stream::iter([Ok::<_, BoxError>(Bytes::from("a"))]).chain(stream::pending());
-        let silent = never_silent(AnswerBody::from_stream(said), Duration::from_millis(20));
-        let pieces: Vec<_> = silent.into_data_stream().take(2).collect().await;
-        assert_eq!(pieces[0].as_ref().unwrap(), "a");
-        let error = pieces[1].as_ref().unwrap_err().to_string();
-        assert!(error.contains("no data from the API server"), "{error}");
-    }
 
     #[tokio::test]
     async fn the_pause_that_is_asked_for_stands_in_the_details() {

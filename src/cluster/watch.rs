@@ -1,35 +1,44 @@
 //! Watches of named or labelled objects, and what was seen through them (IO).
 //!
-//! One request for each watch: the server streams what is there and then what changes. A server that does not know how
-//! is asked the old way, list then watch. Owns no opinion of what is seen.
+//! One request a watch: the API server streams the objects that are there and then their changes. A server that does not
+//! know how is asked to list, then to watch. A watch never resumes at an earlier resource version: each start begins with
+//! all objects, so that whatever made the last one blind is over, be it an API server whose etcd was restored from a backup.
 
 use std::{
     collections::BTreeMap,
+    convert::Infallible,
     time::{Duration, Instant},
 };
 
 use futures::{
     StreamExt,
+    channel::mpsc::{self, UnboundedSender},
     stream::{self, BoxStream},
 };
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject},
-    runtime::{
-        WatchStreamExt,
-        utils::Backoff,
-        watcher::{self, DefaultBackoff, Event},
-    },
+    api::{ApiResource, DynamicObject, ListParams, TypeMeta, WatchEvent, WatchParams},
 };
 use serde_json::Value;
 
-use crate::cluster::request;
+use crate::cluster::request::{self, Cause, REQUEST_TIMEOUT};
 
-/// The longest pause between two tries: nothing is repaired while the watches are blind, and there are few of them.
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+/// How long a watch lives before the API server ends it and the next begins with all objects, in seconds.
+const LIFETIME: u32 = 290;
 
-/// A watch that works again need not say so: after this long without an error it does. Longer than a pause and a try.
-const LONGEST_SILENCE: Duration = Duration::from_secs(30);
+/// How long the API server may send nothing while it still owes objects.
+const LONGEST_DELAY: Duration = Duration::from_secs(30);
+
+/// How long it may send nothing afterwards. It sends a bookmark each minute, the first one after up to two minutes where
+/// etcd reports its progress as seldom as by default; without a watch cache it never does, so silence is no error.
+const LONGEST_SILENCE: Duration = Duration::from_secs(150);
+
+/// The pauses between two starts, each twice the one before: few watches need no longer ones, and nothing is repaired while
+/// they are blind.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
+
+/// A watch that has lived for this long is restarted without a pause.
+const STABLE: Duration = Duration::from_secs(10);
 
 /// What to watch.
 #[derive(Clone, Debug)]
@@ -64,6 +73,21 @@ impl Target {
     }
 }
 
+/// What a watch delivers.
+#[derive(Debug)]
+pub enum Event {
+    /// It has (re)started: all objects that are there follow.
+    Started,
+    /// An object that is there, or has changed.
+    Present(Box<DynamicObject>),
+    /// An object was deleted; its last state.
+    Deleted(Box<DynamicObject>),
+    /// All objects that are there have been delivered.
+    Synced,
+    /// It has failed, and will be restarted.
+    Failed(String),
+}
+
 /// What a watch has seen: the objects that are there, by name.
 #[derive(Debug, Default)]
 pub struct Seen {
@@ -74,21 +98,13 @@ pub struct Seen {
     trouble: Option<Trouble>,
 }
 
-/// A watch that fails again and again.
+/// A watch that does not work.
 #[derive(Clone, Debug)]
 pub struct Trouble {
     /// The last error, with its causes.
     pub error: String,
-    /// When the first one came.
+    /// When it began.
     pub since: Instant,
-    last: Instant,
-}
-
-impl Trouble {
-    /// When it counts no longer, unless there is another error before.
-    pub fn ends_at(&self) -> Instant {
-        self.last + LONGEST_SILENCE
-    }
 }
 
 impl Seen {
@@ -102,121 +118,224 @@ impl Seen {
         self.objects.get(name)
     }
 
-    /// Whether everything that is there has been seen once.
+    /// Whether everything that is there has been seen.
     pub fn is_synced(&self) -> bool {
         self.synced
     }
 
-    /// What keeps the watch from working now.
+    /// What keeps the watch from working; until it has delivered all objects.
     pub fn trouble(&self) -> Option<&Trouble> {
-        self.trouble.as_ref().filter(|trouble| Instant::now() < trouble.ends_at())
+        self.trouble.as_ref()
     }
 
-    /// Takes what the watch delivered. Answers an error that is not the same as the last one.
-    pub fn take(&mut self, event: Result<Event<DynamicObject>, watcher::Error>) -> Option<String> {
+    /// Takes what the watch delivered. Returns an error that is not the same as the last one.
+    pub fn take(&mut self, event: Event) -> Option<String> {
         match event {
-            Ok(Event::Init) => self.arriving = Some(BTreeMap::new()),
-            Ok(Event::InitApply(object)) => {
+            Event::Started => self.arriving = Some(BTreeMap::new()),
+            Event::Present(object) => {
                 let (name, value) = named(&object);
-                self.arriving.get_or_insert_default().insert(name, value);
+                if is_outdated(self.current(), &name, &value) {
+                    return None;
+                }
+                self.current().insert(name, value);
             }
-            Ok(Event::InitDone) => {
+            Event::Deleted(object) => {
+                let (name, value) = named(&object);
+                if !is_outdated(self.current(), &name, &value) {
+                    self.current().remove(&name);
+                }
+            }
+            Event::Synced => {
                 self.objects = self.arriving.take().unwrap_or_default();
                 (self.synced, self.trouble) = (true, None);
             }
-            Ok(Event::Apply(object)) => {
-                let (name, value) = named(&object);
-                self.put(&name, value);
-                self.trouble = None;
-            }
-            Ok(Event::Delete(object)) => {
-                self.trouble = None;
-                let (name, value) = named(&object);
-                if self.objects.get(&name).is_none_or(|known| !is_newer(known, &value)) {
-                    self.objects.remove(&name);
-                }
-            }
-            Err(error) => {
-                let (error, now) = (describe(&error), Instant::now());
-                let before = self.trouble().cloned();
-                let since = before.as_ref().map_or(now, |trouble| trouble.since);
-                self.trouble = Some(Trouble { error: error.clone(), since, last: now });
-                return before.is_none_or(|before| before.error != error).then_some(error);
+            Event::Failed(error) => {
+                let is_news = self.trouble.as_ref().is_none_or(|known| known.error != error);
+                let since = self.trouble.take().map_or_else(Instant::now, |known| known.since);
+                self.trouble = Some(Trouble { error: error.clone(), since });
+                return is_news.then_some(error);
             }
         }
         None
     }
 
-    /// Takes an object as it is now, unless a newer state of it is known: an answer to a write overtakes the watch.
-    pub fn put(&mut self, name: &str, value: Value) {
-        if self.objects.get(name).is_none_or(|known| !is_newer(known, &value)) {
-            self.objects.insert(name.to_owned(), value);
+    /// Takes the answer to a write: it overtakes the watch. Returns false if an object that is newer was seen already, which
+    /// means that the resource versions have gone back.
+    #[must_use]
+    pub fn put(&mut self, name: &str, value: Value) -> bool {
+        if is_outdated(&self.objects, name, &value) {
+            return false;
         }
+        if let Some(arriving) = &mut self.arriving {
+            arriving.insert(name.to_owned(), value.clone());
+        }
+        self.objects.insert(name.to_owned(), value);
+        true
     }
 
     /// Takes an object away that is known to be gone.
     pub fn forget(&mut self, name: &str) {
         self.objects.remove(name);
+        if let Some(arriving) = &mut self.arriving {
+            arriving.remove(name);
+        }
+    }
+
+    /// Doubts everything that was seen, until the watch has delivered it again.
+    pub fn doubt(&mut self) {
+        (self.synced, self.arriving) = (false, None);
+    }
+
+    /// The objects that events are about.
+    fn current(&mut self) -> &mut BTreeMap<String, Value> {
+        self.arriving.as_mut().unwrap_or(&mut self.objects)
     }
 }
 
+/// Whether a later state of an object is known. Resource versions grow (documented since Kubernetes 1.35, and true of all
+/// versions), also across a deletion and a new creation.
+fn is_outdated(known: &BTreeMap<String, Value>, name: &str, value: &Value) -> bool {
+    let version = |object: &Value| object["metadata"]["resourceVersion"].as_str()?.parse::<u64>().ok();
+    known.get(name).and_then(version).zip(version(value)).is_some_and(|(known, new)| known > new)
+}
+
 /// The events of a watch. It never ends: after an error it waits, longer each time, and starts again.
-pub fn events(client: Client, target: &Target) -> BoxStream<'static, Result<Event<DynamicObject>, watcher::Error>> {
+pub fn events(client: Client, target: &Target) -> BoxStream<'static, Event> {
     let api: Api<DynamicObject> = match &target.namespace {
         Some(namespace) => Api::namespaced_with(client, namespace, &target.resource),
         None => Api::all_with(client, &target.resource),
     };
-    let config = match &target.selector {
-        Selector::Name(name) => watcher::Config::default().fields(&format!("metadata.name={name}")),
-        Selector::Label(label) => watcher::Config::default().labels(label),
+    let ApiResource { api_version, kind, .. } = &target.resource;
+    let types = TypeMeta { api_version: api_version.clone(), kind: kind.clone() };
+    let list = match &target.selector {
+        Selector::Name(name) => ListParams::default().fields(&format!("metadata.name={name}")),
+        Selector::Label(label) => ListParams::default().labels(label),
     };
-    let start = |api: &Api<_>, config| watcher::watcher(api.clone(), config).backoff(Capped::default()).boxed();
-    let streaming = start(&api, config.clone().streaming_lists());
-    stream::unfold((streaming, Some((api, config))), move |(mut events, mut fallback)| async move {
-        let mut event = events.next().await?;
-        if matches!(&event, Err(error) if refuses_streaming(error))
-            && let Some((api, config)) = fallback.take()
-        {
-            events = start(&api, config);
-            event = events.next().await?;
+    let (sender, receiver) = mpsc::unbounded();
+    let run = stream::once(Watch { api, types, list, events: sender }.run());
+    stream::select(receiver, run.map(|never| match never {})).boxed()
+}
+
+struct Watch {
+    api: Api<DynamicObject>,
+    types: TypeMeta,
+    /// Which objects.
+    list: ListParams,
+    events: UnboundedSender<Event>,
+}
+
+/// The events of one request.
+type Events = BoxStream<'static, kube::Result<WatchEvent<DynamicObject>>>;
+
+/// The annotation of the bookmark after all objects that were there when the watch started.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// Why a watch failed.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    /// The API server refused, or did not answer.
+    #[error(transparent)]
+    Request(#[from] Cause),
+    /// The API server owes objects.
+    #[error("the API server has not sent all objects: {0}")]
+    Incomplete(&'static str),
+}
+
+impl From<kube::Error> for Error {
+    fn from(error: kube::Error) -> Self {
+        Self::Request(Cause::Api(error))
+    }
+}
+
+impl Watch {
+    async fn run(self) -> Infallible {
+        let mut can_stream = true;
+        let mut pause = PAUSE.0;
+        loop {
+            let started = Instant::now();
+            let ended = match self.start(&mut can_stream).await {
+                Ok(watch) => self.deliver(watch).await,
+                Err(error) => Err(error),
+            };
+            let mut asked = Duration::ZERO;
+            if let Err(error) = ended {
+                if let Error::Request(cause) = &error {
+                    asked = cause.retry_after();
+                }
+                self.send(Event::Failed(error.to_string()));
+            }
+            if started.elapsed() >= STABLE {
+                pause = PAUSE.0;
+            } else {
+                tokio::time::sleep(pause.max(asked).min(PAUSE.1)).await;
+                pause = (pause * 2).min(PAUSE.1);
+            }
         }
-        Some((event, (events, fallback)))
-    })
-    .boxed()
-}
-
-/// kube's pauses between two tries, none of them longer than [`LONGEST_PAUSE`].
-#[derive(Default)]
-struct Capped(DefaultBackoff);
-
-impl Iterator for Capped {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        self.0.next().map(|pause| pause.min(LONGEST_PAUSE))
     }
-}
 
-impl Backoff for Capped {
-    fn reset(&mut self) {
-        self.0.reset();
+    /// Starts a watch; returns its events, and whether all objects that are there have been delivered.
+    async fn start(&self, can_stream: &mut bool) -> Result<(Events, bool), Error> {
+        let params = WatchParams {
+            label_selector: self.list.label_selector.clone(),
+            field_selector: self.list.field_selector.clone(),
+            timeout: Some(LIFETIME),
+            ..WatchParams::default()
+        };
+        if *can_stream {
+            // An empty resource version asks for what is there now, not for what the API server remembers.
+            match self.api.watch(&params.clone().initial_events(), "").await {
+                // Servers before Kubernetes 1.34, unless set so, answer `sendInitialEvents` with "forbidden".
+                Err(kube::Error::Api(status)) if matches!(status.code, 400 | 422) => *can_stream = false,
+                started => {
+                    let events = started?.boxed();
+                    self.send(Event::Started);
+                    return Ok((events, false));
+                }
+            }
+        }
+        let list = request::send(Some(REQUEST_TIMEOUT), self.api.list(&self.list)).await?;
+        let version = list.metadata.resource_version.unwrap_or_default();
+        let events = self.api.watch(&params, &version).await?.boxed();
+        self.send(Event::Started);
+        for mut object in list.items {
+            // The items of a list have no types of their own.
+            object.types.get_or_insert_with(|| self.types.clone());
+            self.send(Event::Present(Box::new(object)));
+        }
+        self.send(Event::Synced);
+        Ok((events, true))
     }
-}
 
-/// The error, in the API server's own words where it has answered.
-fn describe(error: &watcher::Error) -> String {
-    match error {
-        watcher::Error::InitialListFailed(cause)
-        | watcher::Error::WatchStartFailed(cause)
-        | watcher::Error::WatchFailed(cause) => request::describe(cause),
-        watcher::Error::WatchError(status) => status.message.clone(),
-        watcher::Error::NoResourceVersion => error.to_string(),
+    /// Delivers events until the watch ends.
+    async fn deliver(&self, (mut events, mut is_synced): (Events, bool)) -> Result<(), Error> {
+        loop {
+            let limit = if is_synced { LONGEST_SILENCE } else { LONGEST_DELAY };
+            let event = match tokio::time::timeout(limit, events.next()).await {
+                Ok(Some(event)) => event?,
+                Ok(None) if !is_synced => return Err(Error::Incomplete("it has ended the watch")),
+                Err(_) if !is_synced => return Err(Error::Incomplete("the watch is silent")),
+                Ok(None) | Err(_) => return Ok(()),
+            };
+            match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => self.send(Event::Present(Box::new(object))),
+                WatchEvent::Deleted(object) => self.send(Event::Deleted(Box::new(object))),
+                WatchEvent::Bookmark(bookmark) => {
+                    if !is_synced && bookmark.metadata.annotations.contains_key(INITIAL_EVENTS_END) {
+                        is_synced = true;
+                        self.send(Event::Synced);
+                    }
+                }
+                // The version is too old: the next watch begins with all objects.
+                WatchEvent::Error(status) if status.code == 410 => return Ok(()),
+                WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
+            }
+        }
     }
-}
 
-/// Servers before Kubernetes 1.34, unless set so, answer `sendInitialEvents` with "forbidden" as an invalid field.
-fn refuses_streaming(error: &watcher::Error) -> bool {
-    matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if matches!(status.code, 400 | 422))
+    fn send(&self, event: Event) {
+        // Nobody listens only while the watch is being dropped.
+        drop(self.events.unbounded_send(event));
+    }
 }
 
 fn named(object: &DynamicObject) -> (String, Value) {
@@ -224,19 +343,12 @@ fn named(object: &DynamicObject) -> (String, Value) {
     (name, request::to_value(object))
 }
 
-/// Whether the first is a later state than the second. Resource versions grow (documented since Kubernetes 1.35, and true of all
-/// versions), also across a deletion and a new creation.
-fn is_newer(first: &Value, second: &Value) -> bool {
-    let version = |object: &Value| object["metadata"]["resourceVersion"].as_str()?.parse::<u64>().ok();
-    version(first).zip(version(second)).is_some_and(|(first, second)| first > second)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
 
-    fn event(version: &str) -> DynamicObject {
+    fn event(version: &str) -> Box<DynamicObject> {
         let object =
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "resourceVersion": version}});
         serde_json::from_value(object).unwrap()
@@ -249,11 +361,11 @@ mod tests {
     #[test]
     fn objects_count_once_all_were_seen() {
         let mut seen = Seen::default();
-        seen.take(Ok(Event::Init));
-        seen.take(Ok(Event::InitApply(event("1"))));
+        seen.take(Event::Started);
+        seen.take(Event::Present(event("1")));
         assert!(!seen.is_synced());
         assert_eq!(version(&seen), None);
-        seen.take(Ok(Event::InitDone));
+        seen.take(Event::Synced);
         assert!(seen.is_synced());
         assert_eq!(version(&seen), Some("1"));
     }
@@ -262,11 +374,11 @@ mod tests {
     fn an_old_event_never_undoes_a_newer_state() {
         let mut seen = Seen::default();
         seen.put("a", serde_json::to_value(event("10")).unwrap());
-        seen.take(Ok(Event::Apply(event("9"))));
+        seen.take(Event::Present(event("9")));
         assert_eq!(version(&seen), Some("10"));
-        seen.take(Ok(Event::Delete(event("9"))));
+        seen.take(Event::Deleted(event("9")));
         assert_eq!(version(&seen), Some("10"), "deleted before it was made again");
-        seen.take(Ok(Event::Delete(event("11"))));
+        seen.take(Event::Deleted(event("11")));
         assert_eq!(version(&seen), None);
     }
 }

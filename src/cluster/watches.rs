@@ -8,20 +8,16 @@ use std::{
 };
 
 use futures::{StreamExt, stream::BoxStream};
-use kube::{
-    Client,
-    api::DynamicObject,
-    runtime::watcher::{self, Event},
-};
+use kube::{Client, api::DynamicObject};
 use serde_json::Value;
 use tracing::warn;
 
-use crate::cluster::watch::{self, Seen, Target};
+use crate::cluster::watch::{self, Event, Seen, Target};
 
 struct Watched {
     target: Target,
     seen: Seen,
-    events: BoxStream<'static, Result<Event<DynamicObject>, watcher::Error>>,
+    events: BoxStream<'static, Event>,
 }
 
 /// Watches by what the caller knows them by.
@@ -56,11 +52,14 @@ impl<Id: Ord + Clone> Watches<Id> {
         poll_fn(|context| {
             let mut any = false;
             for (id, watched) in &mut self.watched {
-                while let Poll::Ready(Some(event)) = watched.events.poll_next_unpin(context) {
-                    if matches!(event, Ok(Event::Apply(_) | Event::Delete(_) | Event::InitDone)) {
+                while let Poll::Ready(Some(mut event)) = watched.events.poll_next_unpin(context) {
+                    match &mut event {
+                        Event::Present(object) | Event::Deleted(object) => strip(id, object),
+                        Event::Started | Event::Synced | Event::Failed(_) => {}
+                    }
+                    if !matches!(event, Event::Failed(_) | Event::Started) {
                         changed(id);
                     }
-                    let event = event.map(|event| event.modify(|object| strip(id, object)));
                     if let Some(error) = watched.seen.take(event) {
                         warn!("failed to watch {}: {error}", watched.target.describe());
                     }
@@ -89,8 +88,18 @@ impl<Id: Ord + Clone> Watches<Id> {
 
     /// Takes the answer to a write; without a watch for it nothing happens.
     pub fn put(&mut self, id: &Id, name: &str, live: Value) {
-        if let Some(watched) = self.watched.get_mut(id) {
-            watched.seen.put(name, live);
+        if self.watched.get_mut(id).is_some_and(|watched| !watched.seen.put(name, live)) {
+            self.restart();
+        }
+    }
+
+    /// Starts all watches again, because resource versions have gone back: etcd was restored from a backup, and what was seen
+    /// may not be there.
+    pub fn restart(&mut self) {
+        warn!("the API server's resource versions have gone back: restarting all watches");
+        for watched in self.watched.values_mut() {
+            watched.events = watch::events(self.client.clone(), &watched.target);
+            watched.seen.doubt();
         }
     }
 
@@ -115,12 +124,10 @@ impl<Id: Ord + Clone> Watches<Id> {
         (!texts.is_empty()).then(|| format!("failed to watch {}", texts.join("; ")))
     }
 
-    /// When the first trouble will have lasted for this long, or be over: a watch that works again sends nothing before
-    /// something happens.
-    pub fn trouble_changes_at(&self, period: Duration) -> Option<Instant> {
+    /// When the first trouble will have lasted for this long.
+    pub fn trouble_lasts_at(&self, period: Duration) -> Option<Instant> {
         let troubles = self.watched.values().filter_map(|watched| watched.seen.trouble());
-        let changes = troubles.flat_map(|trouble| [trouble.since + period, trouble.ends_at()]);
-        changes.filter(|at| *at > Instant::now()).min()
+        troubles.map(|trouble| trouble.since + period).filter(|at| *at > Instant::now()).min()
     }
 }
 

@@ -120,7 +120,7 @@ impl Operator {
             self.gated_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
             self.rolling_since.map(|since| since + ROLLOUT_GRACE),
             self.stuck_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
-            view.observer.watches.trouble_changes_at(TRANSIENT_ERROR_PATIENCE),
+            view.observer.watches.trouble_lasts_at(TRANSIENT_ERROR_PATIENCE),
         ];
         Pass { waiting, due: due.into_iter().chain(acting).flatten().collect() }
     }

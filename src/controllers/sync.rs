@@ -144,7 +144,7 @@ impl Sync {
         let due = [
             self.reporting.due(),
             self.failing_since.map(|since| since + patience),
-            view.observer.watches.trouble_changes_at(patience),
+            view.observer.watches.trouble_lasts_at(patience),
         ];
         Pass { waiting, due: due.into_iter().chain(self.applier.due()).flatten().collect() }
     }
