@@ -6,6 +6,7 @@ mod support;
 
 mod azure_credentials;
 mod bad_input;
+mod blind;
 mod cloud_config;
 mod config_sync;
 mod contract;

@@ -38,6 +38,7 @@ const TOKENS: &str = "tokens.csv";
 const AUDIT_POLICY: &str = "audit-policy.json";
 const API_SERVER: &str = "kube-apiserver";
 const AUDIT_LOG: &str = "audit.log";
+const ETCD_DATA: &str = "etcd";
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -84,22 +85,48 @@ impl ControlPlane {
         let mut plane = Self { processes: Vec::new(), port, etcd_port, ca_der, dir, options };
         plane.write_kubeconfig(ADMIN_KUBECONFIG, plane.port(), ADMIN_TOKEN)?;
 
-        plane.spawn(&binaries, "etcd", plane.etcd_flags())?;
-        // After a refused connection gRPC waits for a second: start the API server once etcd listens.
-        let etcd_port = plane.etcd_port.number;
-        plane
-            .until("etcd listens", async || {
-                TcpStream::connect((Ipv4Addr::LOCALHOST, etcd_port)).await.map(drop).map_err(Error::from)
-            })
-            .await?;
-
-        plane.start_api_server(&binaries).await?;
-
-        if options.controllers {
-            plane.spawn(&binaries, "kube-controller-manager", plane.controller_manager_flags())?;
-            plane.spawn(&binaries, "kube-scheduler", plane.controller_flags())?;
-        }
+        plane.start_servers(&binaries).await?;
         Ok(plane)
+    }
+
+    async fn start_servers(&mut self, binaries: &Path) -> Result<()> {
+        self.spawn(binaries, "etcd", self.etcd_flags())?;
+        // After a refused connection gRPC waits for a second: start the API server once etcd listens.
+        let etcd_port = self.etcd_port.number;
+        self.until("etcd listens", async || {
+            TcpStream::connect((Ipv4Addr::LOCALHOST, etcd_port)).await.map(drop).map_err(Error::from)
+        })
+        .await?;
+
+        self.start_api_server(binaries).await?;
+
+        if self.options.controllers {
+            self.spawn(binaries, "kube-controller-manager", self.controller_manager_flags())?;
+            self.spawn(binaries, "kube-scheduler", self.controller_flags())?;
+        }
+        Ok(())
+    }
+
+    /// Stops all servers and copies etcd's data, for [`Self::restore`]; returns once the servers serve again.
+    pub async fn back_up(&mut self) -> Result<()> {
+        self.restart_with(|data, backup| copy(data, backup)).await
+    }
+
+    /// Stops all servers and puts the backup of etcd's data in place, as after a disaster: resource versions go back. Returns
+    /// once the servers serve again.
+    pub async fn restore(&mut self) -> Result<()> {
+        self.restart_with(|data, backup| {
+            fs::remove_dir_all(data)?;
+            copy(backup, data)
+        })
+        .await
+    }
+
+    async fn restart_with(&mut self, change: impl FnOnce(&Path, &Path) -> Result<()>) -> Result<()> {
+        self.stop();
+        self.processes.clear();
+        change(&self.file(ETCD_DATA), &self.file("etcd-backup"))?;
+        self.start_servers(&artifacts::binaries().await?).await
     }
 
     async fn start_api_server(&mut self, binaries: &Path) -> Result<()> {
@@ -197,7 +224,7 @@ impl ControlPlane {
     fn etcd_flags(&self) -> Vec<String> {
         let url = format!("http://127.0.0.1:{}", self.etcd_port.number);
         vec![
-            self.file_flag("data-dir", "etcd"),
+            self.file_flag("data-dir", ETCD_DATA),
             format!("--listen-client-urls={url}"),
             format!("--advertise-client-urls={url}"),
             "--listen-peer-urls=http://127.0.0.1:0".into(),
@@ -233,6 +260,10 @@ impl ControlPlane {
             // Marks are offsets, so the file must not be rotated.
             "--audit-log-maxsize=100000".into(),
         ];
+        // Servers before Kubernetes 1.34 do not stream lists, unless they are told to.
+        if std::env::var_os("WATCH_LIST").is_some_and(|value| value == "false") {
+            flags.push("--feature-gates=WatchList=false".into());
+        }
         if !options.controllers {
             // Without kube-controller-manager nothing creates the "default" ServiceAccounts that this plug-in requires.
             flags.push("--disable-admission-plugins=ServiceAccount".into());
@@ -310,6 +341,21 @@ impl ControlPlane {
     pub fn stop(&self) {
         self.processes.iter().rev().for_each(Process::end);
     }
+}
+
+/// Copies a folder of files and folders.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &to)?;
+        } else {
+            fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
 }
 
 impl Drop for ControlPlane {

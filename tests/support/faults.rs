@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use axum::body::{Body, Bytes};
-use futures::{StreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 use http::{Method, Request, Response, StatusCode};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -34,6 +34,8 @@ pub enum Fault {
     Cut,
     /// The request is served, and the connection closed without an answer.
     CutAnswer,
+    /// Half of the first piece of the answer is delivered, and nothing more. The connection stays open.
+    HalfAnswer,
     /// It is forwarded after a while.
     Slow(Duration),
     /// A watch ends after a while.
@@ -233,6 +235,12 @@ async fn pass(request: Request<Incoming>, client: Client, state: Arc<Mutex<State
         Some(Fault::CutAnswer) => {
             forward(request, &client).await?;
             Err(cut())
+        }
+        Some(Fault::HalfAnswer) => {
+            let (parts, body) = forward(request, &client).await?.into_parts();
+            let half = body.into_data_stream().take(1).map_ok(|piece| piece.slice(..piece.len() / 2));
+            let silence = stream::once(std::future::pending::<Result<Bytes, axum::Error>>());
+            Ok(Response::from_parts(parts, Body::from_stream(half.chain(silence))))
         }
         Some(Fault::Slow(delay)) => {
             tokio::time::sleep(delay).await;
