@@ -90,12 +90,10 @@ impl Applier {
         self.backoff = Backoff::default();
     }
 
-    /// When the next pass is due.
     pub(super) fn due(&self) -> [Option<Instant>; 2] {
         [self.backoff.due(), self.held_until]
     }
 
-    /// Whether repairs are held back in this pass.
     pub(super) fn holds_back(&self) -> bool {
         self.held_until.is_some()
     }
@@ -186,7 +184,7 @@ impl Applier {
     }
 
     fn record_failure(&self, error: &Error, object: &Value) {
-        // A process that is being stopped is no failure.
+        // Not the object's failure: the process lost its lease or is being stopped.
         if !matches!(error.source, Cause::NotLeading) {
             self.events.record(&Change::plain(error.object.clone(), Action::Refuse).because(chain(error)), object);
         }

@@ -25,7 +25,6 @@ use crate::{
     status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
 };
 
-/// Applies plans.
 pub(super) struct ApplyPlan {
     client: Client,
     own_namespace: String,
@@ -57,7 +56,6 @@ impl ApplyPlan {
         remark("left alone, as annotated", skipped) + &remark("no longer needed and kept", kept)
     }
 
-    /// Objects that are no longer planned and stay.
     pub(super) fn kept(&self) -> impl Iterator<Item = (&'static Kind, &Key)> {
         self.kept.iter().map(|(key, (kind, _))| (*kind, key))
     }

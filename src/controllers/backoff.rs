@@ -53,7 +53,6 @@ impl Backoff {
         self.failing.as_ref().is_some_and(|failing| now.duration_since(failing.since) >= period)
     }
 
-    /// When the retry is due.
     pub(super) fn due(&self) -> Option<Instant> {
         self.failing.as_ref().map(|failing| failing.not_before)
     }

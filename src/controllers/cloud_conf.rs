@@ -17,7 +17,6 @@ use crate::{
 /// The most warnings about one configuration that are logged.
 const LOGGED_WARNINGS: usize = 20;
 
-/// The controller of the cloud's configuration.
 pub(super) struct CloudConfig {
     sync: Sync,
     /// The lines last logged about the configuration.

@@ -19,7 +19,6 @@ use crate::{
     object::{Key, Object},
 };
 
-/// Sends the dry runs.
 pub(super) struct DryRun {
     reader: Reader,
     /// The plan and the live state of each object at its last dry run.
@@ -34,7 +33,6 @@ impl DryRun {
         Self { reader, asked: BTreeMap::new(), logged: BTreeMap::new(), backoff: Backoff::default() }
     }
 
-    /// Logs what would be done to each object.
     pub(super) async fn act(&mut self, observer: &Observer, objects: &[Object]) -> Result<(), Stopped> {
         self.backoff.ready(Instant::now())?;
         for object in objects {

@@ -31,7 +31,6 @@ use crate::{
     status::write::{KIND, NAME},
 };
 
-/// The reporting component.
 const REPORTER: &str = "ccm-operator";
 
 /// How many Events may wait to be written; more are lost.

@@ -34,7 +34,6 @@ pub(super) enum Id {
     Ours(Place),
 }
 
-/// The watches.
 pub(super) struct Observer {
     /// Marks our objects.
     pub(super) set_id: String,
@@ -44,8 +43,8 @@ pub(super) struct Observer {
     leftovers: BTreeSet<Place>,
     /// Whether a document may have changed since the last update.
     documents_changed: bool,
-    /// Whether a named object may have changed since this was last taken.
-    named_changed: bool,
+    /// Whether a named object may have changed since the digests were last computed.
+    pub(super) named_changed: bool,
 }
 
 impl Observer {
@@ -59,7 +58,6 @@ impl Observer {
         Self { set_id, watches, documents, leftovers: BTreeSet::new(), documents_changed: true, named_changed: false }
     }
 
-    /// Watches the inventory, too.
     pub(super) fn watch_inventory(&mut self, own_namespace: &str) {
         self.watches.start(Id::Inventory, || one(&CONFIG_MAP, Some(own_namespace), inventory::NAME));
     }
@@ -148,11 +146,6 @@ impl Observer {
         self.named_changed = true;
     }
 
-    /// Whether a named object may have changed since the last call.
-    pub(super) fn take_named_changed(&mut self) -> bool {
-        std::mem::take(&mut self.named_changed)
-    }
-
     /// The digests of the named objects that exist.
     pub(super) fn digests(&self, named: &BTreeSet<Reference>) -> Digests {
         let digest = |reference: &Reference| {
@@ -193,21 +186,19 @@ impl Observer {
         inventory::verdicts(seen, planned, &self.set_id)
     }
 
+    fn leftovers(&self) -> impl Iterator<Item = (&Place, &Seen)> {
+        self.leftovers.iter().filter_map(|place| Some((place, self.watches.seen(&Id::Ours(place.clone()))?)))
+    }
+
     /// Whether a place that may hold leftovers has not been seen yet, though its watch works.
     pub(super) fn awaits_leftovers(&self) -> bool {
-        self.watches.iter().any(|(id, seen): (&Id, _)| {
-            let is_leftover = matches!(id, Id::Ours(place) if self.leftovers.contains(place));
-            is_leftover && !seen.is_synced() && seen.trouble().is_none()
-        })
+        self.leftovers().any(|(_, seen)| !seen.is_synced() && seen.trouble().is_none())
     }
 
     /// The namespaces of places that may hold leftovers and cannot be watched.
     pub(super) fn troubled_leftovers(&self) -> BTreeSet<String> {
-        let troubled = self.leftovers.iter().filter(|place| {
-            let seen = self.watches.seen(&Id::Ours((*place).clone()));
-            place.kind.namespaced && seen.is_some_and(|seen| seen.trouble().is_some())
-        });
-        troubled.map(|place| place.namespace.clone()).collect()
+        let troubled = self.leftovers().filter(|(place, seen)| place.kind.namespaced && seen.trouble().is_some());
+        troubled.map(|(place, _)| place.namespace.clone()).collect()
     }
 
     pub(super) fn inventory(&self) -> Option<&Value> {
@@ -219,7 +210,6 @@ impl Observer {
         self.watches.get(&Id::Ours(Place::of(object)), object.name())
     }
 
-    /// The live object that holds the status.
     pub(super) fn status_object(&self) -> Option<&Value> {
         self.watches.get(&Id::Status, status::write::NAME)
     }

@@ -36,7 +36,6 @@ pub(super) enum Hands {
     DryRun(DryRun),
 }
 
-/// The operator and its state between passes.
 pub(super) struct Operator {
     authority: Authority,
     hands: Hands,
@@ -44,7 +43,6 @@ pub(super) struct Operator {
     revision: u64,
     /// The last good plan; it stays in force while an input is bad.
     plan: Option<Arc<Plan>>,
-    /// The error of the input.
     bad_input: Option<String>,
     /// Whether both config-sync controllers have ever reported that they are available.
     is_gate_open: bool,
@@ -175,8 +173,8 @@ impl Operator {
         }
     }
 
-    /// Watches the planned objects, and the places in the inventory. Without planned objects nothing is pruned, so the
-    /// inventory is neither watched nor changed.
+    /// Watches our objects where they are planned and where the inventory lists them. Without planned objects nothing is
+    /// pruned, so only a plan with objects needs the inventory.
     fn follow(&self, view: &mut View) {
         let Some(plan) = &self.plan else { return };
         let inventory = match &self.hands {

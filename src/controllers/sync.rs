@@ -93,7 +93,6 @@ impl Sync {
         is_complete
     }
 
-    /// Replaces the desired state.
     pub(super) fn desire(&mut self, desired: Desired, view: &View) {
         if self.desired != desired {
             self.desired = desired;

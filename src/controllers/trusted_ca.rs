@@ -34,7 +34,6 @@ const SOURCES: [&str; 3] = ["system", "proxy", "cloud-config"];
 /// The modification time and size of a file when it was read.
 type Stamp = Result<(SystemTime, u64), String>;
 
-/// The controller of the trusted certificates.
 pub(super) struct TrustedCa {
     sync: Sync,
     system_bundle: PathBuf,
@@ -169,7 +168,6 @@ fn user_certificates(view: &View, user: &Reference) -> Result<Vec<Certificate>, 
     certificates::parse(text.as_bytes()).map_err(|error| format!("{user}, key {KEY}: {error}"))
 }
 
-/// The certificates in the cloud's configuration, if any.
 fn cloud_certificates(view: &View) -> Option<Result<Vec<Certificate>, String>> {
     let target = view.cloud_config();
     let text = view.observer.named(&target).and_then(|found: &Value| found["data"][CLOUD_CONFIG_KEY].as_str())?;

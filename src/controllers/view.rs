@@ -1,6 +1,6 @@
 //! The cluster as the controllers of a process see it (IO).
 //!
-//! Owns the watches and the facts read from them, and is the only writer of the status. It decides nothing.
+//! Owns the watches and the facts read from them, and is the one way to the status. It decides nothing.
 
 use std::{collections::BTreeSet, fs, path::Path, time::Instant};
 
@@ -103,7 +103,7 @@ impl View {
             self.follow();
             self.revision += 1;
         }
-        if self.observer.take_named_changed() {
+        if std::mem::take(&mut self.observer.named_changed) {
             self.facts.digests = Some(self.observer.digests(&self.references));
             self.revision += 1;
         }

@@ -91,7 +91,6 @@ pub struct Election {
 /// The longest pause after an error.
 const RETRY_AFTER_ERROR: Duration = Duration::from_secs(2);
 
-/// The result of one try.
 enum Try {
     /// The lease is ours and was renewed.
     Held,
