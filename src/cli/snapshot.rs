@@ -59,7 +59,7 @@ impl Snapshot {
         let mut digests = Digests::new();
         let references = catalog.provider(facts).map(|provider| provider.references(&facts.namespace));
         for reference in references.unwrap_or_default() {
-            if let Some(live) = self.named(&reference).await? {
+            if let Some(live) = self.named(Some(&reference)).await? {
                 digests.insert(reference, reference::digest(&live));
             }
         }
@@ -74,21 +74,14 @@ impl Snapshot {
     ) -> Result<Option<Result<Synced, cloud_conf::Error>>, Error> {
         let settings = catalog.provider(facts).and_then(|provider| provider.descriptor.cloud_config.as_ref());
         let Some(settings) = settings else { return Ok(None) };
-        let managed = self.if_named(cloud_conf::managed(settings).as_ref()).await?;
-        let user = self.if_named(cloud_conf::user(settings, facts)).await?;
+        let managed = self.named(cloud_conf::managed(settings).as_ref()).await?;
+        let user = self.named(cloud_conf::user(settings, facts)).await?;
         Ok(Some(cloud_conf::sync(&Inputs { settings, facts, managed: managed.as_ref(), user: user.as_ref() })))
     }
 
-    async fn if_named(&self, reference: Option<&Reference>) -> Result<Option<Value>, Error> {
-        match reference {
-            Some(reference) => self.named(reference).await,
-            None => Ok(None),
-        }
-    }
-
-    async fn named(&self, reference: &Reference) -> Result<Option<Value>, Error> {
-        let resource = request::resource(reference.kind.kind());
-        self.reader.get(&resource, Some(&reference.namespace), &reference.name).await
+    async fn named(&self, reference: Option<&Reference>) -> Result<Option<Value>, Error> {
+        let Some(Reference { kind, namespace, name }) = reference else { return Ok(None) };
+        self.reader.get(&request::resource(kind), Some(namespace), name).await
     }
 
     /// The object that holds the status.
@@ -105,11 +98,11 @@ impl Snapshot {
     async fn images(&self) -> Result<Result<Images, images::Error>, Error> {
         let (name, key) = IMAGES;
         let from = format!("ConfigMap {}/{name}", self.own_namespace);
-        let config_map = self.named(&Reference::config_map(&self.own_namespace, name)).await?;
+        let config_map = self.named(Some(&Reference::config_map(&self.own_namespace, name))).await?;
         Ok(match config_map.as_ref().map(|config_map| config_map["data"][key].as_str()) {
             Some(Some(json)) => Images::parse(json, &from),
             Some(None) => Err(images::Error::Unreadable { from, why: format!("it has no key {key}") }),
-            None => Err(images::Error::Unreadable { from, why: "it is not there".to_owned() }),
+            None => Err(images::Error::Unreadable { from, why: "it does not exist".to_owned() }),
         })
     }
 }
