@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use super::{first_line, shown, text};
+use crate::status::rollout::condition;
 
 /// Whether a workload selects a pod.
 pub(super) fn is_selected(workload: &Value, pod: &Value) -> bool {
@@ -30,11 +31,6 @@ pub(super) fn waits_for(pod: &Value, events: &[Value]) -> Option<String> {
             })
     };
     Some(format!("Pod {} {why}", text(&pod["metadata"]["name"])))
-}
-
-fn condition<'a>(pod: &'a Value, type_: &str) -> &'a Value {
-    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.find(|one| one["type"] == type_).unwrap_or(&Value::Null)
 }
 
 fn unscheduled(pod: &Value) -> Option<String> {
