@@ -3,7 +3,11 @@
 //! Flags are accepted in Go's spellings, so that the Go operator's command lines work. Exit codes: 0 done, 1 failed (one
 //! line on standard error says why), 2 wrong usage. `diff` and `status` answer with 0 or 1, and fail with 2.
 
-use std::{ffi::OsString, path::Path, process::ExitCode};
+use std::{
+    ffi::OsString,
+    path::Path,
+    process::{ExitCode, Termination},
+};
 
 use clap::{Parser, Subcommand};
 
@@ -26,15 +30,14 @@ mod render;
 mod snapshot;
 mod status;
 
-/// Programs of the Go operator, with the command that runs when this program is started under that name.
-const GO_PROGRAMS: [(&str, &str); 1] = [("azure-config-credentials-injector", "azure-inject-credentials")];
+/// The Go operator's program that `azure-inject-credentials` replaces.
+const GO_INJECTOR: &str = "azure-config-credentials-injector";
 
-/// The command line, with the command added that the program's own name stands for.
+/// The command line; started as the Go operator's program, this program runs the command that replaces it.
 pub fn arguments(mut given: Vec<OsString>) -> Vec<OsString> {
     let name = given.first().and_then(|program| Path::new(program).file_name());
-    let command = GO_PROGRAMS.iter().find(|(program, _)| name.is_some_and(|name| name == *program));
-    if let Some((_, command)) = command {
-        given.insert(1, command.into());
+    if name.is_some_and(|name| name == GO_INJECTOR) {
+        given.insert(1, "azure-inject-credentials".into());
     }
     given
 }
@@ -88,24 +91,22 @@ pub enum Command {
 /// Runs a command to its end.
 pub fn run(cli: Cli) -> ExitCode {
     logs::init(cli.log_format, cli.v);
-    let answered = |answer: anyhow::Result<bool>| ended(answer.map(|is_yes| ExitCode::from(u8::from(!is_yes))), 2);
-    let done = match cli.command {
-        Command::Operator(args) => operator::run_operator(&args),
-        Command::ConfigSync(args) => operator::run_config_sync(&args),
-        Command::Diff(args) => return answered(diff::run(&args)),
-        Command::Status(args) => return answered(status::run(&args)),
-        Command::CloudConfig(args) => cloud_config::run(args),
-        Command::Render(args) => render::run(&args),
-        Command::ImageReferences(args) => image_references::run(&args),
-        Command::AzureInjectCredentials(args) => azure::run(&args),
-        Command::Provider(command) => return ended(provider::run(&command), 1),
-    };
-    ended(done.map(|()| ExitCode::SUCCESS), 1)
+    match cli.command {
+        Command::Operator(args) => exit_code(operator::run_operator(&args), 1),
+        Command::ConfigSync(args) => exit_code(operator::run_config_sync(&args), 1),
+        Command::Diff(args) => exit_code(diff::run(&args), 2),
+        Command::Status(args) => exit_code(status::run(&args), 2),
+        Command::CloudConfig(args) => exit_code(cloud_config::run(args), 1),
+        Command::Render(args) => exit_code(render::run(&args), 1),
+        Command::ImageReferences(args) => exit_code(image_references::run(&args), 1),
+        Command::AzureInjectCredentials(args) => exit_code(azure::run(&args), 1),
+        Command::Provider(command) => exit_code(provider::run(&command), 1),
+    }
 }
 
-/// The exit code, after an error is reported.
-fn ended(done: anyhow::Result<ExitCode>, failure: u8) -> ExitCode {
-    done.unwrap_or_else(|error| {
+/// The exit code of a command. An error is reported and gives `failure`.
+fn exit_code(done: anyhow::Result<impl Termination>, failure: u8) -> ExitCode {
+    done.map(Termination::report).unwrap_or_else(|error| {
         say(&format!("ccm-operator: {}", chain(error.as_ref())));
         ExitCode::from(failure)
     })

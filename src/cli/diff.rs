@@ -1,6 +1,9 @@
 //! The command `diff`: what the operator would change in a cluster.
 
-use std::io::{self, IsTerminal};
+use std::{
+    io::{self, IsTerminal},
+    process::ExitCode,
+};
 
 use clap::{Args, ValueEnum};
 
@@ -43,8 +46,8 @@ pub enum DiffFormat {
     Json,
 }
 
-/// Whether nothing would change.
-pub(super) fn run(args: &DiffArgs) -> anyhow::Result<bool> {
+/// Prints the changes; the exit code says whether there are any.
+pub(super) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     let changes = runtime()?.block_on(async {
         let snapshot = args.cluster.snapshot().await?;
         let catalog = embedded::catalog()?;
@@ -74,7 +77,7 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<bool> {
     }
     let refused = changes.iter().filter(|diff| diff.change.action == Action::Refuse).count();
     anyhow::ensure!(refused == 0, "the API server refuses {refused} of the objects");
-    Ok(!changes.iter().any(|diff| diff.change.is_difference()))
+    Ok(ExitCode::from(u8::from(changes.iter().any(|diff| diff.change.is_difference()))))
 }
 
 /// The desired ConfigMaps of the cloud's configuration. A defect of its input is reported: the last good ones stay.

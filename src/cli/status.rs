@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, IsTerminal},
+    process::ExitCode,
     time::Duration,
 };
 
@@ -40,34 +41,31 @@ pub struct StatusArgs {
     pub watch: bool,
 }
 
-/// Whether the cluster's cloud-controller-manager is well.
-pub(super) fn run(args: &StatusArgs) -> anyhow::Result<bool> {
+/// Prints the report; the exit code says whether the cluster is healthy.
+pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let catalog = embedded::catalog()?;
     runtime()?.block_on(async {
         let snapshot = args.cluster.snapshot().await?;
         let clears = args.watch && args.output == OutputFormat::Table && io::stdout().is_terminal();
         let mut shown = None;
         loop {
-            let findings = findings::findings(&snapshot, &catalog, args.cluster.images_json.as_deref()).await;
-            let report = match findings {
-                Ok(findings) => Report::new(&findings, &args.cluster.namespace),
-                // Who watches waits for the API server to come back.
-                Err(error) if args.watch && shown.is_some() => {
-                    say(&chain(&error));
-                    tokio::time::sleep(WATCH_PERIOD).await;
-                    continue;
-                }
+            match findings::findings(&snapshot, &catalog, args.cluster.images_json.as_deref()).await {
+                // `--watch` waits for the API server to come back.
+                Err(error) if shown.is_some() => say(&chain(&error)),
                 Err(error) => return Err(error.into()),
-            };
-            // Ages grow on a terminal; elsewhere only what has changed is news.
-            if clears || shown.as_ref() != Some(&report) {
-                let text = args.output.write(&report, || screen::text::screen(&report, Timestamp::now()))?;
-                print(&if clears { format!("{CLEAR}{text}") } else { text })?;
+                Ok(findings) => {
+                    let report = Report::new(&findings, &args.cluster.namespace);
+                    // On a terminal the ages are kept up to date; elsewhere only changes are printed.
+                    if clears || shown.as_ref() != Some(&report) {
+                        let text = args.output.write(&report, || screen::text::screen(&report, Timestamp::now()))?;
+                        print(&if clears { format!("{CLEAR}{text}") } else { text })?;
+                    }
+                    if !args.watch {
+                        return Ok(ExitCode::from(u8::from(!report.healthy)));
+                    }
+                    shown = Some(report);
+                }
             }
-            if !args.watch {
-                return Ok(report.healthy);
-            }
-            shown = Some(report);
             tokio::time::sleep(WATCH_PERIOD).await;
         }
     })
