@@ -59,12 +59,22 @@ pub enum RenderPhase {
     Install,
 }
 
-/// Writes the manifests of one phase.
+/// Writes the manifests of one phase below the destination, or to standard output.
 pub(super) fn run(args: &RenderArgs) -> anyhow::Result<()> {
-    if args.phase == RenderPhase::Install { render_install(args) } else { render(args) }
+    let files = if args.phase == RenderPhase::Install { install(&args.namespace)? } else { planned(args)? };
+    let Some(destination) = &args.dest_dir else {
+        let manifests = files.iter().filter(|(path, _)| !path.ends_with(IMAGE_REFERENCES));
+        return print(&write::stream(manifests));
+    };
+    let folders: &[_] = if args.phase == RenderPhase::Bootstrap { &["bootstrap", "config"] } else { &["manifests"] };
+    for path in write::write(destination, folders, &files)? {
+        say(&format!("wrote {}", path.display()));
+    }
+    Ok(())
 }
 
-fn render(args: &RenderArgs) -> anyhow::Result<()> {
+/// The files of the phases that are planned for a cluster.
+fn planned(args: &RenderArgs) -> anyhow::Result<Vec<(PathBuf, String)>> {
     if args.output.is_some() && args.phase == RenderPhase::Bootstrap {
         wrong_usage("--output needs --phase cluster or install: the bootstrap phase writes more than manifests");
     }
@@ -82,47 +92,19 @@ fn render(args: &RenderArgs) -> anyhow::Result<()> {
     if let Plan::Nothing { why } = &plan {
         say(&format!("no manifests are written: {why}"));
     }
-    if phase == Phase::Bootstrap {
-        let config = files.cloud_config(&facts.cloud_config)?;
-        let files = write::bootstrap_files(plan.objects(), config)?;
-        return deliver(args, &["bootstrap", "config"], &files, String::new);
-    }
-    let stream = write::stream(plan.objects())?;
-    deliver(args, &["manifests"], &write::cluster_files(plan.objects())?, || stream)
+    Ok(match phase {
+        Phase::Bootstrap => write::bootstrap_files(plan.objects(), files.cloud_config(&facts.cloud_config)?)?,
+        Phase::Cluster => write::cluster_files(plan.objects())?,
+    })
 }
 
-fn render_install(args: &RenderArgs) -> anyhow::Result<()> {
-    let mut files = Vec::new();
-    for (name, bytes) in embedded::manifests() {
+/// The files of the installation.
+fn install(namespace: &str) -> anyhow::Result<Vec<(PathBuf, String)>> {
+    let file = |(name, bytes): (String, &[u8])| {
         let text = std::str::from_utf8(bytes).with_context(|| format!("failed to read the embedded {name}"))?;
-        // The image stream is for release tooling, and knows no namespace.
-        let text =
-            if name == IMAGE_REFERENCES { text.to_owned() } else { payload::for_namespace(text, &args.namespace)? };
-        files.push((PathBuf::from("manifests").join(name), text));
-    }
-    let stream = || {
-        let manifests = files.iter().filter(|(name, _)| !name.ends_with(IMAGE_REFERENCES));
-        let documents =
-            manifests.map(|(_, text)| if text.starts_with("---") { text.clone() } else { format!("---\n{text}") });
-        documents.collect::<String>()
+        // The image stream is for release tooling, and has no namespace.
+        let text = if name == IMAGE_REFERENCES { text.to_owned() } else { payload::for_namespace(text, namespace)? };
+        Ok((PathBuf::from("manifests").join(name), text))
     };
-    deliver(args, &["manifests"], &files, stream)
-}
-
-/// Writes files below the destination, or the stream to standard output.
-fn deliver(
-    args: &RenderArgs,
-    folders: &[&str],
-    files: &[(PathBuf, String)],
-    stream: impl FnOnce() -> String,
-) -> anyhow::Result<()> {
-    match &args.dest_dir {
-        Some(destination) => {
-            for path in write::write(destination, folders, files)? {
-                say(&format!("wrote {}", path.display()));
-            }
-            Ok(())
-        }
-        None => print(&stream()),
-    }
+    embedded::manifests().into_iter().map(file).collect()
 }
