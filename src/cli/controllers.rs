@@ -161,13 +161,9 @@ impl LeaderElectionArgs {
 }
 
 /// A duration in Go's spelling, such as `137s` or `1m30s`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: Result<SignedDuration, _> = text.parse();
-    parsed
-        .ok()
-        .and_then(|duration| Duration::try_from(duration).ok())
-        .filter(|duration| !duration.is_zero())
-        .ok_or_else(|| "give a positive duration such as 137s or 1m30s".to_owned())
+fn duration(text: &str) -> Result<Duration, &'static str> {
+    let duration = text.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());
+    duration.filter(|duration| !duration.is_zero()).ok_or("give a positive duration such as 137s or 1m30s")
 }
 
 #[cfg(test)]

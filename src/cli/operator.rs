@@ -62,31 +62,22 @@ impl<'a> Candidate<'a> {
 pub(super) fn run_operator(args: &OperatorArgs) -> anyhow::Result<()> {
     let runs = |group| args.controllers.iter().any(|one| *one == group || *one == ControllerGroup::All);
     let config_sync_lease = (runs(ControllerGroup::ConfigSync) && !args.dry_run).then_some(CONFIG_SYNC_LEASE);
-    run(&args.common, runs(ControllerGroup::Operator).then_some(args), config_sync_lease)
+    runtime()?.block_on(run(&args.common, runs(ControllerGroup::Operator).then_some(args), config_sync_lease))
 }
 
 /// Runs the command `config-sync`.
 pub(super) fn run_config_sync(args: &ConfigSyncArgs) -> anyhow::Result<()> {
-    run(&args.common, None, Some(&args.leader_elect_resource_name))
+    runtime()?.block_on(run(&args.common, None, Some(&args.leader_elect_resource_name)))
 }
 
-/// Runs the operator, the config-sync controllers or both.
-fn run(
+/// Runs the operator, the config-sync controllers or both until a signal, or until one part of the process ends: then
+/// the process ends too.
+async fn run(
     common: &ControllersArgs,
     operator: Option<&OperatorArgs>,
     config_sync_lease: Option<&str>,
 ) -> anyhow::Result<()> {
     let timings = common.leader_election.timings().unwrap_or_else(|problem| wrong_usage(problem));
-    runtime()?.block_on(run_until_ended(common, timings, operator, config_sync_lease))
-}
-
-/// Runs until a signal, or until one part of the process ends: then the process ends too.
-async fn run_until_ended(
-    common: &ControllersArgs,
-    timings: Option<Timings>,
-    operator: Option<&OperatorArgs>,
-    config_sync_lease: Option<&str>,
-) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let client =
@@ -138,11 +129,8 @@ async fn run_until_ended(
     }
 
     let lead = async {
-        let timings = if common.leader_election.leader_elect && !is_dry_run {
-            Some(timings_of(timings, topology).await)
-        } else {
-            None
-        };
+        let elects = common.leader_election.leader_elect && !is_dry_run;
+        let timings = OptionFuture::from(elects.then(|| timings_of(timings, topology))).await;
         let lead_operator = async {
             // The configuration's controllers first: what they find is applied at once, and not after a restart.
             if let Some(tried) = &mut config_sync_has_tried {
