@@ -47,7 +47,7 @@ pub fn screen(report: &Report, now: Timestamp) -> String {
     text += &section(["AGO", "LAST CHANGES"], &changes.collect::<Vec<_>>());
 
     for problem in &report.unread {
-        text += &format!("\n{}\n", wrap(&format!("not shown: {problem}"), WIDTH).join("\n"));
+        text.extend(["\n", &wrap(&format!("not shown: {problem}"), WIDTH).join("\n"), "\n"]);
     }
     text
 }
