@@ -1,7 +1,7 @@
 //! The command line (IO): a file for each command, with its flags and what it does.
 //!
-//! Flags are accepted in Go's spellings, so that the Go operator's command lines work. Exit codes: 0 done, 1 failed (one
-//! line on standard error says why), 2 wrong usage. `diff` and `status` answer with 0 or 1, and fail with 2.
+//! Flags are accepted in Go's spellings, so that the Go operator's command lines work. Exit codes: 0 success, 1 failure
+//! (with one line on standard error), 2 wrong usage. `diff` and `status` answer with 0 or 1, and fail with 2.
 
 use std::{
     ffi::OsString,
@@ -46,15 +46,15 @@ pub fn arguments(mut given: Vec<OsString>) -> Vec<OsString> {
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 
-    /// How log lines are written.
+    /// The format of log lines.
     #[arg(long, global = true, value_enum, default_value_t)]
     pub log_format: LogFormat,
 
-    /// How much is logged, as klog counts: 4 is debugging, 6 the libraries too.
+    /// The log level, as in klog: 4 logs debugging messages, 6 those of libraries too.
     #[arg(short, long, global = true, value_name = "LEVEL", default_value_t = 2)]
     pub v: u8,
 }
@@ -63,27 +63,28 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "there is one, and it is moved once")]
 pub enum Command {
-    /// Keep this cluster's cloud-controller-manager installed and report to its ClusterOperator.
+    /// Keep the cluster's cloud-controller-manager installed and report its status in the ClusterOperator.
     Operator(controllers::OperatorArgs),
-    /// Show what the operator would change in this cluster, by dry runs; nothing is written.
+    /// Show what the operator would change in the cluster, by dry runs; writes nothing.
     ///
-    /// Exit code: 0 nothing, 1 something, 2 it could not be found out, or the API server refuses an object.
+    /// Exit code: 0 no changes, 1 changes, 2 failure, or the API server refuses an object.
     Diff(diff::DiffArgs),
-    /// Show how this cluster's cloud-controller-manager is doing, on one screen; nothing is written.
+    /// Show the state of the cluster's cloud-controller-manager on one screen; writes nothing.
     ///
-    /// Exit code: 0 available and not degraded, 1 otherwise, 2 the cluster could not be asked.
+    /// Exit code: 0 available and not degraded, 1 otherwise, 2 the cluster cannot be read.
     Status(status::StatusArgs),
-    /// Sync the cloud's configuration and the trusted certificates, which `operator` does too unless told otherwise.
+    /// Sync the cloud's configuration and the trusted certificates, in a process of their own (by default `operator` syncs
+    /// them too).
     ConfigSync(controllers::ConfigSyncArgs),
-    /// Show what a cluster's cloud configuration becomes, without the cluster.
+    /// Show the cloud configuration that would be synced for a cluster, without access to it.
     CloudConfig(cloud_config::CloudConfigArgs),
     /// Write the manifests of the bootstrap VM, of the cluster, or of the installation to files.
     Render(render::RenderArgs),
-    /// Print what release tooling finds the images by, made of the providers' descriptors.
+    /// Print the file by which release tooling finds the images, generated from the providers' descriptors.
     ImageReferences(image_references::ImageReferencesArgs),
-    /// Write Azure's cloud configuration with the credentials in it, for the cloud-controller-manager in the same pod.
+    /// Write Azure's cloud configuration with its credentials, for the cloud-controller-manager in the same pod.
     AzureInjectCredentials(azure::AzureInjectCredentialsArgs),
-    /// What the providers are: list them, show what is applied for one.
+    /// List, show and verify providers.
     #[command(subcommand)]
     Provider(provider::ProviderCommand),
 }
@@ -106,10 +107,13 @@ pub fn run(cli: Cli) -> ExitCode {
 
 /// The exit code of a command. An error is reported and gives `failure`.
 fn exit_code(done: anyhow::Result<impl Termination>, failure: u8) -> ExitCode {
-    done.map(Termination::report).unwrap_or_else(|error| {
-        say(&format!("ccm-operator: {}", chain(error.as_ref())));
-        ExitCode::from(failure)
-    })
+    match done {
+        Ok(done) => done.report(),
+        Err(error) => {
+            say(&format!("ccm-operator: {}", chain(error.as_ref())));
+            ExitCode::from(failure)
+        }
+    }
 }
 
 #[cfg(test)]

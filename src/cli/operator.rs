@@ -47,7 +47,7 @@ impl<'a> Candidate<'a> {
         (Self { lease, leading, election: None }, leadership)
     }
 
-    /// Competes for the lease and holds it, until it is lost.
+    /// Competes for the lease and holds it until it is lost.
     async fn lead(&mut self, client: &Client, namespace: &str, timings: Option<Timings>) -> Lost {
         let Some(timings) = timings else {
             self.leading.send_replace(Leadership::Leading(Instant::now() + FOREVER));
@@ -93,7 +93,7 @@ async fn run(
         common.leader_election.leader_elect_resource_namespace.clone().unwrap_or_else(|| own_namespace.clone());
     let is_dry_run = operator.is_some_and(|operator| operator.dry_run);
     if is_dry_run {
-        info!("dry run: what the operator would do is logged, nothing is written");
+        info!("dry run: the operator logs what it would do and writes nothing");
     }
     let tls = operator.map(|operator| TlsFlags {
         min_version: operator.tls_min_version.clone(),
@@ -132,7 +132,7 @@ async fn run(
         let elects = common.leader_election.leader_elect && !is_dry_run;
         let timings = OptionFuture::from(elects.then(|| timings_of(timings, topology))).await;
         let lead_operator = async {
-            // The configuration's controllers first: what they find is applied at once, and not after a restart.
+            // The config-sync controllers first: pods start with the configuration that they find, and need no restart.
             if let Some(tried) = &mut config_sync_has_tried {
                 let _ = tried.changed().await;
             }
@@ -145,7 +145,7 @@ async fn run(
             else => std::future::pending().await,
         }
     };
-    // Fused, because it is waited for once more after it may have ended.
+    // Fused, because it is awaited again after it may have ended.
     let mut running = std::pin::pin!(controllers.run().fuse());
     let ended = tokio::select! {
         () = &mut running => Ok(()),
@@ -168,13 +168,11 @@ async fn run(
     ended
 }
 
-/// The timings given, else those for the cluster's topology, once that is known.
+/// The given timings, or else those for the cluster's topology once it is known.
 async fn timings_of(given: Option<Timings>, mut topology: watch::Receiver<Option<bool>>) -> Timings {
     if let Some(given) = given {
         return given;
     }
-    match topology.wait_for(Option::is_some).await.map(|is_single| *is_single) {
-        Ok(Some(true)) => Timings::SINGLE_REPLICA,
-        _ => Timings::HIGHLY_AVAILABLE,
-    }
+    let is_single = topology.wait_for(Option::is_some).await.is_ok_and(|known| *known == Some(true));
+    if is_single { Timings::SINGLE_REPLICA } else { Timings::HIGHLY_AVAILABLE }
 }

@@ -17,9 +17,9 @@ use crate::{
 pub enum ProviderCommand {
     /// List the providers that come with this program.
     List(ListArgs),
-    /// Show what is applied for a provider, and where each value comes from.
+    /// Show the objects of a provider, and where each value comes from.
     Show(ShowArgs),
-    /// Check providers against the rules that a cloud-controller-manager's manifests must keep. Exit code 1 when one is broken.
+    /// Check providers against the rules for manifests of cloud-controller-managers. Exit code 1 if one is broken.
     Verify(VerifyArgs),
 }
 
@@ -37,7 +37,7 @@ pub struct ShowArgs {
     /// The provider, by its name in `provider list`.
     pub name: String,
 
-    /// Where the objects are for.
+    /// The objects to show.
     #[arg(long, value_enum, default_value_t)]
     pub phase: ShowPhase,
 
@@ -49,16 +49,16 @@ pub struct ShowArgs {
 /// Flags of `provider verify`.
 #[derive(Args, Debug)]
 pub struct VerifyArgs {
-    /// A provider by its name in `provider list`, or a folder with assets/CLOUD/, bootstrap/CLOUD/ and, where it has them,
-    /// the manifests/ of the operator; `./NAME` is always a folder [default: every provider of `provider list`].
+    /// A provider by its name in `provider list`, or a folder with assets/CLOUD/, bootstrap/CLOUD/ and, optionally, the
+    /// operator's manifests/; `./NAME` is always a folder [default: every provider of `provider list`].
     #[arg(value_name = "NAME|FOLDER")]
     pub target: Option<String>,
 
-    /// How the findings are written.
+    /// The format of the findings.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: VerifyFormat,
 
-    /// Ask the API server of a cluster, too, whether it would take every object; nothing is written.
+    /// Also ask the API server of a cluster, by dry runs, whether it accepts every object.
     #[arg(long)]
     pub cluster: bool,
 
@@ -67,7 +67,7 @@ pub struct VerifyArgs {
     pub connection: Connection,
 }
 
-/// How findings are written.
+/// The format of findings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum VerifyFormat {
     /// For people, at most 100 columns wide.
@@ -75,7 +75,7 @@ pub enum VerifyFormat {
     Table,
     /// One JSON document.
     Json,
-    /// JUnit's XML, a case for each rule.
+    /// JUnit XML, a case for each rule.
     Junit,
 }
 
@@ -127,7 +127,7 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
                 read => read?,
             };
         } else {
-            wrong_usage(&format!("{}; nor is it a folder", show::unknown(target, &bundles)));
+            wrong_usage(&format!("{}; it is not a folder either", show::unknown(target, &bundles)));
         }
     }
     let mut report = verify::verify(&bundles, payload.as_ref());

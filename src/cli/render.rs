@@ -12,29 +12,29 @@ use crate::{
     provider::{Phase, embedded, payload},
 };
 
-/// The file of the install payload that is no manifest of the cluster's.
+/// The only file of the install payload that is not applied to the cluster.
 const IMAGE_REFERENCES: &str = "image-references";
 
 /// Flags of `render`.
 #[derive(Args, Debug)]
 pub struct RenderArgs {
-    /// The folder to write into; it is made when it is missing.
+    /// The folder to write to; created if it does not exist.
     #[arg(long, value_name = "DIR", required_unless_present = "output")]
     pub dest_dir: Option<PathBuf>,
 
-    /// An Infrastructure manifest with its status; needed but for --phase install.
+    /// An Infrastructure manifest with its status; required unless --phase install.
     #[arg(long, value_name = "FILE")]
     pub cluster_infrastructure_file: Option<PathBuf>,
 
-    /// The ConfigMap manifest cloud-controller-manager-images; needed but for --phase install.
+    /// The ConfigMap manifest cloud-controller-manager-images; required unless --phase install.
     #[arg(long, value_name = "FILE")]
     pub images_file: Option<PathBuf>,
 
-    /// The ConfigMap manifest of the cloud's configuration; needed when the Infrastructure names one.
+    /// The ConfigMap manifest of the cloud's configuration; required if the Infrastructure names one.
     #[arg(long, value_name = "FILE")]
     pub cloud_config_file: Option<PathBuf>,
 
-    /// Which manifests: DIR/bootstrap and DIR/config, or DIR/manifests with those of the cluster or of the installation.
+    /// The manifests to write: to DIR/bootstrap and DIR/config, or those of the cluster or the installation to DIR/manifests.
     #[arg(long, value_enum, default_value_t)]
     pub phase: RenderPhase,
 
@@ -42,7 +42,7 @@ pub struct RenderArgs {
     #[arg(long, default_value = DEFAULT_NAMESPACE)]
     pub namespace: String,
 
-    /// `-` prints the manifests as one YAML stream; not with --phase bootstrap.
+    /// `-` prints the manifests as one YAML stream; not available for --phase bootstrap.
     #[arg(short, long, value_name = "-", value_parser = ["-"], conflicts_with = "dest_dir")]
     pub output: Option<String>,
 }
@@ -79,7 +79,7 @@ fn planned(args: &RenderArgs) -> anyhow::Result<Vec<(PathBuf, String)>> {
         wrong_usage("--output needs --phase cluster or install: the bootstrap phase writes more than manifests");
     }
     let (Some(infrastructure), Some(images)) = (&args.cluster_infrastructure_file, &args.images_file) else {
-        wrong_usage("give --cluster-infrastructure-file and --images-file")
+        wrong_usage("--cluster-infrastructure-file and --images-file are required unless --phase install")
     };
     let files = Files {
         infrastructure: infrastructure.clone(),
