@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_programs_name_may_name_the_command() {
+    fn the_name_of_the_program_can_select_the_command() {
         let of = |line: &str| arguments(line.split_whitespace().map(OsString::from).collect());
         assert_eq!(
             of("/azure-config-credentials-injector -v=4").join(" ".as_ref()),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_injectors_flags_are_gos() {
+    fn the_injector_accepts_the_go_programs_flags() {
         let parse = |line: &str| {
             let line = format!("azure-config-credentials-injector {line}");
             match Cli::try_parse_from(arguments(line.split_whitespace().map(OsString::from).collect()))

@@ -160,10 +160,10 @@ impl LeaderElectionArgs {
     }
 }
 
-/// A duration in Go's spelling, such as `137s` or `1m30s`.
+/// Parses a duration in Go's spelling, such as `137s` or `1m30s`.
 fn duration(text: &str) -> Result<Duration, &'static str> {
     let duration = text.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());
-    duration.filter(|duration| !duration.is_zero()).ok_or("give a positive duration such as 137s or 1m30s")
+    duration.filter(|duration| !duration.is_zero()).ok_or("must be a positive duration such as 137s or 1m30s")
 }
 
 #[cfg(test)]
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_gos() {
+    fn durations_are_parsed_as_in_go() {
         for (text, seconds) in [("137s", 137.0), ("1m30s", 90.0), ("2h", 7200.0), ("500ms", 0.5), ("1.5h", 5400.0)] {
             assert_eq!(duration(text).map(|duration| duration.as_secs_f64()), Ok(seconds), "{text}");
         }

@@ -1,4 +1,4 @@
-//! Reads the input of the report (IO), with the rights of the caller: what may not be read is listed, the rest is shown.
+//! Reads the input of the report (IO) with the rights of the caller. Failed reads are listed, and the rest is shown.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::{
     status::screen::Findings,
 };
 
-/// Reads a cluster. An error means that the API server does not answer.
+/// Reads a cluster; an error means that the API server does not answer.
 pub(super) async fn findings(
     snapshot: &Snapshot,
     catalog: &Catalog,

@@ -1,4 +1,4 @@
-//! The commands `operator` and `config-sync`: one process, its leases, its signals and its end.
+//! The commands `operator` and `config-sync`: a process with its leases and signals.
 
 use std::time::{Duration, Instant};
 

@@ -16,19 +16,15 @@ use crate::{
 #[derive(Debug, Subcommand)]
 pub enum ProviderCommand {
     /// List the providers that come with this program.
-    List(ListArgs),
+    List {
+        /// The format of the output.
+        #[arg(short, long, value_enum, default_value_t)]
+        output: OutputFormat,
+    },
     /// Show the objects of a provider, and where each value comes from.
     Show(ShowArgs),
     /// Check providers against the rules for manifests of cloud-controller-managers. Exit code 1 if one is broken.
     Verify(VerifyArgs),
-}
-
-/// Flags of `provider list`.
-#[derive(Args, Debug)]
-pub struct ListArgs {
-    /// How the answer is written.
-    #[arg(short, long, value_enum, default_value_t)]
-    pub output: OutputFormat,
 }
 
 /// Flags of `provider show`.
@@ -41,7 +37,7 @@ pub struct ShowArgs {
     #[arg(long, value_enum, default_value_t)]
     pub phase: ShowPhase,
 
-    /// How the answer is written.
+    /// The format of the output.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: OutputFormat,
 }
@@ -92,15 +88,15 @@ pub enum ShowPhase {
 /// Runs one of the commands about providers.
 pub(super) fn run(command: &ProviderCommand) -> anyhow::Result<ExitCode> {
     match command {
-        ProviderCommand::List(args) => list(args).map(|()| ExitCode::SUCCESS),
+        ProviderCommand::List { output } => list(*output).map(|()| ExitCode::SUCCESS),
         ProviderCommand::Show(args) => show(args).map(|()| ExitCode::SUCCESS),
         ProviderCommand::Verify(args) => verify(args),
     }
 }
 
-fn list(args: &ListArgs) -> anyhow::Result<()> {
+fn list(output: OutputFormat) -> anyhow::Result<()> {
     let summaries: Vec<_> = embedded::bundles().iter().map(|bundle| show::summary(bundle, embedded::VERSION)).collect();
-    print(&args.output.write(&summaries, || show::list_table(&summaries))?)
+    print(&output.write(&summaries, || show::list_table(&summaries))?)
 }
 
 fn show(args: &ShowArgs) -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! A cluster read once (IO), for commands that look at it and end.
+//! A cluster read once (IO), for commands that show its state.
 //!
 //! The operator itself watches ([`crate::controllers`]); this reads the same documents and objects with the rights of
 //! the caller. Nothing here writes.
@@ -30,7 +30,7 @@ const IMAGES: (&str, &str) = ("cloud-controller-manager-images", "images.json");
 /// Reads a cluster.
 pub(super) struct Snapshot {
     pub(super) reader: Reader,
-    /// The namespace that is managed.
+    /// The managed namespace.
     pub(super) namespace: String,
     /// The namespace that the operator runs in.
     pub(super) own_namespace: String,
@@ -66,7 +66,7 @@ impl Snapshot {
         Ok(digests)
     }
 
-    /// The desired cloud configuration, `None` where none is synced. The inner error is a defect of its input.
+    /// The desired cloud configuration, `None` if none is synced. The inner error is a defect of its input.
     pub(super) async fn cloud_config(
         &self,
         catalog: &Catalog,

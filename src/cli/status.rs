@@ -1,4 +1,4 @@
-//! The command `status`: how a cluster's cloud-controller-manager is doing.
+//! The command `status`: the state of a cluster's cloud-controller-manager.
 
 use std::{
     io::{self, IsTerminal},
@@ -19,10 +19,10 @@ use crate::{
     status::screen::{self, Report},
 };
 
-/// How often `status --watch` looks.
+/// The period of `status --watch`.
 const WATCH_PERIOD: Duration = Duration::from_secs(2);
 
-/// Empties a terminal.
+/// Clears a terminal.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
 /// Flags of `status`.
@@ -32,11 +32,11 @@ pub struct StatusArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// How the answer is written.
+    /// The format of the output.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: OutputFormat,
 
-    /// Look again every two seconds, and show what has changed.
+    /// Read again every two seconds, and print the report if it has changed.
     #[arg(short, long)]
     pub watch: bool,
 }

@@ -169,11 +169,8 @@ impl Status {
     /// a time.
     #[must_use]
     pub fn completed(mut self, previous: &Self) -> Self {
-        for condition in &previous.conditions {
-            if self.find(&condition.type_).is_none() {
-                self.conditions.push(condition.clone());
-            }
-        }
+        let missing = previous.conditions.iter().filter(|condition| self.find(&condition.type_).is_none());
+        self.conditions.extend(missing.cloned().collect::<Vec<_>>());
         if self.versions.is_empty() {
             self.versions.clone_from(&previous.versions);
         }

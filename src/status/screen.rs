@@ -1,5 +1,5 @@
-//! The report of `status` (pure): objects compared with the plan, rollouts and what they wait for, conditions, last
-//! changes.
+//! The report of `status` (pure): objects compared with the plan, rollouts and the pods that block them, conditions and
+//! last changes.
 //!
 //! The same findings always give the same report. Times are those of the cluster; only [`mod@text`] turns them into
 //! ages.
@@ -47,7 +47,7 @@ pub struct Findings {
     pub events: Vec<Value>,
     /// The ClusterOperator.
     pub cluster_operator: Option<Value>,
-    /// What could not be read, and why.
+    /// The errors of failed reads.
     pub unread: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ pub struct Report {
     conditions: Vec<ConditionState>,
     /// The newest first.
     changes: Vec<LastChange>,
-    /// What could not be read, and why.
+    /// The errors of failed reads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unread: Vec<String>,
 }
@@ -123,17 +123,15 @@ struct LastChange {
 impl Report {
     /// The report on a cluster with this managed namespace.
     pub fn new(findings: &Findings, namespace: &str) -> Self {
-        let plan = findings.plan.as_ref();
-        let planned = plan.and_then(|plan| plan.as_ref().ok()).map_or(&[][..], Plan::objects);
-        let (provider, why) = match plan {
-            Some(Ok(Plan::Objects { provider, .. })) => (Some(provider.clone()), None),
-            Some(Ok(Plan::Nothing { why })) => (None, Some(format!("nothing is to be applied: {why}"))),
-            Some(Err(error)) => (None, Some(format!("there is no plan: {error}"))),
-            None => (None, None),
+        let (provider, planned, why) = match &findings.plan {
+            Some(Ok(Plan::Objects { provider, objects })) => (Some(provider.clone()), &objects[..], None),
+            Some(Ok(Plan::Nothing { why })) => (None, &[][..], Some(format!("nothing is to be applied: {why}"))),
+            Some(Err(error)) => (None, &[][..], Some(format!("there is no plan: {error}"))),
+            None => (None, &[][..], None),
         };
         let status = findings.cluster_operator.as_ref().map(Status::of).unwrap_or_default();
-        let compared =
-            planned.iter().zip(&findings.live).map(|(object, live)| planned_state(object, live.as_ref(), findings));
+        let compared = planned.iter().zip(&findings.live);
+        let compared = compared.map(|(object, live)| planned_state(object, live.as_ref(), findings));
         let live = || findings.live.iter().flatten().flatten();
         Self {
             healthy: status.is_healthy(),
