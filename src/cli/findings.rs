@@ -1,4 +1,4 @@
-//! Reads the input of the report (IO), with the rights of the caller: what may not be read is listed, the rest is shown.
+//! Reads the input of the report (IO) with the rights of the caller. Failed reads are listed, and the rest is shown.
 
 use std::path::Path;
 
@@ -12,19 +12,16 @@ use crate::{
     status::screen::Findings,
 };
 
-/// Reads a cluster. An error means that the API server does not answer.
+/// Reads a cluster; an error means that the API server does not answer.
 pub(super) async fn findings(
     snapshot: &Snapshot,
     catalog: &Catalog,
     images_json: Option<&Path>,
 ) -> Result<Findings, Error> {
     let mut findings = Findings::default();
-    let cluster_operator = snapshot.status_object().await;
-    findings.cluster_operator = findings.take(cluster_operator)?.flatten();
-    let facts = snapshot.facts(images_json).await;
-    if let Some(mut facts) = findings.take(facts)? {
-        let digests = snapshot.digests(catalog, &facts).await;
-        facts.digests = findings.take(digests)?;
+    findings.cluster_operator = findings.take(snapshot.status_object().await)?.flatten();
+    if let Some(mut facts) = findings.take(snapshot.facts(images_json).await)? {
+        facts.digests = findings.take(snapshot.digests(catalog, &facts).await)?;
         findings.knows_digests = facts.digests.is_some();
         findings.platform = facts.platform.clone().ok().flatten().map(|platform| platform.name);
         let plan = Plan::new(catalog, &facts, Phase::Cluster);
@@ -39,15 +36,13 @@ pub(super) async fn findings(
         }
         findings.plan = Some(plan.map_err(|error| chain(&error)));
     }
-    let pods = snapshot.list("Pod", "pods").await;
-    findings.pods = findings.take(pods)?.unwrap_or_default();
-    let events = snapshot.list("Event", "events").await;
-    findings.events = findings.take(events)?.unwrap_or_default();
+    findings.pods = findings.take(snapshot.list("Pod", "pods").await)?.unwrap_or_default();
+    findings.events = findings.take(snapshot.list("Event", "events").await)?.unwrap_or_default();
     Ok(findings)
 }
 
 impl Findings {
-    /// The result of a read, or a note why it failed. An error that is no answer of the API server ends everything.
+    /// The result of a read, `None` if the API server refused it, which is noted. Without an answer nothing can be read.
     fn take<T>(&mut self, read: Result<T, Error>) -> Result<Option<T>, Error> {
         match read {
             Ok(read) => Ok(Some(read)),

@@ -1,4 +1,4 @@
-//! A cluster read once (IO), for commands that look at it and end.
+//! A cluster read once (IO), for commands that show its state.
 //!
 //! The operator itself watches ([`crate::controllers`]); this reads the same documents and objects with the rights of
 //! the caller. Nothing here writes.
@@ -30,7 +30,7 @@ const IMAGES: (&str, &str) = ("cloud-controller-manager-images", "images.json");
 /// Reads a cluster.
 pub(super) struct Snapshot {
     pub(super) reader: Reader,
-    /// The namespace that is managed.
+    /// The managed namespace.
     pub(super) namespace: String,
     /// The namespace that the operator runs in.
     pub(super) own_namespace: String,
@@ -59,14 +59,14 @@ impl Snapshot {
         let mut digests = Digests::new();
         let references = catalog.provider(facts).map(|provider| provider.references(&facts.namespace));
         for reference in references.unwrap_or_default() {
-            if let Some(live) = self.named(&reference).await? {
+            if let Some(live) = self.named(Some(&reference)).await? {
                 digests.insert(reference, reference::digest(&live));
             }
         }
         Ok(digests)
     }
 
-    /// The desired cloud configuration, `None` where none is synced. The inner error is a defect of its input.
+    /// The desired cloud configuration, `None` if none is synced. The inner error is a defect of its input.
     pub(super) async fn cloud_config(
         &self,
         catalog: &Catalog,
@@ -74,21 +74,14 @@ impl Snapshot {
     ) -> Result<Option<Result<Synced, cloud_conf::Error>>, Error> {
         let settings = catalog.provider(facts).and_then(|provider| provider.descriptor.cloud_config.as_ref());
         let Some(settings) = settings else { return Ok(None) };
-        let managed = self.if_named(cloud_conf::managed(settings).as_ref()).await?;
-        let user = self.if_named(cloud_conf::user(settings, facts)).await?;
+        let managed = self.named(cloud_conf::managed(settings).as_ref()).await?;
+        let user = self.named(cloud_conf::user(settings, facts)).await?;
         Ok(Some(cloud_conf::sync(&Inputs { settings, facts, managed: managed.as_ref(), user: user.as_ref() })))
     }
 
-    async fn if_named(&self, reference: Option<&Reference>) -> Result<Option<Value>, Error> {
-        match reference {
-            Some(reference) => self.named(reference).await,
-            None => Ok(None),
-        }
-    }
-
-    async fn named(&self, reference: &Reference) -> Result<Option<Value>, Error> {
-        let resource = request::resource(reference.kind.kind());
-        self.reader.get(&resource, Some(&reference.namespace), &reference.name).await
+    async fn named(&self, reference: Option<&Reference>) -> Result<Option<Value>, Error> {
+        let Some(Reference { kind, namespace, name }) = reference else { return Ok(None) };
+        self.reader.get(&request::resource(kind), Some(namespace), name).await
     }
 
     /// The object that holds the status.
@@ -105,11 +98,11 @@ impl Snapshot {
     async fn images(&self) -> Result<Result<Images, images::Error>, Error> {
         let (name, key) = IMAGES;
         let from = format!("ConfigMap {}/{name}", self.own_namespace);
-        let config_map = self.named(&Reference::config_map(&self.own_namespace, name)).await?;
+        let config_map = self.named(Some(&Reference::config_map(&self.own_namespace, name))).await?;
         Ok(match config_map.as_ref().map(|config_map| config_map["data"][key].as_str()) {
             Some(Some(json)) => Images::parse(json, &from),
             Some(None) => Err(images::Error::Unreadable { from, why: format!("it has no key {key}") }),
-            None => Err(images::Error::Unreadable { from, why: "it is not there".to_owned() }),
+            None => Err(images::Error::Unreadable { from, why: "it does not exist".to_owned() }),
         })
     }
 }

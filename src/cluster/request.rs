@@ -8,7 +8,10 @@ use kube::{
 };
 use serde_json::Value;
 
-use crate::{error::chain, object::Kind};
+use crate::{
+    error::chain,
+    object::{Kind, NAMESPACE},
+};
 
 /// How long one request may take before it counts as failed.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
@@ -19,9 +22,6 @@ const IMMUTABLE: [&str; 2] = ["spec.selector", "roleRef"];
 /// How long rights that are missing may be missing unsaid: an API server that has just started denies everybody what it has
 /// not read yet.
 const RIGHTS_PATIENCE: Duration = Duration::from_secs(5);
-
-static NAMESPACE: Kind =
-    Kind { group: "", version: "v1", kind: "Namespace", plural: "namespaces", namespaced: false, wave: 0 };
 
 /// The resource of a kind, known without asking the API server.
 pub fn resource(kind: &Kind) -> ApiResource {

@@ -16,7 +16,7 @@ use crate::{
     facts::{Document, Documents},
     object::{
         Kind, Object,
-        reference::{self, CONFIG_MAP, Digests, Referable, Reference},
+        reference::{self, CONFIG_MAP, Digests, Reference, SECRET},
     },
     status,
 };
@@ -66,7 +66,7 @@ impl Observer {
     pub(super) async fn changed(&mut self) {
         let (documents_changed, named_changed) = (&mut self.documents_changed, &mut self.named_changed);
         let strip = |id: &Id, object: &mut DynamicObject| {
-            if matches!(id, Id::Named(Reference { kind: Referable::Secret, .. })) {
+            if matches!(id, Id::Named(reference) if reference.kind == &SECRET) {
                 keep_digest(object);
             }
         };
@@ -130,7 +130,7 @@ impl Observer {
         self.watches.keep(|id| is_relevant(id, named));
         for reference in named {
             let Reference { kind, namespace, name } = reference;
-            self.watches.start(Id::Named(reference.clone()), || one(kind.kind(), Some(namespace), name));
+            self.watches.start(Id::Named(reference.clone()), || one(kind, Some(namespace), name));
         }
         self.named_changed = true;
     }
@@ -150,10 +150,11 @@ impl Observer {
     pub(super) fn digests(&self, named: &BTreeSet<Reference>) -> Digests {
         let digest = |reference: &Reference| {
             let value = self.named(reference)?;
-            Some(match reference.kind {
-                Referable::ConfigMap => reference::digest(value),
-                Referable::Secret => value[DIGEST].as_str()?.to_owned(),
-            })
+            if reference.kind == &SECRET {
+                Some(value[DIGEST].as_str()?.to_owned())
+            } else {
+                Some(reference::digest(value))
+            }
         };
         named.iter().filter_map(|reference| Some((reference.clone(), digest(reference)?))).collect()
     }
