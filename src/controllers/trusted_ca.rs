@@ -78,12 +78,11 @@ impl TrustedCa {
         if self.stamp.as_ref() == Some(&stamp) {
             return false;
         }
-        let wrong = |why| {
-            let path = self.system_bundle.display();
-            format!("failed to read the certificates that the system trusts, {path}: {why}")
-        };
-        let text = fs::read(&self.system_bundle).map_err(|error| wrong(error.to_string()));
-        self.system = text.and_then(|text| certificates::parse(&text).map_err(|error| wrong(chain(&error))));
+        let path = self.system_bundle.display();
+        let text = fs::read(&self.system_bundle).map_err(|error| format!("{path}: {error}"));
+        let system = text.and_then(|text| certificates::parse(&text).map_err(|problem| problem.of(path)));
+        self.system =
+            system.map_err(|error| format!("failed to read the certificates that the system trusts, {error}"));
         (self.stamp, self.sync.revision) = (Some(stamp), None);
         true
     }
@@ -184,14 +183,15 @@ fn user_certificates(view: &View, user: &Reference) -> Result<Vec<Certificate>, 
     let found =
         view.observer.named(user).ok_or_else(|| format!("{user}, which Proxy cluster names, does not exist"))?;
     let text = found["data"][KEY].as_str().ok_or_else(|| format!("{user} has no key {KEY}"))?;
-    certificates::parse(text.as_bytes()).map_err(|error| format!("{user}, key {KEY}: {error}"))
+    certificates::parse(text.as_bytes()).map_err(|problem| problem.of(format_args!("{user}, key {KEY}")))
 }
 
 /// The certificates in the cloud's configuration, if any.
 fn cloud_certificates(view: &View) -> Option<Result<Vec<Certificate>, String>> {
     let target = view.cloud_config();
     let text = view.observer.named(&target).and_then(|found: &Value| found["data"][CLOUD_CONFIG_KEY].as_str())?;
-    Some(certificates::parse(text.as_bytes()).map_err(|error| format!("{target}, key {CLOUD_CONFIG_KEY}: {error}")))
+    let source = format!("{target}, key {CLOUD_CONFIG_KEY}");
+    Some(certificates::parse(text.as_bytes()).map_err(|problem| problem.of(source)))
 }
 
 #[cfg(test)]

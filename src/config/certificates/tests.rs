@@ -63,7 +63,7 @@ fn what_is_refused() {
     encode(&longer, &mut trailing);
     let mut cut = String::new();
     encode(&longer[..longer.len() / 2], &mut cut);
-    let second = format!("block 2 (line {}) ", lines + 2);
+    let second = format!("{}: the PEM block ", lines + 2);
     for (text, expected) in [
         (String::new(), "no certificate found".to_owned()),
         ("no certificate here\n".to_owned(), "no certificate found".to_owned()),
@@ -81,13 +81,13 @@ fn what_is_refused() {
         (format!("{a}\n{cut}"), format!("{second}is not a valid X.509 certificate")),
         (
             "\n-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n".to_owned(),
-            "block 1 (line 2) is not a valid X.509 certificate".to_owned(),
+            "2: the PEM block is not a valid X.509 certificate".to_owned(),
         ),
-        ("-----BEGIN CERTIFICATE\n".to_owned(), "block 1 (line 1) begins with a line that is not complete".to_owned()),
+        ("-----BEGIN CERTIFICATE\n".to_owned(), "1: the PEM block begins with a line that is not complete".to_owned()),
     ] {
         assert_eq!(refused(text.as_bytes()), expected, "{text}");
     }
-    assert_eq!(refused(b"-----BEGIN CERTIFICATE-----\n\xff\n"), "block 1 (line 1) is not text");
+    assert_eq!(refused(b"-----BEGIN CERTIFICATE-----\n\xff\n"), "1: the PEM block is not text");
 }
 
 #[test]
