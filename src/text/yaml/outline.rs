@@ -23,16 +23,16 @@ pub(crate) struct Outline {
 }
 
 /// A value.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Node {
     /// Its bytes, without anchor, tag and comment. Empty for an omitted value.
     pub(crate) span: Range<usize>,
     /// Its first line, from 1.
-    line: usize,
+    pub(super) line: usize,
     pub(crate) shape: Shape,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Shape {
     /// An omitted value, or a plain null.
     Null,
@@ -46,7 +46,7 @@ pub(crate) enum Shape {
 }
 
 /// A key and its value.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Member {
     /// Without quotes and escapes.
     pub(crate) key: String,
@@ -80,23 +80,14 @@ impl Node {
         self.members().iter().find(|member| member.key == key)
     }
 
-    fn collect_lines(&self, pointer: String, line: usize, lines: &mut Lines) {
-        for member in self.members() {
-            member.value.collect_lines(child(&pointer, &member.key), member.line, lines);
-        }
-        if let Shape::List(items) = &self.shape {
-            for (index, item) in items.iter().enumerate() {
-                item.collect_lines(format!("{pointer}/{index}"), item.line, lines);
-            }
-        }
-        lines.0.insert(pointer, line);
-    }
-
-    /// The line of the last key of a path that exists.
-    pub(crate) fn line(&self, path: &[&str]) -> Option<usize> {
+    /// The line of the last key or item of a path that exists.
+    pub(crate) fn line(&self, path: &[impl AsRef<str>]) -> Option<usize> {
         let (first, rest) = path.split_first()?;
-        let member = self.member(first)?;
-        member.value.line(rest).or(Some(member.line))
+        let (value, line) = match &self.shape {
+            Shape::List(items) => items.get(first.as_ref().parse::<usize>().ok()?).map(|item| (item, item.line))?,
+            _ => self.member(first.as_ref()).map(|member| (&member.value, member.line))?,
+        };
+        value.line(rest).or(Some(line))
     }
 }
 
@@ -116,9 +107,7 @@ pub(super) fn lines(text: &str) -> Result<Vec<Lines>, Error> {
     let mut all = Vec::new();
     while let Some((root, _)) = events.document()? {
         if !matches!(root.shape, Shape::Null) {
-            let mut lines = Lines::default();
-            root.collect_lines(String::new(), root.line, &mut lines);
-            all.push(lines);
+            all.push(Lines(Some(root)));
         }
     }
     Ok(all)
