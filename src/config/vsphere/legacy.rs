@@ -7,23 +7,23 @@ use serde_json::{Map, Value};
 
 use crate::{
     config::{
-        Change, Problem,
+        Change, Output, Problem,
         keys::{KEYS, Kind, Section},
     },
     text::{
         ini::{Document, Header, Placed},
         suggest::did_you_mean,
+        yaml,
     },
 };
 
 /// Sections of the in-tree provider that do not exist in YAML.
 const DROPPED: &[&str] = &["Workspace", "Network", "Disk"];
 
-#[derive(Default)]
-pub(super) struct Converted {
-    pub(super) document: Map<String, Value>,
-    pub(super) changes: Vec<Change>,
-    pub(super) warnings: Vec<Problem>,
+struct Converted {
+    document: Map<String, Value>,
+    changes: Vec<Change>,
+    warnings: Vec<Problem>,
 }
 
 /// Whether a text that is not a YAML mapping is INI: it begins with a section.
@@ -32,17 +32,24 @@ pub(super) fn is_ini(text: &str) -> bool {
     lines.find(|line| !line.is_empty() && !line.starts_with(['#', ';'])).is_some_and(|line| line.starts_with('['))
 }
 
-/// Converts an INI to a document.
-pub(super) fn convert(text: &str) -> Result<Converted, Problem> {
+/// Converts an INI to YAML.
+pub(super) fn convert(text: &str) -> Result<Output, Problem> {
     let ini = Document::parse(text)?;
-    let mut converted = Converted::default();
+    let format = Change {
+        rule: "the legacy INI is converted to YAML",
+        key: "format".to_owned(),
+        before: Some("INI".to_owned()),
+        after: Some("YAML".to_owned()),
+    };
+    let mut converted = Converted { document: Map::new(), changes: vec![format], warnings: Vec::new() };
     for (line, header) in ini.headers() {
         converted.add_section(line, header)?;
     }
     for placed in ini.entries() {
         converted.add_key(placed)?;
     }
-    Ok(converted)
+    let Converted { document, changes, warnings } = converted;
+    Ok(Output { text: yaml::to_string(&document)?, changes, warnings })
 }
 
 fn known(header: &Header) -> Option<&'static Section> {
@@ -56,8 +63,7 @@ impl Converted {
             return Ok(());
         }
         let Some(section) = known(header) else {
-            let known: Vec<_> = KEYS.vsphere.iter().map(Section::legacy).collect();
-            let hint = did_you_mean(&header.name, known.iter().map(String::as_str));
+            let hint = did_you_mean(&header.name, KEYS.vsphere.iter().map(Section::legacy));
             self.warn(line, format!("`[{}]` is unknown and has no effect{hint}", header.name));
             return Ok(());
         };
@@ -84,8 +90,7 @@ impl Converted {
         };
         let found = section.keys.iter().find(|(name, _)| dashes(name).eq_ignore_ascii_case(key));
         let Some((name, kind)) = found else {
-            let known: Vec<_> = section.keys.keys().map(|name| dashes(name)).collect();
-            let hint = did_you_mean(key, known.iter().map(String::as_str));
+            let hint = did_you_mean(key, section.keys.keys().map(|name| dashes(name)));
             self.warn(line, format!("`{key}` of `[{}]` is unknown and has no effect{hint}", section.legacy()));
             return Ok(());
         };
