@@ -38,15 +38,6 @@ pub struct Certificate {
     pub is_ca: bool,
 }
 
-/// Certificates of several sources, without duplicates.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bundle<'a> {
-    /// The certificates as PEM, in lines of 64 columns.
-    pub text: String,
-    /// The certificates, in the order of the text.
-    pub certificates: Vec<&'a Certificate>,
-}
-
 /// Parses the certificates of a text, in order and without duplicates.
 pub fn parse(text: &[u8]) -> Result<Vec<Certificate>, Problem> {
     // A block is recognized at the beginning of a line only.
@@ -101,33 +92,32 @@ fn line_of_block(text: &[u8], from: usize) -> usize {
     lines(before) + after.split(|byte| *byte == b'\n').take_while(|line| !line.starts_with(BEGIN)).count()
 }
 
-/// Merges the Proxy's trusted CA, the system's certificates and those of the cloud configuration. Certificates that an
-/// administrator provides come before the system's.
-pub fn merge<'a>(
-    proxy: Option<&'a [Certificate]>,
-    system: &'a [Certificate],
-    cloud: Option<&'a [Certificate]>,
-) -> Result<Bundle<'a>, Problem> {
+/// Merges the Proxy's trusted CA, the system's certificates and those of the cloud configuration into PEM without
+/// duplicates. Certificates that an administrator provides come before the system's.
+pub fn merge(
+    proxy: Option<&[Certificate]>,
+    system: &[Certificate],
+    cloud: Option<&[Certificate]>,
+) -> Result<String, Problem> {
     let parts = [proxy.unwrap_or_default(), cloud.unwrap_or_default(), system];
     let bytes: usize = parts.iter().flat_map(|part| part.iter()).map(|certificate| certificate.der.len()).sum();
-    let mut bundle = Bundle { text: String::with_capacity(bytes / 2 * 3), certificates: Vec::new() };
+    let mut text = String::with_capacity(bytes / 2 * 3);
     let mut known = HashSet::new();
     let [proxy, cloud, system] = parts.map(|part| {
-        let before = bundle.text.len();
+        let before = text.len();
         for certificate in part.iter().filter(|certificate| known.insert(certificate.der.as_slice())) {
-            encode(&certificate.der, &mut bundle.text);
-            bundle.certificates.push(certificate);
+            encode(&certificate.der, &mut text);
         }
-        bundle.text.len() - before
+        text.len() - before
     });
-    let total = bundle.text.len();
+    let total = text.len();
     if total > LIMIT {
         return Err(Problem::new(format!(
             "the trusted certificates are {total} bytes long together, and a ConfigMap holds at most {LIMIT}: {proxy} of \
              the Proxy's trusted CA, {cloud} of the cloud configuration's, {system} of the system's; remove certificates"
         )));
     }
-    Ok(bundle)
+    Ok(text)
 }
 
 fn encode(der: &[u8], text: &mut String) {

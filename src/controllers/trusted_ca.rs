@@ -131,7 +131,7 @@ impl TrustedCa {
         let user = facts.user_ca.as_ref().and_then(|user| usable(user_certificates(view, user)));
         let cloud = cloud_certificates(view).and_then(usable);
         let bundle = match certificates::merge(user.as_deref(), system, cloud.as_deref()) {
-            Ok(bundle) => bundle.text,
+            Ok(bundle) => bundle,
             Err(error) => return failed(chain(&error)),
         };
         let object = Object::new(json!({

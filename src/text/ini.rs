@@ -129,10 +129,10 @@ impl Document {
         let (entry, before) = (found.entry.clone(), found.entry.value.clone().unwrap_or_default());
         self.changed(rule, format!("[{section}] {key}"), Some(&before), Some(value));
         let line = &mut self.lines[at];
-        let separator = match line.text[..entry.literal.start].ends_with(" =") {
-            _ if entry.value.is_none() => " = ",
-            true if entry.literal.is_empty() => " ",
-            _ => "",
+        let separator = match entry.value {
+            None => " = ",
+            Some(_) if entry.literal.is_empty() && line.text[..entry.literal.start].ends_with(" =") => " ",
+            Some(_) => "",
         };
         line.text.replace_range(entry.literal, &format!("{separator}{value}"));
         line.item = scan::item(&line.text);

@@ -65,7 +65,7 @@ fn members_are_matched_as_go_does() {
             "AzureGermanCloud",
             r#"{"cloud":"AzureGermanCloud","vmType":"standard",X}"#,
         ),
-        // Of several the last counts that is not null, and all say the same then.
+        // The last one that is not null is effective, and all are set to it.
         (
             r#"{"cloud":"","vmType":"a","vmtype":"vmss",X,"vmType":null}"#,
             "",
@@ -255,7 +255,7 @@ proptest! {
         prop_assert_eq!(&second.text, &first.text);
         prop_assert_eq!(second.changes, vec![]);
 
-        // Every member stands where it stood, written as it was, unless a rule owns it; what is new comes after them.
+        // Members that no rule owns keep their order and spelling; new members come after them.
         let (before, after) = (pairs(&source), pairs(&first.text));
         prop_assert!(after.len() <= before.len() + OWNED.len());
         for (index, (name, value)) in before.iter().enumerate() {

@@ -184,6 +184,7 @@ fn nearest<'a>(warnings: &[Problem], key: &str, known: impl Iterator<Item = &'a 
     }
 }
 
+/// A key without dashes and case.
 fn bare(key: &str) -> String {
     key.replace(['-', '_'], "").to_lowercase()
 }

@@ -22,8 +22,7 @@ const DROPPED: &[&str] = &["Workspace", "Network", "Disk"];
 
 struct Converted {
     document: Map<String, Value>,
-    changes: Vec<Change>,
-    warnings: Vec<Problem>,
+    output: Output,
 }
 
 /// Whether a text that is not a YAML mapping is INI: it begins with a section.
@@ -41,15 +40,15 @@ pub(super) fn convert(text: &str) -> Result<Output, Problem> {
         before: Some("INI".to_owned()),
         after: Some("YAML".to_owned()),
     };
-    let mut converted = Converted { document: Map::new(), changes: vec![format], warnings: Vec::new() };
+    let output = Output { changes: vec![format], ..Output::default() };
+    let mut converted = Converted { document: Map::new(), output };
     for (line, header) in ini.headers() {
         converted.add_section(line, header)?;
     }
     for placed in ini.entries() {
         converted.add_key(placed)?;
     }
-    let Converted { document, changes, warnings } = converted;
-    Ok(Output { text: yaml::to_string(&document)?, changes, warnings })
+    Ok(Output { text: yaml::to_string(&converted.document)?, ..converted.output })
 }
 
 fn known(header: &Header) -> Option<&'static Section> {
@@ -77,7 +76,7 @@ impl Converted {
     fn add_key(&mut self, Placed { header, line, entry }: Placed<'_>) -> Result<(), Problem> {
         let key = &entry.key;
         if let Some(name) = DROPPED.iter().find(|name| name.eq_ignore_ascii_case(&header.name)) {
-            self.changes.push(Change {
+            self.output.changes.push(Change {
                 rule: "the section of the in-tree provider does not exist in YAML",
                 key: format!("[{name}] {key}"),
                 before: Some(entry.value.clone().unwrap_or_default()),
@@ -127,7 +126,7 @@ impl Converted {
     }
 
     fn warn(&mut self, line: usize, message: String) {
-        self.warnings.push(Problem::at(line, message));
+        self.output.warnings.push(Problem::at(line, message));
     }
 }
 

@@ -39,9 +39,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn bump(&mut self) {
-        if let Some(next) = self.peek() {
-            self.at += next.len_utf8();
-        }
+        self.at += self.peek().map_or(0, char::len_utf8);
     }
 
     /// Skips the characters that match.
