@@ -198,9 +198,7 @@ impl Document {
     }
 
     fn insert(&mut self, at: usize, text: String) {
-        if let Some(before) = at.checked_sub(1).and_then(|before| self.lines.get_mut(before))
-            && !before.terminated
-        {
+        if let Some(before) = self.lines[..at].last_mut().filter(|before| !before.terminated) {
             before.text.push_str(self.line_end);
             before.terminated = true;
         }

@@ -9,7 +9,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use serde_saphyr::{DefaultMessageFormatter, Localizer, Location};
 
-use crate::text::{Place, suggest::did_you_mean, yaml::outline::Node};
+use crate::text::{Place, suggest::did_you_mean};
 
 pub(crate) mod edit;
 pub(crate) mod outline;
@@ -29,12 +29,14 @@ pub fn documents(text: &str) -> Result<Vec<Value>, Error> {
 
 /// Parses every document of a text as [`documents`] does, each with the lines of its values.
 pub fn documents_with_lines(text: &str) -> Result<Vec<(Value, Lines)>, Error> {
-    Ok(documents(text)?.into_iter().zip(outline::lines(text)?).collect())
+    let documents = documents(text)?;
+    let lines = outline::roots(text)?.into_iter().map(|root| Lines(Some(root)));
+    Ok(documents.into_iter().zip(lines).collect())
 }
 
 /// The lines of the values of a document.
 #[derive(Clone, Debug, Default)]
-pub struct Lines(Option<Node>);
+pub struct Lines(Option<outline::Node>);
 
 impl Lines {
     /// The line, from 1, of the value at a JSON pointer, or of the nearest value around it when the value is absent. It is

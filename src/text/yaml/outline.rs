@@ -7,10 +7,7 @@ use std::ops::Range;
 
 use granit_parser::{Event, Options, Parser, ScalarStyle, Span, StrInput, StructureStyle};
 
-use crate::text::{
-    Place,
-    yaml::{Error, Lines},
-};
+use crate::text::{Place, Problem};
 
 /// The first document of a text.
 #[derive(Debug)]
@@ -92,7 +89,7 @@ impl Node {
 }
 
 /// The places of the values of the first document; `None` without a document, as in a text of comments.
-pub(crate) fn outline(text: &str) -> Result<Option<Outline>, Error> {
+pub(crate) fn outline(text: &str) -> Result<Option<Outline>, Problem> {
     let mut events = Events::new(text);
     let Some((root, end)) = events.document()? else { return Ok(None) };
     // Errors after the first document do not matter: readers stop there.
@@ -101,16 +98,16 @@ pub(crate) fn outline(text: &str) -> Result<Option<Outline>, Error> {
     Ok(Some(Outline { root, end, next }))
 }
 
-/// The lines of the values of every document, without the empty ones.
-pub(super) fn lines(text: &str) -> Result<Vec<Lines>, Error> {
+/// The roots of every document, without the empty ones.
+pub(super) fn roots(text: &str) -> Result<Vec<Node>, Problem> {
     let mut events = Events::new(text);
-    let mut all = Vec::new();
+    let mut roots = Vec::new();
     while let Some((root, _)) = events.document()? {
         if !matches!(root.shape, Shape::Null) {
-            all.push(Lines(Some(root)));
+            roots.push(root);
         }
     }
-    Ok(all)
+    Ok(roots)
 }
 
 /// The scalars without quotes and tag, keys too, up to the first syntax error, each with its line.
@@ -136,15 +133,15 @@ impl<'a> Events<'a> {
         Self { text, parser: Parser::new_from_str_with_options(text, options) }
     }
 
-    fn next(&mut self) -> Result<Option<(Event<'a>, Span)>, Error> {
+    fn next(&mut self) -> Result<Option<(Event<'a>, Span)>, Problem> {
         self.parser.next().transpose().map_err(|error| {
             let place = Place { line: error.marker().line(), column: Some(error.marker().col() + 1) };
-            Error { place: Some(place), message: error.info().replace('\n', " ") }
+            Problem { place: Some(place), message: error.info().replace('\n', " ") }
         })
     }
 
     /// The next document, and the byte where it ends.
-    fn document(&mut self) -> Result<Option<(Node, usize)>, Error> {
+    fn document(&mut self) -> Result<Option<(Node, usize)>, Problem> {
         let mut root = None;
         while let Some((event, span)) = self.next()? {
             match event {
@@ -156,7 +153,7 @@ impl<'a> Events<'a> {
         Ok(root.map(|root| (root, self.text.len())))
     }
 
-    fn node(&mut self, event: &Event<'a>, span: &Span) -> Result<Node, Error> {
+    fn node(&mut self, event: &Event<'a>, span: &Span) -> Result<Node, Problem> {
         let (line, mut span) = (span.start.line(), bytes(span));
         let shape = match event {
             Event::MappingStart(style, ..) => {
