@@ -94,12 +94,8 @@ fn line_of_block(text: &[u8], from: usize) -> usize {
 
 /// Merges the Proxy's trusted CA, the system's certificates and those of the cloud configuration into PEM without
 /// duplicates. Certificates that an administrator provides come before the system's.
-pub fn merge(
-    proxy: Option<&[Certificate]>,
-    system: &[Certificate],
-    cloud: Option<&[Certificate]>,
-) -> Result<String, Problem> {
-    let parts = [proxy.unwrap_or_default(), cloud.unwrap_or_default(), system];
+pub fn merge(proxy: &[Certificate], system: &[Certificate], cloud: &[Certificate]) -> Result<String, Problem> {
+    let parts = [proxy, cloud, system];
     let bytes: usize = parts.iter().flat_map(|part| part.iter()).map(|certificate| certificate.der.len()).sum();
     let mut text = String::with_capacity(bytes / 2 * 3);
     let mut known = HashSet::new();

@@ -130,7 +130,8 @@ impl TrustedCa {
         };
         let user = facts.user_ca.as_ref().and_then(|user| usable(user_certificates(view, user)));
         let cloud = cloud_certificates(view).and_then(usable);
-        let bundle = match certificates::merge(user.as_deref(), system, cloud.as_deref()) {
+        let (proxy, added) = (user.as_deref().unwrap_or_default(), cloud.as_deref().unwrap_or_default());
+        let bundle = match certificates::merge(proxy, system, added) {
             Ok(bundle) => bundle,
             Err(error) => return failed(chain(&error)),
         };
