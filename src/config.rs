@@ -22,8 +22,6 @@ mod vsphere;
 mod laws;
 #[cfg(test)]
 mod samples;
-#[cfg(test)]
-mod tests;
 
 pub use crate::text::{Change, Problem};
 pub use vsphere::MINIMAL as MINIMAL_VSPHERE;
@@ -103,3 +101,6 @@ impl Transform {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

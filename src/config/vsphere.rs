@@ -28,8 +28,6 @@ use crate::{
 
 mod keys;
 mod legacy;
-#[cfg(test)]
-mod tests;
 
 /// The initial configuration of a cluster without one. The installer creates the Secret; without credentials the
 /// cloud-controller-manager refuses its configuration.
@@ -256,3 +254,6 @@ fn differences(rule: &'static str, path: &[&str], before: &Value, after: &Value,
         differences(rule, &[path, &[key]].concat(), &before[key], &after[key], changes);
     }
 }
+
+#[cfg(test)]
+mod tests;
