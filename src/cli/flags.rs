@@ -15,7 +15,7 @@ use super::{Cli, snapshot::Snapshot};
 use crate::{
     cluster::{client, read::Reader},
     facts::DEFAULT_NAMESPACE,
-    text::output,
+    text::{output, yaml},
 };
 
 /// The operator's namespace if it does not run in a Pod.
@@ -77,7 +77,7 @@ impl OutputFormat {
         Ok(match self {
             Self::Table => table(),
             Self::Json => output::json(output)?,
-            Self::Yaml => output::yaml(output)?,
+            Self::Yaml => yaml::to_string(output)?,
         })
     }
 }

@@ -72,11 +72,11 @@ impl TrustedCa {
         if self.stamp.as_ref() == Some(&stamp) {
             return false;
         }
-        let text = fs::read(&self.system_bundle).map_err(|error| error.to_string());
-        let system = text.and_then(|text| certificates::parse(&text).map_err(|error| chain(&error)));
         let path = self.system_bundle.display();
-        let failed = |why| format!("failed to read the certificates that the system trusts, {path}: {why}");
-        self.system = system.map_err(failed);
+        let text = fs::read(&self.system_bundle).map_err(|error| format!("{path}: {error}"));
+        let system = text.and_then(|text| certificates::parse(&text).map_err(|problem| problem.of(path)));
+        self.system =
+            system.map_err(|error| format!("failed to read the certificates that the system trusts, {error}"));
         (self.stamp, self.sync.revision) = (Some(stamp), None);
         true
     }
@@ -115,7 +115,8 @@ impl TrustedCa {
         };
         let user = facts.user_ca.as_ref().and_then(|user| usable(user_certificates(view, user)));
         let cloud = cloud_certificates(view).and_then(usable);
-        let bundle = certificates::merge(user.as_deref(), system, cloud.as_deref()).map_err(|error| chain(&error))?;
+        let (proxy, added) = (user.as_deref().unwrap_or_default(), cloud.as_deref().unwrap_or_default());
+        let bundle = certificates::merge(proxy, system, added).map_err(|error| chain(&error))?;
         let object = Object::new(json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -124,7 +125,7 @@ impl TrustedCa {
                 "namespace": facts.namespace,
                 "annotations": {"openshift.io/owning-component": "Cloud Compute / Cloud Controller Manager"},
             },
-            "data": {KEY: bundle.text},
+            "data": {KEY: bundle},
         }));
         self.record_ends([Some(system), user.as_deref(), cloud.as_deref()]);
         self.given = user.into_iter().chain(cloud).flatten().collect();
@@ -165,13 +166,14 @@ fn user_certificates(view: &View, user: &Reference) -> Result<Vec<Certificate>, 
     let found =
         view.observer.named(user).ok_or_else(|| format!("{user}, which Proxy cluster names, does not exist"))?;
     let text = found["data"][KEY].as_str().ok_or_else(|| format!("{user} has no key {KEY}"))?;
-    certificates::parse(text.as_bytes()).map_err(|error| format!("{user}, key {KEY}: {error}"))
+    certificates::parse(text.as_bytes()).map_err(|problem| problem.of(format_args!("{user}, key {KEY}")))
 }
 
 fn cloud_certificates(view: &View) -> Option<Result<Vec<Certificate>, String>> {
     let target = view.cloud_config();
     let text = view.observer.named(&target).and_then(|found: &Value| found["data"][CLOUD_CONFIG_KEY].as_str())?;
-    Some(certificates::parse(text.as_bytes()).map_err(|error| format!("{target}, key {CLOUD_CONFIG_KEY}: {error}")))
+    let source = format!("{target}, key {CLOUD_CONFIG_KEY}");
+    Some(certificates::parse(text.as_bytes()).map_err(|problem| problem.of(source)))
 }
 
 #[cfg(test)]
