@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::object::Key;
 
 fn key() -> Key {
     Key { group: "apps".into(), kind: "Deployment".into(), namespace: "n".into(), name: "ccm".into() }
