@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use axum::{
-    body::{Body as AnswerBody, Bytes, HttpBody},
+    body::Body as AnswerBody,
     http::{
         Request, Response, Uri,
         header::{CONTENT_LENGTH, RETRY_AFTER},
@@ -127,13 +127,8 @@ fn watched(uri: &Uri) -> Option<String> {
 const LONGEST_SILENCE: Duration = Duration::from_secs(100);
 
 /// An answer that breaks off when it pauses for too long.
-fn never_silent<B>(body: B, limit: Duration) -> AnswerBody
-where
-    B: HttpBody<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    let pieces = AnswerBody::new(body).into_data_stream();
-    AnswerBody::from_stream(stream::unfold(pieces, move |mut pieces| async move {
+fn never_silent(body: AnswerBody, limit: Duration) -> AnswerBody {
+    AnswerBody::from_stream(stream::unfold(body.into_data_stream(), move |mut pieces| async move {
         let piece = match tokio::time::timeout(limit, pieces.next()).await {
             Ok(piece) => piece?.map_err(BoxError::from),
             Err(_) => Err(format!("no data from the API server for {} s", limit.as_secs()).into()),
@@ -147,11 +142,7 @@ const LONGEST_REFUSAL: usize = 1 << 20;
 
 /// Copies `Retry-After` of a refusal to where kube shows it: the details of the status. An overloaded server sends it only
 /// as a header.
-async fn with_retry_after<B>(answer: Response<B>) -> Result<Response<AnswerBody>, BoxError>
-where
-    B: HttpBody<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
+async fn with_retry_after(answer: Response<AnswerBody>) -> Result<Response<AnswerBody>, BoxError> {
     let seconds = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
     let (mut parts, body) = answer.into_parts();
     let body = never_silent(body, LONGEST_SILENCE);
@@ -185,6 +176,7 @@ fn client(config: &Config) -> Result<Client, kube::Error> {
         .option_layer(config.auth_layer()?)
         .layer(paced())
         .and_then(with_retry_after)
+        .map_response(|answer: Response<_>| answer.map(AnswerBody::new))
         .map_err(BoxError::from)
         .service(http_client);
     Ok(Client::new(service, config.default_namespace.clone()))
@@ -193,6 +185,7 @@ fn client(config: &Config) -> Result<Client, kube::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::body::Bytes;
 
     #[tokio::test]
     async fn an_answer_that_falls_silent_breaks_off() {
