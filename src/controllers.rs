@@ -11,7 +11,6 @@ use std::{
 use tokio::sync::watch;
 
 use crate::{
-    cluster::read::Reader,
     controllers::{events::Events, sync::Sync},
     process::{http::Health, lease::Authority, metrics::Metrics},
     status::cluster_operator::{CLOUD_CONFIG, TRUSTED_CA},
@@ -94,7 +93,7 @@ impl Controllers {
         self.authorities[0] = Some(authority.clone());
         let client = self.view.client.clone();
         let hands = if is_dry_run {
-            Hands::DryRun(DryRun::new(Reader::new(client), set_id.clone()))
+            Hands::DryRun(DryRun::new(client, set_id.clone()))
         } else {
             let own_namespace = &self.view.settings.own_namespace;
             Hands::Write(ApplyPlan::new(client, own_namespace, set_id.clone(), self.events.clone()))

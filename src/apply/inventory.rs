@@ -147,11 +147,8 @@ impl Scope {
 
 /// Whether a live ConfigMap has the wanted content; additions of other managers do not count.
 pub fn matches(live: &Value, wanted: &Value) -> bool {
-    let has = |live: &Value, wanted: &Value| {
-        wanted.as_object().is_some_and(|wanted| wanted.iter().all(|(name, value)| live.get(name) == Some(value)))
-    };
-    let metadata = |field| has(&live["metadata"][field], &wanted["metadata"][field]);
-    metadata("labels") && metadata("annotations") && has(&live["data"], &wanted["data"])
+    let has = |field| ownership::covers(&wanted["metadata"][field], &live["metadata"][field]);
+    has("labels") && has("annotations") && ownership::covers(&wanted["data"], &live["data"])
 }
 
 fn group_kind(kind: &Kind) -> String {

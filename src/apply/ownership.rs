@@ -166,7 +166,7 @@ fn holds(fields: &Value, desired: &Value, live: &Value) -> bool {
 }
 
 /// Whether a live value holds all desired values; maps may hold more.
-fn covers(desired: &Value, live: &Value) -> bool {
+pub(super) fn covers(desired: &Value, live: &Value) -> bool {
     match (desired, live) {
         (Value::Object(desired), Value::Object(live)) => {
             desired.iter().all(|(name, value)| live.get(name).is_some_and(|live| covers(value, live)))

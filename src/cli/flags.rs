@@ -12,11 +12,7 @@ use kube::Client;
 use serde::Serialize;
 
 use super::{Cli, snapshot::Snapshot};
-use crate::{
-    cluster::{client, read::Reader},
-    facts::DEFAULT_NAMESPACE,
-    text::output,
-};
+use crate::{cluster::client, facts::DEFAULT_NAMESPACE, text::output};
 
 /// The operator's namespace where it does not run in a Pod.
 const OPERATOR_NAMESPACE: &str = "openshift-cloud-controller-manager-operator";
@@ -55,8 +51,8 @@ pub struct ClusterArgs {
 impl ClusterArgs {
     /// The cluster, to be read.
     pub(super) async fn snapshot(&self) -> anyhow::Result<Snapshot> {
-        let reader = Reader::new(self.connection.client().await?);
-        Ok(Snapshot { reader, namespace: self.namespace.clone(), own_namespace: own_namespace() })
+        let client = self.connection.client().await?;
+        Ok(Snapshot { client, namespace: self.namespace.clone(), own_namespace: own_namespace() })
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, time::Instant};
 
+use kube::Client;
 use serde_json::Value;
 use tracing::{info, warn};
 
@@ -13,7 +14,7 @@ use crate::{
         diff::Diff,
         dry_run::{self, Error},
     },
-    cluster::read::Reader,
+    cluster::read,
     controllers::{applier::Stopped, apply_plan::verdicts, backoff::Backoff, observer::Observer},
     error::chain,
     object::{Key, Object},
@@ -24,7 +25,7 @@ type Asked = (Object, Option<Value>);
 
 /// What asks, and what it remembers from one pass to the next.
 pub(super) struct DryRun {
-    reader: Reader,
+    client: Client,
     set_id: String,
     asked: BTreeMap<Key, Asked>,
     /// What was last logged about each object.
@@ -34,8 +35,8 @@ pub(super) struct DryRun {
 
 impl DryRun {
     /// `set_id` marks our objects.
-    pub(super) fn new(reader: Reader, set_id: String) -> Self {
-        Self { reader, set_id, asked: BTreeMap::new(), logged: BTreeMap::new(), backoff: Backoff::default() }
+    pub(super) fn new(client: Client, set_id: String) -> Self {
+        Self { client, set_id, asked: BTreeMap::new(), logged: BTreeMap::new(), backoff: Backoff::default() }
     }
 
     /// Logs what would become of each object.
@@ -79,9 +80,9 @@ impl DryRun {
     async fn ask(&self, object: &Object, live: Option<&Value>) -> Result<Diff, Error> {
         let read = match live {
             Some(_) => None,
-            None => self.reader.live(object).await?,
+            None => read::live(&self.client, object).await?,
         };
-        dry_run::change(self.reader.client(), object, live.or(read.as_ref())).await
+        dry_run::change(&self.client, object, live.or(read.as_ref())).await
     }
 
     fn log(&mut self, diff: &Diff) {

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use crate::{
     apply::inventory::{self, PART_OF_LABEL, Place, Scope},
     cluster::{
-        request,
         watch::{Seen, Selector, Target},
         watches::Watches,
     },
@@ -53,11 +52,8 @@ impl Observer {
     /// Watches documents and the status object. `set_id` marks our objects.
     pub(super) fn new(client: Client, set_id: String, documents: Vec<&'static Document>) -> Self {
         let mut watches = Watches::new(client);
-        let named = |kind, name: &str| Target {
-            resource: request::resource(kind),
-            namespace: None,
-            selector: Selector::Name(name.to_owned()),
-        };
+        let named =
+            |kind, name: &str| Target { kind, namespace: String::new(), selector: Selector::Name(name.to_owned()) };
         for document in &documents {
             watches.start(Id::Document(document.kind.plural), || named(&document.kind, document.name));
         }
@@ -68,8 +64,8 @@ impl Observer {
     /// Watches the inventory, too.
     pub(super) fn watch_inventory(&mut self, own_namespace: &str) {
         self.watches.start(Id::Inventory, || Target {
-            resource: request::resource(&CONFIG_MAP),
-            namespace: Some(own_namespace.to_owned()),
+            kind: &CONFIG_MAP,
+            namespace: own_namespace.to_owned(),
             selector: Selector::Name(inventory::NAME.to_owned()),
         });
     }
@@ -144,8 +140,8 @@ impl Observer {
         self.watches.keep(|id| is_relevant(id, named));
         for reference in named {
             self.watches.start(Id::Named(reference.clone()), || Target {
-                resource: request::resource(reference.kind.kind()),
-                namespace: Some(reference.namespace.clone()),
+                kind: reference.kind.kind(),
+                namespace: reference.namespace.clone(),
                 selector: Selector::Name(reference.name.clone()),
             });
         }
@@ -187,8 +183,8 @@ impl Observer {
         self.watches.keep(|id: &Id| !matches!(id, Id::Ours(place) if !wanted.contains(place)));
         for place in wanted.places() {
             self.watches.start(Id::Ours(place.clone()), || Target {
-                resource: request::resource(place.kind),
-                namespace: place.kind.namespaced.then(|| place.namespace.clone()),
+                kind: place.kind,
+                namespace: place.namespace.clone(),
                 selector: Selector::Label(format!("{PART_OF_LABEL}={}", self.set_id)),
             });
         }
@@ -272,7 +268,7 @@ mod tests {
     #[tokio::test]
     async fn a_failing_watch_is_reported_only_to_what_needs_it() {
         let client = Client::new(Router::new().fallback(answer), "own");
-        let mut observer = Observer::new(client, "set".into(), Documents::all().collect());
+        let mut observer = Observer::new(client, "set".into(), crate::facts::DOCUMENTS.iter().collect());
         let deployments = KINDS.iter().find(|kind| kind.kind == "Deployment").unwrap();
         let config_map = json!({"data": {"scope": "Deployment.apps managed\n"}});
         let scope = Scope::read(&config_map);

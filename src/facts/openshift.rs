@@ -39,7 +39,8 @@ const fn document(kind: &'static str, plural: &'static str, name: &'static str) 
     Document { kind, name }
 }
 
-static DOCUMENTS: [Document; 6] = [
+/// Every document.
+pub static DOCUMENTS: [Document; 6] = [
     document("Infrastructure", "infrastructures", "cluster"),
     document("Proxy", "proxies", "cluster"),
     document("FeatureGate", "featuregates", "cluster"),
@@ -60,15 +61,10 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// Every document.
-    pub fn all() -> impl Iterator<Item = &'static Document> {
-        DOCUMENTS.iter()
-    }
-
     /// The documents that a process with these settings needs; only the cloud's configuration depends on the network.
     pub fn needed(settings: &Settings, with_cloud_config: bool) -> impl Iterator<Item = &'static Document> {
         let needs_version = needs_cluster_version(settings);
-        Self::all().filter(move |document| match document.kind.kind {
+        DOCUMENTS.iter().filter(move |document| match document.kind.kind {
             "ClusterVersion" => needs_version,
             "Network" => with_cloud_config,
             _ => true,
@@ -171,19 +167,15 @@ fn api_server(uri: &str) -> Result<Option<(String, String)>, Error> {
 
 /// Host (IPv6 without its brackets) and port (443 when none is given) of an HTTPS URL.
 fn host_and_port(url: &str) -> Option<(String, u16)> {
-    let rest = url.strip_prefix("https://")?;
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(bracketed) => {
-            let (host, after) = bracketed.split_once(']')?;
-            (host, if after.is_empty() { None } else { Some(after.strip_prefix(':')?) })
-        }
-        None => match authority.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, None),
-        },
+    let authority = url.strip_prefix("https://")?.split(['/', '?', '#']).next()?;
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !authority.ends_with(']') => (host, port.parse().ok()?),
+        _ => (authority, 443),
     };
-    let port = port.map_or(Some(443), |port| port.parse().ok())?;
+    let host = match host.strip_prefix('[') {
+        Some(bracketed) => bracketed.strip_suffix(']')?,
+        None => Some(host).filter(|host| !host.contains(':'))?,
+    };
     (!host.is_empty()).then(|| (host.to_owned(), port))
 }
 
