@@ -45,12 +45,12 @@ pub(super) async fn climb(
     let mut refused = None;
     loop {
         let step = match next {
-            Next::Step(step) => step,
-            Next::End(End::Refused) => return refused.map_or(Ok(End::Refused), Err),
-            Next::End(End::Held(finalizers)) => {
+            Next::Continue(step) => step,
+            Next::Break(End::Refused) => return refused.map_or(Ok(End::Refused), Err),
+            Next::Break(End::Held(finalizers)) => {
                 return Err(Error { object: object.key(), action: "recreate", source: Cause::Held(finalizers) });
             }
-            Next::End(end) => return Ok(end),
+            Next::Break(end) => return Ok(end),
         };
         let action = action(&step);
         next = match perform(step).await {
@@ -204,25 +204,18 @@ impl<F: Fn() -> Option<Duration>> Requests<F> {
     }
 
     pub(super) async fn apply(&self, object: &Value, dry_run: bool) -> Result<Value, Cause> {
-        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let params = PatchParams { dry_run, ..PatchParams::apply(FIELD_MANAGER).force() };
         let params = if self.is_strict { params.validation_strict() } else { params };
-        self.patch(name_of(object), params, &Patch::Apply(object), dry_run).await
+        self.patch(name_of(object), &params, &Patch::Apply(object)).await
     }
 
     pub(super) async fn merge(&self, name: &str, patch: &Value, dry_run: bool) -> Result<Value, Cause> {
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
-        self.patch(name, params, &Patch::Merge(patch), dry_run).await
+        let params = PatchParams { dry_run, field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        self.patch(name, &params, &Patch::Merge(patch)).await
     }
 
-    async fn patch(
-        &self,
-        name: &str,
-        params: PatchParams,
-        patch: &Patch<&Value>,
-        dry_run: bool,
-    ) -> Result<Value, Cause> {
-        let params = if dry_run { params.dry_run() } else { params };
-        send((self.budget)(), self.api.patch(name, &params, patch)).await.map(|answer| to_value(&answer))
+    async fn patch(&self, name: &str, params: &PatchParams, patch: &Patch<&Value>) -> Result<Value, Cause> {
+        send((self.budget)(), self.api.patch(name, params, patch)).await.map(|answer| to_value(&answer))
     }
 
     /// Deletes this state of an object, with its dependents. Returns the object if finalizers keep it.
