@@ -4,12 +4,13 @@
 //! back.
 #![allow(missing_docs, reason = "the API documents its fields; only what it leaves open is documented here")]
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 
 use crate::{
     facts::{
         ConfigMapKey, Error, Facts, Platform, Settings, api_types,
+        images::Images,
         tls::{Profile, TlsSettings},
         vsphere::VSphere,
     },
@@ -50,14 +51,15 @@ pub static DOCUMENTS: [Document; 6] = [
 ];
 
 /// The documents that facts are taken from; `None` if the cluster does not have one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Documents {
-    pub infrastructure: Option<Infrastructure>,
-    pub proxy: Option<Proxy>,
-    pub network: Option<Spec<NetworkSpec>>,
-    pub feature_gate: Option<Status<FeatureGateStatus>>,
-    pub api_server: Option<Spec<ApiServerSpec>>,
-    pub cluster_version: Option<Status<ClusterVersionStatus>>,
+    /// A manifest that the installer has not completed has no status.
+    pub infrastructure: Option<Resource<InfrastructureSpec, Option<InfrastructureStatus>>>,
+    pub proxy: Option<Resource<ProxySpec, ProxyStatus>>,
+    pub network: Option<Resource<NetworkSpec, IgnoredAny>>,
+    pub feature_gate: Option<Resource<IgnoredAny, FeatureGateStatus>>,
+    pub api_server: Option<Resource<ApiServerSpec, IgnoredAny>>,
+    pub cluster_version: Option<Resource<IgnoredAny, ClusterVersionStatus>>,
 }
 
 impl Documents {
@@ -109,7 +111,8 @@ impl Documents {
             }),
             user_ca: self.proxy.as_ref().and_then(|proxy| user_config_map(&proxy.spec.trusted_ca.name)),
             has_trusted_ca: self.proxy.is_some(),
-            ..Facts::default()
+            images: Ok(Images::default()),
+            digests: None,
         }
     }
 
@@ -180,23 +183,13 @@ fn host_and_port(url: &str) -> Option<(String, u16)> {
 }
 
 api_types! {
-    /// A document of which only the spec is read.
-    pub struct Spec<T> {
-        spec: T,
-    }
-
-    /// A document of which only the status is read.
-    pub struct Status<T> {
+    /// The parts of a document that are read.
+    pub struct Resource<S, T> {
+        spec: S,
         status: T,
     }
 
-    pub struct Infrastructure {
-        spec: InfrastructureSpec,
-        /// Absent in a manifest that the installer has not completed.
-        status: Option<InfrastructureStatus>,
-    }
-
-    struct InfrastructureSpec {
+    pub struct InfrastructureSpec {
         cloud_config: ConfigMapFileReference,
         platform_spec: PlatformSpec,
     }
@@ -211,7 +204,7 @@ api_types! {
         vsphere: Option<VSphere>,
     }
 
-    struct InfrastructureStatus {
+    pub struct InfrastructureStatus {
         platform_status: Option<PlatformStatus>,
         infrastructure_name: String,
         /// `HighlyAvailable`, `SingleReplica` or a value of a newer API.
@@ -244,12 +237,7 @@ api_types! {
         service_network: Vec<String>,
     }
 
-    pub struct Proxy {
-        spec: ProxySpec,
-        status: ProxyStatus,
-    }
-
-    struct ProxySpec {
+    pub struct ProxySpec {
         /// A ConfigMap in namespace openshift-config; an empty name means none.
         #[serde(rename = "trustedCA")]
         trusted_ca: Name,
