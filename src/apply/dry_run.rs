@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use futures::{StreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 use kube::{Client, api::ListParams};
 use serde_json::Value;
 
@@ -72,8 +72,7 @@ pub async fn changes(
         let live = read::live(client, object).await?;
         change(client, object, live.as_ref()).await
     });
-    let asked: Vec<_> = asked.buffered(CONCURRENCY).collect().await;
-    let mut changes = asked.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut changes: Vec<_> = asked.buffered(CONCURRENCY).try_collect().await?;
     for (live, verdict) in left_over(client, own_namespace, planned).await? {
         changes.extend(removal(&live, verdict)?);
     }

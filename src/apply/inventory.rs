@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_scope_is_read_back() {
         let objects = [
             object("Deployment", "managed"),
             object("Service", "managed"),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_newer_version_wrote_is_not_forgotten() {
+    fn lines_of_a_newer_version_are_kept() {
         let line = "Widget.example.com managed";
         let scope = Scope::read(&json!({"data": {SCOPE: format!("{line}\nDeployment.apps managed\n")}}));
         assert_eq!(scope.places().count(), 1);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_ours_and_may_go_is_pruned() {
+    fn only_our_own_objects_of_prunable_kinds_are_pruned() {
         let id = set_id(OWN);
         let ours = json!([{"manager": ownership::FIELD_MANAGER, "operation": "Apply"}]);
         let live = |kind: &str, part_of: &str, annotations: Value| {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_applied_last_is_pruned_first() {
+    fn objects_are_pruned_in_the_reverse_order_of_applying() {
         let id = set_id(OWN);
         let live = |kind: &str, name: &str| json!({"kind": kind, "metadata": {"name": name}});
         let objects =

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{error::chain, object::Kind};
 
-/// How long one request may take before it counts as failed.
+/// The time after which a request counts as failed.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The fields that cannot be changed, as the API server names them: an object with another value there is recreated.
@@ -61,11 +61,11 @@ pub async fn is_namespace_gone(client: &Client, name: &str) -> bool {
 
 /// An answer of the API server as data.
 pub fn to_value(object: &DynamicObject) -> Value {
-    // Made from JSON a moment ago: it goes back into JSON.
+    // It was parsed from JSON, so this cannot fail.
     serde_json::to_value(object).unwrap_or_default()
 }
 
-/// An error of the client with its causes: for an answer of the API server its own words.
+/// An error of the client with its causes; for an answer of the API server its message.
 pub fn describe(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.replace('\n', " "),
@@ -79,7 +79,7 @@ pub enum Cause {
     /// The API server's answer, or none at all.
     #[error("{}", describe(.0))]
     Api(kube::Error),
-    /// No answer in time.
+    /// The API server did not answer in time.
     #[error("no answer from the API server in time")]
     Timeout,
     /// Finalizers block the deletion.
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_that_is_missing_may_come() {
+    fn missing_rights_are_reported_only_when_they_last() {
         let patience = |code| {
             let status = kube::core::Status { code, ..kube::core::Status::default() };
             Cause::Api(kube::Error::Api(Box::new(status))).patience(Duration::from_secs(150)).as_secs()

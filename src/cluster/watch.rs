@@ -201,7 +201,7 @@ impl Backoff for Capped {
     }
 }
 
-/// An error with its causes: for an answer of the API server its message.
+/// An error with its causes; for an answer of the API server its message.
 fn describe(error: &watcher::Error) -> String {
     match error {
         watcher::Error::InitialListFailed(cause)

@@ -43,7 +43,7 @@ fn add(live: &mut Value, entry: Value) {
 }
 
 #[test]
-fn what_was_applied_needs_nothing() {
+fn an_applied_object_needs_nothing() {
     assert_eq!(need(&desired(), &live()), Need::Nothing);
 }
 
