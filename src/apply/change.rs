@@ -149,7 +149,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The fields that can identify the items of a list.
 const ITEM_KEYS: [&str; 4] = ["name", "mountPath", "containerPort", "port"];
 
-/// An object without its status and what the API server sets.
+/// An object without its status and the metadata that the API server sets.
 pub fn essence(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(members) = object.as_object_mut() {

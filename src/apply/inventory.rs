@@ -175,11 +175,11 @@ fn verdict(live: &Value, set_id: &str) -> Verdict {
         return Verdict::Keep("its kind is never deleted");
     }
     if metadata["annotations"][DELETION] == "detach" {
-        return Verdict::Keep("it is annotated so");
+        return Verdict::Keep("it is annotated to be kept");
     }
-    // A copy of an object has its labels, too.
+    // A copy of an object has its labels too.
     if !ownership::is_applied_by_us(live) {
-        return Verdict::Keep("it carries our label, and was made by somebody else");
+        return Verdict::Keep("it carries our label but was created by another manager");
     }
     if metadata["deletionTimestamp"].is_string() { Verdict::Terminating } else { Verdict::Prune }
 }

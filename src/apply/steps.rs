@@ -33,7 +33,7 @@ pub enum Step {
     /// Apply the object.
     Apply,
     /// Apply the object under the name of its stand-in: the API server has to accept it before the old one is deleted.
-    /// A binding's stand-in is real, so that what it grants is granted all the time; others are dry runs.
+    /// A binding's stand-in is real, so that its rights are granted without a gap; others are dry runs.
     StandIn,
     /// Delete an old stand-in that the new one cannot replace.
     DeleteStandIn,
@@ -191,8 +191,8 @@ impl<'a> Ladder<'a> {
         }
     }
 
-    /// Whether an administrator has taken the object out of our hands. Only members of the set can be: what we sync, such as
-    /// `cloud-conf`, is not labelled, and is always ours.
+    /// Whether an administrator has annotated the object to be left alone. Only members of the set can be: synced objects,
+    /// such as `cloud-conf`, are not labelled and are always ours.
     fn is_left_alone(&self, live: &Value) -> bool {
         let is_member = self.desired.value()["metadata"]["labels"].get(inventory::PART_OF_LABEL).is_some();
         is_member && inventory::is_left_alone(live)

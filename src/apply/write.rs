@@ -1,6 +1,6 @@
 //! Writes objects to a cluster (IO): performs the steps of [`super::steps`], deletes, and keeps the inventory.
 //!
-//! Server-side apply, forced: what is applied is ours whole. It never decides what should exist.
+//! Server-side apply, forced: the operator takes over every field that it applies. It never decides which objects should exist.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Requests to the API server, and what its answers mean (IO).
+//! Requests to the API server, and the meaning of its answers (IO).
 
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ pub enum Cause {
     #[error("deletion is blocked by finalizers: {0}")]
     Held(String),
     /// The operator lost its lease, or is being stopped.
-    #[error("the operator may not write any more: it is no longer the leader, or is being stopped")]
+    #[error("the operator may not write: it is no longer the leader or is being stopped")]
     NotLeading,
 }
 

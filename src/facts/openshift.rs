@@ -1,4 +1,4 @@
-//! Facts from OpenShift's documents (pure): the few fields of config.openshift.io/v1 that are read, and what they mean.
+//! Facts from OpenShift's documents (pure): the few fields of config.openshift.io/v1 that are read, and their meaning.
 //!
 //! Partial on purpose: objects of newer and older APIs are read, unknown values are accepted, and nothing is written
 //! back.

@@ -184,10 +184,10 @@ fn a_bad_infrastructure_file_is_refused() -> Result<()> {
     files.refused("Is a directory");
     fs::remove_dir(files.path("infrastructure"))?;
     for (text, expected) in [
-        ("", "it is empty"),
+        ("", ": empty; it must hold one manifest of kind Infrastructure"),
         ("a: [", "/infrastructure:1:4: "),
-        ("just words", "holds no Kubernetes manifest"),
-        (&*images("{}"), "it holds a manifest of kind ConfigMap: it must hold one of kind Infrastructure"),
+        ("just words", "not a Kubernetes manifest"),
+        (&*images("{}"), "a manifest of kind ConfigMap; it must hold one manifest of kind Infrastructure"),
         (r#"{"kind": "Infrastructure", "status": {}}"#, "status.platformStatus.type is empty"),
         (r#"{"kind": "Infrastructure"}"#, "status.platformStatus.type is empty"),
         (r#"{"kind": "Infrastructure", "status": 1}"#, "not of kind Infrastructure"),
