@@ -206,7 +206,7 @@ fn a_bad_images_file_is_refused() -> Result<()> {
     files.refused("failed to read the images file");
     let without = json!({"kind": "ConfigMap", "data": {}}).to_string();
     for (text, expected) in [
-        (&*infrastructure(&json!({})), "it must hold one of kind ConfigMap"),
+        (&*infrastructure(&json!({})), "it must hold one manifest of kind ConfigMap"),
         (&*without, "data has no key \"images.json\""),
         (&*images("{\n \"a\": ]"), "(key images.json):2:7: invalid JSON: expected value"),
         (&*images("{}"), "have no key \"cloudControllerManagerAWS\""),
@@ -225,7 +225,7 @@ fn a_bad_cloud_config_file_is_refused() -> Result<()> {
     for (text, expected) in [
         ("\t- x: [", "/cloud-config:1:7: "),
         (&*cloud_config(&json!({"other": "x"})), "data has none of the keys [\"cloud.conf\", \"config\"]"),
-        (&*infrastructure(&json!({})), "it must hold one of kind ConfigMap"),
+        (&*infrastructure(&json!({})), "it must hold one manifest of kind ConfigMap"),
     ] {
         files.write("cloud-config", text)?;
         files.refused(expected);
