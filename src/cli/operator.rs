@@ -16,7 +16,6 @@ use super::{
     flags::{own_namespace, runtime, wrong_usage},
 };
 use crate::{
-    apply::inventory,
     cluster::{client, request::REQUEST_TIMEOUT},
     controllers::{
         Controllers,
@@ -97,7 +96,6 @@ async fn run_until_ended(
         .with_context(|| format!("failed to listen on --health-addr {}", common.health_addr))?;
 
     let own_namespace = own_namespace();
-    let set_id = inventory::set_id(&own_namespace);
     let lease_namespace =
         common.leader_election.leader_elect_resource_namespace.clone().unwrap_or_else(|| own_namespace.clone());
     let is_dry_run = operator.is_some_and(|operator| operator.dry_run);
@@ -120,7 +118,7 @@ async fn run_until_ended(
     };
     let (single_replica, topology) = watch::channel(None);
     let (stop, shutdown) = watch::channel(false);
-    let view = View::new(client.clone(), embedded::catalog()?, settings, set_id.clone(), single_replica);
+    let view = View::new(client.clone(), embedded::catalog()?, settings, single_replica);
     let mut controllers = Controllers::new(view, shutdown.clone(), health.clone(), metrics.clone());
     let authority = |leadership| Authority { leadership, shutdown: shutdown.clone() };
 
@@ -133,7 +131,7 @@ async fn run_until_ended(
     }
     if let Some(args) = operator {
         let (candidate, leadership) = Candidate::new(&args.leader_elect_resource_name);
-        controllers = controllers.with_operator(authority(leadership), set_id, args.images_json.clone(), is_dry_run);
+        controllers = controllers.with_operator(authority(leadership), args.images_json.clone(), is_dry_run);
         for_operator = Some(candidate);
     }
 
