@@ -14,7 +14,6 @@ use k8s_openapi::jiff::{Timestamp, Unit};
 use tokio::{sync::watch, time::MissedTickBehavior};
 
 use crate::{
-    cluster::read::Reader,
     controllers::{events::Events, sync::Sync},
     process::{
         http::Health,
@@ -88,7 +87,7 @@ impl Controllers {
         self.images_json = Some(images_json);
         let client = self.view.client.clone();
         let hands = if is_dry_run {
-            Hands::DryRun(DryRun::new(Reader::new(client)))
+            Hands::DryRun(DryRun::new(client))
         } else {
             Hands::Write(ApplyPlan::new(client, &self.view.settings.own_namespace, self.events.clone()))
         };

@@ -78,13 +78,14 @@ pub struct Error {
 }
 
 /// The identity of an object in a cluster.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Key {
     /// API group, empty for the core group.
     pub group: String,
     /// Kind.
     pub kind: String,
     /// Namespace, empty for a cluster-scoped object.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     /// Name.
     pub name: String,

@@ -65,7 +65,7 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
             say(&format!("nothing is to be applied: {why}"));
         }
         let plan = plan.labelled(&inventory::set_id(&snapshot.own_namespace));
-        anyhow::Ok(dry_run::changes(&snapshot.reader, &snapshot.own_namespace, &config, plan.objects()).await?)
+        anyhow::Ok(dry_run::changes(&snapshot.client, &snapshot.own_namespace, &config, plan.objects()).await?)
     })?;
     match args.output {
         DiffFormat::Json => print(&output::json(&changes)?)?,

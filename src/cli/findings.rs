@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::{
     apply::{dry_run, inventory},
     cli::snapshot::Snapshot,
-    cluster::read::Error,
+    cluster::read::{self, Error},
     error::chain,
     plan::Plan,
     provider::{Phase, catalog::Catalog},
@@ -28,10 +28,10 @@ pub(super) async fn findings(
         let plan = plan.map(|plan| plan.labelled(&inventory::set_id(&snapshot.own_namespace)));
         if let Ok(plan) = &plan {
             for object in plan.objects() {
-                let live = findings.take(snapshot.reader.live(object).await)?;
+                let live = findings.take(read::live(&snapshot.client, object).await)?;
                 findings.live.push(live);
             }
-            let left_over = dry_run::left_over(&snapshot.reader, &snapshot.own_namespace, plan.objects()).await;
+            let left_over = dry_run::left_over(&snapshot.client, &snapshot.own_namespace, plan.objects()).await;
             findings.left_over = findings.take(left_over)?.unwrap_or_default();
         }
         findings.plan = Some(plan.map_err(|error| chain(&error)));

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::{Cli, snapshot::Snapshot};
 use crate::{
-    cluster::{client, read::Reader},
+    cluster::client,
     facts::DEFAULT_NAMESPACE,
     text::{output, yaml},
 };
@@ -55,8 +55,8 @@ pub struct ClusterArgs {
 impl ClusterArgs {
     /// The cluster, to be read.
     pub(super) async fn snapshot(&self) -> anyhow::Result<Snapshot> {
-        let reader = Reader::new(self.connection.client().await?);
-        Ok(Snapshot { reader, namespace: self.namespace.clone(), own_namespace: own_namespace() })
+        let client = self.connection.client().await?;
+        Ok(Snapshot { client, namespace: self.namespace.clone(), own_namespace: own_namespace() })
     }
 }
 

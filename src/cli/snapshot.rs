@@ -5,21 +5,24 @@
 
 use std::path::Path;
 
-use kube::api::{ApiResource, GroupVersionKind, ListParams};
+use kube::{Client, api::ListParams};
 use serde_json::Value;
 
 use crate::{
     cluster::{
-        read::{Error, Reader, describe},
-        request,
+        read::{self, Error},
+        request::describe_objects,
     },
     config::cloud_conf::{self, Inputs, Synced},
     controllers::view::images_of_file,
     facts::{
-        Documents, Facts, Settings,
+        DOCUMENTS, Documents, Facts, Settings,
         images::{self, Images},
     },
-    object::reference::{self, Digests, Reference},
+    object::{
+        Kind,
+        reference::{self, Digests, Reference},
+    },
     provider::catalog::Catalog,
     status,
 };
@@ -29,7 +32,7 @@ const IMAGES: (&str, &str) = ("cloud-controller-manager-images", "images.json");
 
 /// Reads a cluster.
 pub(super) struct Snapshot {
-    pub(super) reader: Reader,
+    pub(super) client: Client,
     /// The managed namespace.
     pub(super) namespace: String,
     /// The namespace that the operator runs in.
@@ -44,10 +47,9 @@ impl Snapshot {
             None => self.images().await?,
         };
         let mut documents = Documents::default();
-        for document in Documents::all() {
-            let resource = request::resource(&document.kind);
-            let object = self.reader.get(&resource, None, document.name).await?;
-            let failed = |source| Error::Parse { what: describe(&resource, None, document.name), source };
+        for document in &DOCUMENTS {
+            let object = read::get(&self.client, &document.kind, "", document.name).await?;
+            let failed = |source| Error::Parse { what: describe_objects(&document.kind, "", document.name), source };
             documents.take(document, object.as_ref()).map_err(failed)?;
         }
         let settings = Settings { namespace: self.namespace.clone(), ..Settings::default() };
@@ -81,18 +83,18 @@ impl Snapshot {
 
     async fn named(&self, reference: Option<&Reference>) -> Result<Option<Value>, Error> {
         let Some(Reference { kind, namespace, name }) = reference else { return Ok(None) };
-        self.reader.get(&request::resource(kind), Some(namespace), name).await
+        read::get(&self.client, kind, namespace, name).await
     }
 
     /// The object that holds the status.
     pub(super) async fn status_object(&self) -> Result<Option<Value>, Error> {
-        self.reader.get(&request::resource(&status::write::KIND), None, status::write::NAME).await
+        read::get(&self.client, &status::write::KIND, "", status::write::NAME).await
     }
 
     /// The objects of a kind of the core group in the managed namespace.
-    pub(super) async fn list(&self, kind: &str, plural: &str) -> Result<Vec<Value>, Error> {
-        let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", kind), plural);
-        self.reader.list(&resource, Some(&self.namespace), &ListParams::default()).await
+    pub(super) async fn list(&self, kind: &'static str, plural: &'static str) -> Result<Vec<Value>, Error> {
+        let kind = Kind { group: "", version: "v1", kind, plural, namespaced: true, wave: 0 };
+        read::list(&self.client, &kind, &self.namespace, &ListParams::default()).await
     }
 
     async fn images(&self) -> Result<Result<Images, images::Error>, Error> {

@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use axum::{
-    body::{Body as AnswerBody, Bytes, HttpBody},
+    body::Body as AnswerBody,
     http::{
         Request, Response, Uri,
         header::{CONTENT_LENGTH, RETRY_AFTER},
@@ -36,7 +36,7 @@ use tower::{BoxError, ServiceBuilder, filter::AsyncFilterLayer};
 /// The longest time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// After how much silence a connection is probed, how often, and how many probes may go unanswered.
+/// The silence before a connection is probed, the interval of the probes, and the number of probes without an answer.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
 
 /// A client for the cluster that a kubeconfig names, or for that of the Pod; `env_file` names its API server. Sends no
@@ -73,7 +73,7 @@ async fn from_kubeconfig(path: &Path) -> anyhow::Result<Config> {
     let name = path.display();
     let kubeconfig = Kubeconfig::read_from(path).with_context(|| format!("failed to read the kubeconfig {name}"))?;
     let mut clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
-    // A proxy of the environment is for hosts outside the cluster, and is not used.
+    // A proxy of the environment is for hosts outside the cluster and is not used.
     if clusters.any(|cluster| cluster.proxy_url.is_some()) {
         bail!("the kubeconfig {name} asks for a proxy (proxy-url), which is not supported");
     }
@@ -113,7 +113,7 @@ fn paced() -> AsyncFilterLayer<impl Fn(Request<Body>) -> Waited + Clone> {
     })
 }
 
-/// What a request watches, `None` when it is no watch.
+/// The objects that a request watches; `None` if it is no watch.
 fn watched(uri: &Uri) -> Option<String> {
     let pairs = || uri.query().unwrap_or_default().split('&');
     pairs().any(|pair| pair == "watch=true").then(|| {
@@ -122,18 +122,13 @@ fn watched(uri: &Uri) -> Option<String> {
     })
 }
 
-/// How long an answer may pause. On every watch the API server sends a bookmark each minute: a longer silence means a dead
+/// The longest pause in an answer. On every watch the API server sends a bookmark each minute: a longer silence means a dead
 /// connection, and noticing that costs no request.
 const LONGEST_SILENCE: Duration = Duration::from_secs(100);
 
-/// An answer that breaks off when it pauses for too long.
-fn never_silent<B>(body: B, limit: Duration) -> AnswerBody
-where
-    B: HttpBody<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    let pieces = AnswerBody::new(body).into_data_stream();
-    AnswerBody::from_stream(stream::unfold(pieces, move |mut pieces| async move {
+/// An answer that ends with an error when it pauses for too long.
+fn never_silent(body: AnswerBody, limit: Duration) -> AnswerBody {
+    AnswerBody::from_stream(stream::unfold(body.into_data_stream(), move |mut pieces| async move {
         let piece = match tokio::time::timeout(limit, pieces.next()).await {
             Ok(piece) => piece?.map_err(BoxError::from),
             Err(_) => Err(format!("no data from the API server for {} s", limit.as_secs()).into()),
@@ -147,11 +142,7 @@ const LONGEST_REFUSAL: usize = 1 << 20;
 
 /// Copies `Retry-After` of a refusal to where kube shows it: the details of the status. An overloaded server sends it only
 /// as a header.
-async fn with_retry_after<B>(answer: Response<B>) -> Result<Response<AnswerBody>, BoxError>
-where
-    B: HttpBody<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
+async fn with_retry_after(answer: Response<AnswerBody>) -> Result<Response<AnswerBody>, BoxError> {
     let seconds = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
     let (mut parts, body) = answer.into_parts();
     let body = never_silent(body, LONGEST_SILENCE);
@@ -185,6 +176,7 @@ fn client(config: &Config) -> Result<Client, kube::Error> {
         .option_layer(config.auth_layer()?)
         .layer(paced())
         .and_then(with_retry_after)
+        .map_response(|answer: Response<_>| answer.map(AnswerBody::new))
         .map_err(BoxError::from)
         .service(http_client);
     Ok(Client::new(service, config.default_namespace.clone()))
@@ -193,14 +185,15 @@ fn client(config: &Config) -> Result<Client, kube::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::body::Bytes;
 
     #[tokio::test]
-    async fn an_answer_that_falls_silent_breaks_off() {
-        let said = stream::iter([Ok::<_, BoxError>(Bytes::from("a"))]);
-        let ended = never_silent(AnswerBody::from_stream(said), Duration::from_secs(60));
+    async fn a_silent_answer_ends_with_an_error() {
+        let data = stream::iter([Ok::<_, BoxError>(Bytes::from("a"))]);
+        let ended = never_silent(AnswerBody::from_stream(data), Duration::from_secs(60));
         assert_eq!(axum::body::to_bytes(ended, 10).await.unwrap(), "a");
-        let said = stream::iter([Ok::<_, BoxError>(Bytes::from("a"))]).chain(stream::pending());
-        let silent = never_silent(AnswerBody::from_stream(said), Duration::from_millis(20));
+        let data = stream::iter([Ok::<_, BoxError>(Bytes::from("a"))]).chain(stream::pending());
+        let silent = never_silent(AnswerBody::from_stream(data), Duration::from_millis(20));
         let pieces: Vec<_> = silent.into_data_stream().take(2).collect().await;
         assert_eq!(pieces[0].as_ref().unwrap(), "a");
         let error = pieces[1].as_ref().unwrap_err().to_string();
@@ -208,25 +201,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_pause_that_is_asked_for_stands_in_the_details() {
+    async fn retry_after_is_copied_to_the_details() {
         let refusal = |body: &str| {
             Response::builder().status(429).header(RETRY_AFTER, "7").body(AnswerBody::from(body.to_owned())).unwrap()
         };
-        let said = async |body: &str| -> Value {
+        let refused = async |body: &str| -> Value {
             let answer = with_retry_after(refusal(body)).await.unwrap();
             serde_json::from_slice(&axum::body::to_bytes(answer.into_body(), 1000).await.unwrap()).unwrap()
         };
-        let hurried = said("Too many requests\n").await;
+        let overloaded = refused("Too many requests\n").await;
         let expected = json!({"status": "Failure", "code": 429, "message": "Too many requests"});
-        assert_eq!(hurried["details"], json!({"retryAfterSeconds": 7}));
-        assert!(expected.as_object().unwrap().iter().all(|(name, value)| hurried[name] == *value), "{hurried}");
-        let status = said(r#"{"reason": "TooManyRequests", "details": {"kind": "pods"}}"#).await;
+        assert_eq!(overloaded["details"], json!({"retryAfterSeconds": 7}));
+        assert!(expected.as_object().unwrap().iter().all(|(name, value)| overloaded[name] == *value), "{overloaded}");
+        let status = refused(r#"{"reason": "TooManyRequests", "details": {"kind": "pods"}}"#).await;
         let details = json!({"kind": "pods", "retryAfterSeconds": 7});
         assert_eq!(status, json!({"reason": "TooManyRequests", "details": details}));
     }
 
     #[test]
-    fn the_file_of_a_node_says_where_the_api_server_is() {
+    fn the_env_file_of_a_node_has_the_address_of_the_api_server() {
         let file = |host: &str, port: &str| format!("KUBERNETES_SERVICE_HOST={host}\nKUBERNETES_SERVICE_PORT={port}\n");
         for (text, expected) in [
             (file("'api-int.example.com'", "'6443'"), Some("https://api-int.example.com:6443")),

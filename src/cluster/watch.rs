@@ -1,7 +1,7 @@
-//! Watches of named or labelled objects, and what was seen through them (IO).
+//! Watches of named or labelled objects, and the objects that they have seen (IO).
 //!
-//! One request for each watch: the server streams what is there and then what changes. A server that does not know how
-//! is asked the old way, list then watch. Owns no opinion of what is seen.
+//! One request for each watch: the API server streams the existing objects, then their changes. A server that cannot do this
+//! gets a list, then a watch.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use futures::{
 };
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject},
+    api::DynamicObject,
     runtime::{
         WatchStreamExt,
         utils::Backoff,
@@ -23,76 +23,77 @@ use kube::{
 };
 use serde_json::Value;
 
-use crate::cluster::request;
+use crate::{
+    cluster::request::{self, describe_objects},
+    object::Kind,
+};
 
-/// The longest pause between two tries: nothing is repaired while the watches are blind, and there are few of them.
+/// The longest pause between two attempts: nothing is repaired while the watches fail, and there are few of them.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
-/// A watch that works again need not say so: after this long without an error it does. Longer than a pause and a try.
+/// After this long without an error a watch counts as working, even if it has sent nothing. Longer than a pause and an
+/// attempt.
 const LONGEST_SILENCE: Duration = Duration::from_secs(30);
 
 /// What to watch.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The resource.
-    pub resource: ApiResource,
-    /// The namespace; `None` watches a cluster-scoped resource.
-    pub namespace: Option<String>,
-    /// Which of its objects.
+    /// The kind of the objects.
+    pub kind: &'static Kind,
+    /// Their namespace, empty for a cluster-scoped kind.
+    pub namespace: String,
+    /// Which objects of the kind.
     pub selector: Selector,
 }
 
-/// Which objects of a resource.
+/// Which objects of a kind.
 #[derive(Clone, Debug)]
 pub enum Selector {
-    /// The one of this name.
+    /// The object of this name.
     Name(String),
-    /// Those with this label, `key=value`.
+    /// The objects with this label, `key=value`.
     Label(String),
 }
 
 impl Target {
-    /// The resource as RBAC and kubectl name it, such as `deployments.apps in namespace x`.
+    /// The name of one object, or the namespace of several, as [`describe_objects`] puts them.
     pub fn describe(&self) -> String {
-        let ApiResource { group, plural, .. } = &self.resource;
-        let resource = if group.is_empty() { plural.clone() } else { format!("{plural}.{group}") };
-        match (&self.selector, &self.namespace) {
-            (Selector::Name(name), _) => format!("{resource} {name}"),
-            (Selector::Label(_), Some(namespace)) => format!("{resource} in namespace {namespace}"),
-            (Selector::Label(_), None) => resource,
+        match &self.selector {
+            Selector::Name(name) => describe_objects(self.kind, "", name),
+            Selector::Label(_) => describe_objects(self.kind, &self.namespace, ""),
         }
     }
 }
 
-/// What a watch has seen: the objects that are there, by name.
+/// What a watch has seen: the existing objects, by name.
 #[derive(Debug, Default)]
 pub struct Seen {
     objects: BTreeMap<String, Value>,
-    /// The objects of a (re)start that is not complete yet.
+    /// The objects so far of a list that is not complete yet.
     arriving: Option<BTreeMap<String, Value>>,
     synced: bool,
     trouble: Option<Trouble>,
 }
 
-/// A watch that fails again and again.
+/// The failure of a watch.
 #[derive(Clone, Debug)]
 pub struct Trouble {
     /// The last error, with its causes.
     pub error: String,
-    /// When the first one came.
+    /// The time of the first error.
     pub since: Instant,
     last: Instant,
 }
 
 impl Trouble {
-    /// When it counts no longer, unless there is another error before.
+    /// The time from which the watch counts as working, unless there is another error before.
     pub fn ends_at(&self) -> Instant {
         self.last + LONGEST_SILENCE
     }
 }
 
 impl Seen {
-    /// The objects that are there.
+    /// The existing objects.
     pub fn objects(&self) -> impl Iterator<Item = &Value> {
         self.objects.values()
     }
@@ -102,17 +103,17 @@ impl Seen {
         self.objects.get(name)
     }
 
-    /// Whether everything that is there has been seen once.
+    /// Whether all existing objects have been seen once.
     pub fn is_synced(&self) -> bool {
         self.synced
     }
 
-    /// What keeps the watch from working now.
+    /// The failure of the watch, if it fails now.
     pub fn trouble(&self) -> Option<&Trouble> {
         self.trouble.as_ref().filter(|trouble| Instant::now() < trouble.ends_at())
     }
 
-    /// Takes what the watch delivered. Answers an error that is not the same as the last one.
+    /// Takes an event of the watch. Returns an error that differs from the previous one.
     pub fn take(&mut self, event: Result<Event<DynamicObject>, watcher::Error>) -> Option<String> {
         match event {
             Ok(Event::Init) => self.arriving = Some(BTreeMap::new()),
@@ -147,25 +148,22 @@ impl Seen {
         None
     }
 
-    /// Takes an object as it is now, unless a newer state of it is known: an answer to a write overtakes the watch.
+    /// Takes the state of an object, unless a newer one is known: the answer to a write overtakes the watch.
     pub fn put(&mut self, name: &str, value: Value) {
         if self.objects.get(name).is_none_or(|known| !is_newer(known, &value)) {
             self.objects.insert(name.to_owned(), value);
         }
     }
 
-    /// Takes an object away that is known to be gone.
+    /// Removes an object that no longer exists.
     pub fn forget(&mut self, name: &str) {
         self.objects.remove(name);
     }
 }
 
-/// The events of a watch. It never ends: after an error it waits, longer each time, and starts again.
-pub fn events(client: Client, target: &Target) -> BoxStream<'static, Result<Event<DynamicObject>, watcher::Error>> {
-    let api: Api<DynamicObject> = match &target.namespace {
-        Some(namespace) => Api::namespaced_with(client, namespace, &target.resource),
-        None => Api::all_with(client, &target.resource),
-    };
+/// The events of a watch. It never ends: after an error it is restarted, after a longer pause each time.
+pub fn events(client: &Client, target: &Target) -> BoxStream<'static, Result<Event<DynamicObject>, watcher::Error>> {
+    let api = request::api(client, target.kind, &target.namespace);
     let config = match &target.selector {
         Selector::Name(name) => watcher::Config::default().fields(&format!("metadata.name={name}")),
         Selector::Label(label) => watcher::Config::default().labels(label),
@@ -185,7 +183,7 @@ pub fn events(client: Client, target: &Target) -> BoxStream<'static, Result<Even
     .boxed()
 }
 
-/// kube's pauses between two tries, none of them longer than [`LONGEST_PAUSE`].
+/// kube's pauses between two attempts, none of them longer than [`LONGEST_PAUSE`].
 #[derive(Default)]
 struct Capped(DefaultBackoff);
 
@@ -203,7 +201,7 @@ impl Backoff for Capped {
     }
 }
 
-/// The error, in the API server's own words where it has answered.
+/// An error with its causes; for an answer of the API server its message.
 fn describe(error: &watcher::Error) -> String {
     match error {
         watcher::Error::InitialListFailed(cause)
@@ -214,7 +212,7 @@ fn describe(error: &watcher::Error) -> String {
     }
 }
 
-/// Servers before Kubernetes 1.34, unless set so, answer `sendInitialEvents` with "forbidden" as an invalid field.
+/// Before Kubernetes 1.34 a server without the feature gate refuses `sendInitialEvents` as an invalid field.
 fn refuses_streaming(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if matches!(status.code, 400 | 422))
 }
@@ -224,8 +222,8 @@ fn named(object: &DynamicObject) -> (String, Value) {
     (name, request::to_value(object))
 }
 
-/// Whether the first is a later state than the second. Resource versions grow (documented since Kubernetes 1.35, and true of all
-/// versions), also across a deletion and a new creation.
+/// Whether the first state is newer. Resource versions grow, even if an object is deleted and recreated: Kubernetes documents
+/// this since 1.35, and it is true of all versions.
 fn is_newer(first: &Value, second: &Value) -> bool {
     let version = |object: &Value| object["metadata"]["resourceVersion"].as_str()?.parse::<u64>().ok();
     version(first).zip(version(second)).is_some_and(|(first, second)| first > second)
@@ -247,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_count_once_all_were_seen() {
+    fn objects_are_seen_when_the_list_is_complete() {
         let mut seen = Seen::default();
         seen.take(Ok(Event::Init));
         seen.take(Ok(Event::InitApply(event("1"))));
@@ -265,7 +263,7 @@ mod tests {
         seen.take(Ok(Event::Apply(event("9"))));
         assert_eq!(version(&seen), Some("10"));
         seen.take(Ok(Event::Delete(event("9"))));
-        assert_eq!(version(&seen), Some("10"), "deleted before it was made again");
+        assert_eq!(version(&seen), Some("10"), "deleted before it was recreated");
         seen.take(Ok(Event::Delete(event("11"))));
         assert_eq!(version(&seen), None);
     }

@@ -1,4 +1,4 @@
-//! A set of watches (IO): what they have seen, what is not seen yet, and which of them fail.
+//! A set of watches (IO): which objects they have seen, which watches are pending, and which fail.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ struct Watched {
     events: BoxStream<'static, Result<Event<DynamicObject>, watcher::Error>>,
 }
 
-/// Watches by what the caller knows them by.
+/// Watches by an id of the caller.
 pub struct Watches<Id> {
     client: Client,
     watched: BTreeMap<Id, Watched>,
@@ -36,22 +36,22 @@ impl<Id: Ord + Clone> Watches<Id> {
         Self { client, watched: BTreeMap::new() }
     }
 
-    /// Starts a watch, unless there is one of this id.
+    /// Starts a watch, unless one has this id.
     pub fn start(&mut self, id: Id, target: impl FnOnce() -> Target) {
         if !self.watched.contains_key(&id) {
             let target = target();
-            let events = watch::events(self.client.clone(), &target);
+            let events = watch::events(&self.client, &target);
             self.watched.insert(id, Watched { target, seen: Seen::default(), events });
         }
     }
 
-    /// Ends every watch that is not to be kept.
+    /// Ends the watches that the predicate refuses.
     pub fn keep(&mut self, is_kept: impl Fn(&Id) -> bool) {
         self.watched.retain(|id, _| is_kept(id));
     }
 
-    /// Waits until something arrives and takes all that has arrived. `strip` sees each object first, and removes what must
-    /// not be kept; `changed` learns which watches have seen a change.
+    /// Waits for events and takes them. `strip` removes from each object what must not be kept; `changed` is called for each
+    /// watch that has seen a change.
     pub async fn changed(&mut self, strip: impl Fn(&Id, &mut DynamicObject), mut changed: impl FnMut(&Id)) {
         poll_fn(|context| {
             let mut any = false;
@@ -72,12 +72,12 @@ impl<Id: Ord + Clone> Watches<Id> {
         .await;
     }
 
-    /// What a watch has seen.
+    /// What one watch has seen.
     pub fn seen(&self, id: &Id) -> Option<&Seen> {
         self.watched.get(id).map(|watched| &watched.seen)
     }
 
-    /// One object of those that a watch has seen.
+    /// One object that a watch has seen.
     pub fn get(&self, id: &Id, name: &str) -> Option<&Value> {
         self.seen(id)?.get(name)
     }
@@ -87,27 +87,27 @@ impl<Id: Ord + Clone> Watches<Id> {
         self.watched.iter().map(|(id, watched)| (id, &watched.seen))
     }
 
-    /// Takes the answer to a write; without a watch for it nothing happens.
+    /// Takes the answer to a write. Does nothing without a watch.
     pub fn put(&mut self, id: &Id, name: &str, live: Value) {
         if let Some(watched) = self.watched.get_mut(id) {
             watched.seen.put(name, live);
         }
     }
 
-    /// Takes the answer that an object is gone.
+    /// Removes an object that no longer exists.
     pub fn forget(&mut self, id: &Id, name: &str) {
         if let Some(watched) = self.watched.get_mut(id) {
             watched.seen.forget(name);
         }
     }
 
-    /// The watches among these that have not seen everything yet, for people, with the reason where there is one.
+    /// Those of the chosen watches that have not seen all existing objects yet, for people, each with its error.
     pub fn pending(&self, counts: impl Fn(&Id) -> bool) -> Vec<String> {
         let pending = self.watched.iter().filter(|(id, watched)| counts(id) && !watched.seen.is_synced());
         pending.map(|(_, watched)| watched.describe()).collect()
     }
 
-    /// What has kept a watch among these from working for this long.
+    /// The errors of those of the chosen watches that have failed for this long.
     pub fn lasting_trouble(&self, period: Duration, counts: impl Fn(&Id) -> bool) -> Option<String> {
         let has_lasted = |watched: &Watched| watched.seen.trouble().is_some_and(|one| one.since.elapsed() >= period);
         let lasting = self.watched.iter().filter(|(id, watched)| counts(id) && has_lasted(watched));
@@ -115,8 +115,8 @@ impl<Id: Ord + Clone> Watches<Id> {
         (!texts.is_empty()).then(|| format!("failed to watch {}", texts.join("; ")))
     }
 
-    /// When the first trouble will have lasted for this long, or be over: a watch that works again sends nothing before
-    /// something happens.
+    /// The time at which the first failure will have lasted for this long, or be over: a watch that works again sends nothing
+    /// until an object changes.
     pub fn trouble_changes_at(&self, period: Duration) -> Option<Instant> {
         let troubles = self.watched.values().filter_map(|watched| watched.seen.trouble());
         let changes = troubles.flat_map(|trouble| [trouble.since + period, trouble.ends_at()]);

@@ -139,7 +139,7 @@ impl Applier {
     fn start<'a>(&mut self, object: &'a Object, live: Option<&'a Value>) -> Option<(Ladder<'a>, Next)> {
         let mut ladder = Ladder::new(object, live);
         let next = ladder.first();
-        if next == Next::End(End::LeftAlone(None)) {
+        if next == Next::Break(End::LeftAlone(None)) {
             if self.skipped.insert(object.key()) {
                 let change = Change::plain(object.key(), Action::Skip).because(inventory::LEFT_ALONE);
                 self.events.record(&change, live.unwrap_or(object.value()));
@@ -147,7 +147,7 @@ impl Applier {
             return None;
         }
         self.skipped.remove(&object.key());
-        if matches!(next, Next::End(_)) {
+        if next.is_break() {
             return None;
         }
         let was_holding_back = self.holds_back();

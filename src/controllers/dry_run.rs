@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, time::Instant};
 
+use kube::Client;
 use serde_json::Value;
 use tracing::{info, warn};
 
@@ -13,14 +14,14 @@ use crate::{
         diff::Diff,
         dry_run::{self, Error},
     },
-    cluster::read::Reader,
+    cluster::read,
     controllers::{applier::Stopped, backoff::Backoff, observer::Observer},
     error::chain,
     object::{Key, Object},
 };
 
 pub(super) struct DryRun {
-    reader: Reader,
+    client: Client,
     /// The plan and the live state of each object at its last dry run.
     asked: BTreeMap<Key, (Object, Option<Value>)>,
     /// The last line logged about each object.
@@ -29,8 +30,8 @@ pub(super) struct DryRun {
 }
 
 impl DryRun {
-    pub(super) fn new(reader: Reader) -> Self {
-        Self { reader, asked: BTreeMap::new(), logged: BTreeMap::new(), backoff: Backoff::default() }
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, asked: BTreeMap::new(), logged: BTreeMap::new(), backoff: Backoff::default() }
     }
 
     pub(super) async fn act(&mut self, observer: &Observer, objects: &[Object]) -> Result<(), Stopped> {
@@ -71,9 +72,9 @@ impl DryRun {
     async fn ask(&self, object: &Object, live: Option<&Value>) -> Result<Diff, Error> {
         let read = match live {
             Some(_) => None,
-            None => self.reader.live(object).await?,
+            None => read::live(&self.client, object).await?,
         };
-        dry_run::change(self.reader.client(), object, live.or(read.as_ref())).await
+        dry_run::change(&self.client, object, live.or(read.as_ref())).await
     }
 
     fn log(&mut self, diff: &Diff) {

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use crate::{
     apply::inventory::{self, PART_OF_LABEL, Place, Scope, Verdict},
     cluster::{
-        request,
         watch::{Seen, Selector, Target},
         watches::Watches,
     },
@@ -52,14 +51,14 @@ impl Observer {
     pub(super) fn new(client: Client, set_id: String, documents: Vec<&'static Document>) -> Self {
         let mut watches = Watches::new(client);
         for document in &documents {
-            watches.start(Id::Document(document.kind.plural), || one(&document.kind, None, document.name));
+            watches.start(Id::Document(document.kind.plural), || one(&document.kind, "", document.name));
         }
-        watches.start(Id::Status, || one(&status::write::KIND, None, status::write::NAME));
+        watches.start(Id::Status, || one(&status::write::KIND, "", status::write::NAME));
         Self { set_id, watches, documents, leftovers: BTreeSet::new(), documents_changed: true, named_changed: false }
     }
 
     pub(super) fn watch_inventory(&mut self, own_namespace: &str) {
-        self.watches.start(Id::Inventory, || one(&CONFIG_MAP, Some(own_namespace), inventory::NAME));
+        self.watches.start(Id::Inventory, || one(&CONFIG_MAP, own_namespace, inventory::NAME));
     }
 
     /// Waits for events, and takes all that have arrived. Of a Secret only a digest is kept.
@@ -130,7 +129,7 @@ impl Observer {
         self.watches.keep(|id| is_relevant(id, named));
         for reference in named {
             let Reference { kind, namespace, name } = reference;
-            self.watches.start(Id::Named(reference.clone()), || one(kind, Some(namespace), name));
+            self.watches.start(Id::Named(reference.clone()), || one(kind, namespace, name));
         }
         self.named_changed = true;
     }
@@ -166,8 +165,8 @@ impl Observer {
         self.watches.keep(|id: &Id| !matches!(id, Id::Ours(place) if !wanted.contains(place)));
         for place in wanted.places() {
             self.watches.start(Id::Ours(place.clone()), || Target {
-                resource: request::resource(place.kind),
-                namespace: place.kind.namespaced.then(|| place.namespace.clone()),
+                kind: place.kind,
+                namespace: place.namespace.clone(),
                 selector: Selector::Label(format!("{PART_OF_LABEL}={}", self.set_id)),
             });
         }
@@ -217,9 +216,8 @@ impl Observer {
 }
 
 /// A watch of one object.
-fn one(kind: &Kind, namespace: Option<&str>, name: &str) -> Target {
-    let selector = Selector::Name(name.to_owned());
-    Target { resource: request::resource(kind), namespace: namespace.map(ToOwned::to_owned), selector }
+fn one(kind: &'static Kind, namespace: &str, name: &str) -> Target {
+    Target { kind, namespace: namespace.to_owned(), selector: Selector::Name(name.to_owned()) }
 }
 
 /// Whether a watch is relevant if only these named objects are.
@@ -264,7 +262,7 @@ mod tests {
     #[tokio::test]
     async fn a_failing_watch_is_reported_only_where_it_is_needed() {
         let client = Client::new(Router::new().fallback(answer), "own");
-        let mut observer = Observer::new(client, "set".into(), Documents::all().collect());
+        let mut observer = Observer::new(client, "set".into(), crate::facts::DOCUMENTS.iter().collect());
         let deployments = KINDS.iter().find(|kind| kind.kind == "Deployment").unwrap();
         let config_map = json!({"data": {"scope": "Deployment.apps managed\n"}});
         let scope = Scope::read(&config_map);
