@@ -1,9 +1,13 @@
 //! The command line (IO): a file for each command, with its flags and what it does.
 //!
-//! Flags are accepted in Go's spellings, so that the Go operator's command lines work. Exit codes: 0 done, 1 failed (one
-//! line on standard error says why), 2 wrong usage. `diff` and `status` answer with 0 or 1, and fail with 2.
+//! Flags are accepted in Go's spellings, so that the Go operator's command lines work. Exit codes: 0 success, 1 failure
+//! (with one line on standard error), 2 wrong usage. `diff` and `status` answer with 0 or 1, and fail with 2.
 
-use std::{ffi::OsString, path::Path, process::ExitCode};
+use std::{
+    ffi::OsString,
+    path::Path,
+    process::{ExitCode, Termination},
+};
 
 use clap::{Parser, Subcommand};
 
@@ -26,15 +30,14 @@ mod render;
 mod snapshot;
 mod status;
 
-/// Programs of the Go operator, with the command that runs when this program is started under that name.
-const GO_PROGRAMS: [(&str, &str); 1] = [("azure-config-credentials-injector", "azure-inject-credentials")];
+/// The Go operator's program that `azure-inject-credentials` replaces.
+const GO_INJECTOR: &str = "azure-config-credentials-injector";
 
-/// The command line, with the command added that the program's own name stands for.
+/// The command line; started as the Go operator's program, this program runs the command that replaces it.
 pub fn arguments(mut given: Vec<OsString>) -> Vec<OsString> {
     let name = given.first().and_then(|program| Path::new(program).file_name());
-    let command = GO_PROGRAMS.iter().find(|(program, _)| name.is_some_and(|name| name == *program));
-    if let Some((_, command)) = command {
-        given.insert(1, command.into());
+    if name.is_some_and(|name| name == GO_INJECTOR) {
+        given.insert(1, "azure-inject-credentials".into());
     }
     given
 }
@@ -43,15 +46,15 @@ pub fn arguments(mut given: Vec<OsString>) -> Vec<OsString> {
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 
-    /// How log lines are written.
+    /// The format of log lines.
     #[arg(long, global = true, value_enum, default_value_t)]
     pub log_format: LogFormat,
 
-    /// How much is logged, as klog counts: 4 is debugging, 6 the libraries too.
+    /// The log level, as in klog: 4 logs debugging messages, 6 those of libraries too.
     #[arg(short, long, global = true, value_name = "LEVEL", default_value_t = 2)]
     pub v: u8,
 }
@@ -60,27 +63,28 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "there is one, and it is moved once")]
 pub enum Command {
-    /// Keep this cluster's cloud-controller-manager installed and report to its ClusterOperator.
+    /// Keep the cluster's cloud-controller-manager installed and report its status in the ClusterOperator.
     Operator(controllers::OperatorArgs),
-    /// Show what the operator would change in this cluster, by dry runs; nothing is written.
+    /// Show what the operator would change in the cluster, by dry runs; writes nothing.
     ///
-    /// Exit code: 0 nothing, 1 something, 2 it could not be found out, or the API server refuses an object.
+    /// Exit code: 0 no changes, 1 changes, 2 failure, or the API server refuses an object.
     Diff(diff::DiffArgs),
-    /// Show how this cluster's cloud-controller-manager is doing, on one screen; nothing is written.
+    /// Show the state of the cluster's cloud-controller-manager on one screen; writes nothing.
     ///
-    /// Exit code: 0 available and not degraded, 1 otherwise, 2 the cluster could not be asked.
+    /// Exit code: 0 available and not degraded, 1 otherwise, 2 the cluster cannot be read.
     Status(status::StatusArgs),
-    /// Sync the cloud's configuration and the trusted certificates, which `operator` does too unless told otherwise.
+    /// Sync the cloud's configuration and the trusted certificates, in a process of their own (by default `operator` syncs
+    /// them too).
     ConfigSync(controllers::ConfigSyncArgs),
-    /// Show what a cluster's cloud configuration becomes, without the cluster.
+    /// Show the cloud configuration that would be synced for a cluster, without access to it.
     CloudConfig(cloud_config::CloudConfigArgs),
     /// Write the manifests of the bootstrap VM, of the cluster, or of the installation to files.
     Render(render::RenderArgs),
-    /// Print what release tooling finds the images by, made of the providers' descriptors.
+    /// Print the file by which release tooling finds the images, generated from the providers' descriptors.
     ImageReferences(image_references::ImageReferencesArgs),
-    /// Write Azure's cloud configuration with the credentials in it, for the cloud-controller-manager in the same pod.
+    /// Write Azure's cloud configuration with its credentials, for the cloud-controller-manager in the same pod.
     AzureInjectCredentials(azure::AzureInjectCredentialsArgs),
-    /// What the providers are: list them, show what is applied for one.
+    /// List, show and verify providers.
     #[command(subcommand)]
     Provider(provider::ProviderCommand),
 }
@@ -88,27 +92,28 @@ pub enum Command {
 /// Runs a command to its end.
 pub fn run(cli: Cli) -> ExitCode {
     logs::init(cli.log_format, cli.v);
-    let answered = |answer: anyhow::Result<bool>| ended(answer.map(|is_yes| ExitCode::from(u8::from(!is_yes))), 2);
-    let done = match cli.command {
-        Command::Operator(args) => operator::run_operator(&args),
-        Command::ConfigSync(args) => operator::run_config_sync(&args),
-        Command::Diff(args) => return answered(diff::run(&args)),
-        Command::Status(args) => return answered(status::run(&args)),
-        Command::CloudConfig(args) => cloud_config::run(args),
-        Command::Render(args) => render::run(&args),
-        Command::ImageReferences(args) => image_references::run(&args),
-        Command::AzureInjectCredentials(args) => azure::run(&args),
-        Command::Provider(command) => return ended(provider::run(&command), 1),
-    };
-    ended(done.map(|()| ExitCode::SUCCESS), 1)
+    match cli.command {
+        Command::Operator(args) => exit_code(operator::run_operator(&args), 1),
+        Command::ConfigSync(args) => exit_code(operator::run_config_sync(&args), 1),
+        Command::Diff(args) => exit_code(diff::run(&args), 2),
+        Command::Status(args) => exit_code(status::run(&args), 2),
+        Command::CloudConfig(args) => exit_code(cloud_config::run(args), 1),
+        Command::Render(args) => exit_code(render::run(&args), 1),
+        Command::ImageReferences(args) => exit_code(image_references::run(&args), 1),
+        Command::AzureInjectCredentials(args) => exit_code(azure::run(&args), 1),
+        Command::Provider(command) => exit_code(provider::run(&command), 1),
+    }
 }
 
-/// The exit code, after an error is reported.
-fn ended(done: anyhow::Result<ExitCode>, failure: u8) -> ExitCode {
-    done.unwrap_or_else(|error| {
-        say(&format!("ccm-operator: {}", chain(error.as_ref())));
-        ExitCode::from(failure)
-    })
+/// The exit code of a command. An error is reported and gives `failure`.
+fn exit_code(done: anyhow::Result<impl Termination>, failure: u8) -> ExitCode {
+    match done {
+        Ok(done) => done.report(),
+        Err(error) => {
+            say(&format!("ccm-operator: {}", chain(error.as_ref())));
+            ExitCode::from(failure)
+        }
+    }
 }
 
 #[cfg(test)]
@@ -122,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_programs_name_may_name_the_command() {
+    fn the_name_of_the_program_can_select_the_command() {
         let of = |line: &str| arguments(line.split_whitespace().map(OsString::from).collect());
         assert_eq!(
             of("/azure-config-credentials-injector -v=4").join(" ".as_ref()),
@@ -134,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_injectors_flags_are_gos() {
+    fn the_injector_accepts_the_go_programs_flags() {
         let parse = |line: &str| {
             let line = format!("azure-config-credentials-injector {line}");
             match Cli::try_parse_from(arguments(line.split_whitespace().map(OsString::from).collect()))

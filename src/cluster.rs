@@ -3,5 +3,6 @@
 pub mod client;
 pub mod read;
 pub mod request;
+pub mod seen;
 pub mod watch;
 pub mod watches;

@@ -6,10 +6,7 @@
 
 use serde::Deserialize;
 
-use crate::{
-    facts::Facts,
-    text::{Place, suggest::did_you_mean},
-};
+use crate::{facts::Facts, text::suggest::did_you_mean};
 
 mod aws;
 pub mod azure;
@@ -87,15 +84,8 @@ pub struct Output {
 /// How many warnings suggest the nearest known key. The search is expensive, and nobody reads more.
 const HINTED: usize = 100;
 
-impl Problem {
-    /// A problem in a line of the source.
-    fn at(line: usize, message: impl Into<String>) -> Self {
-        Self { place: Some(Place::line(line)), message: message.into() }
-    }
-}
-
 /// The nearest known word, unless there are too many warnings already.
-fn hint<'a>(warnings: &[Problem], word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+fn hint<S: AsRef<str> + Ord>(warnings: &[Problem], word: &str, known: impl IntoIterator<Item = S>) -> String {
     if warnings.len() < HINTED { did_you_mean(word, known) } else { String::new() }
 }
 
@@ -111,3 +101,6 @@ impl Transform {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,15 +18,15 @@ use tls::{TlsFlags, TlsSettings};
 use vsphere::VSphere;
 
 /// Where facts come from: OpenShift's documents are the only source so far.
-pub use openshift::{Document, Documents};
+pub use openshift::{DOCUMENTS, Document, Documents};
 
 /// Declares parts of API types: absent fields have their default value, unknown fields are ignored.
 macro_rules! api_types {
-    ($($(#[$attribute:meta])* $visibility:vis struct $name:ident $(<$type:ident>)? { $($fields:tt)* })+) => {$(
+    ($($(#[$attribute:meta])* $visibility:vis struct $name:ident $(<$($type:ident),+>)? { $($fields:tt)* })+) => {$(
         $(#[$attribute])*
-        #[derive(Clone, Debug, Default, serde::Deserialize, PartialEq, Eq)]
+        #[derive(Clone, Debug, Default, serde::Deserialize, PartialEq)]
         #[serde(default, rename_all = "camelCase")]
-        $visibility struct $name $(<$type>)? { $($fields)* }
+        $visibility struct $name $(<$($type),+>)? { $($fields)* }
     )+};
 }
 use api_types;
@@ -124,7 +124,7 @@ pub struct ConfigMapKey {
 }
 
 /// What is known about a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Facts {
     /// The platform; `None` if the cluster lacks the document that names it.
     pub platform: Result<Option<Platform>, Error>,
@@ -163,24 +163,8 @@ pub struct Facts {
 impl Default for Facts {
     /// A cluster about which nothing is known.
     fn default() -> Self {
-        Self {
-            platform: Ok(None),
-            infrastructure_name: None,
-            namespace: DEFAULT_NAMESPACE.to_owned(),
-            single_replica: false,
-            api_server: Ok(None),
-            proxy: Vec::new(),
-            images: Ok(Images::default()),
-            feature_gates: Vec::new(),
-            tls: Ok(TlsSettings::default()),
-            service_networks: Vec::new(),
-            vsphere: None,
-            vips: Vec::new(),
-            cloud_config: ConfigMapKey::default(),
-            user_ca: None,
-            has_trusted_ca: false,
-            digests: None,
-        }
+        let settings = Settings { namespace: DEFAULT_NAMESPACE.to_owned(), ..Settings::default() };
+        Documents::default().facts(&settings)
     }
 }
 

@@ -11,10 +11,10 @@ use tempfile::NamedTempFile;
 
 /// A file with this text in a folder, complete and synced, to be renamed to its place.
 pub(crate) fn beside(folder: &Path, text: &str, mode: u32) -> io::Result<NamedTempFile> {
-    // A kubelet that reads the folder for static pods passes over names that begin with a dot.
+    // A kubelet that reads static pods from the folder ignores names that begin with a dot.
     let mut file = tempfile::Builder::new().prefix(".ccm-operator-").tempfile_in(folder)?;
     file.write_all(text.as_bytes())?;
-    // Set and not asked for when it is made, so that no umask takes a right.
+    // Set after the creation, so that no umask removes a permission.
     file.as_file().set_permissions(Permissions::from_mode(mode))?;
     file.as_file().sync_all()?;
     Ok(file)
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kubelet_passes_over_a_file_that_is_not_complete() {
+    fn a_kubelet_ignores_an_incomplete_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = beside(folder.path(), "a", 0o640).unwrap();
         assert!(file.path().file_name().unwrap().to_str().unwrap().starts_with('.'));

@@ -1,7 +1,7 @@
-//! A cloud-controller-manager operator: what the binary `ccm-operator` is made of.
+//! A cloud-controller-manager operator: the library of the binary `ccm-operator`.
 //!
-//! The layers stand in the order in which data flows; each imports only layers above it. ARCHITECTURE.md has the
-//! picture and the rules, `tests/it/structure.rs` enforces them.
+//! The layers are listed in the order in which data flows; each imports only layers above it. ARCHITECTURE.md describes
+//! them, `tests/it/structure.rs` enforces the rules.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The binary `ccm-operator`: everything is in the library, [`ccm_operator::cli`] first.
+//! The binary `ccm-operator`: its code is in the library, see [`ccm_operator::cli`].
 
 #![forbid(unsafe_code)]
 

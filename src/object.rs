@@ -26,7 +26,7 @@ pub struct Kind {
     pub wave: u8,
 }
 
-const fn kind(
+pub(crate) const fn kind(
     group: &'static str,
     version: &'static str,
     kind: &'static str,
@@ -58,14 +58,13 @@ pub static KINDS: &[Kind] = &[
     kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true, 4),
 ];
 
+/// The kind of namespaces. A provider contains none.
+pub static NAMESPACE: Kind = kind("", "v1", "Namespace", "namespaces", false, 0);
+
 impl Kind {
     /// The `apiVersion` of manifests.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
-    }
-
-    fn find(api_version: &str, kind: &str) -> Option<&'static Self> {
-        KINDS.iter().find(|known| known.kind == kind && known.api_version() == api_version)
     }
 }
 
@@ -79,13 +78,14 @@ pub struct Error {
 }
 
 /// The identity of an object in a cluster.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Key {
     /// API group, empty for the core group.
     pub group: String,
     /// Kind.
     pub kind: String,
     /// Namespace, empty for a cluster-scoped object.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     /// Name.
     pub name: String,
@@ -120,7 +120,7 @@ impl Object {
             text(pointer).ok_or(Error { pointer, problem })
         };
         let (api_version, kind, name) = (required("/apiVersion")?, required("/kind")?, required("/metadata/name")?);
-        let Some(known) = Kind::find(api_version, kind) else {
+        let Some(known) = KINDS.iter().find(|known| known.kind == kind && known.api_version() == api_version) else {
             let kinds = KINDS.iter().map(|known| known.kind).collect::<Vec<_>>().join(", ");
             let problem = format!("unsupported kind {api_version} {kind}; a provider may contain: {kinds}");
             return Err(Error { pointer: "/kind", problem });

@@ -101,11 +101,8 @@ impl Provider {
     /// The objects of one phase. For the bootstrap VM only the images depend on the cluster.
     pub(crate) fn objects(&self, phase: Phase, facts: &Facts) -> Result<Vec<Object>, Error> {
         if phase == Phase::Bootstrap {
-            return self
-                .bootstrap_manifests
-                .iter()
-                .map(|pod| substitute::bootstrap(&self.descriptor, pod, facts))
-                .collect();
+            let pods = self.bootstrap_manifests.iter();
+            return pods.map(|pod| substitute::bootstrap(&self.descriptor, pod, facts)).collect();
         }
         // A disruption budget of one replica would only block the drain of its node.
         let is_planned = |object: &&Object| !(facts.single_replica && object.kind().kind == "PodDisruptionBudget");

@@ -1,4 +1,4 @@
-//! What any controller process needs (IO): leases, health, metrics, logs. Knows no cloud.
+//! The parts of any controller process (IO): leases, health, metrics, logs. Knows no cloud.
 
 pub mod http;
 pub mod lease;

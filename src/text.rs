@@ -76,6 +76,16 @@ impl From<&serde_json::Error> for Problem {
 }
 
 impl Problem {
+    /// A problem without a place.
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { place: None, message: message.into() }
+    }
+
+    /// A problem of a line, from 1.
+    pub(crate) fn at(line: usize, message: impl Into<String>) -> Self {
+        Self { place: Some(Place::line(line)), message: message.into() }
+    }
+
     /// The problem with its file, such as `cloud.conf:4:7: a closing quote is missing`.
     pub fn of(&self, source: impl fmt::Display) -> String {
         located(source, self.place, &self.message)

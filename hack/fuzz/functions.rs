@@ -95,9 +95,9 @@ fn credentials(input: &[u8]) {
 /// A merged bundle parses to the same certificates.
 fn bundle(input: &[u8]) {
     if let Ok(certificates) = certificates::parse(input)
-        && let Ok(merged) = certificates::merge(Some(&certificates), &certificates, None)
+        && let Ok(merged) = certificates::merge(&certificates, &certificates, &[])
     {
-        let again = certificates::parse(merged.text.as_bytes()).expect("its own output");
+        let again = certificates::parse(merged.as_bytes()).expect("its own output");
         assert_eq!(again, certificates, "other certificates");
     }
 }

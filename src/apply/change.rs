@@ -52,15 +52,18 @@ impl Action {
 }
 
 /// An action on an object, with the fields that it changes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// The object.
+    #[serde(flatten)]
     pub object: Key,
     /// The action.
     pub action: Action,
     /// The paths of the fields that differ, such as `spec.replicas`; empty if the previous state is not known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
     /// Why it is left alone, kept or refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
@@ -146,7 +149,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The fields that can identify the items of a list.
 const ITEM_KEYS: [&str; 4] = ["name", "mountPath", "containerPort", "port"];
 
-/// An object without its status and what the API server sets.
+/// An object without its status and the metadata that the API server sets.
 pub fn essence(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(members) = object.as_object_mut() {

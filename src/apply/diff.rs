@@ -2,48 +2,27 @@
 
 mod secrets;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::Value;
 use similar::TextDiff;
 
 use crate::{
     apply::change::{Action, Change, essence},
-    object::Key,
     text::yaml,
 };
 
 /// The number of unchanged lines around a changed one.
 const CONTEXT_LINES: usize = 3;
 
-/// A change that would be made, with both states of the object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A change that would be made, with both states of the object. Programs get the change only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
 pub struct Diff {
     /// The change.
     pub change: Change,
     /// The object before and after as YAML, with secrets masked; empty where there is none.
+    #[serde(skip)]
     texts: (String, String),
-}
-
-/// A [`Diff`] for programs.
-#[derive(Serialize)]
-struct Entry<'a> {
-    group: &'a str,
-    kind: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    namespace: &'a str,
-    name: &'a str,
-    action: Action,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    fields: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    why: Option<&'a str>,
-}
-
-impl Serialize for Diff {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Change { object: Key { group, kind, namespace, name }, action, fields, why } = &self.change;
-        Entry { group, kind, namespace, name, action: *action, fields, why: why.as_deref() }.serialize(serializer)
-    }
 }
 
 impl Diff {

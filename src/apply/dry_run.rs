@@ -2,12 +2,11 @@
 //!
 //! An object that is not as planned costs one request: the apply that the operator would send. A fold and an apply are
 //! two writes, the second of which the API server can only dry-run once the first is done; so the result of both is
-//! computed
-//! ([`preview`]) and the API server is asked whether it accepts that.
+//! computed ([`preview`]), and the API server is asked whether it accepts that.
 
 use std::time::Duration;
 
-use futures::{StreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 use kube::{Client, api::ListParams};
 use serde_json::Value;
 
@@ -16,13 +15,13 @@ use crate::{
         change::{Action, Change},
         diff::Diff,
         inventory::{self, PART_OF_LABEL, Scope, Verdict},
-        ownership::{self, preview},
-        steps::{self, End, Ladder, STAND_IN, Step},
-        write::{self, Executor, Requests, climb},
+        ownership::preview,
+        steps::{self, End, Ladder, Step},
+        write::{self, Requests, climb},
     },
     cluster::{
-        read::{self, Reader},
-        request::{self, Cause, REQUEST_TIMEOUT, api},
+        read,
+        request::{Cause, REQUEST_TIMEOUT, api},
     },
     error::chain,
     object::{Key, Object, reference::CONFIG_MAP},
@@ -64,18 +63,17 @@ impl Error {
 /// The changes of the configuration and of the planned objects, in their order, and of our objects that are no longer
 /// planned.
 pub async fn changes(
-    reader: &Reader,
+    client: &Client,
     own_namespace: &str,
     config: &[Object],
     planned: &[Object],
 ) -> Result<Vec<Diff>, Error> {
     let asked = stream::iter(config.iter().chain(planned)).map(|object| async move {
-        let live = reader.live(object).await?;
-        change(reader.client(), object, live.as_ref()).await
+        let live = read::live(client, object).await?;
+        change(client, object, live.as_ref()).await
     });
-    let asked: Vec<_> = asked.buffered(CONCURRENCY).collect().await;
-    let mut changes = asked.into_iter().collect::<Result<Vec<_>, _>>()?;
-    for (live, verdict) in left_over(reader, own_namespace, planned).await? {
+    let mut changes: Vec<_> = asked.buffered(CONCURRENCY).try_collect().await?;
+    for (live, verdict) in left_over(client, own_namespace, planned).await? {
         changes.extend(removal(&live, verdict)?);
     }
     Ok(changes)
@@ -113,7 +111,7 @@ pub fn removal(live: &Value, verdict: Verdict) -> Result<Option<Diff>, yaml::Err
 /// The objects in the places of the inventory that carry our label and are no longer planned, each with the operator's
 /// verdict. Without a plan there are none.
 pub async fn left_over(
-    reader: &Reader,
+    client: &Client,
     own_namespace: &str,
     planned: &[Object],
 ) -> Result<Vec<(Value, Verdict)>, read::Error> {
@@ -121,13 +119,12 @@ pub async fn left_over(
         return Ok(Vec::new());
     }
     let set_id = inventory::set_id(own_namespace);
-    let inventory = reader.get(&request::resource(&CONFIG_MAP), Some(own_namespace), inventory::NAME).await?;
+    let inventory = read::get(client, &CONFIG_MAP, own_namespace, inventory::NAME).await?;
     let scope = inventory.as_ref().map(Scope::read).unwrap_or_default();
     let params = ListParams::default().labels(&format!("{PART_OF_LABEL}={set_id}"));
     let mut found = Vec::new();
     for place in scope.places() {
-        let namespace = place.kind.namespaced.then_some(place.namespace.as_str());
-        let listed = reader.list(&request::resource(place.kind), namespace, &params).await?;
+        let listed = read::list(client, place.kind, &place.namespace, &params).await?;
         found.extend(listed.into_iter().map(|live| (place, live)));
     }
     let seen = found.iter().map(|(place, live)| (*place, live));
@@ -178,7 +175,8 @@ async fn ask(client: &Client, desired: &Object, live: Option<&Value>, is_strict:
     let next = ladder.first();
     let api = api(client, desired.kind(), desired.namespace());
     let requests = Requests { api, budget: || Some(REQUEST_TIMEOUT), is_strict };
-    let end = climb(&mut ladder, next, &mut Asker { requests, folded: None, accepted: None }).await;
+    let mut asker = Asker { requests, folded: None, accepted: None };
+    let end = climb(&mut ladder, next, async |step| asker.perform(desired, step).await).await;
     end.map_err(|error| write::Error { action: "dry-run", ..error })
 }
 
@@ -191,12 +189,11 @@ struct Asker<F> {
     accepted: Option<Value>,
 }
 
-impl<F: Fn() -> Option<Duration>> Executor for Asker<F> {
+impl<F: Fn() -> Option<Duration>> Asker<F> {
     async fn perform(&mut self, object: &Object, step: Step) -> Result<Option<Value>, Cause> {
         let (requests, name) = (&self.requests, object.name());
         match step {
-            Step::Read => requests.read(name).await,
-            Step::Probe(_) => requests.apply(name, &ownership::bare(object.value()), true).await.map(Some),
+            Step::Read | Step::Probe(_) => requests.perform(object, step).await,
             Step::Fold(live) => {
                 self.folded = Some(live);
                 Ok(None)
@@ -207,10 +204,10 @@ impl<F: Fn() -> Option<Duration>> Executor for Asker<F> {
                     Ok(Some(accepted))
                 }
                 (None, Some(live)) => requests.merge(name, &preview::patch(object.value(), live), true).await.map(Some),
-                (None, None) => requests.apply(name, object.value(), true).await.map(Some),
+                (None, None) => requests.apply(object.value(), true).await.map(Some),
             },
             Step::StandIn => {
-                let accepted = requests.apply(&format!("{name}{STAND_IN}"), &steps::stand_in(object), true).await?;
+                let accepted = requests.apply(&steps::stand_in(object), true).await?;
                 self.accepted = Some(accepted.clone());
                 Ok(Some(accepted))
             }

@@ -147,11 +147,8 @@ impl Scope {
 
 /// Whether a live ConfigMap has the wanted content; additions of other managers do not count.
 pub fn matches(live: &Value, wanted: &Value) -> bool {
-    let has = |live: &Value, wanted: &Value| {
-        wanted.as_object().is_some_and(|wanted| wanted.iter().all(|(name, value)| live.get(name) == Some(value)))
-    };
-    let metadata = |field| has(&live["metadata"][field], &wanted["metadata"][field]);
-    metadata("labels") && metadata("annotations") && has(&live["data"], &wanted["data"])
+    let has = |field| ownership::covers(&wanted["metadata"][field], &live["metadata"][field]);
+    has("labels") && has("annotations") && ownership::covers(&wanted["data"], &live["data"])
 }
 
 fn group_kind(kind: &Kind) -> String {
@@ -178,11 +175,11 @@ fn verdict(live: &Value, set_id: &str) -> Verdict {
         return Verdict::Keep("its kind is never deleted");
     }
     if metadata["annotations"][DELETION] == "detach" {
-        return Verdict::Keep("it is annotated so");
+        return Verdict::Keep("it is annotated to be kept");
     }
-    // A copy of an object has its labels, too.
+    // A copy of an object has its labels too.
     if !ownership::is_applied_by_us(live) {
-        return Verdict::Keep("it carries our label, and was made by somebody else");
+        return Verdict::Keep("it carries our label but was created by another manager");
     }
     if metadata["deletionTimestamp"].is_string() { Verdict::Terminating } else { Verdict::Prune }
 }
@@ -237,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_scope_is_read_back() {
         let objects = [
             object("Deployment", "managed"),
             object("Service", "managed"),
@@ -260,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_newer_version_wrote_is_not_forgotten() {
+    fn lines_of_a_newer_version_are_kept() {
         let line = "Widget.example.com managed";
         let scope = Scope::read(&json!({"data": {SCOPE: format!("{line}\nDeployment.apps managed\n")}}));
         assert_eq!(scope.places().count(), 1);
@@ -269,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_ours_and_may_go_is_pruned() {
+    fn only_our_own_objects_of_prunable_kinds_are_pruned() {
         let id = set_id(OWN);
         let ours = json!([{"manager": ownership::FIELD_MANAGER, "operation": "Apply"}]);
         let live = |kind: &str, part_of: &str, annotations: Value| {
@@ -296,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_applied_last_is_pruned_first() {
+    fn objects_are_pruned_in_the_reverse_order_of_applying() {
         let id = set_id(OWN);
         let live = |kind: &str, name: &str| json!({"kind": kind, "metadata": {"name": name}});
         let objects =

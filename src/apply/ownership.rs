@@ -2,7 +2,7 @@
 //!
 //! Answers two questions of the apply engine without a request: does a live object still hold exactly what we applied;
 //! and which fields of other managers have to become ours, because even a forced apply does not remove fields that
-//! somebody else has added by update.
+//! another manager has added by update.
 //!
 //! A field set is what the API server calls `FieldsV1`: a tree of `f:<field>`, `k:<key fields of a list item>`,
 //! `v:<value of a set>` and `.` for the node itself.
@@ -23,7 +23,7 @@ const PREDECESSORS: [&str; 2] = ["cluster-controller-manager-operator", "config-
 /// What brings a live object to the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Nothing: it holds what was applied.
+    /// Nothing: it is as applied.
     Nothing,
     /// One apply.
     Apply,
@@ -166,7 +166,7 @@ fn holds(fields: &Value, desired: &Value, live: &Value) -> bool {
 }
 
 /// Whether a live value holds all desired values; maps may hold more.
-fn covers(desired: &Value, live: &Value) -> bool {
+pub(super) fn covers(desired: &Value, live: &Value) -> bool {
     match (desired, live) {
         (Value::Object(desired), Value::Object(live)) => {
             desired.iter().all(|(name, value)| live.get(name).is_some_and(|live| covers(value, live)))

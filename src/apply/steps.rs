@@ -3,6 +3,8 @@
 //! One ladder for everything that changes objects or shows changes: it decides the next step from the answers to the
 //! previous ones. [`super::write`] performs the steps, [`super::dry_run`] asks the API server about them.
 
+use std::ops::ControlFlow;
+
 use serde_json::{Value, json};
 
 use crate::{
@@ -31,7 +33,7 @@ pub enum Step {
     /// Apply the object.
     Apply,
     /// Apply the object under the name of its stand-in: the API server has to accept it before the old one is deleted.
-    /// A binding's stand-in is real, so that what it grants is granted all the time; others are dry runs.
+    /// A binding's stand-in is real, so that its rights are granted without a gap; others are dry runs.
     StandIn,
     /// Delete an old stand-in that the new one cannot replace.
     DeleteStandIn,
@@ -40,13 +42,7 @@ pub enum Step {
 }
 
 /// The next step, or the end.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Next {
-    /// This step.
-    Step(Step),
-    /// No step: the ladder has ended.
-    End(End),
-}
+pub type Next = ControlFlow<End, Step>;
 
 /// How a ladder ends.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,10 +97,9 @@ enum Stage {
     /// The apply after a fold.
     ApplyFolded,
     LookForRecreate,
-    StandIn {
-        live: Value,
-        is_retry: bool,
-    },
+    StandIn(Value),
+    /// The stand-in after an old one was deleted.
+    StandInAgain(Value),
     DeleteStandIn(Value),
     Delete(Value),
     Create(Value),
@@ -139,10 +134,10 @@ impl<'a> Ladder<'a> {
     pub fn first(&mut self) -> Next {
         let Some(live) = self.seen else { return self.step(Stage::Apply, Step::Apply) };
         if self.is_left_alone(live) {
-            return Next::End(End::LeftAlone(None));
+            return Next::Break(End::LeftAlone(None));
         }
         match need(self.desired.value(), live) {
-            Need::Nothing => Next::End(End::Unchanged),
+            Need::Nothing => Next::Break(End::Unchanged),
             Need::Apply => self.step(Stage::Apply, Step::Apply),
             Need::FoldThenApply => self.fold(live.clone()),
         }
@@ -154,9 +149,9 @@ impl<'a> Ladder<'a> {
             (Stage::Apply, Ok(Some(now))) => {
                 // The answer is the first to show other managers' fields of an unseen object.
                 let needs_fold = need(self.desired.value(), &now) == Need::FoldThenApply;
-                if needs_fold { self.fold(now) } else { Next::End(End::Applied(now)) }
+                if needs_fold { self.fold(now) } else { Next::Break(End::Applied(now)) }
             }
-            (Stage::ApplyFolded, Ok(Some(now))) => Next::End(End::Applied(now)),
+            (Stage::ApplyFolded, Ok(Some(now))) => Next::Break(End::Applied(now)),
             (Stage::Apply, Err(refusal @ (Refusal::Invalid | Refusal::Immutable))) if self.seen.is_none() => {
                 // A field of another manager can make the whole object invalid.
                 self.step(Stage::LookForFold(refusal), Step::Read)
@@ -167,7 +162,7 @@ impl<'a> Ladder<'a> {
             (Stage::LookForFold(refusal), Ok(live)) => match live {
                 Some(live) if need(self.desired.value(), &live) == Need::FoldThenApply => self.fold(live),
                 Some(live) if refusal == Refusal::Immutable => self.recreate(live),
-                _ => Next::End(End::Refused),
+                _ => Next::Break(End::Refused),
             },
             (Stage::Probe(mut live), Ok(Some(shown))) => {
                 // An item of a list has no types, and our new entry needs them.
@@ -180,22 +175,24 @@ impl<'a> Ladder<'a> {
             (Stage::Reread, Ok(Some(live))) => self.fold(live),
             (Stage::Fold, Ok(_) | Err(Refusal::Conflict)) => self.step(Stage::ApplyFolded, Step::Apply),
             (Stage::LookForRecreate, Ok(Some(live))) => self.recreate(live),
-            (Stage::StandIn { live, .. }, Ok(_)) => self.step(Stage::Delete(live.clone()), Step::Delete(live)),
-            (Stage::StandIn { live, is_retry: false }, Err(Refusal::Immutable)) if is_binding(self.desired) => {
+            (Stage::StandIn(live) | Stage::StandInAgain(live), Ok(_)) => {
+                self.step(Stage::Delete(live.clone()), Step::Delete(live))
+            }
+            (Stage::StandIn(live), Err(Refusal::Immutable)) if is_binding(self.desired) => {
                 self.step(Stage::DeleteStandIn(live), Step::DeleteStandIn)
             }
-            (Stage::DeleteStandIn(live), Ok(_)) => self.step(Stage::StandIn { live, is_retry: true }, Step::StandIn),
+            (Stage::DeleteStandIn(live), Ok(_)) => self.step(Stage::StandInAgain(live), Step::StandIn),
             (Stage::Delete(live), Ok(left)) => match left.as_ref().map(finalizers) {
-                Some(finalizers) if !finalizers.is_empty() => Next::End(End::Held(finalizers)),
+                Some(finalizers) if !finalizers.is_empty() => Next::Break(End::Held(finalizers)),
                 _ => self.step(Stage::Create(live), Step::Apply),
             },
-            (Stage::Create(before), Ok(Some(after))) => Next::End(End::Recreated { before, after }),
-            _ => Next::End(End::Refused),
+            (Stage::Create(before), Ok(Some(after))) => Next::Break(End::Recreated { before, after }),
+            _ => Next::Break(End::Refused),
         }
     }
 
-    /// Whether an administrator has taken the object out of our hands. Only members of the set can be: what we sync, such as
-    /// `cloud-conf`, is not labelled, and is always ours.
+    /// Whether an administrator has annotated the object to be left alone. Only members of the set can be: synced objects,
+    /// such as `cloud-conf`, are not labelled and are always ours.
     fn is_left_alone(&self, live: &Value) -> bool {
         let is_member = self.desired.value()["metadata"]["labels"].get(inventory::PART_OF_LABEL).is_some();
         is_member && inventory::is_left_alone(live)
@@ -203,7 +200,7 @@ impl<'a> Ladder<'a> {
 
     fn step(&mut self, stage: Stage, step: Step) -> Next {
         self.stage = stage;
-        Next::Step(step)
+        Next::Continue(step)
     }
 
     fn fold(&mut self, live: Value) -> Next {
@@ -217,12 +214,12 @@ impl<'a> Ladder<'a> {
     /// Deletes nothing before the API server has accepted the stand-in.
     fn recreate(&mut self, live: Value) -> Next {
         if self.is_left_alone(&live) {
-            return Next::End(End::LeftAlone(Some(live)));
+            return Next::Break(End::LeftAlone(Some(live)));
         }
         if live["metadata"]["deletionTimestamp"].is_null() {
-            return self.step(Stage::StandIn { live, is_retry: false }, Step::StandIn);
+            return self.step(Stage::StandIn(live), Step::StandIn);
         }
-        Next::End(End::Held(finalizers(&live)))
+        Next::Break(End::Held(finalizers(&live)))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Writes objects to a cluster (IO): performs the steps of [`super::steps`], deletes, and keeps the inventory.
 //!
-//! Server-side apply, forced: what is applied is ours whole. It never decides what should exist.
+//! Server-side apply, forced: the operator takes over every field that it applies. It never decides which objects should exist.
 
 use std::time::Duration;
 
@@ -34,27 +34,26 @@ pub struct Error {
     pub source: Cause,
 }
 
-/// Performs the steps of a ladder.
-pub(super) trait Executor {
-    /// The answer is the object after the step; `None` if there is none, or if the step has no answer.
-    async fn perform(&mut self, object: &Object, step: Step) -> Result<Option<Value>, Cause>;
-}
-
-/// Climbs a ladder from its first step to its end; an error is the last refused action with the refusal.
-pub(super) async fn climb(ladder: &mut Ladder<'_>, mut next: Next, executor: &mut impl Executor) -> Result<End, Error> {
+/// Climbs a ladder from its first step to its end; an error is the last refused action with the refusal. `perform` answers
+/// with the object after a step; `None` if there is none, or if the step has no answer.
+pub(super) async fn climb(
+    ladder: &mut Ladder<'_>,
+    mut next: Next,
+    mut perform: impl AsyncFnMut(Step) -> Result<Option<Value>, Cause>,
+) -> Result<End, Error> {
     let object = ladder.desired();
     let mut refused = None;
     loop {
         let step = match next {
-            Next::Step(step) => step,
-            Next::End(End::Refused) => return refused.map_or(Ok(End::Refused), Err),
-            Next::End(End::Held(finalizers)) => {
+            Next::Continue(step) => step,
+            Next::Break(End::Refused) => return refused.map_or(Ok(End::Refused), Err),
+            Next::Break(End::Held(finalizers)) => {
                 return Err(Error { object: object.key(), action: "recreate", source: Cause::Held(finalizers) });
             }
-            Next::End(end) => return Ok(end),
+            Next::Break(end) => return Ok(end),
         };
         let action = action(&step);
-        next = match executor.perform(object, step).await {
+        next = match perform(step).await {
             Ok(object) => ladder.next(Ok(object)),
             Err(source) => {
                 let next = ladder.next(Err(refusal(&source)));
@@ -110,9 +109,8 @@ pub async fn apply(
 ) -> Result<Applied, Error> {
     let desired = ladder.desired();
     let key = desired.key();
-    let mut writer =
-        Writer(Requests { api: api(client, desired.kind(), desired.namespace()), budget, is_strict: false });
-    let end = climb(&mut ladder, next, &mut writer).await?;
+    let requests = Requests { api: api(client, desired.kind(), desired.namespace()), budget, is_strict: false };
+    let end = climb(&mut ladder, next, async |step| requests.perform(desired, step).await).await?;
     let (change, live) = match (end, ladder.seen()) {
         (End::Applied(now), Some(before)) => (Change::between(key, before, &now), Some(now)),
         (End::Applied(now), None) => {
@@ -141,7 +139,7 @@ pub enum Pruned {
 pub async fn prune(client: &Client, kind: &Kind, live: &Value, budget: Option<Duration>) -> Result<Pruned, Error> {
     let key = key_of(kind, live);
     let requests = Requests { api: api(client, kind, &key.namespace), budget: || budget, is_strict: false };
-    match requests.delete(&key.name, live).await {
+    match requests.delete(live).await {
         Ok(left) => Ok(left.map_or(Pruned::Gone, Pruned::Terminating)),
         Err(cause) if cause.is_absent() => Ok(Pruned::Absent),
         Err(source) => Err(Error { object: key, action: "delete", source }),
@@ -161,7 +159,7 @@ pub async fn write_inventory(
     }
     let object = key_of(&CONFIG_MAP, &config_map);
     let requests = Requests { api: api(client, &CONFIG_MAP, &object.namespace), budget: || budget, is_strict: false };
-    let written = requests.apply(inventory::NAME, &config_map, false).await;
+    let written = requests.apply(&config_map, false).await;
     written.map_err(|source| Error { object, action: "write the inventory", source })
 }
 
@@ -169,6 +167,10 @@ pub async fn write_inventory(
 pub fn key_of(kind: &Kind, live: &Value) -> Key {
     let text = |name: &str| live["metadata"][name].as_str().unwrap_or_default().to_owned();
     Key { group: kind.group.to_owned(), kind: kind.kind.to_owned(), namespace: text("namespace"), name: text("name") }
+}
+
+fn name_of(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
 /// Requests about objects of one kind in one namespace; each write asks for its budget of time.
@@ -180,66 +182,51 @@ pub(super) struct Requests<F> {
 }
 
 impl<F: Fn() -> Option<Duration>> Requests<F> {
-    pub(super) async fn read(&self, name: &str) -> Result<Option<Value>, Cause> {
-        let live = send(Some(REQUEST_TIMEOUT), self.api.get_opt(name)).await?;
-        Ok(live.as_ref().map(to_value))
+    /// Performs a step of an object's ladder.
+    pub(super) async fn perform(&self, object: &Object, step: Step) -> Result<Option<Value>, Cause> {
+        let name = object.name();
+        match step {
+            Step::Read => {
+                let live = send(Some(REQUEST_TIMEOUT), self.api.get_opt(name)).await?;
+                Ok(live.as_ref().map(to_value))
+            }
+            Step::Probe(_) => self.apply(&ownership::bare(object.value()), true).await.map(Some),
+            Step::Fold(live) => self.merge(name, &steps::fold_patch(&live), false).await.map(|_| None),
+            Step::Apply => self.apply(object.value(), false).await.map(Some),
+            Step::StandIn => self.apply(&steps::stand_in(object), !steps::is_binding(object)).await.map(Some),
+            Step::DeleteStandIn => {
+                let stand_in = format!("{name}{STAND_IN}");
+                let stand_in = send(Some(REQUEST_TIMEOUT), self.api.get(&stand_in)).await?;
+                self.delete(&to_value(&stand_in)).await
+            }
+            Step::Delete(live) => self.delete(&live).await,
+        }
     }
 
-    pub(super) async fn apply(&self, name: &str, object: &Value, dry_run: bool) -> Result<Value, Cause> {
-        let params = PatchParams::apply(FIELD_MANAGER).force();
+    pub(super) async fn apply(&self, object: &Value, dry_run: bool) -> Result<Value, Cause> {
+        let params = PatchParams { dry_run, ..PatchParams::apply(FIELD_MANAGER).force() };
         let params = if self.is_strict { params.validation_strict() } else { params };
-        self.patch(name, params, &Patch::Apply(object), dry_run).await
+        self.patch(name_of(object), &params, &Patch::Apply(object)).await
     }
 
     pub(super) async fn merge(&self, name: &str, patch: &Value, dry_run: bool) -> Result<Value, Cause> {
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
-        self.patch(name, params, &Patch::Merge(patch), dry_run).await
+        let params = PatchParams { dry_run, field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        self.patch(name, &params, &Patch::Merge(patch)).await
     }
 
-    async fn patch(
-        &self,
-        name: &str,
-        params: PatchParams,
-        patch: &Patch<&Value>,
-        dry_run: bool,
-    ) -> Result<Value, Cause> {
-        let params = if dry_run { params.dry_run() } else { params };
-        send((self.budget)(), self.api.patch(name, &params, patch)).await.map(|answer| to_value(&answer))
+    async fn patch(&self, name: &str, params: &PatchParams, patch: &Patch<&Value>) -> Result<Value, Cause> {
+        send((self.budget)(), self.api.patch(name, params, patch)).await.map(|answer| to_value(&answer))
     }
 
     /// Deletes this state of an object, with its dependents. Returns the object if finalizers keep it.
-    async fn delete(&self, name: &str, live: &Value) -> Result<Option<Value>, Cause> {
+    async fn delete(&self, live: &Value) -> Result<Option<Value>, Cause> {
         let text = |name: &str| live["metadata"][name].as_str().map(ToOwned::to_owned);
         let params = DeleteParams {
             propagation_policy: Some(PropagationPolicy::Background),
             preconditions: Some(Preconditions { uid: text("uid"), resource_version: text("resourceVersion") }),
             ..DeleteParams::default()
         };
-        let answer = send((self.budget)(), self.api.delete(name, &params)).await?;
+        let answer = send((self.budget)(), self.api.delete(name_of(live), &params)).await?;
         Ok(answer.left().map(|left| to_value(&left)))
-    }
-}
-
-struct Writer<F>(Requests<F>);
-
-impl<F: Fn() -> Option<Duration>> Executor for Writer<F> {
-    async fn perform(&mut self, object: &Object, step: Step) -> Result<Option<Value>, Cause> {
-        let (Self(requests), name) = (self, object.name());
-        let stand_in = format!("{name}{STAND_IN}");
-        match step {
-            Step::Read => requests.read(name).await,
-            Step::Probe(_) => requests.apply(name, &ownership::bare(object.value()), true).await.map(Some),
-            Step::Fold(live) => requests.merge(name, &steps::fold_patch(&live), false).await.map(|_| None),
-            Step::Apply => requests.apply(name, object.value(), false).await.map(Some),
-            Step::StandIn => {
-                let is_dry_run = !steps::is_binding(object);
-                requests.apply(&stand_in, &steps::stand_in(object), is_dry_run).await.map(Some)
-            }
-            Step::DeleteStandIn => {
-                let old = to_value(&send(Some(REQUEST_TIMEOUT), requests.api.get(&stand_in)).await?);
-                requests.delete(&stand_in, &old).await
-            }
-            Step::Delete(live) => requests.delete(name, &live).await,
-        }
     }
 }

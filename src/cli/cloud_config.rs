@@ -1,4 +1,4 @@
-//! The command `cloud-config`: what a cluster's configuration becomes, without the cluster.
+//! The command `cloud-config`: the configuration that would be synced for a cluster, without access to it.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -23,7 +23,7 @@ pub struct CloudConfigArgs {
     #[arg(long, value_name = "FILE")]
     pub cloud_config_file: Option<PathBuf>,
 
-    /// A Network manifest; what follows from the networks of Services is left out without it.
+    /// A Network manifest; without it, settings that depend on the Service networks are left out.
     #[arg(long, value_name = "FILE")]
     pub network_file: Option<PathBuf>,
 
@@ -31,19 +31,19 @@ pub struct CloudConfigArgs {
     #[arg(long, value_name = "GATES", value_delimiter = ',', value_parser = feature_gate)]
     pub feature_gates: Vec<(String, bool)>,
 
-    /// Show what changed and which rule changed it, instead of the result; values that look like secrets are masked.
+    /// Show each change and its rule, instead of the result; values that look like secrets are masked.
     #[arg(long)]
     pub diff: bool,
 }
 
-/// A feature gate in Go's spelling, such as `Name=true`.
+/// Parses a feature gate in Go's spelling, such as `Name=true`.
 fn feature_gate(text: &str) -> Result<(String, bool), String> {
     let named = text.split_once('=').filter(|(name, _)| !name.is_empty());
-    let (name, value) = named.ok_or("give it as Name=true or Name=false")?;
+    let (name, value) = named.ok_or("must be Name=true or Name=false")?;
     Ok((name.to_owned(), boolean(value)?))
 }
 
-/// Prints the result, or what changed.
+/// Prints the result or the changes.
 pub(super) fn run(args: CloudConfigArgs) -> anyhow::Result<()> {
     let files = CloudConfigFiles {
         infrastructure: args.cluster_infrastructure_file,
@@ -51,7 +51,7 @@ pub(super) fn run(args: CloudConfigArgs) -> anyhow::Result<()> {
         network: args.network_file,
     };
     let (facts, config_map) = files.read()?;
-    // Of a gate that is given twice the last counts, as in Go.
+    // If a gate is given twice, the last value counts, as in Go.
     let gates: BTreeMap<String, bool> = args.feature_gates.into_iter().collect();
     let gates = gates.into_iter().filter_map(|(name, is_enabled)| is_enabled.then_some(name)).collect();
     let facts = Facts { feature_gates: gates, ..facts };

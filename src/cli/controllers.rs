@@ -16,7 +16,7 @@ const LEADER_ELECTION: &str = "Leader election";
 /// A group of controllers that run under one lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ControllerGroup {
-    /// Every one of them.
+    /// All groups.
     #[value(name = "*")]
     All,
     /// Applies the provider's manifests and reports the ClusterOperator's status.
@@ -32,7 +32,7 @@ pub struct ControllersArgs {
     #[arg(long, default_value = DEFAULT_NAMESPACE)]
     pub namespace: String,
 
-    /// Where /healthz and /readyz are served; without a host on all addresses.
+    /// The address that serves /healthz and /readyz; without a host on all addresses.
     #[arg(long, value_name = "ADDRESS", default_value = ":9440")]
     pub health_addr: String,
 
@@ -40,16 +40,16 @@ pub struct ControllersArgs {
     #[command(flatten)]
     pub connection: Connection,
 
-    /// A file with the address of the API server, such as /etc/kubernetes/apiserver-url.env on nodes of OpenShift. It comes
-    /// before the Pod's environment, whose address answers only once there is a pod network.
+    /// A file with the address of the API server, such as /etc/kubernetes/apiserver-url.env on OpenShift nodes. It takes
+    /// precedence over the Pod's environment, whose address works only with a pod network.
     #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
     pub api_server_env_file: Option<PathBuf>,
 
-    /// The certificates that the system trusts; they become part of the bundle that the cloud-controller-manager trusts.
+    /// The system's trusted certificates, merged into the bundle that the cloud-controller-manager trusts.
     #[arg(long, value_name = "FILE", default_value = "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem")]
     pub system_trust_bundle: PathBuf,
 
-    /// The version that this operator brings.
+    /// The version that this operator reports.
     #[arg(env = "RELEASE_VERSION", long, hide = true)]
     pub release_version: Option<String>,
 
@@ -61,7 +61,7 @@ pub struct ControllersArgs {
 /// Flags of `config-sync`.
 #[derive(Args, Debug)]
 pub struct ConfigSyncArgs {
-    /// What every command has that runs controllers.
+    /// The flags of every command that runs controllers.
     #[command(flatten)]
     pub common: ControllersArgs,
 
@@ -73,15 +73,15 @@ pub struct ConfigSyncArgs {
 /// Flags of `operator`.
 #[derive(Args, Debug)]
 pub struct OperatorArgs {
-    /// Log what would be done, and write nothing: no object, no status, no lease.
+    /// Log what the operator would do, and write nothing: no object, no status, no lease.
     #[arg(long, conflicts_with = "controllers")]
     pub dry_run: bool,
 
-    /// What every command has that runs controllers.
+    /// The flags of every command that runs controllers.
     #[command(flatten)]
     pub common: ControllersArgs,
 
-    /// Which controllers run in this process, each group under its own lease.
+    /// The controllers to run in this process, each group with its own lease.
     #[arg(long, value_enum, value_name = "GROUPS", value_delimiter = ',', default_value = "*")]
     pub controllers: Vec<ControllerGroup>,
 
@@ -90,15 +90,15 @@ pub struct OperatorArgs {
         help_heading = LEADER_ELECTION)]
     pub leader_elect_resource_name: String,
 
-    /// The file with the images of all providers, a JSON object of key and image reference. It is followed.
+    /// The file with the images of all providers, a JSON object from keys to image references. Changes take effect at once.
     #[arg(long, value_name = "FILE", default_value = "/etc/cloud-controller-manager-config/images.json")]
     pub images_json: PathBuf,
 
-    /// The lowest TLS version that the cloud-controller-manager serves, instead of the cluster's profile.
+    /// The minimum TLS version of the cloud-controller-manager's servers, instead of that of the cluster's TLS profile.
     #[arg(long, value_name = "VERSION", value_parser = ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"])]
     pub tls_min_version: Option<String>,
 
-    /// The cipher suites that the cloud-controller-manager serves, by IANA's names, instead of the cluster's profile.
+    /// The cipher suites of the cloud-controller-manager's servers, by IANA names, instead of those of the TLS profile.
     #[arg(long, value_name = "SUITES", value_delimiter = ',')]
     pub tls_cipher_suites: Vec<String>,
 
@@ -125,15 +125,15 @@ pub struct LeaderElectionArgs {
     #[arg(long, value_name = "NAMESPACE")]
     pub leader_elect_resource_namespace: Option<String>,
 
-    /// How long a lease counts that nobody renews [default: 137s; 270s on a single node].
+    /// How long a lease stays valid without a renewal [default: 137s; 270s on a single node].
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub leader_elect_lease_duration: Option<Duration>,
 
-    /// How long the holder tries to renew before it gives up [default: 107s; 240s on a single node].
+    /// How long the holder retries a renewal before it gives up the lease [default: 107s; 240s on a single node].
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub leader_elect_renew_deadline: Option<Duration>,
 
-    /// How long between two tries [default: 26s; 60s on a single node].
+    /// The time between two attempts to acquire or renew the lease [default: 26s; 60s on a single node].
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub leader_elect_retry_period: Option<Duration>,
 
@@ -143,7 +143,7 @@ pub struct LeaderElectionArgs {
 }
 
 impl LeaderElectionArgs {
-    /// The timings, when any was given; an error describes the problem.
+    /// The timings, if at least one is given; an error describes the problem.
     pub fn timings(&self) -> Result<Option<Timings>, &'static str> {
         let given =
             [self.leader_elect_lease_duration, self.leader_elect_renew_deadline, self.leader_elect_retry_period];
@@ -160,14 +160,10 @@ impl LeaderElectionArgs {
     }
 }
 
-/// A duration in Go's spelling, such as `137s` or `1m30s`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: Result<SignedDuration, _> = text.parse();
-    parsed
-        .ok()
-        .and_then(|duration| Duration::try_from(duration).ok())
-        .filter(|duration| !duration.is_zero())
-        .ok_or_else(|| "give a positive duration such as 137s or 1m30s".to_owned())
+/// Parses a duration in Go's spelling, such as `137s` or `1m30s`.
+fn duration(text: &str) -> Result<Duration, &'static str> {
+    let duration = text.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());
+    duration.filter(|duration| !duration.is_zero()).ok_or("must be a positive duration such as 137s or 1m30s")
 }
 
 #[cfg(test)]
@@ -201,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_gos() {
+    fn durations_are_parsed_as_in_go() {
         for (text, seconds) in [("137s", 137.0), ("1m30s", 90.0), ("2h", 7200.0), ("500ms", 0.5), ("1.5h", 5400.0)] {
             assert_eq!(duration(text).map(|duration| duration.as_secs_f64()), Ok(seconds), "{text}");
         }

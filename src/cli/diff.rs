@@ -1,6 +1,9 @@
 //! The command `diff`: what the operator would change in a cluster.
 
-use std::io::{self, IsTerminal};
+use std::{
+    io::{self, IsTerminal},
+    process::ExitCode,
+};
 
 use clap::{Args, ValueEnum};
 
@@ -28,23 +31,23 @@ pub struct DiffArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// How the differences are written.
+    /// The format of the differences.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: DiffFormat,
 }
 
-/// How differences are written.
+/// The format of differences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum DiffFormat {
-    /// A unified diff of YAML; coloured on a terminal, unless `NO_COLOR` is set.
+    /// A unified diff of YAML; in color on a terminal, unless `NO_COLOR` is set.
     #[default]
     Diff,
-    /// One JSON document: of each object what would be done, and the fields.
+    /// One JSON document with the action on each object and the changed fields.
     Json,
 }
 
-/// Whether nothing would change.
-pub(super) fn run(args: &DiffArgs) -> anyhow::Result<bool> {
+/// Prints the changes; the exit code says whether there are any.
+pub(super) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     let changes = runtime()?.block_on(async {
         let snapshot = args.cluster.snapshot().await?;
         let catalog = embedded::catalog()?;
@@ -62,7 +65,7 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<bool> {
             say(&format!("nothing is to be applied: {why}"));
         }
         let plan = plan.labelled(&inventory::set_id(&snapshot.own_namespace));
-        anyhow::Ok(dry_run::changes(&snapshot.reader, &snapshot.own_namespace, &config, plan.objects()).await?)
+        anyhow::Ok(dry_run::changes(&snapshot.client, &snapshot.own_namespace, &config, plan.objects()).await?)
     })?;
     match args.output {
         DiffFormat::Json => print(&output::json(&changes)?)?,
@@ -74,16 +77,17 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<bool> {
     }
     let refused = changes.iter().filter(|diff| diff.change.action == Action::Refuse).count();
     anyhow::ensure!(refused == 0, "the API server refuses {refused} of the objects");
-    Ok(!changes.iter().any(|diff| diff.change.is_difference()))
+    Ok(ExitCode::from(u8::from(changes.iter().any(|diff| diff.change.is_difference()))))
 }
 
-/// The desired ConfigMaps of the cloud's configuration. A defect of its input is reported: the last good ones stay.
+/// The desired ConfigMaps of the cloud's configuration; none if its input has a defect, which leaves the live ones
+/// unchanged.
 async fn cloud_config(snapshot: &Snapshot, catalog: &Catalog, facts: &Facts) -> anyhow::Result<Vec<Object>> {
     match snapshot.cloud_config(catalog, facts).await? {
         None => Ok(Vec::new()),
         Some(Ok(synced)) => Ok(synced.objects(&snapshot.namespace)?),
         Some(Err(error)) => {
-            say(&format!("the cloud configuration stays as it is: {}", chain(&error)));
+            say(&format!("the cloud configuration is left unchanged: {}", chain(&error)));
             Ok(Vec::new())
         }
     }

@@ -1,53 +1,48 @@
-//! Reads the input of the report (IO), with the rights of the caller: what may not be read is listed, the rest is shown.
+//! Reads the input of the report (IO) with the rights of the caller. Failed reads are listed, and the rest is shown.
 
 use std::path::Path;
 
 use crate::{
     apply::{dry_run, inventory},
     cli::snapshot::Snapshot,
-    cluster::read::Error,
+    cluster::read::{self, Error},
     error::chain,
     plan::Plan,
     provider::{Phase, catalog::Catalog},
     status::screen::Findings,
 };
 
-/// Reads a cluster. An error means that the API server does not answer.
+/// Reads a cluster; an error means that the API server does not answer.
 pub(super) async fn findings(
     snapshot: &Snapshot,
     catalog: &Catalog,
     images_json: Option<&Path>,
 ) -> Result<Findings, Error> {
     let mut findings = Findings::default();
-    let cluster_operator = snapshot.status_object().await;
-    findings.cluster_operator = findings.take(cluster_operator)?.flatten();
-    let facts = snapshot.facts(images_json).await;
-    if let Some(mut facts) = findings.take(facts)? {
-        let digests = snapshot.digests(catalog, &facts).await;
-        facts.digests = findings.take(digests)?;
+    findings.cluster_operator = findings.take(snapshot.status_object().await)?.flatten();
+    if let Some(mut facts) = findings.take(snapshot.facts(images_json).await)? {
+        facts.digests = findings.take(snapshot.digests(catalog, &facts).await)?;
         findings.knows_digests = facts.digests.is_some();
         findings.platform = facts.platform.clone().ok().flatten().map(|platform| platform.name);
         let plan = Plan::new(catalog, &facts, Phase::Cluster);
         let plan = plan.map(|plan| plan.labelled(&inventory::set_id(&snapshot.own_namespace)));
         if let Ok(plan) = &plan {
             for object in plan.objects() {
-                let live = findings.take(snapshot.reader.live(object).await)?;
+                let live = findings.take(read::live(&snapshot.client, object).await)?;
                 findings.live.push(live);
             }
-            let left_over = dry_run::left_over(&snapshot.reader, &snapshot.own_namespace, plan.objects()).await;
+            let left_over = dry_run::left_over(&snapshot.client, &snapshot.own_namespace, plan.objects()).await;
             findings.left_over = findings.take(left_over)?.unwrap_or_default();
         }
         findings.plan = Some(plan.map_err(|error| chain(&error)));
     }
-    let pods = snapshot.list("Pod", "pods").await;
-    findings.pods = findings.take(pods)?.unwrap_or_default();
-    let events = snapshot.list("Event", "events").await;
-    findings.events = findings.take(events)?.unwrap_or_default();
+    findings.pods = findings.take(snapshot.list("Pod", "pods").await)?.unwrap_or_default();
+    findings.events = findings.take(snapshot.list("Event", "events").await)?.unwrap_or_default();
     Ok(findings)
 }
 
 impl Findings {
-    /// The result of a read, or a note why it failed. An error that is no answer of the API server ends everything.
+    /// The result of a read, `None` if the API server refused it, which is noted. Without an answer nothing can be read.
     fn take<T>(&mut self, read: Result<T, Error>) -> Result<Option<T>, Error> {
         match read {
             Ok(read) => Ok(Some(read)),

@@ -1,4 +1,4 @@
-//! Flags that several commands share, and how every command answers.
+//! Flags and output that several commands share.
 
 use std::{
     fs,
@@ -13,12 +13,12 @@ use serde::Serialize;
 
 use super::{Cli, snapshot::Snapshot};
 use crate::{
-    cluster::{client, read::Reader},
+    cluster::client,
     facts::DEFAULT_NAMESPACE,
-    text::output,
+    text::{output, yaml},
 };
 
-/// The operator's namespace where it does not run in a Pod.
+/// The operator's namespace if it does not run in a Pod.
 const OPERATOR_NAMESPACE: &str = "openshift-cloud-controller-manager-operator";
 
 /// How to reach a cluster.
@@ -30,20 +30,20 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A client; asks the API server for nothing.
+    /// A client; sends no request.
     pub async fn client(&self) -> anyhow::Result<Client> {
         client::connect(self.kubeconfig.as_deref(), None).await
     }
 }
 
-/// Which cluster a command looks at.
+/// The cluster that a command reads.
 #[derive(Args, Debug)]
 pub struct ClusterArgs {
     /// The connection to it.
     #[command(flatten)]
     pub connection: Connection,
 
-    /// The namespace that is managed.
+    /// The managed namespace.
     #[arg(long, default_value = DEFAULT_NAMESPACE)]
     pub namespace: String,
 
@@ -55,12 +55,12 @@ pub struct ClusterArgs {
 impl ClusterArgs {
     /// The cluster, to be read.
     pub(super) async fn snapshot(&self) -> anyhow::Result<Snapshot> {
-        let reader = Reader::new(self.connection.client().await?);
-        Ok(Snapshot { reader, namespace: self.namespace.clone(), own_namespace: own_namespace() })
+        let client = self.connection.client().await?;
+        Ok(Snapshot { client, namespace: self.namespace.clone(), own_namespace: own_namespace() })
     }
 }
 
-/// How an answer is written.
+/// The format of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OutputFormat {
     /// For people, at most 100 columns wide.
@@ -73,21 +73,21 @@ pub enum OutputFormat {
 }
 
 impl OutputFormat {
-    pub(super) fn write<T: Serialize>(self, answer: &T, table: impl FnOnce() -> String) -> anyhow::Result<String> {
+    pub(super) fn write<T: Serialize>(self, output: &T, table: impl FnOnce() -> String) -> anyhow::Result<String> {
         Ok(match self {
             Self::Table => table(),
-            Self::Json => output::json(answer)?,
-            Self::Yaml => output::yaml(answer)?,
+            Self::Json => output::json(output)?,
+            Self::Yaml => yaml::to_string(output)?,
         })
     }
 }
 
-/// A boolean in Go's spellings.
+/// Parses a boolean in Go's spellings.
 pub(super) fn boolean(text: &str) -> Result<bool, &'static str> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err("give true or false"),
+        _ => Err("must be true or false"),
     }
 }
 
@@ -107,12 +107,12 @@ pub(super) fn wrong_usage(message: &str) -> ! {
     Cli::command().error(ErrorKind::ValueValidation, message).exit()
 }
 
-/// Writes a line to standard error. A closed one is no failure of the command.
+/// Writes a line to standard error. A failure, such as a closed pipe, is ignored.
 pub(super) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Writes the answer to standard output.
+/// Writes the output of a command to standard output.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
     io::stdout().write_all(text.as_bytes()).context("failed to write to standard output")
 }

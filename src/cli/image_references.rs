@@ -1,4 +1,4 @@
-//! The command `image-references`: what release tooling finds the images by.
+//! The command `image-references`: the file by which release tooling finds the images.
 
 use anyhow::Context;
 use clap::Args;

@@ -1,4 +1,4 @@
-//! The commands `operator` and `config-sync`: one process, its leases, its signals and its end.
+//! The commands `operator` and `config-sync`: a process with its leases and signals.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,6 @@ use super::{
     flags::{own_namespace, runtime, wrong_usage},
 };
 use crate::{
-    apply::inventory,
     cluster::{client, request::REQUEST_TIMEOUT},
     controllers::{
         Controllers,
@@ -47,7 +46,7 @@ impl<'a> Candidate<'a> {
         (Self { lease, leading, election: None }, leadership)
     }
 
-    /// Competes for the lease and holds it, until it is lost.
+    /// Competes for the lease and holds it until it is lost.
     async fn lead(&mut self, client: &Client, namespace: &str, timings: Option<Timings>) -> Lost {
         let Some(timings) = timings else {
             self.leading.send_replace(Leadership::Leading(Instant::now() + FOREVER));
@@ -62,31 +61,22 @@ impl<'a> Candidate<'a> {
 pub(super) fn run_operator(args: &OperatorArgs) -> anyhow::Result<()> {
     let runs = |group| args.controllers.iter().any(|one| *one == group || *one == ControllerGroup::All);
     let config_sync_lease = (runs(ControllerGroup::ConfigSync) && !args.dry_run).then_some(CONFIG_SYNC_LEASE);
-    run(&args.common, runs(ControllerGroup::Operator).then_some(args), config_sync_lease)
+    runtime()?.block_on(run(&args.common, runs(ControllerGroup::Operator).then_some(args), config_sync_lease))
 }
 
 /// Runs the command `config-sync`.
 pub(super) fn run_config_sync(args: &ConfigSyncArgs) -> anyhow::Result<()> {
-    run(&args.common, None, Some(&args.leader_elect_resource_name))
+    runtime()?.block_on(run(&args.common, None, Some(&args.leader_elect_resource_name)))
 }
 
-/// Runs the operator, the config-sync controllers or both.
-fn run(
+/// Runs the operator, the config-sync controllers or both until a signal, or until one part of the process ends: then
+/// the process ends too.
+async fn run(
     common: &ControllersArgs,
     operator: Option<&OperatorArgs>,
     config_sync_lease: Option<&str>,
 ) -> anyhow::Result<()> {
     let timings = common.leader_election.timings().unwrap_or_else(|problem| wrong_usage(problem));
-    runtime()?.block_on(run_until_ended(common, timings, operator, config_sync_lease))
-}
-
-/// Runs until a signal, or until one part of the process ends: then the process ends too.
-async fn run_until_ended(
-    common: &ControllersArgs,
-    timings: Option<Timings>,
-    operator: Option<&OperatorArgs>,
-    config_sync_lease: Option<&str>,
-) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let client =
@@ -97,12 +87,11 @@ async fn run_until_ended(
         .with_context(|| format!("failed to listen on --health-addr {}", common.health_addr))?;
 
     let own_namespace = own_namespace();
-    let set_id = inventory::set_id(&own_namespace);
     let lease_namespace =
         common.leader_election.leader_elect_resource_namespace.clone().unwrap_or_else(|| own_namespace.clone());
     let is_dry_run = operator.is_some_and(|operator| operator.dry_run);
     if is_dry_run {
-        info!("dry run: what the operator would do is logged, nothing is written");
+        info!("dry run: the operator logs what it would do and writes nothing");
     }
     let tls = operator.map(|operator| TlsFlags {
         min_version: operator.tls_min_version.clone(),
@@ -120,7 +109,7 @@ async fn run_until_ended(
     };
     let (single_replica, topology) = watch::channel(None);
     let (stop, shutdown) = watch::channel(false);
-    let view = View::new(client.clone(), embedded::catalog()?, settings, set_id.clone(), single_replica);
+    let view = View::new(client.clone(), embedded::catalog()?, settings, single_replica);
     let mut controllers = Controllers::new(view, shutdown.clone(), health.clone(), metrics.clone());
     let authority = |leadership| Authority { leadership, shutdown: shutdown.clone() };
 
@@ -133,18 +122,15 @@ async fn run_until_ended(
     }
     if let Some(args) = operator {
         let (candidate, leadership) = Candidate::new(&args.leader_elect_resource_name);
-        controllers = controllers.with_operator(authority(leadership), set_id, args.images_json.clone(), is_dry_run);
+        controllers = controllers.with_operator(authority(leadership), args.images_json.clone(), is_dry_run);
         for_operator = Some(candidate);
     }
 
     let lead = async {
-        let timings = if common.leader_election.leader_elect && !is_dry_run {
-            Some(timings_of(timings, topology).await)
-        } else {
-            None
-        };
+        let elects = common.leader_election.leader_elect && !is_dry_run;
+        let timings = OptionFuture::from(elects.then(|| timings_of(timings, topology))).await;
         let lead_operator = async {
-            // The configuration's controllers first: what they find is applied at once, and not after a restart.
+            // The config-sync controllers first: pods start with the configuration that they find, and need no restart.
             if let Some(tried) = &mut config_sync_has_tried {
                 let _ = tried.changed().await;
             }
@@ -157,7 +143,7 @@ async fn run_until_ended(
             else => std::future::pending().await,
         }
     };
-    // Fused, because it is waited for once more after it may have ended.
+    // Fused, because it is awaited again after it may have ended.
     let mut running = std::pin::pin!(controllers.run().fuse());
     let ended = tokio::select! {
         () = &mut running => Ok(()),
@@ -180,13 +166,11 @@ async fn run_until_ended(
     ended
 }
 
-/// The timings given, else those for the cluster's topology, once that is known.
+/// The given timings, or else those for the cluster's topology once it is known.
 async fn timings_of(given: Option<Timings>, mut topology: watch::Receiver<Option<bool>>) -> Timings {
     if let Some(given) = given {
         return given;
     }
-    match topology.wait_for(Option::is_some).await.map(|is_single| *is_single) {
-        Ok(Some(true)) => Timings::SINGLE_REPLICA,
-        _ => Timings::HIGHLY_AVAILABLE,
-    }
+    let is_single = topology.wait_for(Option::is_some).await.is_ok_and(|known| *known == Some(true));
+    if is_single { Timings::SINGLE_REPLICA } else { Timings::HIGHLY_AVAILABLE }
 }

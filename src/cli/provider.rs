@@ -16,19 +16,15 @@ use crate::{
 #[derive(Debug, Subcommand)]
 pub enum ProviderCommand {
     /// List the providers that come with this program.
-    List(ListArgs),
-    /// Show what is applied for a provider, and where each value comes from.
+    List {
+        /// The format of the output.
+        #[arg(short, long, value_enum, default_value_t)]
+        output: OutputFormat,
+    },
+    /// Show the objects of a provider, and where each value comes from.
     Show(ShowArgs),
-    /// Check providers against the rules that a cloud-controller-manager's manifests must keep. Exit code 1 when one is broken.
+    /// Check providers against the rules for manifests of cloud-controller-managers. Exit code 1 if one is broken.
     Verify(VerifyArgs),
-}
-
-/// Flags of `provider list`.
-#[derive(Args, Debug)]
-pub struct ListArgs {
-    /// How the answer is written.
-    #[arg(short, long, value_enum, default_value_t)]
-    pub output: OutputFormat,
 }
 
 /// Flags of `provider show`.
@@ -37,11 +33,11 @@ pub struct ShowArgs {
     /// The provider, by its name in `provider list`.
     pub name: String,
 
-    /// Where the objects are for.
+    /// The objects to show.
     #[arg(long, value_enum, default_value_t)]
     pub phase: ShowPhase,
 
-    /// How the answer is written.
+    /// The format of the output.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: OutputFormat,
 }
@@ -49,16 +45,16 @@ pub struct ShowArgs {
 /// Flags of `provider verify`.
 #[derive(Args, Debug)]
 pub struct VerifyArgs {
-    /// A provider by its name in `provider list`, or a folder with assets/CLOUD/, bootstrap/CLOUD/ and, where it has them,
-    /// the manifests/ of the operator; `./NAME` is always a folder [default: every provider of `provider list`].
+    /// A provider by its name in `provider list`, or a folder with assets/CLOUD/, bootstrap/CLOUD/ and, optionally, the
+    /// operator's manifests/; `./NAME` is always a folder [default: every provider of `provider list`].
     #[arg(value_name = "NAME|FOLDER")]
     pub target: Option<String>,
 
-    /// How the findings are written.
+    /// The format of the findings.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: VerifyFormat,
 
-    /// Ask the API server of a cluster, too, whether it would take every object; nothing is written.
+    /// Also ask the API server of a cluster, by dry runs, whether it accepts every object.
     #[arg(long)]
     pub cluster: bool,
 
@@ -67,7 +63,7 @@ pub struct VerifyArgs {
     pub connection: Connection,
 }
 
-/// How findings are written.
+/// The format of findings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum VerifyFormat {
     /// For people, at most 100 columns wide.
@@ -75,7 +71,7 @@ pub enum VerifyFormat {
     Table,
     /// One JSON document.
     Json,
-    /// JUnit's XML, a case for each rule.
+    /// JUnit XML, a case for each rule.
     Junit,
 }
 
@@ -92,15 +88,15 @@ pub enum ShowPhase {
 /// Runs one of the commands about providers.
 pub(super) fn run(command: &ProviderCommand) -> anyhow::Result<ExitCode> {
     match command {
-        ProviderCommand::List(args) => list(args).map(|()| ExitCode::SUCCESS),
+        ProviderCommand::List { output } => list(*output).map(|()| ExitCode::SUCCESS),
         ProviderCommand::Show(args) => show(args).map(|()| ExitCode::SUCCESS),
         ProviderCommand::Verify(args) => verify(args),
     }
 }
 
-fn list(args: &ListArgs) -> anyhow::Result<()> {
+fn list(output: OutputFormat) -> anyhow::Result<()> {
     let summaries: Vec<_> = embedded::bundles().iter().map(|bundle| show::summary(bundle, embedded::VERSION)).collect();
-    print(&args.output.write(&summaries, || show::list_table(&summaries))?)
+    print(&output.write(&summaries, || show::list_table(&summaries))?)
 }
 
 fn show(args: &ShowArgs) -> anyhow::Result<()> {
@@ -127,7 +123,7 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
                 read => read?,
             };
         } else {
-            wrong_usage(&format!("{}; nor is it a folder", show::unknown(target, &bundles)));
+            wrong_usage(&format!("{}; it is not a folder either", show::unknown(target, &bundles)));
         }
     }
     let mut report = verify::verify(&bundles, payload.as_ref());

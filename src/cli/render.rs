@@ -12,29 +12,29 @@ use crate::{
     provider::{Phase, embedded, payload},
 };
 
-/// The file of the install payload that is no manifest of the cluster's.
+/// The only file of the install payload that is not applied to the cluster.
 const IMAGE_REFERENCES: &str = "image-references";
 
 /// Flags of `render`.
 #[derive(Args, Debug)]
 pub struct RenderArgs {
-    /// The folder to write into; it is made when it is missing.
+    /// The folder to write to; created if it does not exist.
     #[arg(long, value_name = "DIR", required_unless_present = "output")]
     pub dest_dir: Option<PathBuf>,
 
-    /// An Infrastructure manifest with its status; needed but for --phase install.
+    /// An Infrastructure manifest with its status; required unless --phase install.
     #[arg(long, value_name = "FILE")]
     pub cluster_infrastructure_file: Option<PathBuf>,
 
-    /// The ConfigMap manifest cloud-controller-manager-images; needed but for --phase install.
+    /// The ConfigMap manifest cloud-controller-manager-images; required unless --phase install.
     #[arg(long, value_name = "FILE")]
     pub images_file: Option<PathBuf>,
 
-    /// The ConfigMap manifest of the cloud's configuration; needed when the Infrastructure names one.
+    /// The ConfigMap manifest of the cloud's configuration; required if the Infrastructure names one.
     #[arg(long, value_name = "FILE")]
     pub cloud_config_file: Option<PathBuf>,
 
-    /// Which manifests: DIR/bootstrap and DIR/config, or DIR/manifests with those of the cluster or of the installation.
+    /// The manifests to write: to DIR/bootstrap and DIR/config, or those of the cluster or the installation to DIR/manifests.
     #[arg(long, value_enum, default_value_t)]
     pub phase: RenderPhase,
 
@@ -42,7 +42,7 @@ pub struct RenderArgs {
     #[arg(long, default_value = DEFAULT_NAMESPACE)]
     pub namespace: String,
 
-    /// `-` prints the manifests as one YAML stream; not with --phase bootstrap.
+    /// `-` prints the manifests as one YAML stream; not available for --phase bootstrap.
     #[arg(short, long, value_name = "-", value_parser = ["-"], conflicts_with = "dest_dir")]
     pub output: Option<String>,
 }
@@ -59,17 +59,27 @@ pub enum RenderPhase {
     Install,
 }
 
-/// Writes the manifests of one phase.
+/// Writes the manifests of one phase below the destination, or to standard output.
 pub(super) fn run(args: &RenderArgs) -> anyhow::Result<()> {
-    if args.phase == RenderPhase::Install { render_install(args) } else { render(args) }
+    let files = if args.phase == RenderPhase::Install { install(&args.namespace)? } else { planned(args)? };
+    let Some(destination) = &args.dest_dir else {
+        let manifests = files.iter().filter(|(path, _)| !path.ends_with(IMAGE_REFERENCES));
+        return print(&write::stream(manifests));
+    };
+    let folders: &[_] = if args.phase == RenderPhase::Bootstrap { &["bootstrap", "config"] } else { &["manifests"] };
+    for path in write::write(destination, folders, &files)? {
+        say(&format!("wrote {}", path.display()));
+    }
+    Ok(())
 }
 
-fn render(args: &RenderArgs) -> anyhow::Result<()> {
+/// The files of the phases that are planned for a cluster.
+fn planned(args: &RenderArgs) -> anyhow::Result<Vec<(PathBuf, String)>> {
     if args.output.is_some() && args.phase == RenderPhase::Bootstrap {
         wrong_usage("--output needs --phase cluster or install: the bootstrap phase writes more than manifests");
     }
     let (Some(infrastructure), Some(images)) = (&args.cluster_infrastructure_file, &args.images_file) else {
-        wrong_usage("give --cluster-infrastructure-file and --images-file")
+        wrong_usage("--cluster-infrastructure-file and --images-file are required unless --phase install")
     };
     let files = Files {
         infrastructure: infrastructure.clone(),
@@ -82,47 +92,19 @@ fn render(args: &RenderArgs) -> anyhow::Result<()> {
     if let Plan::Nothing { why } = &plan {
         say(&format!("no manifests are written: {why}"));
     }
-    if phase == Phase::Bootstrap {
-        let config = files.cloud_config(&facts.cloud_config)?;
-        let files = write::bootstrap_files(plan.objects(), config)?;
-        return deliver(args, &["bootstrap", "config"], &files, String::new);
-    }
-    let stream = write::stream(plan.objects())?;
-    deliver(args, &["manifests"], &write::cluster_files(plan.objects())?, || stream)
+    Ok(match phase {
+        Phase::Bootstrap => write::bootstrap_files(plan.objects(), files.cloud_config(&facts.cloud_config)?)?,
+        Phase::Cluster => write::cluster_files(plan.objects())?,
+    })
 }
 
-fn render_install(args: &RenderArgs) -> anyhow::Result<()> {
-    let mut files = Vec::new();
-    for (name, bytes) in embedded::manifests() {
+/// The files of the installation.
+fn install(namespace: &str) -> anyhow::Result<Vec<(PathBuf, String)>> {
+    let file = |(name, bytes): (String, &[u8])| {
         let text = std::str::from_utf8(bytes).with_context(|| format!("failed to read the embedded {name}"))?;
-        // The image stream is for release tooling, and knows no namespace.
-        let text =
-            if name == IMAGE_REFERENCES { text.to_owned() } else { payload::for_namespace(text, &args.namespace)? };
-        files.push((PathBuf::from("manifests").join(name), text));
-    }
-    let stream = || {
-        let manifests = files.iter().filter(|(name, _)| !name.ends_with(IMAGE_REFERENCES));
-        let documents =
-            manifests.map(|(_, text)| if text.starts_with("---") { text.clone() } else { format!("---\n{text}") });
-        documents.collect::<String>()
+        // The image stream is for release tooling, and has no namespace.
+        let text = if name == IMAGE_REFERENCES { text.to_owned() } else { payload::for_namespace(text, namespace)? };
+        Ok((PathBuf::from("manifests").join(name), text))
     };
-    deliver(args, &["manifests"], &files, stream)
-}
-
-/// Writes files below the destination, or the stream to standard output.
-fn deliver(
-    args: &RenderArgs,
-    folders: &[&str],
-    files: &[(PathBuf, String)],
-    stream: impl FnOnce() -> String,
-) -> anyhow::Result<()> {
-    match &args.dest_dir {
-        Some(destination) => {
-            for path in write::write(destination, folders, files)? {
-                say(&format!("wrote {}", path.display()));
-            }
-            Ok(())
-        }
-        None => print(&stream()),
-    }
+    embedded::manifests().into_iter().map(file).collect()
 }

@@ -1,25 +1,28 @@
-//! A cluster read once (IO), for commands that look at it and end.
+//! A cluster read once (IO), for commands that show its state.
 //!
 //! The operator itself watches ([`crate::controllers`]); this reads the same documents and objects with the rights of
 //! the caller. Nothing here writes.
 
 use std::path::Path;
 
-use kube::api::{ApiResource, GroupVersionKind, ListParams};
+use kube::{Client, api::ListParams};
 use serde_json::Value;
 
 use crate::{
     cluster::{
-        read::{Error, Reader, describe},
-        request,
+        read::{self, Error},
+        request::describe_objects,
     },
     config::cloud_conf::{self, Inputs, Synced},
     controllers::view::images_of_file,
     facts::{
-        Documents, Facts, Settings,
+        DOCUMENTS, Documents, Facts, Settings,
         images::{self, Images},
     },
-    object::reference::{self, Digests, Reference},
+    object::{
+        Kind,
+        reference::{self, Digests, Reference},
+    },
     provider::catalog::Catalog,
     status,
 };
@@ -29,8 +32,8 @@ const IMAGES: (&str, &str) = ("cloud-controller-manager-images", "images.json");
 
 /// Reads a cluster.
 pub(super) struct Snapshot {
-    pub(super) reader: Reader,
-    /// The namespace that is managed.
+    pub(super) client: Client,
+    /// The managed namespace.
     pub(super) namespace: String,
     /// The namespace that the operator runs in.
     pub(super) own_namespace: String,
@@ -44,10 +47,9 @@ impl Snapshot {
             None => self.images().await?,
         };
         let mut documents = Documents::default();
-        for document in Documents::all() {
-            let resource = request::resource(&document.kind);
-            let object = self.reader.get(&resource, None, document.name).await?;
-            let failed = |source| Error::Parse { what: describe(&resource, None, document.name), source };
+        for document in &DOCUMENTS {
+            let object = read::get(&self.client, &document.kind, "", document.name).await?;
+            let failed = |source| Error::Parse { what: describe_objects(&document.kind, "", document.name), source };
             documents.take(document, object.as_ref()).map_err(failed)?;
         }
         let settings = Settings { namespace: self.namespace.clone(), ..Settings::default() };
@@ -59,14 +61,14 @@ impl Snapshot {
         let mut digests = Digests::new();
         let references = catalog.provider(facts).map(|provider| provider.references(&facts.namespace));
         for reference in references.unwrap_or_default() {
-            if let Some(live) = self.named(&reference).await? {
+            if let Some(live) = self.named(Some(&reference)).await? {
                 digests.insert(reference, reference::digest(&live));
             }
         }
         Ok(digests)
     }
 
-    /// The desired cloud configuration, `None` where none is synced. The inner error is a defect of its input.
+    /// The desired cloud configuration, `None` if none is synced. The inner error is a defect of its input.
     pub(super) async fn cloud_config(
         &self,
         catalog: &Catalog,
@@ -74,42 +76,35 @@ impl Snapshot {
     ) -> Result<Option<Result<Synced, cloud_conf::Error>>, Error> {
         let settings = catalog.provider(facts).and_then(|provider| provider.descriptor.cloud_config.as_ref());
         let Some(settings) = settings else { return Ok(None) };
-        let managed = self.if_named(cloud_conf::managed(settings).as_ref()).await?;
-        let user = self.if_named(cloud_conf::user(settings, facts)).await?;
+        let managed = self.named(cloud_conf::managed(settings).as_ref()).await?;
+        let user = self.named(cloud_conf::user(settings, facts)).await?;
         Ok(Some(cloud_conf::sync(&Inputs { settings, facts, managed: managed.as_ref(), user: user.as_ref() })))
     }
 
-    async fn if_named(&self, reference: Option<&Reference>) -> Result<Option<Value>, Error> {
-        match reference {
-            Some(reference) => self.named(reference).await,
-            None => Ok(None),
-        }
-    }
-
-    async fn named(&self, reference: &Reference) -> Result<Option<Value>, Error> {
-        let resource = request::resource(reference.kind.kind());
-        self.reader.get(&resource, Some(&reference.namespace), &reference.name).await
+    async fn named(&self, reference: Option<&Reference>) -> Result<Option<Value>, Error> {
+        let Some(Reference { kind, namespace, name }) = reference else { return Ok(None) };
+        read::get(&self.client, kind, namespace, name).await
     }
 
     /// The object that holds the status.
     pub(super) async fn status_object(&self) -> Result<Option<Value>, Error> {
-        self.reader.get(&request::resource(&status::write::KIND), None, status::write::NAME).await
+        read::get(&self.client, &status::write::KIND, "", status::write::NAME).await
     }
 
     /// The objects of a kind of the core group in the managed namespace.
-    pub(super) async fn list(&self, kind: &str, plural: &str) -> Result<Vec<Value>, Error> {
-        let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", kind), plural);
-        self.reader.list(&resource, Some(&self.namespace), &ListParams::default()).await
+    pub(super) async fn list(&self, kind: &'static str, plural: &'static str) -> Result<Vec<Value>, Error> {
+        let kind = Kind { group: "", version: "v1", kind, plural, namespaced: true, wave: 0 };
+        read::list(&self.client, &kind, &self.namespace, &ListParams::default()).await
     }
 
     async fn images(&self) -> Result<Result<Images, images::Error>, Error> {
         let (name, key) = IMAGES;
         let from = format!("ConfigMap {}/{name}", self.own_namespace);
-        let config_map = self.named(&Reference::config_map(&self.own_namespace, name)).await?;
+        let config_map = self.named(Some(&Reference::config_map(&self.own_namespace, name))).await?;
         Ok(match config_map.as_ref().map(|config_map| config_map["data"][key].as_str()) {
             Some(Some(json)) => Images::parse(json, &from),
             Some(None) => Err(images::Error::Unreadable { from, why: format!("it has no key {key}") }),
-            None => Err(images::Error::Unreadable { from, why: "it is not there".to_owned() }),
+            None => Err(images::Error::Unreadable { from, why: "it does not exist".to_owned() }),
         })
     }
 }

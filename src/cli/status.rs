@@ -1,7 +1,8 @@
-//! The command `status`: how a cluster's cloud-controller-manager is doing.
+//! The command `status`: the state of a cluster's cloud-controller-manager.
 
 use std::{
     io::{self, IsTerminal},
+    process::ExitCode,
     time::Duration,
 };
 
@@ -18,10 +19,10 @@ use crate::{
     status::screen::{self, Report},
 };
 
-/// How often `status --watch` looks.
+/// The period of `status --watch`.
 const WATCH_PERIOD: Duration = Duration::from_secs(2);
 
-/// Empties a terminal.
+/// Clears a terminal.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
 /// Flags of `status`.
@@ -31,43 +32,40 @@ pub struct StatusArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// How the answer is written.
+    /// The format of the output.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: OutputFormat,
 
-    /// Look again every two seconds, and show what has changed.
+    /// Read again every two seconds, and print the report if it has changed.
     #[arg(short, long)]
     pub watch: bool,
 }
 
-/// Whether the cluster's cloud-controller-manager is well.
-pub(super) fn run(args: &StatusArgs) -> anyhow::Result<bool> {
+/// Prints the report; the exit code says whether the cluster is healthy.
+pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let catalog = embedded::catalog()?;
     runtime()?.block_on(async {
         let snapshot = args.cluster.snapshot().await?;
         let clears = args.watch && args.output == OutputFormat::Table && io::stdout().is_terminal();
         let mut shown = None;
         loop {
-            let findings = findings::findings(&snapshot, &catalog, args.cluster.images_json.as_deref()).await;
-            let report = match findings {
-                Ok(findings) => Report::new(&findings, &args.cluster.namespace),
-                // Who watches waits for the API server to come back.
-                Err(error) if args.watch && shown.is_some() => {
-                    say(&chain(&error));
-                    tokio::time::sleep(WATCH_PERIOD).await;
-                    continue;
-                }
+            match findings::findings(&snapshot, &catalog, args.cluster.images_json.as_deref()).await {
+                // `--watch` waits for the API server to come back.
+                Err(error) if shown.is_some() => say(&chain(&error)),
                 Err(error) => return Err(error.into()),
-            };
-            // Ages grow on a terminal; elsewhere only what has changed is news.
-            if clears || shown.as_ref() != Some(&report) {
-                let text = args.output.write(&report, || screen::text::screen(&report, Timestamp::now()))?;
-                print(&if clears { format!("{CLEAR}{text}") } else { text })?;
+                Ok(findings) => {
+                    let report = Report::new(&findings, &args.cluster.namespace);
+                    // On a terminal the ages are kept up to date; elsewhere only changes are printed.
+                    if clears || shown.as_ref() != Some(&report) {
+                        let text = args.output.write(&report, || screen::text::screen(&report, Timestamp::now()))?;
+                        print(&if clears { format!("{CLEAR}{text}") } else { text })?;
+                    }
+                    if !args.watch {
+                        return Ok(ExitCode::from(u8::from(!report.healthy)));
+                    }
+                    shown = Some(report);
+                }
             }
-            if !args.watch {
-                return Ok(report.healthy);
-            }
-            shown = Some(report);
             tokio::time::sleep(WATCH_PERIOD).await;
         }
     })

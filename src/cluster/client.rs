@@ -1,14 +1,14 @@
 //! The connection to the API server (IO).
 //!
 //! kube's own stack with what its default lacks: small requests do not wait for an acknowledgement (40 ms on each new
-//! connection), a request that is not answered and a dead connection are noticed within half a minute or so, and the pause
-//! that a refusal asks for is shown.
+//! connection), a request without an answer fails after half a minute, a dead connection is noticed within about a minute, and
+//! the pause that a refusal asks for is shown.
 
 use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Context, bail};
 use axum::{
-    body::{Body as AnswerBody, Bytes, HttpBody},
+    body::Body as AnswerBody,
     http::{
         Response,
         header::{CONTENT_LENGTH, RETRY_AFTER},
@@ -29,13 +29,13 @@ use tower::{BoxError, ServiceBuilder, timeout::error::Elapsed};
 /// The longest time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest time from a request to the headers of its answer, connecting included: also a watch is answered at once.
+/// The longest time from a request to the headers of its answer. The API server sends those of a watch at once.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long data that was sent may go unacknowledged: the kernel's own limit is a quarter of an hour.
-const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest time without an acknowledgement of sent data; the kernel alone would wait for a quarter of an hour.
+const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// After how much silence a connection is probed, how often, and how many probes may go unanswered.
+/// The silence before a connection is probed, the interval of the probes, and the number of probes without an answer.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
 
 /// A client for the cluster that a kubeconfig names, or for that of the Pod; `env_file` names its API server. Sends no
@@ -72,7 +72,7 @@ async fn from_kubeconfig(path: &Path) -> anyhow::Result<Config> {
     let name = path.display();
     let kubeconfig = Kubeconfig::read_from(path).with_context(|| format!("failed to read the kubeconfig {name}"))?;
     let mut clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
-    // A proxy of the environment is for hosts outside the cluster, and is not used.
+    // A proxy of the environment is for hosts outside the cluster and is not used.
     if clusters.any(|cluster| cluster.proxy_url.is_some()) {
         bail!("the kubeconfig {name} asks for a proxy (proxy-url), which is not supported");
     }
@@ -85,17 +85,13 @@ const LONGEST_REFUSAL: usize = 1 << 20;
 
 /// Copies `Retry-After` of a refusal to where kube shows it: the details of the status. An overloaded server sends it only
 /// as a header.
-async fn with_retry_after<B>(answer: Response<B>) -> Result<Response<AnswerBody>, BoxError>
-where
-    B: HttpBody<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
+async fn with_retry_after(answer: Response<AnswerBody>) -> Result<Response<AnswerBody>, BoxError> {
     let seconds = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
     let (mut parts, body) = answer.into_parts();
     let Some(seconds) = seconds.filter(|_| !parts.status.is_success()) else {
-        return Ok(Response::from_parts(parts, AnswerBody::new(body)));
+        return Ok(Response::from_parts(parts, body));
     };
-    let body = axum::body::to_bytes(AnswerBody::new(body), LONGEST_REFUSAL).await?;
+    let body = axum::body::to_bytes(body, LONGEST_REFUSAL).await?;
     let status = serde_json::from_slice(&body).ok().filter(Value::is_object);
     let mut status = status.unwrap_or_else(|| {
         let message = String::from_utf8_lossy(&body).trim().to_owned();
@@ -106,8 +102,7 @@ where
     Ok(Response::from_parts(parts, status.to_string().into()))
 }
 
-/// Says what the error of the timeout layer does not.
-fn without_answer(error: BoxError) -> BoxError {
+fn describe_timeout(error: BoxError) -> BoxError {
     if error.is::<Elapsed>() { format!("no answer within {} s", HEADERS_TIMEOUT.as_secs()).into() } else { error }
 }
 
@@ -117,7 +112,7 @@ fn client(config: &Config) -> Result<Client, kube::Error> {
     http.enforce_http(false);
     http.set_nodelay(true);
     http.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    http.set_tcp_user_timeout(Some(UNACKNOWLEDGED_TIMEOUT));
+    http.set_tcp_user_timeout(Some(ACKNOWLEDGEMENT_TIMEOUT));
     http.set_keepalive(Some(KEEPALIVE.0));
     http.set_keepalive_interval(Some(KEEPALIVE.1));
     http.set_keepalive_retries(Some(KEEPALIVE.2));
@@ -127,9 +122,10 @@ fn client(config: &Config) -> Result<Client, kube::Error> {
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .map_err(without_answer)
+        .map_err(describe_timeout)
         .timeout(HEADERS_TIMEOUT)
         .and_then(with_retry_after)
+        .map_response(|answer: Response<_>| answer.map(AnswerBody::new))
         .map_err(BoxError::from)
         .service(http_client);
     Ok(Client::new(service, config.default_namespace.clone()))
@@ -140,25 +136,25 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_pause_that_is_asked_for_stands_in_the_details() {
+    async fn retry_after_is_copied_to_the_details() {
         let refusal = |body: &str| {
             Response::builder().status(429).header(RETRY_AFTER, "7").body(AnswerBody::from(body.to_owned())).unwrap()
         };
-        let said = async |body: &str| -> Value {
+        let refused = async |body: &str| -> Value {
             let answer = with_retry_after(refusal(body)).await.unwrap();
             serde_json::from_slice(&axum::body::to_bytes(answer.into_body(), 1000).await.unwrap()).unwrap()
         };
-        let hurried = said("Too many requests\n").await;
+        let overloaded = refused("Too many requests\n").await;
         let expected = json!({"status": "Failure", "code": 429, "message": "Too many requests"});
-        assert_eq!(hurried["details"], json!({"retryAfterSeconds": 7}));
-        assert!(expected.as_object().unwrap().iter().all(|(name, value)| hurried[name] == *value), "{hurried}");
-        let status = said(r#"{"reason": "TooManyRequests", "details": {"kind": "pods"}}"#).await;
+        assert_eq!(overloaded["details"], json!({"retryAfterSeconds": 7}));
+        assert!(expected.as_object().unwrap().iter().all(|(name, value)| overloaded[name] == *value), "{overloaded}");
+        let status = refused(r#"{"reason": "TooManyRequests", "details": {"kind": "pods"}}"#).await;
         let details = json!({"kind": "pods", "retryAfterSeconds": 7});
         assert_eq!(status, json!({"reason": "TooManyRequests", "details": details}));
     }
 
     #[test]
-    fn the_file_of_a_node_says_where_the_api_server_is() {
+    fn the_env_file_of_a_node_has_the_address_of_the_api_server() {
         let file = |host: &str, port: &str| format!("KUBERNETES_SERVICE_HOST={host}\nKUBERNETES_SERVICE_PORT={port}\n");
         for (text, expected) in [
             (file("'api-int.example.com'", "'6443'"), Some("https://api-int.example.com:6443")),

@@ -1,27 +1,28 @@
-//! Requests to the API server, and what its answers mean (IO).
+//! Requests to the API server, and the meaning of its answers (IO).
 
 use std::time::Duration;
 
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, GroupVersionKind},
+    core::Status,
 };
 use serde_json::Value;
 
-use crate::{error::chain, object::Kind};
+use crate::{
+    error::chain,
+    object::{Kind, NAMESPACE},
+};
 
-/// How long one request may take before it counts as failed.
+/// The time after which a request counts as failed.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The fields that cannot be changed, as the API server names them: an object with another value there is recreated.
 const IMMUTABLE: [&str; 2] = ["spec.selector", "roleRef"];
 
-/// How long rights that are missing may be missing unsaid: an API server that has just started denies everybody what it has
-/// not read yet.
+/// How long missing rights must last before they are reported: an API server that has just started denies every right that
+/// it has not read yet.
 const RIGHTS_PATIENCE: Duration = Duration::from_secs(5);
-
-static NAMESPACE: Kind =
-    Kind { group: "", version: "v1", kind: "Namespace", plural: "namespaces", namespaced: false, wave: 0 };
 
 /// The resource of a kind, known without asking the API server.
 pub fn resource(kind: &Kind) -> ApiResource {
@@ -37,7 +38,14 @@ pub fn api(client: &Client, kind: &Kind, namespace: &str) -> Api<DynamicObject> 
     }
 }
 
-/// Sends one request, if there is a budget of time for it, and gives it up when that is spent.
+/// The object of this name, or all objects if it is empty, as RBAC and kubectl put them, such as `deployments.apps x in
+/// namespace y`. Without a namespace its name is empty.
+pub fn describe_objects(kind: &Kind, namespace: &str, name: &str) -> String {
+    let with = |prefix: &str, text: &str| if text.is_empty() { String::new() } else { format!("{prefix}{text}") };
+    format!("{}{}{}{}", kind.plural, with(".", kind.group), with(" ", name), with(" in namespace ", namespace))
+}
+
+/// Sends one request, if there is a budget of time for it, and gives up when that is spent.
 pub async fn send<T>(budget: Option<Duration>, request: impl Future<Output = kube::Result<T>>) -> Result<T, Cause> {
     let budget = budget.ok_or(Cause::NotLeading)?.min(REQUEST_TIMEOUT);
     match tokio::time::timeout(budget, request).await {
@@ -53,11 +61,11 @@ pub async fn is_namespace_gone(client: &Client, name: &str) -> bool {
 
 /// An answer of the API server as data.
 pub fn to_value(object: &DynamicObject) -> Value {
-    // Made from JSON a moment ago: it goes back into JSON.
+    // It was parsed from JSON, so this cannot fail.
     serde_json::to_value(object).unwrap_or_default()
 }
 
-/// An error of the client with its causes: for an answer of the API server its own words.
+/// An error of the client with its causes; for an answer of the API server its message.
 pub fn describe(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.replace('\n', " "),
@@ -71,27 +79,39 @@ pub enum Cause {
     /// The API server's answer, or none at all.
     #[error("{}", describe(.0))]
     Api(kube::Error),
-    /// No answer in time.
+    /// The API server did not answer in time.
     #[error("no answer from the API server in time")]
     Timeout,
     /// Finalizers block the deletion.
     #[error("deletion is blocked by finalizers: {0}")]
     Held(String),
     /// The operator lost its lease, or is being stopped.
-    #[error("the operator may not write any more: it is no longer the leader, or is being stopped")]
+    #[error("the operator may not write: it is no longer the leader or is being stopped")]
     NotLeading,
 }
 
 impl Cause {
+    /// The API server's answer, if it has answered.
+    fn status(&self) -> Option<&Status> {
+        match self {
+            Self::Api(kube::Error::Api(status)) => Some(status),
+            _ => None,
+        }
+    }
+
+    /// The HTTP status code of the answer; zero without an answer.
+    fn code(&self) -> u16 {
+        self.status().map_or(0, |status| status.code)
+    }
+
     /// Whether somebody else was faster.
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Self::Api(kube::Error::Api(status)) if status.code == 409)
+        self.code() == 409
     }
 
     /// Whether the same request can never succeed: the object has to change first, or the operator's rights.
     pub fn is_terminal(&self) -> bool {
-        let Self::Api(kube::Error::Api(status)) = self else { return false };
-        match status.code {
+        match self.code() {
             401 | 404 | 408 | 409 | 429 => false,
             400..500 => true,
             _ => self.is_invalid(),
@@ -100,43 +120,41 @@ impl Cause {
 
     /// The pause that the API server asks for in a refusal; else zero.
     pub fn retry_after(&self) -> Duration {
-        let Self::Api(kube::Error::Api(status)) = self else { return Duration::ZERO };
-        let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-        Duration::from_secs(seconds.into())
+        let details = self.status().and_then(|status| status.details.as_ref());
+        Duration::from_secs(details.map_or(0, |details| details.retry_after_seconds).into())
     }
 
-    /// How long such an error has to last before it is reported; `transient` is how long one has to that passes by itself.
+    /// How long the error must last before it is reported; `transient` if it may pass by itself.
     pub fn patience(&self, transient: Duration) -> Duration {
-        match self {
-            Self::Api(kube::Error::Api(status)) if status.code == 403 => RIGHTS_PATIENCE,
-            terminal if terminal.is_terminal() => Duration::ZERO,
+        match self.code() {
+            403 => RIGHTS_PATIENCE,
+            _ if self.is_terminal() => Duration::ZERO,
             _ => transient,
         }
     }
 
-    /// Whether the object was refused because it changes a field that cannot be changed.
+    /// Whether the object was refused because it changes an immutable field.
     pub fn is_immutable(&self) -> bool {
-        let Self::Api(kube::Error::Api(status)) = self else { return false };
-        let causes = status.details.iter().flat_map(|details| &details.causes);
-        status.code == 422 && causes.into_iter().any(|cause| IMMUTABLE.contains(&cause.field.as_str()))
+        let Some(Status { code: 422, details: Some(details), .. }) = self.status() else { return false };
+        details.causes.iter().any(|cause| IMMUTABLE.contains(&cause.field.as_str()))
     }
 
     /// Whether the API server has answered, so that it would give the same answer again.
     pub fn is_answer(&self) -> bool {
-        matches!(self, Self::Api(kube::Error::Api(_)) | Self::Held(_))
+        self.status().is_some() || matches!(self, Self::Held(_))
     }
 
-    /// Whether there is nothing (any more).
+    /// Whether the object does not exist.
     pub fn is_absent(&self) -> bool {
-        matches!(self, Self::Api(kube::Error::Api(status)) if status.code == 404)
+        self.code() == 404
     }
 
-    /// Whether the object was refused for what it holds.
+    /// Whether the object was refused for its content.
     pub fn is_invalid(&self) -> bool {
-        let Self::Api(kube::Error::Api(status)) = self else { return false };
-        // The second is how the API server answers an object that does not fit its schema.
-        let misfit = status.reason.is_empty() && status.message.contains("failed to create typed patch object");
-        status.code == 422 || (status.code == 500 && misfit)
+        let Some(status) = self.status() else { return false };
+        // The API server's answer to an object that does not fit its schema.
+        let is_misfit = status.reason.is_empty() && status.message.contains("failed to create typed patch object");
+        status.code == 422 || (status.code == 500 && is_misfit)
     }
 }
 
@@ -166,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_that_is_missing_may_come() {
+    fn missing_rights_are_reported_only_when_they_last() {
         let patience = |code| {
             let status = kube::core::Status { code, ..kube::core::Status::default() };
             Cause::Api(kube::Error::Api(Box::new(status))).patience(Duration::from_secs(150)).as_secs()

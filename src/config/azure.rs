@@ -17,7 +17,7 @@ use crate::{
     },
     facts::Facts,
     text::{
-        json::{self, BYTE_ORDER_MARK, Document, Member, is_named},
+        json::{self, Document, Member, is_named},
         suggest::did_you_mean,
     },
 };
@@ -40,7 +40,7 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> 
             "`cloud` differs from {cloud}, which Infrastructure/cluster sets in \
              status.platformStatus.azure.cloudName; correct it, or leave it out"
         );
-        return Err(Problem::at(edit.document.line(member), message));
+        return Err(Problem::at(member.line, message));
     }
     edit.set("the Infrastructure names the cloud", CLOUD, cloud);
     edit.default_vm_type()?;
@@ -60,11 +60,10 @@ fn cloud_name(given: &str) -> Result<&'static str, Problem> {
     }
     CLOUD_NAMES.into_iter().find(|name| *name == given).ok_or_else(|| {
         let hint = did_you_mean(given, CLOUD_NAMES);
-        let message = format!(
+        Problem::new(format!(
             "Infrastructure/cluster: status.platformStatus.azure.cloudName {given:?} is not one of {}{hint}",
             CLOUD_NAMES.join(", ")
-        );
-        Problem { place: None, message }
+        ))
     })
 }
 
@@ -77,20 +76,19 @@ struct Edit<'a> {
 
 impl<'a> Edit<'a> {
     fn of(source: &'a str) -> Result<Self, Problem> {
-        let text = source.strip_prefix(BYTE_ORDER_MARK);
-        let document = Document::parse(text.unwrap_or(source))?;
+        let document = Document::parse(source)?;
         let warnings = checked(&document)?;
-        let changes = text.map(|_| rewritten("JSON has no byte order mark", "byte order mark"));
+        let dropped = document.had_byte_order_mark;
+        let changes = dropped.then(|| rewritten("JSON has no byte order mark", "byte order mark"));
         Ok(Self { document, changes: changes.into_iter().collect(), warnings })
     }
 
     /// The effective value, unless it is blank.
     fn text(&self, name: &str) -> Result<Option<(&Member<'a>, String)>, Problem> {
         let Some(member) = self.document.last(name) else { return Ok(None) };
-        let text = member
-            .as_text()
-            .ok_or_else(|| Problem::at(self.document.line(member), format!("`{}` must be a string", member.name)))?;
-        Ok(Some((member, text)).filter(|(_, text)| !text.trim().is_empty()))
+        let wrong = || Problem::at(member.line, format!("`{}` must be a string", member.name));
+        let text = member.as_text().ok_or_else(wrong)?;
+        Ok((!text.trim().is_empty()).then_some((member, text)))
     }
 
     fn default_vm_type(&mut self) -> Result<(), Problem> {
@@ -128,18 +126,18 @@ fn rewritten(rule: &'static str, key: &str) -> Change {
 /// Warns about members that have no effect, and refuses values that the cloud-controller-manager would refuse.
 fn checked(document: &Document<'_>) -> Result<Vec<Problem>, Problem> {
     let mut warnings = Vec::new();
-    for (line, member) in document.members() {
-        let name = &member.name;
+    for member in &document.members {
+        let Member { name, line, .. } = member;
         let Some((_, kind)) = KEYS.azure.iter().find(|(known, _)| is_named(name, known)) else {
-            let hint = hint(&warnings, name, KEYS.azure.keys().map(String::as_str));
-            warnings.push(Problem::at(line, format!("`{name}` is unknown and has no effect{hint}")));
+            let hint = hint(&warnings, name, KEYS.azure.keys());
+            warnings.push(Problem::at(*line, format!("`{name}` is unknown and has no effect{hint}")));
             continue;
         };
         if let Some(wanted) = mismatch(*kind, member.value) {
-            return Err(Problem::at(line, format!("`{name}` must be {wanted}")));
+            return Err(Problem::at(*line, format!("`{name}` must be {wanted}")));
         }
         if !document.named(name).next_back().is_some_and(|last| std::ptr::eq(last, member)) {
-            warnings.push(Problem::at(line, format!("`{name}` is given again further down: the last one counts")));
+            warnings.push(Problem::at(*line, format!("`{name}` is given again further down: the last one counts")));
         }
     }
     Ok(warnings)

@@ -9,6 +9,8 @@ use std::{collections::HashSet, io::Cursor};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use x509_parser::{error::PEMError, parse_x509_certificate, pem::Pem};
 
+use crate::text::Problem;
+
 /// The ConfigMap of the certificates that cloud-controller-managers trust.
 pub const TARGET_NAME: &str = "ccm-trusted-ca";
 
@@ -20,11 +22,6 @@ const SOON: i64 = 30 * 24 * 60 * 60;
 const COLUMNS: usize = 64;
 const BEGIN: &[u8] = b"-----BEGIN ";
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
-
-/// Why a bundle cannot be used.
-#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{0}")]
-pub struct Error(String);
 
 /// A certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,23 +38,14 @@ pub struct Certificate {
     pub is_ca: bool,
 }
 
-/// Certificates of several sources, without duplicates.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bundle<'a> {
-    /// The certificates as PEM, in lines of 64 columns.
-    pub text: String,
-    /// The certificates, in the order of the text.
-    pub certificates: Vec<&'a Certificate>,
-}
-
 /// Parses the certificates of a text, in order and without duplicates.
-pub fn parse(text: &[u8]) -> Result<Vec<Certificate>, Error> {
+pub fn parse(text: &[u8]) -> Result<Vec<Certificate>, Problem> {
     // A block is recognized at the beginning of a line only.
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut cursor = Cursor::new(text);
     let mut known = HashSet::new();
     let mut certificates = Vec::new();
-    for number in 1.. {
+    loop {
         let from = usize::try_from(cursor.position()).unwrap_or(text.len());
         let read = match Pem::read(&mut cursor) {
             Err(PEMError::MissingHeader) => break,
@@ -65,12 +53,12 @@ pub fn parse(text: &[u8]) -> Result<Vec<Certificate>, Error> {
         };
         let certificate = read
             .and_then(|(block, _)| certificate(block))
-            .map_err(|problem| Error(format!("block {number} (line {}) {problem}", line_of_block(text, from))))?;
+            .map_err(|problem| Problem::at(line_of_block(text, from), format!("the PEM block {problem}")))?;
         if known.insert(certificate.der.clone()) {
             certificates.push(certificate);
         }
     }
-    if certificates.is_empty() { Err(Error("no certificate found".to_owned())) } else { Ok(certificates) }
+    if certificates.is_empty() { Err(Problem::new("no certificate found")) } else { Ok(certificates) }
 }
 
 fn certificate(block: Pem) -> Result<Certificate, String> {
@@ -104,33 +92,28 @@ fn line_of_block(text: &[u8], from: usize) -> usize {
     lines(before) + after.split(|byte| *byte == b'\n').take_while(|line| !line.starts_with(BEGIN)).count()
 }
 
-/// Merges the Proxy's trusted CA, the system's certificates and those of the cloud configuration. Certificates that an
-/// administrator provides come before the system's.
-pub fn merge<'a>(
-    proxy: Option<&'a [Certificate]>,
-    system: &'a [Certificate],
-    cloud: Option<&'a [Certificate]>,
-) -> Result<Bundle<'a>, Error> {
-    let parts = [proxy.unwrap_or_default(), cloud.unwrap_or_default(), system];
+/// Merges the Proxy's trusted CA, the system's certificates and those of the cloud configuration into PEM without
+/// duplicates. Certificates that an administrator provides come before the system's.
+pub fn merge(proxy: &[Certificate], system: &[Certificate], cloud: &[Certificate]) -> Result<String, Problem> {
+    let parts = [proxy, cloud, system];
     let bytes: usize = parts.iter().flat_map(|part| part.iter()).map(|certificate| certificate.der.len()).sum();
-    let mut bundle = Bundle { text: String::with_capacity(bytes / 2 * 3), certificates: Vec::new() };
+    let mut text = String::with_capacity(bytes / 2 * 3);
     let mut known = HashSet::new();
     let [proxy, cloud, system] = parts.map(|part| {
-        let before = bundle.text.len();
+        let before = text.len();
         for certificate in part.iter().filter(|certificate| known.insert(certificate.der.as_slice())) {
-            encode(&certificate.der, &mut bundle.text);
-            bundle.certificates.push(certificate);
+            encode(&certificate.der, &mut text);
         }
-        bundle.text.len() - before
+        text.len() - before
     });
-    let total = bundle.text.len();
+    let total = text.len();
     if total > LIMIT {
-        return Err(Error(format!(
+        return Err(Problem::new(format!(
             "the trusted certificates are {total} bytes long together, and a ConfigMap holds at most {LIMIT}: {proxy} of \
              the Proxy's trusted CA, {cloud} of the cloud configuration's, {system} of the system's; remove certificates"
         )));
     }
-    Ok(bundle)
+    Ok(text)
 }
 
 fn encode(der: &[u8], text: &mut String) {

@@ -64,7 +64,7 @@ fn unknown_section(warnings: &[Problem], sections: &[Section], header: &Header) 
         ),
         None => format!(
             "the cloud-controller-manager does not know the section [{name}] and ignores all its keys{}",
-            hint(warnings, name, sections.iter().map(|section| section.name.as_str()))
+            hint(warnings, name, sections.iter().map(|section| &section.name))
         ),
     }
 }
@@ -79,7 +79,7 @@ fn unknown_key(warnings: &[Problem], sections: &[Section], section: &Section, ke
         None => format!(
             "the cloud-controller-manager does not know [{}] {key} and ignores it{}",
             section.name,
-            hint(warnings, key, section.keys.keys().map(String::as_str))
+            hint(warnings, key, section.keys.keys())
         ),
     }
 }

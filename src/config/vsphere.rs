@@ -7,7 +7,7 @@
 //! cloud-controller-manager reads a string. The positions come from the parser that reads the document; crates for
 //! editing YAML bring a parser of their own.
 
-use std::net::IpAddr;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use serde_json::{Map, Value, json};
 
@@ -28,8 +28,6 @@ use crate::{
 
 mod keys;
 mod legacy;
-#[cfg(test)]
-mod tests;
 
 /// The initial configuration of a cluster without one. The installer creates the Secret; without credentials the
 /// cloud-controller-manager refuses its configuration.
@@ -51,18 +49,8 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> 
     let mut output = Output { text: source.to_owned(), ..Output::default() };
     let (before, places) = match read(source) {
         Err(_) if legacy::is_ini(source) => {
-            let converted = legacy::convert(source)?;
-            output.text = yaml::to_string(&converted.document).map_err(|error| failed(&error))?;
-            output.changes.push(Change {
-                rule: "the legacy INI is converted to YAML",
-                key: "format".to_owned(),
-                before: Some("INI".to_owned()),
-                after: Some("YAML".to_owned()),
-            });
-            output.changes.extend(converted.changes);
-            output.warnings.extend(converted.warnings);
-            let (document, _) = read(&output.text)?;
-            (document, None)
+            output = legacy::convert(source)?;
+            (read(&output.text)?.0, None)
         }
         read => read.map(|(document, outline)| (document, Some(outline)))?,
     };
@@ -72,7 +60,17 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> 
         output.warnings.extend(keys::ignored(&outline.root));
     }
     let wanted = facts.vsphere.as_ref().map_or_else(|| before.clone(), |spec| completed(&before, spec, facts));
-    check(&wanted, places.as_ref(), facts.vsphere.is_some(), &mut output.warnings)?;
+    let place = |path: &[&str]| Some(Place::line(places.as_ref()?.root.line(path)?));
+    output.warnings.extend(keys::types(&wanted, place)?);
+    if let Some((path, message)) = keys::missing(&wanted) {
+        let place = place(&path);
+        if facts.vsphere.is_none() {
+            return Err(Problem { place, message });
+        }
+        // Only the Infrastructure can fix it, and the configuration follows the Infrastructure even if nothing is left.
+        let message = format!("{message}; until then the cloud-controller-manager does not start");
+        output.warnings.push(Problem { place, message });
+    }
     write(&before, &wanted, &mut output)?;
     output.warnings.sort_by_key(|warning| warning.place);
     Ok(output)
@@ -80,70 +78,48 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> 
 
 /// The first document, the only one that the cloud-controller-manager reads, and the positions of its values.
 fn read(text: &str) -> Result<(Value, Outline), Problem> {
-    let Some(outline) = outline(text).map_err(|error| failed(&error))? else {
-        let message = "the configuration is empty: it needs at least a `vcenter` and its credentials".to_owned();
-        return Err(Problem { place: None, message });
+    let Some(outline) = outline(text).map_err(without_advice)? else {
+        return Err(Problem::new("the configuration is empty: it needs at least a `vcenter` and its credentials"));
     };
-    let document: Value = yaml::from_str(&text[..outline.end]).map_err(|error| failed(&error))?;
+    let document: Value = yaml::from_str(&text[..outline.end]).map_err(without_advice)?;
     if !document.is_object() {
         let message = "neither a YAML mapping nor an INI that begins with a section: write `global:` and `vcenter:`";
-        return Err(Problem { place: None, message: message.to_owned() });
+        return Err(Problem::new(message));
     }
     Ok((document, outline))
 }
 
-fn failed(error: &yaml::Error) -> Problem {
-    // The library's advice is for programmers.
-    let message = [", set ", "; use "]
-        .iter()
-        .fold(error.message.as_str(), |message, end| message.rsplit_once(end).map_or(message, |(message, _)| message));
-    Problem { place: error.place, message: message.to_owned() }
-}
-
-/// Refuses what the cloud-controller-manager would refuse. A problem that only the Infrastructure can fix is a
-/// warning: the configuration follows the Infrastructure even if nothing is left.
-fn check(wanted: &Value, places: Option<&Outline>, is_owned: bool, warnings: &mut Vec<Problem>) -> Result<(), Problem> {
-    let root = places.map(|outline| &outline.root);
-    warnings.extend(keys::types(wanted, root)?);
-    if let Some((path, message)) = keys::missing(wanted) {
-        let place = root.and_then(|root| root.line(&path)).map(Place::line);
-        if !is_owned {
-            return Err(Problem { place, message });
-        }
-        let message = format!("{message}; until then the cloud-controller-manager does not start");
-        warnings.push(Problem { place, message });
+/// Drops the library's advice, which is for programmers.
+fn without_advice(mut error: yaml::Error) -> Problem {
+    for advice in [", set ", "; use "] {
+        let end = error.message.rfind(advice);
+        error.message.truncate(end.unwrap_or(error.message.len()));
     }
-    Ok(())
+    error
 }
 
 /// The desired document. A block with the same meaning is kept.
 fn completed(before: &Value, spec: &VSphere, facts: &Facts) -> Value {
     let mut wanted = before.clone();
     if let Some(families) = families(&facts.service_networks) {
-        set(&mut wanted, &["global", "ipFamily"], families);
+        set(&mut wanted, "global", "ipFamily", families);
     }
     for (key, value) in [("nodes", nodes(spec, facts)), ("vcenter", vcenters(spec))] {
         if effective(&before[key]) != effective(&value) {
-            set(&mut wanted, &[key], value);
+            wanted[key] = value;
         }
     }
     if spec.failure_domains.len() > 1 {
-        set(&mut wanted, &["labels", "zone"], json!("openshift-zone"));
-        set(&mut wanted, &["labels", "region"], json!("openshift-region"));
+        set(&mut wanted, "labels", "zone", "openshift-zone".into());
+        set(&mut wanted, "labels", "region", "openshift-region".into());
     }
     wanted
 }
 
-fn set(document: &mut Value, path: &[&str], value: Value) {
-    match (path, document) {
-        ([], document) => *document = value,
-        ([key, rest @ ..], Value::Object(members)) => set(members.entry(*key).or_insert(Value::Null), rest, value),
-        ([key, rest @ ..], document) if document.is_null() => {
-            *document = json!({ *key: null });
-            set(&mut document[*key], rest, value);
-        }
-        // A wrong type is refused later.
-        _ => {}
+/// Sets a key of a section. A section of the wrong type is refused later.
+fn set(document: &mut Value, section: &str, key: &str, value: Value) {
+    if document[section].is_null() || document[section].is_object() {
+        document[section][key] = value;
     }
 }
 
@@ -244,11 +220,11 @@ fn write(before: &Value, wanted: &Value, output: &mut Output) -> Result<(), Prob
         }
     }
     let is_right = |text: &String| read(text).is_ok_and(|(document, _)| document == *wanted);
-    output.text = text.filter(is_right).ok_or_else(|| Problem {
-        place: None,
-        message: "`global`, `vcenter`, `nodes` and `labels` cannot be completed in this layout: write one key a line, \
-                  without `?`, tags, and anchors that are used elsewhere"
-            .to_owned(),
+    output.text = text.filter(is_right).ok_or_else(|| {
+        Problem::new(
+            "`global`, `vcenter`, `nodes` and `labels` cannot be completed in this layout: write one key a line, \
+             without `?`, tags, and anchors that are used elsewhere",
+        )
     })?;
     Ok(())
 }
@@ -273,11 +249,11 @@ fn differences(rule: &'static str, path: &[&str], before: &Value, after: &Value,
         changes.push(Change { rule, key: path.join("."), before: show(before), after: show(after) });
         return;
     }
-    let mut keys: Vec<&String> = old.into_iter().chain(new).flat_map(Map::keys).collect();
-    keys.sort();
-    keys.dedup();
+    let keys: BTreeSet<&str> = old.into_iter().chain(new).flat_map(Map::keys).map(String::as_str).collect();
     for key in keys {
-        let path: Vec<&str> = path.iter().copied().chain([key.as_str()]).collect();
-        differences(rule, &path, &before[key.as_str()], &after[key.as_str()], changes);
+        differences(rule, &[path, &[key]].concat(), &before[key], &after[key], changes);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
-//! Applies and deletes objects for the controllers (IO): one backoff, one limiter of repairs, one record of changes.
+//! Applies and deletes objects for the controllers (IO): with one backoff, one limiter of repairs, one record of changes.
 //!
-//! What should exist, and what is reported about it, others decide.
+//! The controllers decide what should exist and what is reported.
 
 use std::{
     collections::BTreeSet,
@@ -28,33 +28,38 @@ use crate::{
     object::{Key, Kind, Object},
 };
 
-/// How many objects are applied at once; over HTTP/1.1 each needs a connection of its own.
+/// The number of concurrent applies; over HTTP/1.1 each needs its own connection.
 const CONCURRENCY: usize = 4;
 
 /// Why a pass stopped.
 pub(super) struct Stopped {
     /// The error, with its causes.
     pub error: String,
-    /// Whether it is to be reported: others have not lasted long enough, or their retry is not due.
+    /// Whether the error is to be reported: it has lasted long enough, and its retry is not pending.
     pub is_reported: bool,
 }
 
-/// What applies objects, and what it remembers from one pass to the next.
+impl From<String> for Stopped {
+    fn from(error: String) -> Self {
+        Self { error, is_reported: false }
+    }
+}
+
+/// Applies objects; keeps its state from one pass to the next.
 pub(super) struct Applier {
     client: Client,
-    events: Events,
+    pub(super) events: Events,
     /// How long a transient error may last before it is reported.
     patience: Duration,
     backoff: Backoff,
     limiter: RepairLimiter,
-    /// When an object may be repaired again that is changed again and again.
+    /// When the next repair that is held back will be granted.
     held_until: Option<Instant>,
     /// Objects that are annotated to be left alone.
-    skipped: BTreeSet<Key>,
+    pub(super) skipped: BTreeSet<Key>,
 }
 
 impl Applier {
-    /// Nothing has been applied yet.
     pub(super) fn new(client: Client, events: Events, patience: Duration) -> Self {
         Self {
             client,
@@ -67,7 +72,7 @@ impl Applier {
         }
     }
 
-    /// Begins with a new plan: errors may have come from the old one, and writes for the new one are no repairs.
+    /// Starts over for a new plan: errors may have come from the old one, and writes for the new one are no repairs.
     pub(super) fn replanned(&mut self) {
         self.backoff = Backoff::default();
         self.limiter = RepairLimiter::default();
@@ -75,9 +80,7 @@ impl Applier {
 
     /// Begins a pass, unless a retry is pending.
     pub(super) fn begin(&mut self) -> Result<(), Stopped> {
-        if let Some(error) = self.backoff.pending_error(Instant::now()) {
-            return Err(Stopped { error: error.to_owned(), is_reported: false });
-        }
+        self.backoff.ready(Instant::now())?;
         self.held_until = None;
         Ok(())
     }
@@ -87,28 +90,16 @@ impl Applier {
         self.backoff = Backoff::default();
     }
 
-    /// When the next pass is due, if nothing happens before.
     pub(super) fn due(&self) -> [Option<Instant>; 2] {
         [self.backoff.due(), self.held_until]
     }
 
-    /// Whether repairs are held back in this pass.
     pub(super) fn holds_back(&self) -> bool {
         self.held_until.is_some()
     }
 
-    /// Objects that are annotated to be left alone.
-    pub(super) fn skipped(&self) -> &BTreeSet<Key> {
-        &self.skipped
-    }
-
-    /// Forgets which objects were left alone, but for those that are still planned.
-    pub(super) fn forget_skipped(&mut self, objects: &[Object]) {
-        self.skipped.retain(|key| objects.iter().any(|object| object.key() == *key));
-    }
-
-    /// Applies objects, each given with its live state. Returns the new states, and the error of the objects that were refused;
-    /// their siblings are applied nevertheless.
+    /// Applies objects, each given with its live state. Returns the new states, and the error of the objects that were
+    /// refused; the others are still applied.
     pub(super) async fn apply(
         &mut self,
         objects: impl Iterator<Item = (&Object, Option<&Value>)>,
@@ -121,7 +112,7 @@ impl Applier {
                 let (object, seen) = (ladder.desired(), ladder.seen());
                 (object, seen, write::apply(client, ladder, next, budget).await)
             })
-            // In order, so that of two errors it is always the same that is reported.
+            // In order, so that of two errors always the same one is reported.
             .buffered(CONCURRENCY)
             .collect()
             .await;
@@ -144,11 +135,11 @@ impl Applier {
         (written, self.stop_at(&errors))
     }
 
-    /// The first step of an object that is not as planned and may be written now.
+    /// The first step for an object that is not as planned and may be written now.
     fn start<'a>(&mut self, object: &'a Object, live: Option<&'a Value>) -> Option<(Ladder<'a>, Next)> {
         let mut ladder = Ladder::new(object, live);
         let next = ladder.first();
-        if next == Next::End(End::LeftAlone(None)) {
+        if next == Next::Break(End::LeftAlone(None)) {
             if self.skipped.insert(object.key()) {
                 let change = Change::plain(object.key(), Action::Skip).because(inventory::LEFT_ALONE);
                 self.events.record(&change, live.unwrap_or(object.value()));
@@ -156,30 +147,26 @@ impl Applier {
             return None;
         }
         self.skipped.remove(&object.key());
-        if matches!(next, Next::End(_)) {
+        if next.is_break() {
             return None;
         }
-        let was_held = self.held_until.is_some();
-        if !self.may_repair(object.key()) {
+        let was_holding_back = self.holds_back();
+        let may_repair = self.may_repair(object.key());
+        if !may_repair && !was_holding_back {
             let who = live.and_then(ownership::last_foreign_manager).unwrap_or("another manager");
-            if !was_held {
-                warn!("{who} keeps changing {}: its repairs are limited", object.key());
-            }
-            return None;
+            warn!("{who} keeps changing {}: its repairs are limited", object.key());
         }
-        Some((ladder, next))
+        may_repair.then_some((ladder, next))
     }
 
     /// Whether an object may be repaired now; counts as a repair.
     pub(super) fn may_repair(&mut self, key: Key) -> bool {
-        let free = self.limiter.repair(key, Instant::now()).err();
-        if let Some(free) = free {
-            self.held_until = Some(self.held_until.map_or(free, |until| until.min(free)));
-        }
-        free.is_none()
+        let Err(free) = self.limiter.repair(key, Instant::now()) else { return true };
+        self.held_until = Some(self.held_until.map_or(free, |until| until.min(free)));
+        false
     }
 
-    /// Deletes an object as it was seen.
+    /// Deletes an object in the state that was seen.
     pub(super) async fn delete(
         &self,
         (kind, live): (&Kind, &Value),
@@ -196,29 +183,23 @@ impl Applier {
         pruned
     }
 
-    /// Records an object that is kept.
-    pub(super) fn record_kept(&self, key: Key, why: &str, live: &Value) {
-        self.events.record(&Change::plain(key, Action::Keep).because(why), live);
-    }
-
     fn record_failure(&self, error: &Error, object: &Value) {
-        // A process that stops has failed at nothing.
-        if matches!(error.source, Cause::NotLeading) {
-            return;
+        // Not the object's failure: the process lost its lease or is being stopped.
+        if !matches!(error.source, Cause::NotLeading) {
+            self.events.record(&Change::plain(error.object.clone(), Action::Refuse).because(chain(error)), object);
         }
-        self.events.record(&Change::plain(error.object.clone(), Action::Refuse).because(chain(error)), object);
     }
 
-    /// Stops when there are errors: the first terminal one is reported, else the first.
+    /// Fails with the first terminal error, else with the first error, if there is one.
     pub(super) fn stop_at(&mut self, errors: &[Error]) -> Result<(), Stopped> {
         let Some(error) = errors.iter().find(|error| error.source.is_terminal()).or(errors.first()) else {
             return Ok(());
         };
         let text = chain(error);
-        let asked = errors.iter().map(|error| error.source.retry_after()).max().unwrap_or_default();
+        let retry_after = errors.iter().map(|error| error.source.retry_after()).max().unwrap_or_default();
         let now = Instant::now();
         // A terminal error is retried, too: the process's rights may change, or the object.
-        if self.backoff.failed(&text, asked, now) && !error.source.is_terminal() {
+        if self.backoff.failed(&text, retry_after, now) && !error.source.is_terminal() {
             warn!("{text}; retrying");
         }
         let is_reported = self.backoff.has_lasted(error.source.patience(self.patience), now);

@@ -1,6 +1,6 @@
 //! Brings a cluster to a plan (IO): widens the inventory, applies wave after wave, prunes, narrows the inventory.
 //!
-//! In this order, so that at any moment all our objects are where the inventory lists them.
+//! This order guarantees that at any moment the inventory lists the places of all our objects.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,10 +8,10 @@ use std::{
 };
 
 use kube::Client;
-use serde_json::Value;
 
 use crate::{
     apply::{
+        change::{Action, Change},
         inventory::{self, Place, Scope, Verdict},
         write::{self, Pruned},
     },
@@ -25,57 +25,48 @@ use crate::{
     status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
 };
 
-/// Applies plans.
 pub(super) struct ApplyPlan {
     client: Client,
     own_namespace: String,
-    set_id: String,
     pub(super) applier: Applier,
-    /// Where our objects may be, as was last written; the live inventory may have been deleted since.
+    /// The inventory as last written; the live one may have been deleted since.
     scope: Scope,
-    /// Objects that are not planned and stay, and why.
+    /// Objects that are no longer planned and stay, and why.
     kept: BTreeMap<Key, (&'static Kind, &'static str)>,
 }
 
 impl ApplyPlan {
-    /// `set_id` marks our objects.
-    pub(super) fn new(client: Client, own_namespace: &str, set_id: String, events: Events) -> Self {
+    pub(super) fn new(client: Client, own_namespace: &str, events: Events) -> Self {
         Self {
             applier: Applier::new(client.clone(), events, TRANSIENT_ERROR_PATIENCE),
             client,
             own_namespace: own_namespace.to_owned(),
-            set_id,
             scope: Scope::default(),
             kept: BTreeMap::new(),
         }
     }
 
-    /// Objects that the operator leaves alone or keeps, for people; empty when there are none.
+    /// The objects that the operator leaves alone or keeps, for people; empty if there are none.
     pub(super) fn remarks(&self) -> String {
-        let mut text = String::new();
-        if !self.applier.skipped().is_empty() {
-            let names: Vec<_> = self.applier.skipped().iter().map(Key::to_string).collect();
-            text = format!("; left alone, as annotated: {}", names.join(", "));
-        }
-        if !self.kept.is_empty() {
-            let names: Vec<_> = self.kept.iter().map(|(key, (_, why))| format!("{key} ({why})")).collect();
-            text = format!("{text}; no longer needed and kept: {}", names.join(", "));
-        }
-        text
+        let remark = |title, names: Vec<_>| {
+            if names.is_empty() { String::new() } else { format!("; {title}: {}", names.join(", ")) }
+        };
+        let skipped = self.applier.skipped.iter().map(Key::to_string).collect();
+        let kept = self.kept.iter().map(|(key, (_, why))| format!("{key} ({why})")).collect();
+        remark("left alone, as annotated", skipped) + &remark("no longer needed and kept", kept)
     }
 
-    /// The objects that are not planned and stay.
     pub(super) fn kept(&self) -> impl Iterator<Item = (&'static Kind, &Key)> {
         self.kept.iter().map(|(key, (kind, _))| (*kind, key))
     }
 
-    /// Where our objects may be, as was written and as the live inventory has it.
+    /// Where our objects may be: the last written and the live inventory.
     pub(super) fn inventory(&self, observer: &Observer) -> Scope {
         observer.inventory().map(Scope::read).unwrap_or_default().union(&self.scope)
     }
 
-    /// Brings the cluster to the plan, as far as it is not there. `may_prune`: the plan is that of the present
-    /// input; `budget` returns how long the next write may take.
+    /// Brings the cluster to the plan. `may_prune`: the plan was made from the current input; `budget` returns how long the
+    /// next write may take.
     pub(super) async fn act(
         &mut self,
         observer: &mut Observer,
@@ -87,14 +78,13 @@ impl ApplyPlan {
         let planned = Scope::of(objects);
         let wider = planned.union(&self.inventory(observer));
         self.write_inventory(observer, wider, &budget).await?;
-        self.applier.forget_skipped(objects);
+        self.applier.skipped.retain(|key| objects.iter().any(|object| object.key() == *key));
         for wave in objects.chunk_by(|first, second| first.kind().wave == second.kind().wave) {
             let live = wave.iter().map(|object| (object, observer.live(object)));
             let (written, applied) = self.applier.apply(live, &budget).await;
-            for (object, live) in written {
-                let place = wave.iter().find(|planned| planned.key() == object).map(Place::of);
-                if let Some(place) = place {
-                    observer.watches.put(&Id::Ours(place), &object.name, live);
+            for (key, live) in written {
+                if let Some(object) = wave.iter().find(|object| object.key() == key) {
+                    observer.watches.put(&Id::Ours(Place::of(object)), &key.name, live);
                 }
             }
             // Later waves have to wait.
@@ -110,23 +100,21 @@ impl ApplyPlan {
         Ok(())
     }
 
-    /// Deletes what is ours and no longer planned, the last applied first.
+    /// Deletes our objects that are no longer planned, the last applied first.
     async fn prune(
         &mut self,
         observer: &mut Observer,
         objects: &[Object],
         budget: &impl Fn() -> Option<Duration>,
     ) -> Result<(), Stopped> {
-        let verdicts: Vec<_> = verdicts(observer, objects, &self.set_id)
-            .into_iter()
-            .map(|(place, live, verdict)| (place.clone(), live.clone(), verdict))
-            .collect();
+        let verdicts = observer.verdicts(objects).into_iter();
+        let verdicts: Vec<_> = verdicts.map(|(place, live, verdict)| (place.clone(), live.clone(), verdict)).collect();
         let mut kept = BTreeMap::new();
         for (place, live, verdict) in &verdicts {
             let Verdict::Keep(why) = verdict else { continue };
             let key = write::key_of(place.kind, live);
             if !self.kept.contains_key(&key) {
-                self.applier.record_kept(key.clone(), why, live);
+                self.applier.events.record(&Change::plain(key.clone(), Action::Keep).because(*why), live);
             }
             kept.insert(key, (place.kind, *why));
         }
@@ -135,7 +123,7 @@ impl ApplyPlan {
             let mut errors = Vec::new();
             for (place, live, _) in wave.iter().filter(|(.., verdict)| *verdict == Verdict::Prune) {
                 let name = live["metadata"]["name"].as_str().unwrap_or_default();
-                // Other managers that recreate the object are held up as well.
+                // Limited as well: another manager may recreate the object each time.
                 if !self.applier.may_repair(write::key_of(place.kind, live)) {
                     continue;
                 }
@@ -150,8 +138,8 @@ impl ApplyPlan {
         Ok(())
     }
 
-    /// The places of the inventory in which something is planned or left, or that cannot be seen. Deleting a namespace deletes
-    /// the right to look into it, too: its objects are gone.
+    /// The places of the inventory in which objects are planned or left, or that cannot be watched. Deleting a namespace
+    /// also deletes the right to watch it, but then its objects are gone.
     async fn needed(&self, observer: &Observer, planned: &Scope) -> Scope {
         let mut gone = BTreeSet::new();
         for namespace in observer.troubled_leftovers() {
@@ -181,14 +169,4 @@ impl ApplyPlan {
         self.scope = scope;
         Ok(())
     }
-}
-
-/// Our objects that are not planned, with what becomes of each.
-pub(super) fn verdicts<'a>(
-    observer: &'a Observer,
-    planned: &[Object],
-    set_id: &str,
-) -> Vec<(&'a Place, &'a Value, Verdict)> {
-    let seen = observer.ours().flat_map(|(place, objects)| objects.map(move |object| (place, object)));
-    inventory::verdicts(seen, planned, set_id)
 }

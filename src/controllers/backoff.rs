@@ -1,4 +1,4 @@
-//! When to try again, and how often one object may be repaired (no IO; takes the time as it is given).
+//! When to retry, and how often one object may be repaired (no IO: the caller passes the time).
 
 use std::{
     collections::HashMap,
@@ -7,16 +7,16 @@ use std::{
 
 use crate::object::Key;
 
-/// The pause after the first failure and the longest one; each is twice the one before.
+/// The pause after the first failure, and the longest pause; each further failure doubles it.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
 
-/// How many repairs of one object may follow each other at once.
+/// How many repairs of one object are granted without a pause.
 const REPAIRS: u32 = 5;
 
-/// How long it takes until one more repair of the same object may follow.
+/// The time after which one more repair of the same object is granted.
 const REPAIR_PERIOD: Duration = Duration::from_millis(500);
 
-/// When to try again what has failed, and for how long it has been failing.
+/// When to retry, and since when it has been failing.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     failing: Option<Failing>,
@@ -31,21 +31,21 @@ struct Failing {
 }
 
 impl Backoff {
-    /// Notes a failure; answers whether it is another one than the last. The next try is due after the pause that `asked` is,
-    /// if that is longer than its own.
-    pub(super) fn failed(&mut self, error: &str, asked: Duration, now: Instant) -> bool {
+    /// Notes a failure; returns whether its error differs from the last one. The pause is at least `retry_after`.
+    pub(super) fn failed(&mut self, error: &str, retry_after: Duration, now: Instant) -> bool {
         let known = self.failing.take();
         let is_new = known.as_ref().is_none_or(|known| known.error != error);
         let since = known.as_ref().map_or(now, |known| known.since);
         let pause = known.map_or(PAUSE.0, |known| (known.pause * 2).min(PAUSE.1));
-        let not_before = now + pause.max(asked.min(PAUSE.1));
+        let not_before = now + pause.max(retry_after.min(PAUSE.1));
         self.failing = Some(Failing { since, pause, not_before, error: error.to_owned() });
         is_new
     }
 
-    /// The last error, while the next try is not due.
-    pub(super) fn pending_error(&self, now: Instant) -> Option<&str> {
-        self.failing.as_ref().filter(|failing| now < failing.not_before).map(|failing| failing.error.as_str())
+    /// Fails with the last error while the retry is not due.
+    pub(super) fn ready(&self, now: Instant) -> Result<(), String> {
+        let pending = self.failing.as_ref().filter(|failing| now < failing.not_before);
+        pending.map_or(Ok(()), |failing| Err(failing.error.clone()))
     }
 
     /// Whether it has been failing for this long.
@@ -53,16 +53,15 @@ impl Backoff {
         self.failing.as_ref().is_some_and(|failing| now.duration_since(failing.since) >= period)
     }
 
-    /// When the next try is due.
     pub(super) fn due(&self) -> Option<Instant> {
         self.failing.as_ref().map(|failing| failing.not_before)
     }
 }
 
-/// Keeps two that correct each other from doing so at the speed of the API server.
+/// Limits the repairs of each object: another manager may undo every one of them at once.
 #[derive(Debug, Default)]
 pub(super) struct RepairLimiter {
-    /// Until when the repairs that each object has had are spread, were they a period apart.
+    /// The end of each object's repairs if they were spread out, one in each period.
     spread_until: HashMap<Key, Instant>,
 }
 
@@ -85,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_to_a_minute_and_the_first_failure_is_remembered() {
+    fn pauses_grow_to_a_minute_and_the_first_failure_counts() {
         let mut backoff = Backoff::default();
         let start = Instant::now();
         let mut now = start;
@@ -96,19 +95,19 @@ mod tests {
             now = backoff.due().unwrap();
         }
         assert_eq!(pauses, [250, 500, 1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000]);
-        assert!(backoff.has_lasted(Duration::from_secs(150), now) && backoff.pending_error(now).is_none());
+        assert!(backoff.has_lasted(Duration::from_secs(150), now) && backoff.ready(now).is_ok());
         assert!(!backoff.has_lasted(Duration::from_secs(150), start + Duration::from_secs(149)));
     }
 
     #[test]
-    fn only_another_error_is_news() {
+    fn only_a_different_error_is_new() {
         let (mut backoff, now) = (Backoff::default(), Instant::now());
         let mut failed = |error| backoff.failed(error, Duration::ZERO, now);
         assert!(failed("x") && !failed("x") && failed("y"));
     }
 
     #[test]
-    fn the_pause_that_is_asked_for_is_kept_up_to_a_minute() {
+    fn the_requested_pause_is_respected_up_to_a_minute() {
         let (mut backoff, now) = (Backoff::default(), Instant::now());
         let mut pause = |seconds| {
             backoff.failed("x", Duration::from_secs(seconds), now);
@@ -118,24 +117,24 @@ mod tests {
     }
 
     #[test]
-    fn a_fight_is_slowed_and_an_edit_a_second_is_not() {
+    fn constant_edits_are_limited_and_one_a_second_is_not() {
         let key = |name: &str| Key {
             group: String::new(),
             kind: "Service".into(),
             namespace: String::new(),
             name: name.into(),
         };
-        let (mut brake, start) = (RepairLimiter::default(), Instant::now());
+        let (mut limiter, start) = (RepairLimiter::default(), Instant::now());
         for _ in 0..REPAIRS {
-            assert_eq!(brake.repair(key("a"), start), Ok(()));
+            assert_eq!(limiter.repair(key("a"), start), Ok(()));
         }
-        let free = brake.repair(key("a"), start).unwrap_err();
+        let free = limiter.repair(key("a"), start).unwrap_err();
         assert_eq!(free, start + REPAIR_PERIOD);
-        assert_eq!(brake.repair(key("b"), start), Ok(()), "another object is another matter");
-        assert_eq!(brake.repair(key("a"), free), Ok(()));
+        assert_eq!(limiter.repair(key("b"), start), Ok(()), "each object has its own limit");
+        assert_eq!(limiter.repair(key("a"), free), Ok(()));
         let mut now = start + Duration::from_secs(10);
         for _ in 0..60 {
-            assert_eq!(brake.repair(key("a"), now), Ok(()));
+            assert_eq!(limiter.repair(key("a"), now), Ok(()));
             now += Duration::from_secs(1);
         }
     }

@@ -1,6 +1,6 @@
-//! Keeps ConfigMap `cloud-conf` as the cloud's configuration, completed and checked (IO).
+//! Keeps the cloud's configuration, completed and checked, in ConfigMap `cloud-conf` (IO).
 //!
-//! Thin: [`crate::config`] computes the content, [`super::sync`] writes it.
+//! [`crate::config`] computes the content, [`super::sync`] writes it.
 
 use tracing::{info, warn};
 
@@ -14,10 +14,9 @@ use crate::{
     error::chain,
 };
 
-/// How many warnings of one configuration are logged.
+/// The most warnings about one configuration that are logged.
 const LOGGED_WARNINGS: usize = 20;
 
-/// The controller of the cloud's configuration.
 pub(super) struct CloudConfig {
     sync: Sync,
     /// The lines last logged about the configuration.
@@ -39,16 +38,10 @@ impl CloudConfig {
     }
 
     fn desire(&mut self, view: &View) -> Desired {
-        let failed = |error| Desired::Failed { error, is_terminal: true };
-        let facts = match view.facts() {
-            Ok(facts) => facts,
-            Err(error) => return failed(error),
-        };
-        if let Err(error) = &facts.platform {
-            return failed(chain(error));
-        }
+        let facts = view.facts()?;
+        facts.platform.as_ref().map_err(|error| chain(error))?;
         let Some(settings) = view.provider().and_then(|provider| provider.descriptor.cloud_config.as_ref()) else {
-            return Desired::Objects(Vec::new());
+            return Ok(Vec::new());
         };
         let inputs = Inputs {
             settings,
@@ -56,16 +49,10 @@ impl CloudConfig {
             managed: cloud_conf::managed(settings).and_then(|managed| view.observer.named(&managed)),
             user: cloud_conf::user(settings, facts).and_then(|user| view.observer.named(user)),
         };
-        match cloud_conf::sync(&inputs) {
-            Err(error) => failed(format!("failed to sync the cloud configuration: {}", chain(&error))),
-            Ok(synced) => {
-                self.log(&synced);
-                match synced.objects(&facts.namespace) {
-                    Ok(objects) => Desired::Objects(objects),
-                    Err(error) => failed(chain(&error)),
-                }
-            }
-        }
+        let failed = |error| format!("failed to sync the cloud configuration: {}", chain(&error));
+        let synced = cloud_conf::sync(&inputs).map_err(failed)?;
+        self.log(&synced);
+        Ok(synced.objects(&facts.namespace).map_err(|error| chain(&error))?)
     }
 
     /// Logs the source of the configuration, its changes and its warnings, each state once. No values.
@@ -74,18 +61,19 @@ impl CloudConfig {
         let mut lines = vec![format!("the cloud configuration is from {from}")];
         lines.extend(synced.changes.iter().map(|change| format!("{}: {}", change.key, change.rule)));
         let all = lines.iter().chain(&synced.warnings).cloned().collect();
-        if self.logged != all {
-            for line in &lines {
-                info!("{line}");
-            }
-            for warning in synced.warnings.iter().take(LOGGED_WARNINGS) {
-                warn!("{warning}");
-            }
-            if let Some(more) = synced.warnings.len().checked_sub(LOGGED_WARNINGS).filter(|more| *more > 0) {
-                warn!("and {more} more of the like; `ccm-operator cloud-config` shows all of them");
-            }
-            self.logged = all;
+        if self.logged == all {
+            return;
         }
+        for line in &lines {
+            info!("{line}");
+        }
+        for warning in synced.warnings.iter().take(LOGGED_WARNINGS) {
+            warn!("{warning}");
+        }
+        if let Some(more @ 1..) = synced.warnings.len().checked_sub(LOGGED_WARNINGS) {
+            warn!("and {more} more of the like; `ccm-operator cloud-config` shows all of them");
+        }
+        self.logged = all;
     }
 }
 
@@ -104,7 +92,7 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn what_is_published_comes_after_what_the_cluster_needs() {
+    async fn the_published_copy_is_written_last() {
         let client = Client::new(Router::new(), "own");
         let infrastructure = json!({
             "spec": {
@@ -121,8 +109,7 @@ mod tests {
         };
         let view = view::tests::view(client.clone(), documents, Some("1"));
         let mut controller = CloudConfig::new(tests::sync(&cluster_operator::CLOUD_CONFIG, client));
-        let desired = controller.desire(&view);
-        let Desired::Objects(objects) = desired else { panic!("{desired:?}") };
+        let objects = controller.desire(&view).unwrap();
         let names: Vec<_> = objects.iter().map(Object::name).collect();
         assert_eq!(names, [cloud_conf::TARGET_NAME, cloud_conf::MANAGED_NAME]);
     }

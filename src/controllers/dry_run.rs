@@ -1,9 +1,10 @@
-//! Logs what the operator would do (IO): takes the place of [`super::apply_plan`] in `operator --dry-run`.
+//! Logs what the operator would do (IO): replaces [`super::apply_plan`] in `operator --dry-run`.
 //!
-//! Sends dry runs to the API server, for an object again only when it or the plan has changed: idle costs no request.
+//! Sends a dry run for an object only when the object or the plan has changed: idle costs no request.
 
 use std::{collections::BTreeMap, time::Instant};
 
+use kube::Client;
 use serde_json::Value;
 use tracing::{info, warn};
 
@@ -13,36 +14,28 @@ use crate::{
         diff::Diff,
         dry_run::{self, Error},
     },
-    cluster::read::Reader,
-    controllers::{applier::Stopped, apply_plan::verdicts, backoff::Backoff, observer::Observer},
+    cluster::read,
+    controllers::{applier::Stopped, backoff::Backoff, observer::Observer},
     error::chain,
     object::{Key, Object},
 };
 
-/// An object as it was when it was last asked about: the plan for it, and its live state.
-type Asked = (Object, Option<Value>);
-
-/// What asks, and what it remembers from one pass to the next.
 pub(super) struct DryRun {
-    reader: Reader,
-    set_id: String,
-    asked: BTreeMap<Key, Asked>,
-    /// What was last logged about each object.
+    client: Client,
+    /// The plan and the live state of each object at its last dry run.
+    asked: BTreeMap<Key, (Object, Option<Value>)>,
+    /// The last line logged about each object.
     logged: BTreeMap<Key, String>,
     pub(super) backoff: Backoff,
 }
 
 impl DryRun {
-    /// `set_id` marks our objects.
-    pub(super) fn new(reader: Reader, set_id: String) -> Self {
-        Self { reader, set_id, asked: BTreeMap::new(), logged: BTreeMap::new(), backoff: Backoff::default() }
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, asked: BTreeMap::new(), logged: BTreeMap::new(), backoff: Backoff::default() }
     }
 
-    /// Logs what would become of each object.
     pub(super) async fn act(&mut self, observer: &Observer, objects: &[Object]) -> Result<(), Stopped> {
-        if let Some(error) = self.backoff.pending_error(Instant::now()) {
-            return Err(Stopped { error: error.to_owned(), is_reported: false });
-        }
+        self.backoff.ready(Instant::now())?;
         for object in objects {
             let live = observer.live(object);
             let now = (object.clone(), live.map(essence));
@@ -59,13 +52,13 @@ impl DryRun {
                     if self.backoff.failed(&text, error.retry_after(), Instant::now()) {
                         warn!("{text}; retrying");
                     }
-                    return Err(Stopped { error: text, is_reported: false });
+                    return Err(text.into());
                 }
             }
         }
-        // Without a plan the operator does nothing with objects that are left over.
+        // Without a plan the operator prunes nothing.
         if !objects.is_empty() && !observer.awaits_leftovers() {
-            for (_, live, verdict) in verdicts(observer, objects, &self.set_id) {
+            for (_, live, verdict) in observer.verdicts(objects) {
                 if let Ok(Some(diff)) = dry_run::removal(live, verdict) {
                     self.log(&diff);
                 }
@@ -75,13 +68,13 @@ impl DryRun {
         Ok(())
     }
 
-    /// What would become of an object. No watch sees one that does not carry our label.
+    /// The change that the operator would make. An object without our label is seen by no watch, so it is read.
     async fn ask(&self, object: &Object, live: Option<&Value>) -> Result<Diff, Error> {
         let read = match live {
             Some(_) => None,
-            None => self.reader.live(object).await?,
+            None => read::live(&self.client, object).await?,
         };
-        dry_run::change(self.reader.client(), object, live.or(read.as_ref())).await
+        dry_run::change(&self.client, object, live.or(read.as_ref())).await
     }
 
     fn log(&mut self, diff: &Diff) {
@@ -90,7 +83,7 @@ impl DryRun {
             return;
         }
         match diff.change.action {
-            // Worth a line only where something else was logged before.
+            // Logged only after something else.
             Action::Unchanged if !self.logged.contains_key(key) => {}
             Action::Refuse => warn!("dry run: {line}"),
             _ => info!("dry run: {line}"),

@@ -1,8 +1,8 @@
 //! Records changes (IO): in the log, as Events on the changed objects, and in the metrics that count them.
 //!
-//! Best effort, after the fact: nothing waits for an Event and nothing fails for want of one. Repetitions are one Event
-//! with a count, which is written every few seconds at most. Core Events: unlike the newer kind their message may
-//! follow what was done last, and `kubectl describe` shows their count.
+//! Best effort: nothing waits for an Event, and nothing fails without one. Repetitions share one Event with a count, which
+//! is written every few seconds at most. These are core Events: unlike those of events.k8s.io their message may follow the
+//! last change, and `kubectl describe` shows their count.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use std::{
 use k8s_openapi::{
     api::core::v1::{Event, EventSource, ObjectReference},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
-    jiff::{Timestamp, Unit},
+    jiff::Timestamp,
 };
 use kube::{
     Api, Client,
@@ -22,129 +22,124 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
-use crate::cluster::request;
 use crate::{
     apply::change::{Action, Change},
-    cluster::request::REQUEST_TIMEOUT,
+    cluster::request::{self, REQUEST_TIMEOUT},
+    controllers::now_in_seconds,
+    object::Key,
     process::metrics::Metrics,
-    status,
+    status::write::{KIND, NAME},
 };
 
-/// The reporting component.
 const REPORTER: &str = "ccm-operator";
 
 /// How many Events may wait to be written; more are lost.
 const WAITING: usize = 128;
 
-/// How long the next count waits after one was written.
+/// The shortest time between two writes of one Event.
 const COUNT_PERIOD: Duration = Duration::from_secs(10);
 
-/// For how long the same is the same Event: after this long without it, another one is made.
+/// How long after its last repetition an Event is repeated; later a new one is created.
 const SERIES_PERIOD: Duration = Duration::from_secs(360);
 
-/// The longest message; the API server takes 1024 bytes.
+/// The longest message; the API server accepts 1024 bytes.
 const LONGEST_MESSAGE: usize = 1000;
 
 /// Records changes; clones share the recorder.
 #[derive(Clone, Debug)]
-pub struct Events {
+pub(super) struct Events {
     recorder: mpsc::Sender<Report>,
     metrics: Metrics,
 }
 
 #[derive(Debug)]
 struct Report {
-    regarding: ObjectReference,
-    reason: &'static str,
+    object: Key,
+    api_version: Option<String>,
+    uid: Option<String>,
+    reason: String,
     is_warning: bool,
     message: String,
 }
 
-/// An Event that stands in the cluster.
+/// An Event that was created.
 struct Series {
     namespace: String,
     name: String,
     count: i32,
-    /// What is not written yet.
+    /// The message and time that are not written yet.
     unwritten: Option<(String, Timestamp)>,
     written: Instant,
     last: Instant,
 }
 
 impl Events {
-    /// Starts the recorder; it ends with the last of its clones.
-    pub fn start(client: Client, metrics: Metrics) -> Self {
+    /// Starts the recorder; it ends with the last clone.
+    pub(super) fn start(client: Client, metrics: Metrics) -> Self {
         let (recorder, receiver) = mpsc::channel(WAITING);
         tokio::spawn(record(client, receiver));
         Self { recorder, metrics }
     }
 
-    /// Warns about the ClusterOperator: of what its administrators have to see to.
-    pub fn warn(&self, reason: &'static str, message: String) {
-        let regarding = ObjectReference {
-            api_version: Some(status::write::KIND.api_version()),
-            kind: Some(status::write::KIND.kind.to_owned()),
-            name: Some(status::write::NAME.to_owned()),
-            ..ObjectReference::default()
-        };
-        self.send(Report { regarding, reason, is_warning: true, message });
+    /// Records a warning to the administrators, as an Event on the ClusterOperator.
+    pub(super) fn warn(&self, reason: &str, message: String) {
+        let object =
+            Key { group: KIND.group.into(), kind: KIND.kind.into(), namespace: String::new(), name: NAME.into() };
+        let (api_version, reason) = (Some(KIND.api_version()), reason.to_owned());
+        self.send(Report { object, api_version, uid: None, reason, is_warning: true, message });
     }
 
-    /// Records a change to an object, as it is now or was last seen: in the log, as an Event and in the metrics. Failures are
-    /// logged by what retries.
-    pub fn record(&self, change: &Change, object: &Value) {
+    /// Records a change of an object, given as it is now or was last seen. Failures are logged where they are retried.
+    pub(super) fn record(&self, change: &Change, object: &Value) {
         match change.action {
             Action::Refuse => {}
             Action::Skip | Action::Keep => warn!("{change}"),
             _ => info!("{change}"),
         }
-        self.metrics.changed(change.action.done(), &change.object.kind);
-        let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
-        let metadata = &object["metadata"];
+        let done = change.action.done();
+        self.metrics.changed(done, &change.object.kind);
         let mut message = change.details();
         if message.is_empty() {
-            message = format!("{} {}", change.action.done(), change.object.kind);
+            message = format!("{done} {}", change.object.kind);
         }
-        let regarding = ObjectReference {
+        let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
+        self.send(Report {
+            object: change.object.clone(),
             api_version: text(&object["apiVersion"]),
-            kind: Some(change.object.kind.clone()),
-            namespace: text(&metadata["namespace"]),
-            name: Some(change.object.name.clone()),
-            uid: text(&metadata["uid"]),
-            ..ObjectReference::default()
-        };
-        let (reason, is_warning) = (reason(change.action), change.action == Action::Refuse);
-        self.send(Report { regarding, reason, is_warning, message });
+            uid: text(&object["metadata"]["uid"]),
+            reason: capitalized(done),
+            is_warning: change.action == Action::Refuse,
+            message,
+        });
     }
 
     fn send(&self, mut report: Report) {
         let end = (0..=LONGEST_MESSAGE).rev().find(|end| report.message.is_char_boundary(*end));
         report.message.truncate(end.unwrap_or_default());
-        // A full queue loses it.
+        // Lost if the queue is full.
         let _ = self.recorder.try_send(report);
     }
 }
 
 async fn record(client: Client, mut receiver: mpsc::Receiver<Report>) {
-    let mut series: HashMap<(ObjectKey, &'static str), Series> = HashMap::new();
+    let mut series: HashMap<(Key, String), Series> = HashMap::new();
     loop {
         let due = series.values().filter(|one| one.unwritten.is_some()).map(|one| one.written + COUNT_PERIOD).min();
-        let report = tokio::select! {
-            report = receiver.recv() => match report {
-                Some(report) => Some(report),
-                None => return,
-            },
-            () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => None,
+        let due = due.unwrap_or_else(|| Instant::now() + SERIES_PERIOD);
+        let report = match tokio::time::timeout_at(due.into(), receiver.recv()).await {
+            Ok(None) => return,
+            Ok(report) => report,
+            Err(_) => None,
         };
         let now = Instant::now();
+        series.retain(|_, one| one.unwritten.is_some() || now.duration_since(one.last) < SERIES_PERIOD);
         if let Some(report) = report {
-            series.retain(|_, one| one.unwritten.is_some() || now.duration_since(one.last) < SERIES_PERIOD);
-            let key = (object_key(&report.regarding), report.reason);
+            let key = (report.object.clone(), report.reason.clone());
             if let Some(one) = series.get_mut(&key) {
                 one.count += 1;
                 one.last = now;
-                one.unwritten = Some((report.message, Timestamp::now()));
-            } else if let Some((namespace, name)) = create(&client, &report).await {
+                one.unwritten = Some((report.message, now_in_seconds()));
+            } else if let Some((namespace, name)) = create(&client, report).await {
                 let one = Series { namespace, name, count: 1, unwritten: None, written: now, last: now };
                 series.insert(key, one);
             }
@@ -158,24 +153,25 @@ async fn record(client: Client, mut receiver: mpsc::Receiver<Report>) {
     }
 }
 
-/// What an Event is about, whichever incarnation of it.
-type ObjectKey = (Option<String>, Option<String>, Option<String>, Option<String>);
-
-fn object_key(object: &ObjectReference) -> ObjectKey {
-    (object.api_version.clone(), object.kind.clone(), object.namespace.clone(), object.name.clone())
-}
-
-async fn create(client: &Client, report: &Report) -> Option<(String, String)> {
-    let now = Timestamp::now();
-    let time = Some(Time(now.round(Unit::Second).unwrap_or(now)));
-    // Events of what is in no namespace are in this one.
-    let namespace = report.regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
-    let name = name(report.regarding.name.as_deref().unwrap_or_default(), now);
+/// Creates an Event, and returns its namespace and name.
+async fn create(client: &Client, report: Report) -> Option<(String, String)> {
+    let Key { kind, namespace, name: object, .. } = report.object;
+    let (time, involved_namespace) = (Some(Time(now_in_seconds())), Some(namespace).filter(|one| !one.is_empty()));
+    // Events on cluster-scoped objects belong into this namespace.
+    let namespace = involved_namespace.clone().unwrap_or_else(|| "default".to_owned());
+    let name = name(&object, Timestamp::now());
     let event = Event {
         metadata: ObjectMeta { name: Some(name.clone()), namespace: Some(namespace.clone()), ..ObjectMeta::default() },
-        involved_object: report.regarding.clone(),
-        reason: Some(report.reason.to_owned()),
-        message: Some(report.message.clone()),
+        involved_object: ObjectReference {
+            api_version: report.api_version,
+            kind: Some(kind),
+            namespace: involved_namespace,
+            name: Some(object),
+            uid: report.uid,
+            ..ObjectReference::default()
+        },
+        reason: Some(report.reason),
+        message: Some(report.message),
         type_: Some(if report.is_warning { "Warning" } else { "Normal" }.to_owned()),
         source: Some(EventSource { component: Some(REPORTER.to_owned()), host: None }),
         reporting_component: Some(REPORTER.to_owned()),
@@ -189,41 +185,27 @@ async fn create(client: &Client, report: &Report) -> Option<(String, String)> {
 }
 
 async fn count(client: &Client, series: &Series, message: &str, at: Timestamp) {
-    let at = at.round(Unit::Second).unwrap_or(at).to_string();
-    let patch = Patch::Merge(json!({"count": series.count, "message": message, "lastTimestamp": at}));
+    let patch = Patch::Merge(json!({"count": series.count, "message": message, "lastTimestamp": at.to_string()}));
     let api: Api<Event> = Api::namespaced(client.clone(), &series.namespace);
     is_written(&series.name, api.patch(&series.name, &PatchParams::default(), &patch)).await;
 }
 
 async fn is_written(name: &str, request: impl Future<Output = kube::Result<Event>>) -> bool {
-    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
-        Ok(Ok(_)) => true,
-        Ok(Err(error)) => {
-            debug!("failed to write Event {name}: {}", request::describe(&error));
-            false
-        }
-        Err(_) => {
-            debug!("failed to write Event {name}: no answer in time");
-            false
-        }
+    let written = request::send(Some(REQUEST_TIMEOUT), request).await;
+    if let Err(error) = &written {
+        debug!("failed to write Event {name}: {error}");
     }
+    written.is_ok()
 }
 
-/// The reason of an Event: the word of the log, with a capital.
-fn reason(action: Action) -> &'static str {
-    match action {
-        Action::Create => "Created",
-        Action::Configure => "Configured",
-        Action::Unchanged => "Unchanged",
-        Action::Recreate => "Recreated",
-        Action::Prune => "Pruned",
-        Action::Skip => "Skipped",
-        Action::Keep => "Kept",
-        Action::Refuse => "Failed",
-    }
+/// The reason of an Event: the word of the log, capitalized.
+fn capitalized(word: &str) -> String {
+    let mut rest = word.chars();
+    let first = rest.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(rest).collect()
 }
 
-/// A name of its own. Names of RBAC objects hold what names of Events may not.
+/// A unique name. Names of RBAC objects may contain characters that those of Events may not.
 fn name(object: &str, now: Timestamp) -> String {
     let plain: String =
         object.chars().map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' }).take(200).collect();
@@ -235,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_names_that_the_api_server_takes() {
+    fn the_api_server_accepts_the_names() {
         let now = Timestamp::UNIX_EPOCH;
         assert_eq!(name("vsphere:role", now), "vsphere-role.0");
         assert!(name(&"a".repeat(250), now).len() < 240);

@@ -1,5 +1,5 @@
-//! The watches of a process (IO): documents of facts, the status object, ConfigMaps and Secrets, the inventory and our own
-//! objects, each watched once and no others. It decides nothing.
+//! The watches of a process (IO): the documents of facts, the status object, ConfigMaps and Secrets, the inventory and our
+//! own objects. Each is watched once. It decides nothing.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -7,78 +7,66 @@ use kube::{Client, api::DynamicObject};
 use serde_json::{Value, json};
 
 use crate::{
-    apply::inventory::{self, PART_OF_LABEL, Place, Scope},
+    apply::inventory::{self, PART_OF_LABEL, Place, Scope, Verdict},
     cluster::{
-        request,
-        watch::{Seen, Selector, Target},
+        seen::Seen,
+        watch::{Selector, Target},
         watches::Watches,
     },
     facts::{Document, Documents},
     object::{
-        Object,
-        reference::{self, CONFIG_MAP, Digests, Referable, Reference},
+        Kind, Object,
+        reference::{self, CONFIG_MAP, Digests, Reference, SECRET},
     },
     status,
 };
 
-/// A thing that is watched.
+/// The identity of a watch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Id {
     /// A document of facts, by its resource.
     Document(&'static str),
-    /// The object that holds the status.
     Status,
     /// A ConfigMap or Secret that is read or that pods refer to.
     Named(Reference),
-    /// The inventory.
     Inventory,
     /// Our objects of a kind in a namespace.
     Ours(Place),
 }
 
-/// Everything that is watched.
 pub(super) struct Observer {
-    set_id: String,
+    /// Marks our objects.
+    pub(super) set_id: String,
     pub(super) watches: Watches<Id>,
     documents: Vec<&'static Document>,
-    /// Where nothing is planned any more and objects are to be pruned.
+    /// Where nothing is planned any more and objects may have to be pruned.
     leftovers: BTreeSet<Place>,
-    /// Whether a document has changed since documents were last taken.
+    /// Whether a document may have changed since the last update.
     documents_changed: bool,
-    /// Whether a named object has changed since that was last asked.
-    named_changed: bool,
+    /// Whether a named object may have changed since the digests were last computed.
+    pub(super) named_changed: bool,
 }
 
 impl Observer {
-    /// Watches documents and the status object. `set_id` marks our objects.
+    /// Watches documents and the status object.
     pub(super) fn new(client: Client, set_id: String, documents: Vec<&'static Document>) -> Self {
         let mut watches = Watches::new(client);
-        let named = |kind, name: &str| Target {
-            resource: request::resource(kind),
-            namespace: None,
-            selector: Selector::Name(name.to_owned()),
-        };
         for document in &documents {
-            watches.start(Id::Document(document.kind.plural), || named(&document.kind, document.name));
+            watches.start(Id::Document(document.kind.plural), || one(&document.kind, "", document.name));
         }
-        watches.start(Id::Status, || named(&status::write::KIND, status::write::NAME));
+        watches.start(Id::Status, || one(&status::write::KIND, "", status::write::NAME));
         Self { set_id, watches, documents, leftovers: BTreeSet::new(), documents_changed: true, named_changed: false }
     }
 
-    /// Watches the inventory, too.
     pub(super) fn watch_inventory(&mut self, own_namespace: &str) {
-        self.watches.start(Id::Inventory, || Target {
-            resource: request::resource(&CONFIG_MAP),
-            namespace: Some(own_namespace.to_owned()),
-            selector: Selector::Name(inventory::NAME.to_owned()),
-        });
+        self.watches.start(Id::Inventory, || one(&CONFIG_MAP, own_namespace, inventory::NAME));
     }
 
-    /// Waits until something was seen, and takes all that has arrived. Of a Secret only a digest is kept.
+    /// Waits for events, and takes all that have arrived. Of a Secret only a digest is kept.
     pub(super) async fn changed(&mut self) {
         let (documents_changed, named_changed) = (&mut self.documents_changed, &mut self.named_changed);
         let strip = |id: &Id, object: &mut DynamicObject| {
-            if matches!(id, Id::Named(Reference { kind: Referable::Secret, .. })) {
+            if matches!(id, Id::Named(reference) if reference.kind == &SECRET) {
                 keep_digest(object);
             }
         };
@@ -89,30 +77,28 @@ impl Observer {
         self.watches.changed(strip, changed).await;
     }
 
-    /// What has not been seen yet and has to be before anything is applied, with the reason where there is one; of named
-    /// objects only these count.
+    /// The watches that have to deliver before anything is applied; of named objects only these count.
     pub(super) fn pending(&self, named: &BTreeSet<Reference>) -> Vec<String> {
         let is_leftover = |id: &Id| matches!(id, Id::Ours(place) if self.leftovers.contains(place));
         self.watches.pending(|id| is_relevant(id, named) && !is_leftover(id))
     }
 
-    /// The same, of these named objects alone.
-    pub(super) fn pending_named(&self, named: &BTreeSet<Reference>) -> Vec<String> {
-        self.watches.pending(|id| matches!(id, Id::Named(reference) if named.contains(reference)))
+    /// The same, of the inputs alone: the documents, the status object and these named objects.
+    pub(super) fn pending_inputs(&self, named: &BTreeSet<Reference>) -> Vec<String> {
+        self.watches.pending(|id| is_input(id, named))
     }
 
-    /// What has kept a watch from working for this long; of named objects only these count.
+    /// The errors of watches that have failed for this long; of named objects only these count.
     pub(super) fn lasting_trouble(&self, period: Duration, named: &BTreeSet<Reference>) -> Option<String> {
         self.watches.lasting_trouble(period, |id| is_relevant(id, named))
     }
 
-    /// The same of the documents and these named objects alone, for what reads nothing else.
+    /// The same, of the inputs alone.
     pub(super) fn lasting_trouble_of_inputs(&self, period: Duration, named: &BTreeSet<Reference>) -> Option<String> {
-        let is_input = |id: &Id| !matches!(id, Id::Inventory | Id::Ours(_));
-        self.watches.lasting_trouble(period, |id| is_relevant(id, named) && is_input(id))
+        self.watches.lasting_trouble(period, |id| is_input(id, named))
     }
 
-    /// Whether every document has been seen, and the status object.
+    /// Whether every document and the status object have been seen.
     pub(super) fn knows_documents(&self) -> bool {
         self.watches.iter().all(|(id, seen)| !matches!(id, Id::Document(_) | Id::Status) || seen.is_synced())
     }
@@ -122,8 +108,8 @@ impl Observer {
         self.watches.seen(&Id::Status).is_some_and(Seen::is_synced)
     }
 
-    /// Puts what was seen of the documents into `documents`. `None` when nothing has changed since the last call; an error is
-    /// that of a document that cannot be read.
+    /// Updates the documents, if one may have changed since the last call; the error is that of a document that cannot be
+    /// read.
     pub(super) fn update(&mut self, documents: &mut Documents) -> Option<Result<(), String>> {
         if !std::mem::take(&mut self.documents_changed) {
             return None;
@@ -139,62 +125,55 @@ impl Observer {
         Some(read)
     }
 
-    /// Watches these ConfigMaps and Secrets, and no other.
+    /// Watches these ConfigMaps and Secrets, and no others.
     pub(super) fn want(&mut self, named: &BTreeSet<Reference>) {
         self.watches.keep(|id| is_relevant(id, named));
         for reference in named {
-            self.watches.start(Id::Named(reference.clone()), || Target {
-                resource: request::resource(reference.kind.kind()),
-                namespace: Some(reference.namespace.clone()),
-                selector: Selector::Name(reference.name.clone()),
-            });
+            let Reference { kind, namespace, name } = reference;
+            self.watches.start(Id::Named(reference.clone()), || one(kind, namespace, name));
         }
         self.named_changed = true;
     }
 
-    /// A ConfigMap that is watched, as it is now.
+    /// The live state of a watched ConfigMap.
     pub(super) fn named(&self, reference: &Reference) -> Option<&Value> {
         self.watches.get(&Id::Named(reference.clone()), &reference.name)
     }
 
-    /// Takes the answer to a write of a named object.
+    /// Takes the result of a write of a named object.
     pub(super) fn put_named(&mut self, reference: &Reference, live: Value) {
         self.watches.put(&Id::Named(reference.clone()), &reference.name, live);
         self.named_changed = true;
     }
 
-    /// Whether a named object may have changed since the last call.
-    pub(super) fn take_named_changed(&mut self) -> bool {
-        std::mem::take(&mut self.named_changed)
-    }
-
-    /// The digests of those of the named objects that exist.
+    /// The digests of the named objects that exist.
     pub(super) fn digests(&self, named: &BTreeSet<Reference>) -> Digests {
         let digest = |reference: &Reference| {
             let value = self.named(reference)?;
-            Some(match reference.kind {
-                Referable::ConfigMap => reference::digest(value),
-                Referable::Secret => value[DIGEST].as_str()?.to_owned(),
-            })
+            if reference.kind == &SECRET {
+                Some(value[DIGEST].as_str()?.to_owned())
+            } else {
+                Some(reference::digest(value))
+            }
         };
         named.iter().filter_map(|reference| Some((reference.clone(), digest(reference)?))).collect()
     }
 
-    /// Watches our objects where they are planned, and where the inventory lists some.
+    /// Watches our objects where they are planned and where the inventory lists them.
     pub(super) fn follow(&mut self, planned: &Scope, inventory: &Scope) {
         let wanted = planned.union(inventory);
         self.leftovers = inventory.places().filter(|place| !planned.contains(place)).cloned().collect();
         self.watches.keep(|id: &Id| !matches!(id, Id::Ours(place) if !wanted.contains(place)));
         for place in wanted.places() {
             self.watches.start(Id::Ours(place.clone()), || Target {
-                resource: request::resource(place.kind),
-                namespace: place.kind.namespaced.then(|| place.namespace.clone()),
+                kind: place.kind,
+                namespace: place.namespace.clone(),
                 selector: Selector::Label(format!("{PART_OF_LABEL}={}", self.set_id)),
             });
         }
     }
 
-    /// The places that were seen whole, each with our objects in it.
+    /// The places that were seen completely, each with our objects in it.
     pub(super) fn ours(&self) -> impl Iterator<Item = (&Place, impl Iterator<Item = &Value>)> {
         self.watches.iter().filter_map(|(id, seen)| match id {
             Id::Ours(place) if seen.is_synced() => Some((place, seen.objects())),
@@ -202,21 +181,25 @@ impl Observer {
         })
     }
 
-    /// Whether a place that may hold leftovers is about to be seen.
+    /// Our objects that are not planned, each with its verdict.
+    pub(super) fn verdicts(&self, planned: &[Object]) -> Vec<(&Place, &Value, Verdict)> {
+        let seen = self.ours().flat_map(|(place, objects)| objects.map(move |object| (place, object)));
+        inventory::verdicts(seen, planned, &self.set_id)
+    }
+
+    fn leftovers(&self) -> impl Iterator<Item = (&Place, &Seen)> {
+        self.leftovers.iter().filter_map(|place| Some((place, self.watches.seen(&Id::Ours(place.clone()))?)))
+    }
+
+    /// Whether a place that may hold leftovers has not been seen yet, though its watch works.
     pub(super) fn awaits_leftovers(&self) -> bool {
-        self.watches.iter().any(|(id, seen): (&Id, _)| {
-            let is_leftover = matches!(id, Id::Ours(place) if self.leftovers.contains(place));
-            is_leftover && !seen.is_synced() && seen.trouble().is_none()
-        })
+        self.leftovers().any(|(_, seen)| !seen.is_synced() && seen.trouble().is_none())
     }
 
     /// The namespaces of places that may hold leftovers and cannot be watched.
     pub(super) fn troubled_leftovers(&self) -> BTreeSet<String> {
-        let troubled = self.leftovers.iter().filter(|place| {
-            let seen = self.watches.seen(&Id::Ours((*place).clone()));
-            place.kind.namespaced && seen.is_some_and(|seen| seen.trouble().is_some())
-        });
-        troubled.map(|place| place.namespace.clone()).collect()
+        let troubled = self.leftovers().filter(|(place, seen)| place.kind.namespaced && seen.trouble().is_some());
+        troubled.map(|(place, _)| place.namespace.clone()).collect()
     }
 
     pub(super) fn inventory(&self) -> Option<&Value> {
@@ -228,24 +211,32 @@ impl Observer {
         self.watches.get(&Id::Ours(Place::of(object)), object.name())
     }
 
-    /// The live object that holds the status.
     pub(super) fn status_object(&self) -> Option<&Value> {
         self.watches.get(&Id::Status, status::write::NAME)
     }
 }
 
-/// Whether a watch matters to what needs only these named objects.
+/// A watch of one object.
+fn one(kind: &'static Kind, namespace: &str, name: &str) -> Target {
+    Target { kind, namespace: namespace.to_owned(), selector: Selector::Name(name.to_owned()) }
+}
+
+/// Whether a watch is relevant if only these named objects are.
 fn is_relevant(id: &Id, named: &BTreeSet<Reference>) -> bool {
     !matches!(id, Id::Named(reference) if !named.contains(reference))
 }
 
-/// The member that stands for what a Secret holds.
+fn is_input(id: &Id, named: &BTreeSet<Reference>) -> bool {
+    is_relevant(id, named) && !matches!(id, Id::Inventory | Id::Ours(_))
+}
+
+/// The field that replaces the data of a Secret.
 const DIGEST: &str = "digest";
 
-/// Replaces what a Secret holds by its digest, before anything else sees it.
+/// Replaces the data of a Secret by its digest, before anything else sees it.
 fn keep_digest(secret: &mut DynamicObject) {
     secret.data = json!({DIGEST: reference::digest(&secret.data)});
-    // It may repeat the data.
+    // Annotations may repeat the data.
     secret.metadata.annotations = None;
 }
 
@@ -259,7 +250,7 @@ mod tests {
     use super::*;
     use crate::object::KINDS;
 
-    /// A cluster whose Deployments may not be seen, and that never answers about anything else.
+    /// An API server that forbids access to Deployments and does not answer any other request.
     async fn answer(uri: Uri) -> (StatusCode, String) {
         if !uri.path().ends_with("/deployments") {
             std::future::pending::<()>().await;
@@ -270,9 +261,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failing_watch_is_reported_only_to_what_needs_it() {
+    async fn a_failing_watch_is_reported_only_where_it_is_needed() {
         let client = Client::new(Router::new().fallback(answer), "own");
-        let mut observer = Observer::new(client, "set".into(), Documents::all().collect());
+        let mut observer = Observer::new(client, "set".into(), crate::facts::DOCUMENTS.iter().collect());
         let deployments = KINDS.iter().find(|kind| kind.kind == "Deployment").unwrap();
         let config_map = json!({"data": {"scope": "Deployment.apps managed\n"}});
         let scope = Scope::read(&config_map);

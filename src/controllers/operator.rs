@@ -1,20 +1,20 @@
 //! The operator itself: keeps a provider's objects as planned and reports the result (IO).
 //!
-//! A pass costs no request unless something is to be written. Bad input is reported at once and waits for other input;
-//! everything else is retried, later each time, and reported once it has lasted.
+//! Bad input is reported at once and waits for other input; every other error is retried, later each time, and reported
+//! once it has lasted.
 
 use std::{
-    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use k8s_openapi::jiff::{Timestamp, Unit};
 use tracing::{error, info};
 
 use crate::{
     apply::{inventory::Scope, ownership::FIELD_MANAGER},
-    controllers::{Pass, applier::Stopped, apply_plan::ApplyPlan, backoff::Backoff, dry_run::DryRun, view::View},
+    controllers::{
+        Pass, applier::Stopped, apply_plan::ApplyPlan, backoff::Backoff, dry_run::DryRun, now_in_seconds, view::View,
+    },
     object::Object,
     plan::Plan,
     process::lease::Authority,
@@ -24,39 +24,31 @@ use crate::{
     },
 };
 
-/// How long a rollout may take before it is reported, when the version stays: a controller that catches up with a changed
-/// annotation is no rollout.
+/// How long a rollout may take unreported if the version stays: a changed annotation alone looks like a short rollout.
 const ROLLOUT_GRACE: Duration = Duration::from_secs(1);
 
 /// Acts on a plan.
 #[allow(clippy::large_enum_variant, reason = "there is one, and it is moved once")]
 pub(super) enum Hands {
-    /// Brings the cluster to it, and reports.
+    /// Brings the cluster to the plan, and reports.
     Write(ApplyPlan),
     /// Logs what would be done, and reports nothing.
     DryRun(DryRun),
 }
 
-/// The operator and what it remembers.
 pub(super) struct Operator {
     authority: Authority,
-    set_id: String,
     hands: Hands,
-    images_json: PathBuf,
-    /// The revision of the view that was last planned for.
+    /// The revision of the view that the last plan was computed from.
     revision: u64,
-    /// The last plan that could be made; it stays in force while an input is bad.
+    /// The last good plan; it stays in force while an input is bad.
     plan: Option<Arc<Plan>>,
-    /// The error of the input.
     bad_input: Option<String>,
     /// Whether both config-sync controllers have ever reported that they are available.
     is_gate_open: bool,
-    /// Since when the operator waits for that.
     gated_since: Option<Instant>,
     reporting: Backoff,
-    /// Since when workloads are being rolled out.
     rolling_since: Option<Instant>,
-    /// Since when a rollout is stuck.
     stuck_since: Option<Instant>,
     /// The last outcome; it stays reported while an error is retried.
     last: Option<Outcome>,
@@ -65,22 +57,23 @@ pub(super) struct Operator {
 
 /// The result of a pass.
 enum Reconciled {
-    /// Nothing can be done or reported yet; holds what it waits for. Empty for a standby, whose work is to wait.
+    /// Nothing can be done or reported yet; holds what the operator waits for. Empty for a standby.
     Waiting(Vec<String>),
     /// An error that has not lasted long enough to be reported, or whose retry is not due.
     Retrying(String),
-    /// This is to be reported.
+    /// An outcome to report.
     Outcome(Outcome),
 }
 
+fn failed(error: String) -> Reconciled {
+    Reconciled::Outcome(Outcome::Failed { error })
+}
+
 impl Operator {
-    /// `set_id` marks our objects.
-    pub(super) fn new(authority: Authority, set_id: String, hands: Hands, images_json: PathBuf) -> Self {
+    pub(super) fn new(authority: Authority, hands: Hands) -> Self {
         Self {
             authority,
-            set_id,
             hands,
-            images_json,
             revision: 0,
             plan: None,
             bad_input: None,
@@ -94,16 +87,10 @@ impl Operator {
         }
     }
 
-    /// Reads the images file again; returns whether it has changed.
-    pub(super) fn read_images(&self, view: &mut View) -> bool {
-        view.read_images(&self.images_json)
-    }
-
-    /// One pass with its report.
     pub(super) async fn pass(&mut self, view: &mut View) -> Pass {
         let (mut waiting, outcome) = match self.reconcile(view).await {
             Reconciled::Waiting(waiting) => (waiting, None),
-            // Also when the object that holds the status was deleted meanwhile.
+            // The last outcome is written again if the ClusterOperator was deleted meanwhile.
             Reconciled::Retrying(error) => (vec![error], self.last.clone()),
             Reconciled::Outcome(outcome) => (Vec::new(), Some(outcome)),
         };
@@ -128,7 +115,7 @@ impl Operator {
     async fn reconcile(&mut self, view: &mut View) -> Reconciled {
         self.replan(view);
         self.follow(view);
-        let pending = view.pending();
+        let pending = view.observer.pending(&view.references);
         if let Some(trouble) = self.authority.trouble() {
             return Reconciled::Waiting(vec![trouble]);
         }
@@ -136,8 +123,8 @@ impl Operator {
         if pending.is_empty() && !leads {
             return Reconciled::Waiting(Vec::new());
         }
-        // A watch that fails for long is reported, and does not keep the rest from being done.
-        let trouble = view.lasting_trouble(TRANSIENT_ERROR_PATIENCE).filter(|_| leads);
+        // A watch that keeps failing is reported, and does not block the rest.
+        let trouble = view.observer.lasting_trouble(TRANSIENT_ERROR_PATIENCE, &view.references).filter(|_| leads);
         let reconciled = if !pending.is_empty() {
             Reconciled::Waiting(pending)
         } else if let Some(gated) = self.gate(view) {
@@ -149,11 +136,11 @@ impl Operator {
             return reconciled;
         }
         let wrong = self.bad_input.clone().or(trouble).or_else(|| config_trouble(&view.status()));
-        wrong.map_or(reconciled, |error| Reconciled::Outcome(Outcome::Failed { error }))
+        wrong.map_or(reconciled, failed)
     }
 
-    /// The gate: nothing is applied before the config-sync controllers have succeeded once, or pods would start without their
-    /// configuration.
+    /// The gate: nothing is applied before the config-sync controllers have succeeded once, because pods would start without
+    /// their configuration.
     fn gate(&mut self, view: &View) -> Option<Reconciled> {
         let status = view.status();
         let missing = [&CLOUD_CONFIG, &TRUSTED_CA].into_iter().find(|controller| !status.is_available(controller));
@@ -164,36 +151,30 @@ impl Operator {
         };
         let since = *self.gated_since.get_or_insert_with(Instant::now);
         let why = format!("nothing is applied before the {} has reported that it is available", controller.name);
-        Some(if since.elapsed() >= TRANSIENT_ERROR_PATIENCE {
-            Reconciled::Outcome(Outcome::Failed { error: why })
-        } else {
-            Reconciled::Waiting(vec![why])
-        })
+        let has_lasted = since.elapsed() >= TRANSIENT_ERROR_PATIENCE;
+        Some(if has_lasted { failed(why) } else { Reconciled::Waiting(vec![why]) })
     }
 
-    /// Plans again when an input has changed.
+    /// Plans again if an input has changed.
     fn replan(&mut self, view: &View) {
-        if !view.knows_inputs() || self.revision == view.revision() {
+        if self.revision == view.revision() || !view.observer.pending_inputs(&view.references).is_empty() {
             return;
         }
         self.revision = view.revision();
-        match view.plan() {
-            Err(error) => self.bad_input = Some(error),
-            Ok(plan) => {
-                let plan = plan.labelled(&self.set_id);
-                self.bad_input = None;
-                if self.plan.as_deref() != Some(&plan) {
-                    self.plan = Some(Arc::new(plan));
-                    if let Hands::Write(apply_plan) = &mut self.hands {
-                        apply_plan.applier.replanned();
-                    }
-                }
+        let plan = view.plan().map(Arc::new);
+        self.bad_input = plan.as_ref().err().cloned();
+        if let Ok(plan) = plan
+            && self.plan.as_ref() != Some(&plan)
+        {
+            self.plan = Some(plan);
+            if let Hands::Write(apply_plan) = &mut self.hands {
+                apply_plan.applier.replanned();
             }
         }
     }
 
-    /// Watches planned objects, and those that the inventory lists. Without a plan nothing is pruned, so nothing is watched
-    /// for it; the inventory stays as it is until there is a plan.
+    /// Watches our objects where they are planned and where the inventory lists them. Without planned objects nothing is
+    /// pruned, so only a plan with objects needs the inventory.
     fn follow(&self, view: &mut View) {
         let Some(plan) = &self.plan else { return };
         let inventory = match &self.hands {
@@ -207,9 +188,8 @@ impl Operator {
     /// Acts on the plan, and checks the rollouts.
     async fn act(&mut self, view: &mut View) -> Reconciled {
         let Some(plan) = self.plan.clone() else {
-            // Everything was seen, so an input is bad.
-            let error = self.bad_input.clone().unwrap_or_default();
-            return Reconciled::Outcome(Outcome::Failed { error });
+            // Every input was seen, so one is bad.
+            return failed(self.bad_input.clone().unwrap_or_default());
         };
         let objects = match &*plan {
             Plan::Nothing { why } => return Reconciled::Outcome(Outcome::Nothing { why: why.clone() }),
@@ -225,7 +205,7 @@ impl Operator {
         match acted {
             Ok(()) => Reconciled::Outcome(self.rollouts(view, objects)),
             Err(Stopped { error, is_reported: false }) => Reconciled::Retrying(error),
-            Err(Stopped { error, is_reported: true }) => Reconciled::Outcome(Outcome::Failed { error }),
+            Err(Stopped { error, is_reported: true }) => failed(error),
         }
     }
 
@@ -233,23 +213,19 @@ impl Operator {
     fn rollouts(&mut self, view: &View, objects: &[Object]) -> Outcome {
         let (mut rollouts, mut stuck) = (Vec::new(), None);
         for object in objects {
-            match view.observer.live(object).map(rollout::of) {
-                Some(Rollout::Done) => {}
-                Some(Rollout::Stuck { why }) => {
-                    stuck = Some(format!("the rollout of {} is stuck: {why}", object.key()));
-                    rollouts.push(object.key());
-                }
-                Some(Rollout::Progressing) | None => rollouts.push(object.key()),
+            let rollout = view.observer.live(object).map(rollout::of);
+            if let Some(Rollout::Stuck { why }) = &rollout {
+                stuck = Some(format!("the rollout of {} is stuck: {why}", object.key()));
+            }
+            if rollout != Some(Rollout::Done) {
+                rollouts.push(object.key());
             }
         }
-        match stuck {
-            Some(error) => {
-                let since = *self.stuck_since.get_or_insert_with(Instant::now);
-                if since.elapsed() >= TRANSIENT_ERROR_PATIENCE {
-                    return Outcome::Failed { error };
-                }
-            }
-            None => self.stuck_since = None,
+        self.stuck_since = stuck.as_ref().map(|_| self.stuck_since.unwrap_or_else(Instant::now));
+        if let Some(error) = stuck
+            && self.stuck_since.is_some_and(|since| since.elapsed() >= TRANSIENT_ERROR_PATIENCE)
+        {
+            return Outcome::Failed { error };
         }
         if rollouts.is_empty() { Outcome::Done } else { Outcome::Progressing { rollouts } }
     }
@@ -260,18 +236,16 @@ impl Operator {
             return Ok(());
         }
         let Hands::Write(apply_plan) = &self.hands else {
-            self.log_dry_run(outcome);
+            self.log(outcome);
             return Ok(());
         };
-        if let Some(error) = self.reporting.pending_error(Instant::now()) {
-            return Err(error.to_owned());
-        }
+        self.reporting.ready(Instant::now())?;
         let before = view.status();
         let version = view.settings.facts.release_version.as_deref().unwrap_or("unknown");
         let objects = self.plan.as_ref().map_or(&[][..], |plan| plan.objects());
         let (own_namespace, namespace) = (&view.settings.own_namespace, &view.settings.facts.namespace);
         let related_objects = match self.plan {
-            // Objects that a previous process has applied are still there.
+            // Objects that a previous process has applied still exist.
             None if !before.related_objects.is_empty() => before.related_objects.clone(),
             _ => cluster_operator::related_objects(own_namespace, namespace, objects, apply_plan.kept()),
         };
@@ -280,13 +254,13 @@ impl Operator {
             return Ok(());
         }
         self.log(outcome);
-        let now = Timestamp::now().round(Unit::Second).unwrap_or_default().to_string();
+        let now = now_in_seconds().to_string();
         let next = before.next(outcome, &Context { version, related_objects, remarks, now: &now });
         let is_well = matches!(outcome, Outcome::Done | Outcome::Nothing { .. });
         view.report((FIELD_MANAGER, &next), is_well, &self.authority, &mut self.reporting).await
     }
 
-    /// Whether workloads have only just begun to roll out, with nothing new to be announced.
+    /// Whether a rollout has only just begun, in a version that was reached before.
     fn is_short_rollout(&mut self, outcome: &Outcome, before: &Status, version: &str) -> bool {
         if !matches!(outcome, Outcome::Progressing { .. }) {
             self.rolling_since = None;
@@ -300,7 +274,11 @@ impl Operator {
         if self.logged.as_ref() == Some(outcome) {
             return;
         }
+        let is_dry_run = matches!(self.hands, Hands::DryRun(_));
         match outcome {
+            Outcome::Nothing { why } if is_dry_run => info!("dry run: nothing would be applied: {why}"),
+            Outcome::Failed { error } if is_dry_run => error!("dry run: the operator would be degraded: {error}"),
+            _ if is_dry_run => {}
             Outcome::Done => info!("everything is applied and runs"),
             Outcome::Nothing { why } => info!("nothing is to be applied: {why}"),
             Outcome::Progressing { rollouts } => {
@@ -312,19 +290,9 @@ impl Operator {
         }
         self.logged = Some(outcome.clone());
     }
-
-    fn log_dry_run(&mut self, outcome: &Outcome) {
-        match outcome {
-            _ if self.logged.as_ref() == Some(outcome) => {}
-            Outcome::Nothing { why } => info!("dry run: nothing would be applied: {why}"),
-            Outcome::Failed { error } => error!("dry run: the operator would be degraded: {error}"),
-            Outcome::Done | Outcome::Progressing { .. } => {}
-        }
-        self.logged = Some(outcome.clone());
-    }
 }
 
-/// The trouble that the config-sync controllers report: applied objects stay, with the last good configuration.
+/// The errors that the config-sync controllers report. Applied objects stay, with the last good configuration.
 fn config_trouble(status: &Status) -> Option<String> {
     let troubles = [&CLOUD_CONFIG, &TRUSTED_CA].map(|controller| status.trouble_of(controller));
     let troubles: Vec<_> = troubles.into_iter().flatten().collect();

@@ -1,19 +1,15 @@
-//! What the controllers of a process see of the cluster, once for all of them (IO).
+//! The cluster as the controllers of a process see it (IO).
 //!
-//! Owns the watches, the facts taken from them, and the one way to the status object. It decides nothing.
+//! Owns the watches and the facts read from them, and is the one way to the status. It decides nothing.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, fs, path::Path, time::Instant};
 
 use kube::Client;
 use tokio::sync::watch;
 use tracing::warn;
 
 use crate::{
+    apply::inventory,
     config::{certificates, cloud_conf},
     controllers::{
         backoff::Backoff,
@@ -24,7 +20,7 @@ use crate::{
         Documents, Facts, Settings,
         images::{self, Images},
     },
-    object::reference::{Digests, Reference},
+    object::reference::Reference,
     plan::Plan,
     process::lease::Authority,
     provider::{Phase, Provider, catalog::Catalog},
@@ -40,7 +36,7 @@ pub struct ViewSettings {
     pub own_namespace: String,
     /// Whether the operator runs in this process.
     pub with_operator: bool,
-    /// Whether the config-sync controllers run in it.
+    /// Whether the config-sync controllers run in this process.
     pub with_config_sync: bool,
 }
 
@@ -55,23 +51,23 @@ pub struct View {
     /// The error of a document that cannot be read.
     unreadable: Option<String>,
     /// The ConfigMaps and Secrets that the planned pods refer to.
-    references: BTreeSet<Reference>,
-    /// The last status that was seen: it is restored when the object that held it is deleted and recreated.
+    pub(super) references: BTreeSet<Reference>,
+    /// The last status that was seen; restored if the ClusterOperator is deleted.
     last_status: Status,
-    /// Whether the control plane is one node, once that is known.
+    /// Whether the control plane is a single node; `None` until this is known.
     single_replica: watch::Sender<Option<bool>>,
     revision: u64,
 }
 
 impl View {
-    /// A cluster of which nothing was seen yet; `set_id` marks our objects.
+    /// A cluster that has not been seen yet.
     pub fn new(
         client: Client,
         catalog: Catalog,
         settings: ViewSettings,
-        set_id: String,
         single_replica: watch::Sender<Option<bool>>,
     ) -> Self {
+        let set_id = inventory::set_id(&settings.own_namespace);
         let documents = Documents::needed(&settings.facts, settings.with_config_sync).collect();
         let mut observer = Observer::new(client.clone(), set_id, documents);
         if settings.with_operator {
@@ -93,7 +89,7 @@ impl View {
         }
     }
 
-    /// Takes what the watches have delivered.
+    /// Updates the facts from the watches.
     pub(super) fn refresh(&mut self) {
         self.last_status = self.status();
         if !self.observer.knows_documents() {
@@ -107,7 +103,7 @@ impl View {
             self.follow();
             self.revision += 1;
         }
-        if self.observer.take_named_changed() {
+        if std::mem::take(&mut self.observer.named_changed) {
             self.facts.digests = Some(self.observer.digests(&self.references));
             self.revision += 1;
         }
@@ -115,8 +111,7 @@ impl View {
 
     /// Recomputes the facts of the documents; images and digests have other sources.
     fn gather(&mut self) {
-        let images = std::mem::replace(&mut self.facts.images, Ok(Images::default()));
-        let digests: Option<Digests> = self.facts.digests.take();
+        let (images, digests) = (self.facts.images.clone(), self.facts.digests.clone());
         self.facts = Facts { images, digests, ..self.documents.facts(&self.settings.facts) };
     }
 
@@ -136,47 +131,28 @@ impl View {
         has_changed
     }
 
-    /// Whether everything has been seen that a plan is made of.
-    pub(super) fn knows_inputs(&self) -> bool {
-        self.observer.knows_documents() && self.observer.pending_named(&self.references).is_empty()
-    }
-
-    /// The documents and these named objects that have not been seen yet.
-    pub(super) fn pending_inputs(&self, named: &BTreeSet<Reference>) -> Vec<String> {
-        if self.observer.knows_documents() { self.observer.pending_named(named) } else { self.observer.pending(named) }
-    }
-
-    /// What has not been seen yet and has to be before anything is applied.
-    pub(super) fn pending(&self) -> Vec<String> {
-        self.observer.pending(&self.references)
-    }
-
-    /// What has kept a watch that the operator needs from working for this long.
-    pub(super) fn lasting_trouble(&self, period: Duration) -> Option<String> {
-        self.observer.lasting_trouble(period, &self.references)
-    }
-
     /// The facts, unless a document cannot be read.
     pub(super) fn facts(&self) -> Result<&Facts, String> {
         self.unreadable.clone().map_or(Ok(&self.facts), Err)
     }
 
-    /// The plan for what was seen, or the error of an input.
+    /// The plan for the cluster, with our label, or the error of an input.
     pub(super) fn plan(&self) -> Result<Plan, String> {
-        Plan::new(&self.catalog, self.facts()?, Phase::Cluster).map_err(|error| chain(&error))
+        let plan = Plan::new(&self.catalog, self.facts()?, Phase::Cluster).map_err(|error| chain(&error))?;
+        Ok(plan.labelled(&self.observer.set_id))
     }
 
-    /// The provider that serves the cluster, if one does; `None` also while the platform is not known.
+    /// The provider that serves the cluster; `None` also while the platform is not known.
     pub(super) fn provider(&self) -> Option<&Provider> {
         self.catalog.provider(&self.facts)
     }
 
-    /// The live status, completed from the previous one when the object was deleted.
+    /// The live status, completed from the previous one if the ClusterOperator was deleted.
     pub(super) fn status(&self) -> Status {
         self.observer.status_object().map(Status::of).unwrap_or_default().completed(&self.last_status)
     }
 
-    /// Writes a field manager's own part of the status; a failure is logged once and noted in `reporting`.
+    /// Writes a field manager's own part of the status; a failure is logged once and recorded in `reporting`.
     pub(super) async fn report(
         &mut self,
         writer: (&str, &Status),
@@ -218,7 +194,7 @@ impl View {
         [Some(self.cloud_config()), cloud_conf::managed(settings), user].into_iter().flatten().collect()
     }
 
-    /// The sources and the target of trusted certificates.
+    /// The sources and the target of the trusted certificates.
     pub(super) fn trusted_ca_references(&self) -> BTreeSet<Reference> {
         if !self.facts.has_trusted_ca {
             return BTreeSet::new();
@@ -227,7 +203,7 @@ impl View {
         [Some(target), Some(self.cloud_config()), self.facts.user_ca.clone()].into_iter().flatten().collect()
     }
 
-    /// Watches the named objects that matter, and no other.
+    /// Watches the named objects that the controllers read, and no others.
     fn follow(&mut self) {
         let namespace = &self.facts.namespace;
         let references = self.provider().map(|provider| provider.references(namespace)).unwrap_or_default();
@@ -258,19 +234,19 @@ pub(super) mod tests {
     use super::*;
     use crate::provider::embedded;
 
-    /// A cluster of which only these documents were seen.
+    /// A cluster with these documents only.
     pub(in crate::controllers) fn view(client: Client, documents: Documents, release_version: Option<&str>) -> View {
         let release_version = release_version.map(Into::into);
         let facts = Settings { namespace: "managed".into(), release_version, ..Settings::default() };
         let settings =
             ViewSettings { facts, own_namespace: "own".into(), with_operator: false, with_config_sync: true };
-        let mut view = View::new(client, embedded::catalog().unwrap(), settings, "set".into(), watch::channel(None).0);
+        let mut view = View::new(client, embedded::catalog().unwrap(), settings, watch::channel(None).0);
         view.see(documents);
         view
     }
 
     impl View {
-        /// Sees these documents, and no other.
+        /// Replaces the documents.
         pub(in crate::controllers) fn see(&mut self, documents: Documents) {
             self.documents = documents;
             self.gather();

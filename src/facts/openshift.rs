@@ -1,15 +1,16 @@
-//! Facts from OpenShift's documents (pure): the few fields of config.openshift.io/v1 that are read, and what they mean.
+//! Facts from OpenShift's documents (pure): the few fields of config.openshift.io/v1 that are read, and their meaning.
 //!
 //! Partial on purpose: objects of newer and older APIs are read, unknown values are accepted, and nothing is written
 //! back.
 #![allow(missing_docs, reason = "the API documents its fields; only what it leaves open is documented here")]
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 
 use crate::{
     facts::{
         ConfigMapKey, Error, Facts, Platform, Settings, api_types,
+        images::Images,
         tls::{Profile, TlsSettings},
         vsphere::VSphere,
     },
@@ -39,7 +40,8 @@ const fn document(kind: &'static str, plural: &'static str, name: &'static str) 
     Document { kind, name }
 }
 
-static DOCUMENTS: [Document; 6] = [
+/// Every document.
+pub static DOCUMENTS: [Document; 6] = [
     document("Infrastructure", "infrastructures", "cluster"),
     document("Proxy", "proxies", "cluster"),
     document("FeatureGate", "featuregates", "cluster"),
@@ -49,26 +51,22 @@ static DOCUMENTS: [Document; 6] = [
 ];
 
 /// The documents that facts are taken from; `None` if the cluster does not have one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Documents {
-    pub infrastructure: Option<Infrastructure>,
-    pub proxy: Option<Proxy>,
-    pub network: Option<Spec<NetworkSpec>>,
-    pub feature_gate: Option<Status<FeatureGateStatus>>,
-    pub api_server: Option<Spec<ApiServerSpec>>,
-    pub cluster_version: Option<Status<ClusterVersionStatus>>,
+    /// A manifest that the installer has not completed has no status.
+    pub infrastructure: Option<Resource<InfrastructureSpec, Option<InfrastructureStatus>>>,
+    pub proxy: Option<Resource<ProxySpec, ProxyStatus>>,
+    pub network: Option<Resource<NetworkSpec, IgnoredAny>>,
+    pub feature_gate: Option<Resource<IgnoredAny, FeatureGateStatus>>,
+    pub api_server: Option<Resource<ApiServerSpec, IgnoredAny>>,
+    pub cluster_version: Option<Resource<IgnoredAny, ClusterVersionStatus>>,
 }
 
 impl Documents {
-    /// Every document.
-    pub fn all() -> impl Iterator<Item = &'static Document> {
-        DOCUMENTS.iter()
-    }
-
     /// The documents that a process with these settings needs; only the cloud's configuration depends on the network.
     pub fn needed(settings: &Settings, with_cloud_config: bool) -> impl Iterator<Item = &'static Document> {
         let needs_version = needs_cluster_version(settings);
-        Self::all().filter(move |document| match document.kind.kind {
+        DOCUMENTS.iter().filter(move |document| match document.kind.kind {
             "ClusterVersion" => needs_version,
             "Network" => with_cloud_config,
             _ => true,
@@ -113,7 +111,8 @@ impl Documents {
             }),
             user_ca: self.proxy.as_ref().and_then(|proxy| user_config_map(&proxy.spec.trusted_ca.name)),
             has_trusted_ca: self.proxy.is_some(),
-            ..Facts::default()
+            images: Ok(Images::default()),
+            digests: None,
         }
     }
 
@@ -171,40 +170,26 @@ fn api_server(uri: &str) -> Result<Option<(String, String)>, Error> {
 
 /// Host (IPv6 without its brackets) and port (443 when none is given) of an HTTPS URL.
 fn host_and_port(url: &str) -> Option<(String, u16)> {
-    let rest = url.strip_prefix("https://")?;
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(bracketed) => {
-            let (host, after) = bracketed.split_once(']')?;
-            (host, if after.is_empty() { None } else { Some(after.strip_prefix(':')?) })
-        }
-        None => match authority.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, None),
-        },
+    let authority = url.strip_prefix("https://")?.split(['/', '?', '#']).next()?;
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !authority.ends_with(']') => (host, port.parse().ok()?),
+        _ => (authority, 443),
     };
-    let port = port.map_or(Some(443), |port| port.parse().ok())?;
+    let host = match host.strip_prefix('[') {
+        Some(bracketed) => bracketed.strip_suffix(']')?,
+        None => Some(host).filter(|host| !host.contains(':'))?,
+    };
     (!host.is_empty()).then(|| (host.to_owned(), port))
 }
 
 api_types! {
-    /// A document of which only the spec is read.
-    pub struct Spec<T> {
-        spec: T,
-    }
-
-    /// A document of which only the status is read.
-    pub struct Status<T> {
+    /// The parts of a document that are read.
+    pub struct Resource<S, T> {
+        spec: S,
         status: T,
     }
 
-    pub struct Infrastructure {
-        spec: InfrastructureSpec,
-        /// Absent in a manifest that the installer has not completed.
-        status: Option<InfrastructureStatus>,
-    }
-
-    struct InfrastructureSpec {
+    pub struct InfrastructureSpec {
         cloud_config: ConfigMapFileReference,
         platform_spec: PlatformSpec,
     }
@@ -219,7 +204,7 @@ api_types! {
         vsphere: Option<VSphere>,
     }
 
-    struct InfrastructureStatus {
+    pub struct InfrastructureStatus {
         platform_status: Option<PlatformStatus>,
         infrastructure_name: String,
         /// `HighlyAvailable`, `SingleReplica` or a value of a newer API.
@@ -252,12 +237,7 @@ api_types! {
         service_network: Vec<String>,
     }
 
-    pub struct Proxy {
-        spec: ProxySpec,
-        status: ProxyStatus,
-    }
-
-    struct ProxySpec {
+    pub struct ProxySpec {
         /// A ConfigMap in namespace openshift-config; an empty name means none.
         #[serde(rename = "trustedCA")]
         trusted_ca: Name,

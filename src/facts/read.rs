@@ -53,7 +53,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Reads what the plan needs.
+    /// Reads the facts that the plan needs.
     pub fn facts(&self, namespace: &str) -> Result<Facts, Error> {
         let infrastructure = config("infrastructure", &self.infrastructure, "Infrastructure")?;
         let images = self.images()?;
@@ -120,15 +120,15 @@ fn read(what: &str, path: &Path, kind: &str) -> Result<Value, Error> {
     let documents = yaml::documents(&text).map_err(|error| Error::Yaml(file.clone(), error))?;
     let mut documents = documents.into_iter();
     let problem = match (documents.next(), documents.next()) {
-        (None, _) => format!("it is empty: it must hold a manifest of kind {kind}"),
-        (Some(_), Some(_)) => format!("it holds more than one document: it must hold one manifest of kind {kind}"),
+        (None, _) => "empty".to_owned(),
+        (Some(_), Some(_)) => "more than one document".to_owned(),
         (Some(document), None) => match document["kind"].as_str() {
             Some(found) if found == kind => return Ok(document),
-            Some(found) => format!("it holds a manifest of kind {found}: it must hold one of kind {kind}"),
-            None => format!("it holds no Kubernetes manifest: it must hold one of kind {kind}"),
+            Some(found) => format!("a manifest of kind {found}"),
+            None => "not a Kubernetes manifest".to_owned(),
         },
     };
-    Err(Error::Content(file, problem))
+    Err(Error::Content(file, format!("{problem}; it must hold one manifest of kind {kind}")))
 }
 
 fn file(what: &str, path: &Path) -> String {

@@ -12,35 +12,17 @@ use crate::object::{self, Kind};
 /// The annotation of pod templates that holds the hash; the name is part of the contract with the Go operator.
 pub const ANNOTATION: &str = "operator.openshift.io/config-hash";
 
-/// A kind that pods refer to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Referable {
-    /// A ConfigMap.
-    ConfigMap,
-    /// A Secret.
-    Secret,
-}
-
 /// The kind of ConfigMaps.
 pub static CONFIG_MAP: Kind = object::kind("", "v1", "ConfigMap", "configmaps", true, 2);
 
-static SECRET: Kind = object::kind("", "v1", "Secret", "secrets", true, 2);
-
-impl Referable {
-    /// The kind.
-    pub fn kind(self) -> &'static Kind {
-        match self {
-            Self::ConfigMap => &CONFIG_MAP,
-            Self::Secret => &SECRET,
-        }
-    }
-}
+/// The kind of Secrets.
+pub static SECRET: Kind = object::kind("", "v1", "Secret", "secrets", true, 2);
 
 /// A ConfigMap or a Secret, by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reference {
-    /// Which of the two.
-    pub kind: Referable,
+    /// [`CONFIG_MAP`] or [`SECRET`].
+    pub kind: &'static Kind,
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -50,13 +32,13 @@ pub struct Reference {
 impl Reference {
     /// A ConfigMap.
     pub fn config_map(namespace: &str, name: &str) -> Self {
-        Self { kind: Referable::ConfigMap, namespace: namespace.to_owned(), name: name.to_owned() }
+        Self { kind: &CONFIG_MAP, namespace: namespace.to_owned(), name: name.to_owned() }
     }
 }
 
 impl std::fmt::Display for Reference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?} {}/{}", self.kind, self.namespace, self.name)
+        write!(f, "{} {}/{}", self.kind.kind, self.namespace, self.name)
     }
 }
 
@@ -73,22 +55,22 @@ pub fn references(pod_spec: &Value, namespace: &str) -> BTreeSet<Reference> {
         }
     };
     for volume in items(&pod_spec["volumes"]) {
-        add(Referable::ConfigMap, &volume["configMap"]["name"]);
+        add(&CONFIG_MAP, &volume["configMap"]["name"]);
         // The only field that names a Secret differently.
-        add(Referable::Secret, &volume["secret"]["secretName"]);
+        add(&SECRET, &volume["secret"]["secretName"]);
         for source in items(&volume["projected"]["sources"]) {
-            add(Referable::ConfigMap, &source["configMap"]["name"]);
-            add(Referable::Secret, &source["secret"]["name"]);
+            add(&CONFIG_MAP, &source["configMap"]["name"]);
+            add(&SECRET, &source["secret"]["name"]);
         }
     }
     for container in object::containers(pod_spec) {
         for variable in items(&container["env"]) {
-            add(Referable::ConfigMap, &variable["valueFrom"]["configMapKeyRef"]["name"]);
-            add(Referable::Secret, &variable["valueFrom"]["secretKeyRef"]["name"]);
+            add(&CONFIG_MAP, &variable["valueFrom"]["configMapKeyRef"]["name"]);
+            add(&SECRET, &variable["valueFrom"]["secretKeyRef"]["name"]);
         }
         for source in items(&container["envFrom"]) {
-            add(Referable::ConfigMap, &source["configMapRef"]["name"]);
-            add(Referable::Secret, &source["secretRef"]["name"]);
+            add(&CONFIG_MAP, &source["configMapRef"]["name"]);
+            add(&SECRET, &source["secretRef"]["name"]);
         }
     }
     found
@@ -114,7 +96,7 @@ pub fn hash(references: &BTreeSet<Reference>, digests: &Digests) -> String {
     let mut hasher = Sha256::new();
     for (reference, digest) in references.iter().filter_map(|reference| Some((reference, digests.get(reference)?))) {
         // Without the namespace: the same configuration in another one is no change.
-        hasher.update(format!("{:?}/{}={digest}\n", reference.kind, reference.name));
+        hasher.update(format!("{}/{}={digest}\n", reference.kind.kind, reference.name));
     }
     hex(&hasher.finalize())
 }
@@ -188,7 +170,7 @@ mod tests {
         let one = hash(&references, &digests);
         digests.insert(Reference::config_map("n", "a"), "2".to_owned());
         let changed = hash(&references, &digests);
-        digests.insert(Reference { kind: Referable::Secret, namespace: "n".into(), name: "b".into() }, "1".to_owned());
+        digests.insert(Reference { kind: &SECRET, namespace: "n".into(), name: "b".into() }, "1".to_owned());
         let both = hash(&references, &digests);
         assert!(one != changed && changed != both && one != both);
         digests.insert(Reference::config_map("n", "other"), "3".to_owned());

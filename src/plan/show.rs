@@ -11,11 +11,14 @@ use crate::{
     facts::{self, CCM_FEATURE_GATES, Facts, images::Images, tls::TlsSettings},
     object::{self, Object, each_text},
     plan,
-    provider::{self, Descriptor, FactOrText, ImageSource, Phase, Platform, ValueSource, folder::Bundle},
+    provider::{
+        self, Descriptor, FactOrText, ImageSource, Phase, Platform, ValueSource,
+        folder::{Bundle, arguments},
+    },
     text::{output::table, suggest::did_you_mean},
 };
 
-/// The length of a digest in a table: enough to tell two apart.
+/// The length of a digest in a table: enough to distinguish two.
 const SHORT_DIGEST: usize = "sha256:".len() + 12;
 
 /// Why objects are in their wave, from wave 1.
@@ -38,7 +41,7 @@ pub enum Error {
 }
 
 /// A provider on one line.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub struct Summary {
     name: String,
     /// The platform that it serves; narrowed by `cloudName`, after a slash.
@@ -51,7 +54,7 @@ pub struct Summary {
 }
 
 /// The objects that are applied for a provider, and the source of each value in them.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub struct Details {
     #[serde(flatten)]
     summary: Summary,
@@ -69,7 +72,6 @@ struct ShownObject {
     namespace: String,
     name: String,
     file: String,
-    /// Why it is in this wave.
     why: &'static str,
 }
 
@@ -93,7 +95,6 @@ struct ShownValue {
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
-    /// Its source.
     from: String,
 }
 
@@ -101,7 +102,7 @@ struct ShownValue {
 pub fn summary(bundle: &Bundle, version: &str) -> Summary {
     let has = |phase| bundle.manifests.iter().any(|manifest| manifest.phase == phase);
     let facets = [("manifests", Phase::Cluster), ("bootstrap", Phase::Bootstrap)];
-    let platform = bundle.descriptor.as_ref().map(|Descriptor { platform: Platform { type_, cloud_name }, .. }| {
+    let platform = bundle.platform().map(|Platform { type_, cloud_name }| {
         cloud_name.as_ref().map_or_else(|| type_.clone(), |cloud_name| format!("{type_}/{cloud_name}"))
     });
     Summary {
@@ -122,10 +123,7 @@ pub fn details(bundle: &Bundle, version: &str, phase: Phase) -> Result<Details, 
     let mut details = Details {
         summary: summary(bundle, version),
         phase: if phase == Phase::Cluster { "cluster" } else { "bootstrap" },
-        objects: Vec::new(),
-        images: Vec::new(),
-        arguments: Vec::new(),
-        environment: Vec::new(),
+        ..Details::default()
     };
     for (manifest, mut object) in bundle.of_phase(phase).into_iter().zip(provider.objects(phase, &facts)?) {
         each_text(object.value_mut(), &mut |text| *text = text.replace(&gates, "<FeatureGate status.featureGates>"));
@@ -172,12 +170,6 @@ fn placeholders(descriptor: &Descriptor) -> Facts {
 pub fn unknown(name: &str, bundles: &[Bundle]) -> String {
     let hint = did_you_mean(name, bundles.iter().map(|bundle| bundle.name.as_str()));
     format!("there is no provider {name:?}{hint}: `ccm-operator provider list` lists them")
-}
-
-/// The command and the arguments of a container.
-fn arguments(container: &Value) -> impl Iterator<Item = &str> {
-    let lists = ["command", "args"].into_iter().filter_map(|list| container[list].as_array());
-    lists.flatten().filter_map(Value::as_str)
 }
 
 fn variables(container: &Value) -> impl Iterator<Item = &Value> {

@@ -105,7 +105,7 @@ fn objects_are_in_the_order_of_applying() {
 }
 
 #[test]
-fn another_namespace_is_followed_wherever_the_default_one_stands() {
+fn another_namespace_replaces_the_default_one_everywhere() {
     let objects = plan(&facts("other", json!({})));
     let text = serde_json::to_string(&objects).unwrap();
     assert!(!text.contains(DEFAULT_NAMESPACE), "{text}");
@@ -153,7 +153,7 @@ fn a_single_node_gets_one_replica_and_no_budget() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn an_error_names_the_missing_value() {
     let error = |facts: &Facts| crate::error::chain(&Plan::new(&catalog(), facts, Phase::Cluster).unwrap_err());
     assert_eq!(
         error(&facts(DEFAULT_NAMESPACE, json!({"infrastructureName": ""}))),
@@ -170,7 +170,7 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
-fn a_gate_turns_its_argument_on() {
+fn a_feature_gate_enables_its_argument() {
     let feature_gates = vec!["SomeGate".to_owned()];
     let objects = plan(&Facts { feature_gates, ..facts(DEFAULT_NAMESPACE, json!({})) });
     let arguments = pod(&objects)["containers"][0]["args"].to_string();

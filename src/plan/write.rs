@@ -47,9 +47,9 @@ pub fn cluster_files(objects: &[Object]) -> Result<Vec<(PathBuf, String)>, Error
     objects.iter().enumerate().map(name).collect()
 }
 
-/// The objects as one YAML stream.
-pub fn stream(objects: &[Object]) -> Result<String, Error> {
-    let documents = objects.iter().map(|object| Ok(format!("---\n{}", yaml::to_string(object)?)));
+/// Manifest files as one YAML stream.
+pub fn stream<'a>(files: impl IntoIterator<Item = &'a (PathBuf, String)>) -> String {
+    let documents = files.into_iter().flat_map(|(_, text)| [if text.starts_with("---") { "" } else { "---\n" }, text]);
     documents.collect()
 }
 

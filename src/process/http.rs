@@ -1,13 +1,9 @@
 //! The health endpoint, which shows the metrics, too (IO).
 //!
-//! `/healthz` answers while the process lives: an unreachable API server is no reason to restart it. `/readyz` reports
-//! whether it does its work, and if not, what it waits for. Both answer with the same text for people.
+//! `/healthz` succeeds while the process lives: an unreachable API server is no reason to restart it. `/readyz` succeeds
+//! while the process does its work. Both list what the process waits for.
 
-use std::{
-    io,
-    net::{Ipv6Addr, SocketAddr, SocketAddrV6},
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::io;
 
 use axum::{
     Router,
@@ -15,45 +11,41 @@ use axum::{
     http::{StatusCode, header::CONTENT_TYPE},
     routing::get,
 };
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::watch};
 
 use crate::process::metrics::{self, Metrics};
 
-/// What the process waits for, or why it does not do its work; empty when it does.
-#[derive(Clone, Debug, Default)]
-pub struct Health(Arc<Mutex<Vec<String>>>);
+/// What the process waits for; empty while it does its work. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Health(watch::Sender<Vec<String>>);
 
 impl Health {
-    /// A process that has not begun.
+    /// The health of a process before its first pass.
     pub fn starting() -> Self {
-        Self(Arc::new(Mutex::new(vec!["starting".to_owned()])))
+        Self(watch::Sender::new(vec!["starting".to_owned()]))
     }
 
-    /// Says what is being waited for now.
+    /// Replaces what the process waits for.
     pub fn set(&self, pending: Vec<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = pending;
+        self.0.send_replace(pending);
     }
 
-    fn pending(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn report(&self) -> (StatusCode, String) {
+        let pending = self.0.borrow();
+        if pending.is_empty() {
+            return (StatusCode::OK, "ok\n".to_owned());
+        }
+        (StatusCode::SERVICE_UNAVAILABLE, format!("waiting: {}\n", pending.join("\nwaiting: ")))
     }
 }
 
 /// Listens on `--health-addr`; an address without a host means all addresses.
 pub async fn bind(address: &str) -> io::Result<TcpListener> {
-    match address.strip_prefix(':') {
-        Some(port) => {
-            let port =
-                port.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the port is not a number"))?;
-            match TcpListener::bind(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0)).await {
-                // No IPv6 on this host.
-                Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
-                    TcpListener::bind(SocketAddr::from(([0, 0, 0, 0], port))).await
-                }
-                bound => bound,
-            }
-        }
-        None => TcpListener::bind(address).await,
+    let Some(port) = address.strip_prefix(':') else { return TcpListener::bind(address).await };
+    match TcpListener::bind(format!("[::]:{port}")).await {
+        // No IPv6 on this host.
+        Err(error) if error.kind() != io::ErrorKind::AddrInUse => TcpListener::bind(format!("0.0.0.0:{port}")).await,
+        bound => bound,
     }
 }
 
@@ -62,20 +54,8 @@ pub async fn serve(listener: TcpListener, health: Health, metrics: Metrics) -> i
     let exposition = move || async move { ([(CONTENT_TYPE, metrics::MEDIA_TYPE)], metrics.text()) };
     let routes = Router::new()
         .route("/metrics", get(exposition))
-        .route("/healthz", get(|State(health): State<Health>| async move { (StatusCode::OK, text(&health)) }))
-        .route("/readyz", get(|State(health): State<Health>| async move { (readiness(&health), text(&health)) }))
+        .route("/healthz", get(|State(health): State<Health>| async move { health.report().1 }))
+        .route("/readyz", get(|State(health): State<Health>| async move { health.report() }))
         .with_state(health);
     axum::serve(listener, routes).await
-}
-
-fn readiness(health: &Health) -> StatusCode {
-    if health.pending().is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
-}
-
-fn text(health: &Health) -> String {
-    let pending = health.pending();
-    if pending.is_empty() {
-        return "ok\n".to_owned();
-    }
-    format!("waiting: {}\n", pending.join("\nwaiting: "))
 }

@@ -1,9 +1,9 @@
 //! Leader election over one Lease (IO).
 //!
-//! The protocol of client-go's leaderelection: the process that holds and renews the record leads; a record that was not
-//! renewed for its duration, as observed here and not by its own clock, may be taken; every write carries the resource
-//! version, so that of two writers one loses. One difference: the holder is the Pod, not the process, so that a restarted
-//! container of the same Pod continues at once.
+//! The protocol of client-go's leaderelection: the process that holds and renews the lease leads; a lease that was not
+//! renewed for its duration, by this process's clock and not by the recorded times, may be taken; every write carries the
+//! resource version, so that of two writers one loses. One difference: the holder is the Pod, not the process, so that a
+//! restarted container of the same Pod continues at once.
 
 use std::{
     fs,
@@ -15,23 +15,20 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::MicroTime,
     jiff::Timestamp,
 };
-use kube::{
-    Api, Client,
-    api::{ObjectMeta, PostParams},
-};
+use kube::{Api, Client, api::PostParams};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use crate::cluster::request;
 
-/// How a lease is held.
+/// The timings of leader election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timings {
-    /// How long a record counts that nobody renews.
+    /// How long a lease is valid without a renewal.
     pub lease_duration: Duration,
     /// How long the holder tries to renew before it gives up; less than the duration.
     pub renew_deadline: Duration,
-    /// How long between two tries.
+    /// The time between two tries.
     pub retry_period: Duration,
 }
 
@@ -41,7 +38,7 @@ impl Timings {
     /// OpenShift's for a single node, whose API server is away for longer.
     pub const SINGLE_REPLICA: Self = Self::seconds(270, 240, 60);
 
-    /// What is wrong with them, if anything: the rules of client-go.
+    /// The problem with these timings, if there is one: the rules of client-go.
     pub fn problem(&self) -> Option<&'static str> {
         if self.lease_duration < Duration::from_secs(1) {
             Some("the lease duration must be at least 1s: leases count in seconds")
@@ -66,13 +63,13 @@ impl Timings {
 /// Whether this process leads.
 #[derive(Clone, Debug)]
 pub enum Leadership {
-    /// It does, until then at least.
+    /// It leads, until this time at least.
     Leading(Instant),
-    /// It does not. With the reason when that is not another holder.
+    /// It does not lead; holds the reason if that is not another holder.
     Waiting(Option<String>),
 }
 
-/// The process leads no longer; holds the lease and the reason.
+/// The process no longer leads; holds the lease and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("lost the lease {0}")]
 pub struct Lost(String);
@@ -85,27 +82,26 @@ pub struct Election {
     identity: String,
     timings: Timings,
     leading: watch::Sender<Leadership>,
-    /// The record as last seen or written, and when it was first seen to be so.
+    /// The lease as last read or written, and when this state was first seen.
     observed: Option<(Lease, Instant)>,
-    /// Whether the record has changed since it was observed.
+    /// Whether the lease has changed since it was observed.
     conflicted: bool,
 }
 
-/// How long after an error the lease is asked for again, at most.
+/// The longest pause after an error.
 const RETRY_AFTER_ERROR: Duration = Duration::from_secs(2);
 
-/// The result of one try.
 enum Try {
-    /// The lease is ours, renewed now.
+    /// The lease is ours and was renewed.
     Held,
-    /// Another holder's, and not expired.
+    /// This other holder's lease has not expired.
     HeldBy(String),
-    /// Another process has written first.
+    /// Another process wrote the lease first.
     Conflict,
 }
 
 impl Election {
-    /// An election for a lease; nothing is asked yet.
+    /// An election for a lease, not started yet.
     pub fn new(
         client: Client,
         namespace: &str,
@@ -127,26 +123,26 @@ impl Election {
 
     /// Competes for the lease and then holds it, until it is lost.
     pub async fn run(&mut self) -> Lost {
-        let lease = self.full_name();
+        let lease = format!("{}/{}", self.namespace, self.name);
         let mut holder = String::new();
         let mut renewed = loop {
             let started = Instant::now();
             let pause = match self.try_once().await {
                 Ok(Try::Held) => break started,
-                // Read it again at once: the next try knows more.
+                // The next try reads the lease again.
                 Ok(Try::Conflict) => continue,
                 Ok(Try::HeldBy(other)) => {
                     if other != holder {
                         info!(lease, holder = other, "waiting for the lease");
                         holder = other;
                     }
-                    self.waits(None);
+                    self.leading.send_replace(Leadership::Waiting(None));
                     self.timings.retry_period
                 }
                 Err(error) => {
                     let trouble = format!("failed to acquire the lease {lease}: {}", request::describe(&error));
                     warn!("{trouble}");
-                    self.waits(Some(trouble));
+                    self.leading.send_replace(Leadership::Waiting(Some(trouble)));
                     self.timings.retry_period.min(RETRY_AFTER_ERROR)
                 }
             };
@@ -175,20 +171,19 @@ impl Election {
                 break format!("{lease}: it could not be renewed for {} s", renew_deadline.as_secs());
             }
         };
-        self.waits(None);
+        self.leading.send_replace(Leadership::Waiting(None));
         Lost(lost)
     }
 
-    /// Gives the lease back, if it is held, so that the next holder need not wait.
+    /// Releases the lease if it is held, so that the next holder need not wait.
     pub async fn release(self) {
         if !matches!(self.leading.send_replace(Leadership::Waiting(None)), Leadership::Leading(_)) {
             return;
         }
-        let lease = self.full_name();
-        match tokio::time::timeout(Duration::from_secs(5), self.give_back()).await {
-            Ok(Ok(())) => info!(lease, "released the lease"),
-            Ok(Err(error)) => warn!(lease, "failed to release the lease: {}", request::describe(&error)),
-            Err(_) => warn!(lease, "failed to release the lease: no answer within 5 s"),
+        let lease = format!("{}/{}", self.namespace, self.name);
+        match request::send(Some(Duration::from_secs(5)), self.give_back()).await {
+            Ok(()) => info!(lease, "released the lease"),
+            Err(error) => warn!(lease, "failed to release the lease: {error}"),
         }
     }
 
@@ -206,76 +201,57 @@ impl Election {
         self.api.replace(&self.name, &PostParams::default(), &lease).await.map(drop)
     }
 
-    fn waits(&self, trouble: Option<String>) {
-        self.leading.send_replace(Leadership::Waiting(trouble));
-    }
-
     async fn try_once(&mut self) -> Result<Try, kube::Error> {
-        let limit = self.timings.renew_deadline / 2;
-        match tokio::time::timeout(limit, self.acquire_or_renew()).await {
-            Ok(answer) => answer,
-            Err(elapsed) => Err(kube::Error::Service(Box::new(elapsed))),
-        }
+        let answer = tokio::time::timeout(self.timings.renew_deadline / 2, self.acquire_or_renew()).await;
+        answer.unwrap_or_else(|elapsed| Err(kube::Error::Service(Box::new(elapsed))))
     }
 
     async fn acquire_or_renew(&mut self) -> Result<Try, kube::Error> {
-        // The holder knows the record: it renews without reading it again, unless another process has written it.
-        let current = match &self.observed {
-            Some((lease, at)) if self.is_ours(lease) && !self.conflicted => Some((lease.clone(), *at)),
-            before => match self.api.get_opt(&self.name).await? {
-                None => None,
-                // Judged by when the record was seen to change, not by the time that stands in it.
-                Some(lease) => match before {
-                    Some((known, at)) if known.spec == lease.spec => Some((lease, *at)),
-                    _ => Some((lease, Instant::now())),
-                },
-            },
-        };
+        // The holder renews without reading the lease again, unless another process has written it.
+        let is_holder = self.observed.as_ref().is_some_and(|(lease, _)| self.is_ours(lease));
+        if self.conflicted || !is_holder {
+            let read = self.api.get_opt(&self.name).await?;
+            let before = self.observed.take();
+            self.observed = read.map(|lease| match before {
+                // The duration counts from when the change was seen, not from the recorded time.
+                Some((known, seen)) if known.spec == lease.spec => (lease, seen),
+                _ => (lease, Instant::now()),
+            });
+        }
         self.conflicted = false;
-        self.observed.clone_from(&current);
-        let Some((lease, seen)) = current else {
-            let lease = self.record(None);
-            return match self.api.create(&PostParams::default(), &lease).await {
-                // A 404 here is the namespace's, and stays an error.
-                Err(kube::Error::Api(status)) if status.code == 409 => Ok(self.conflict()),
-                written => Ok(self.held(written?)),
-            };
+        let params = PostParams::default();
+        let written = match self.observed.clone() {
+            None => self.api.create(&params, &self.record(Lease::default())).await,
+            Some((lease, seen)) => {
+                let holder = holder(&lease);
+                let duration = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or_default();
+                let has_expired = seen.elapsed() > Duration::from_secs(u64::try_from(duration).unwrap_or_default());
+                if !(holder.is_empty() || holder == self.identity || has_expired) {
+                    return Ok(Try::HeldBy(holder.to_owned()));
+                }
+                self.api.replace(&self.name, &params, &self.record(lease)).await
+            }
         };
-        let holder = holder(&lease).to_owned();
-        let duration = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or_default();
-        let expired = seen.elapsed() > Duration::from_secs(u64::try_from(duration).unwrap_or_default());
-        if !(holder.is_empty() || self.is_ours(&lease) || expired) {
-            return Ok(Try::HeldBy(holder));
+        // Where the lease was missing, a 404 is about the namespace and stays an error.
+        let is_conflict = |code| code == 409 || (code == 404 && self.observed.is_some());
+        match written {
+            Err(kube::Error::Api(status)) if is_conflict(status.code) => {
+                self.conflicted = true;
+                Ok(Try::Conflict)
+            }
+            written => {
+                self.observed = Some((written?, Instant::now()));
+                Ok(Try::Held)
+            }
         }
-        let lease = self.record(Some(lease));
-        match self.api.replace(&self.name, &PostParams::default(), &lease).await {
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(self.conflict()),
-            written => Ok(self.held(written?)),
-        }
     }
 
-    fn conflict(&mut self) -> Try {
-        self.conflicted = true;
-        Try::Conflict
-    }
-
-    fn held(&mut self, lease: Lease) -> Try {
-        self.observed = Some((lease, Instant::now()));
-        Try::Held
-    }
-
-    /// The record with which this process holds the lease, made from the one that is there.
-    fn record(&self, current: Option<Lease>) -> Lease {
+    /// The lease as held by this process, made from its current state.
+    fn record(&self, mut lease: Lease) -> Lease {
         let now = MicroTime(Timestamp::now());
-        let mut lease = current.unwrap_or_else(|| Lease {
-            metadata: ObjectMeta {
-                name: Some(self.name.clone()),
-                namespace: Some(self.namespace.clone()),
-                ..ObjectMeta::default()
-            },
-            spec: None,
-        });
         let ours = self.is_ours(&lease);
+        lease.metadata.name = Some(self.name.clone());
+        lease.metadata.namespace = Some(self.namespace.clone());
         let previous = lease.spec.take().unwrap_or_default();
         let transitions = previous.lease_transitions.unwrap_or_default();
         let first = previous.holder_identity.is_none();
@@ -293,10 +269,6 @@ impl Election {
     fn is_ours(&self, lease: &Lease) -> bool {
         holder(lease) == self.identity
     }
-
-    fn full_name(&self) -> String {
-        format!("{}/{}", self.namespace, self.name)
-    }
 }
 
 fn holder(lease: &Lease) -> &str {
@@ -309,8 +281,7 @@ fn jittered(period: Duration) -> Duration {
     period + period / 5 * (nanos % 1000) / 1000
 }
 
-/// The Pod's UID, so that a restarted container of the same Pod holds what its predecessor held; outside of a Pod a name
-/// that no other process has.
+/// The Pod's UID, so that a restarted container of the same Pod keeps the lease; outside of a Pod a unique name.
 fn identity() -> String {
     let of_mounts = || pod_uid(&fs::read_to_string("/proc/self/mountinfo").ok()?);
     std::env::var("POD_UID").ok().filter(|uid| !uid.is_empty()).or_else(of_mounts).unwrap_or_else(|| {
@@ -319,8 +290,8 @@ fn identity() -> String {
     })
 }
 
-/// The kubelet mounts every container's /etc/hosts and termination log from `<root>/pods/<uid>/`. Other mounts may be those
-/// of other Pods.
+/// The kubelet mounts every container's /etc/hosts and termination log from `<root>/pods/<uid>/`. Other mounts may belong
+/// to other Pods.
 fn pod_uid(mountinfo: &str) -> Option<String> {
     let is_uid = |part: &str| part.len() == 36 && part.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     mountinfo
@@ -331,27 +302,24 @@ fn pod_uid(mountinfo: &str) -> Option<String> {
         .find(|part| is_uid(part))
 }
 
-/// A controller's right to write: its lease, until the process is to stop.
+/// A controller's right to write: while it leads, until the process stops.
 #[derive(Clone, Debug)]
 pub struct Authority {
-    /// Whether, and until when, it leads.
+    /// Whether the process leads, and until when.
     pub leadership: watch::Receiver<Leadership>,
-    /// Becomes true when it is to stop.
+    /// Becomes true when the process has to stop.
     pub shutdown: watch::Receiver<bool>,
 }
 
 impl Authority {
-    /// How long a write may take, `None` when there may be none: it has to end while this process still leads.
+    /// How long a write may take, `None` if none is allowed: it has to end while this process still leads.
     pub fn write_budget(&self) -> Option<Duration> {
-        match *self.leadership.borrow() {
-            Leadership::Leading(until) if !*self.shutdown.borrow() => {
-                until.checked_duration_since(Instant::now()).filter(|remaining| !remaining.is_zero())
-            }
-            _ => None,
-        }
+        let Leadership::Leading(until) = *self.leadership.borrow() else { return None };
+        let remaining = until.checked_duration_since(Instant::now())?;
+        (!remaining.is_zero() && !*self.shutdown.borrow()).then_some(remaining)
     }
 
-    /// What keeps it from leading, when that is not another holder.
+    /// Why this process does not lead, if the reason is not another holder.
     pub fn trouble(&self) -> Option<String> {
         match &*self.leadership.borrow() {
             Leadership::Waiting(trouble) => trouble.clone(),

@@ -1,4 +1,4 @@
-//! Logs (IO): one line an event on standard error, as text for people or as JSON for machines.
+//! Logs (IO): one line an event on standard error, as text or as JSON.
 
 use std::io::IsTerminal;
 
@@ -15,11 +15,11 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts logging. `verbosity` counts as klog's does: from 4 on it is debugging, from 6 on the libraries speak too.
+/// Starts logging. `verbosity` is klog's: from 4 on the program logs debug messages, from 6 on its libraries do, too.
 pub fn init(format: LogFormat, verbosity: u8) {
     let ours = if verbosity >= 4 { LevelFilter::DEBUG } else { LevelFilter::INFO };
     let libraries = if verbosity >= 6 { LevelFilter::DEBUG } else { LevelFilter::WARN };
-    // It warns about errors that its caller gets as well, and logs once and in fewer words.
+    // It warns about errors that it also returns to its caller, who logs each once.
     let watcher = if verbosity >= 6 { libraries } else { LevelFilter::OFF };
     let filter = tracing_subscriber::filter::Targets::new()
         .with_target("ccm_operator", ours)

@@ -1,11 +1,11 @@
-//! What is counted and measured, in the text format of `OpenMetrics` (no IO).
+//! The metrics, in the text format of `OpenMetrics` (no IO).
 //!
-//! Labels are words of this program and kinds, never names of objects: their number is bounded.
+//! The values of labels are words of this program and kinds, never names of objects: their number is bounded.
 
 use std::sync::Arc;
 
 use prometheus_client::{
-    encoding::{EncodeLabelSet, text},
+    encoding::text,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::{Registry, Unit},
 };
@@ -13,23 +13,12 @@ use prometheus_client::{
 /// The media type of [`Metrics::text`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The metrics of this process; clones are the same ones.
+/// The metrics of this process; clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Registry>,
-    changes: Family<ChangeLabels, Counter>,
-    certificates: Family<SourceLabels, Gauge>,
-}
-
-#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
-struct ChangeLabels {
-    action: &'static str,
-    kind: String,
-}
-
-#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
-struct SourceLabels {
-    source: &'static str,
+    changes: Family<[(&'static str, String); 2], Counter>,
+    certificates: Family<[(&'static str, &'static str); 1], Gauge>,
 }
 
 impl Default for Metrics {
@@ -54,22 +43,22 @@ impl Default for Metrics {
 impl Metrics {
     /// Counts a change.
     pub fn changed(&self, action: &'static str, kind: &str) {
-        self.changes.get_or_create(&ChangeLabels { action, kind: kind.to_owned() }).inc();
+        self.changes.get_or_create(&[("action", action.to_owned()), ("kind", kind.to_owned())]).inc();
     }
 
-    /// Notes when the first certificate of a source ends; `None` when it has none.
+    /// Sets the time at which the first certificate of a source expires; `None` if it has none.
     pub fn certificates_end(&self, source: &'static str, first: Option<i64>) {
-        let labels = SourceLabels { source };
+        let labels = [("source", source)];
         match first {
             Some(first) => drop(self.certificates.get_or_create(&labels).set(first)),
             None => drop(self.certificates.remove(&labels)),
         }
     }
 
-    /// All of them.
+    /// All metrics.
     pub fn text(&self) -> String {
         let mut all = String::new();
-        // A String takes everything.
+        // Writing to a String cannot fail.
         let _ = text::encode(&mut all, &self.registry);
         all
     }
@@ -80,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_counted_and_certificates_noted() {
+    fn changes_and_expiries_are_exposed() {
         let metrics = Metrics::default();
         metrics.changed("configured", "Service");
         metrics.changed("configured", "Service");

@@ -2,29 +2,30 @@
 //!
 //! A catalog is built from paths and bytes, embedded or from a folder. It refuses a folder with a defect.
 
-use std::collections::BTreeMap;
-
 use crate::{
     facts::{Facts, Platform},
-    provider::{Error, Provider, folder::bundles},
+    provider::{
+        Error, Provider,
+        folder::{Bundle, bundles},
+    },
 };
 
-/// Every provider by its name.
+/// Every provider, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
-    providers: BTreeMap<String, Provider>,
+    providers: Vec<Provider>,
 }
 
 impl Catalog {
     /// Builds a catalog from the files of `assets/` and `bootstrap/`, given as (path from their common root, bytes).
     pub fn new(files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>) -> Result<Self, Error> {
-        let providers = bundles(files).into_iter().map(|bundle| Ok((bundle.name.clone(), bundle.into_provider()?)));
+        let providers = bundles(files).into_iter().map(Bundle::into_provider);
         Ok(Self { providers: providers.collect::<Result<_, _>>()? })
     }
 
     /// Every provider, by name.
     pub fn providers(&self) -> impl Iterator<Item = &Provider> {
-        self.providers.values()
+        self.providers.iter()
     }
 
     /// The provider that serves a platform, or the reason why none does, for people.

@@ -8,11 +8,12 @@ use std::{
     path::Path,
 };
 
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::{
     object::{self, Object, reference::hex},
-    provider::{Descriptor, Error, Phase, Provider},
+    provider::{Descriptor, Error, Phase, Platform, Provider},
     text::{
         Place,
         suggest::did_you_mean,
@@ -61,12 +62,10 @@ pub fn bundles(files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec
     let mut bundles = Vec::<Bundle>::new();
     for (name, files) in folders {
         let mut bundle = Bundle::read(name, files);
-        if let Some(platform) = bundle.descriptor.as_ref().map(|descriptor| &descriptor.platform) {
-            let serves_it =
-                |other: &&Bundle| other.descriptor.as_ref().is_some_and(|other| other.platform == *platform);
-            let twin = bundles.iter().find(serves_it);
-            let problem = twin.map(|twin| format!("provider {:?} serves the same platform", twin.name));
-            bundle.defects.extend(problem.map(|problem| bundle.descriptor_error("/platform", problem)));
+        let platform = bundle.platform();
+        if let Some(twin) = bundles.iter().find(|other| platform.is_some() && other.platform() == platform) {
+            let problem = format!("provider {:?} serves the same platform", twin.name);
+            bundle.defects.push(bundle.descriptor_error("/platform", problem));
         }
         bundles.push(bundle);
     }
@@ -132,6 +131,11 @@ impl Bundle {
         Ok(())
     }
 
+    /// The platform that it serves, if the descriptor is readable.
+    pub fn platform(&self) -> Option<&Platform> {
+        self.descriptor.as_ref().map(|descriptor| &descriptor.platform)
+    }
+
     fn descriptor_path(&self) -> String {
         format!("assets/{}/provider.yaml", self.name)
     }
@@ -180,19 +184,15 @@ impl Bundle {
         misfits
     }
 
-    fn containers(&self, phase: Phase) -> impl Iterator<Item = &serde_json::Value> {
+    fn containers(&self, phase: Phase) -> impl Iterator<Item = &Value> {
         let manifests = self.manifests.iter().filter(move |manifest| manifest.phase == phase);
         manifests.filter_map(|manifest| manifest.object.pod_spec()).flat_map(object::containers)
     }
 
     fn has_argument(&self, container: &str, flag: &str) -> bool {
         let name_of = |argument: &str| argument.trim_start_matches('-').split('=').next().map(str::to_owned);
-        self.containers(Phase::Cluster)
-            .filter(|candidate| object::container_name(candidate) == container)
-            .flat_map(|container| ["command", "args"].map(|list| &container[list]))
-            .filter_map(serde_json::Value::as_array)
-            .flatten()
-            .any(|argument| argument.as_str().and_then(name_of) == name_of(flag))
+        let named = self.containers(Phase::Cluster).filter(|one| object::container_name(one) == container);
+        named.flat_map(arguments).any(|argument| name_of(argument) == name_of(flag))
     }
 
     /// The provider, or the first defect.
@@ -217,6 +217,12 @@ impl Bundle {
         }
         format!("sha256:{}", hex(&hash.finalize()))
     }
+}
+
+/// The command and the arguments of a container.
+pub(crate) fn arguments(container: &Value) -> impl Iterator<Item = &str> {
+    let lists = ["command", "args"].into_iter().filter_map(|list| container[list].as_array());
+    lists.flatten().filter_map(Value::as_str)
 }
 
 /// Whether a file has the extension of manifests.

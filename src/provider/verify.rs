@@ -43,7 +43,6 @@ pub struct Finding {
     place: Place,
     what: String,
     why: &'static str,
-    #[serde(rename = "mend")]
     fix: &'static str,
 }
 

@@ -8,7 +8,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::object::{Key, Kind, Object};
+use crate::object::{self, Key, Kind, NAMESPACE, Object};
+
+/// The kind of the object that holds the status.
+pub static KIND: Kind = object::kind("config.openshift.io", "v1", "ClusterOperator", "clusteroperators", false, 0);
 
 /// The ClusterOperator's name.
 pub const NAME: &str = "cloud-controller-manager";
@@ -113,9 +116,9 @@ pub(super) struct Condition {
 /// The version of an operand.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(default)]
-pub(super) struct OperandVersion {
-    pub(super) name: String,
-    pub(super) version: String,
+struct OperandVersion {
+    name: String,
+    version: String,
 }
 
 /// An object that must-gather collects.
@@ -137,7 +140,7 @@ pub struct Status {
     pub(super) conditions: Vec<Condition>,
     /// The versions that have been reached.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) versions: Vec<OperandVersion>,
+    versions: Vec<OperandVersion>,
     /// The objects that must-gather collects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub related_objects: Vec<ObjectReference>,
@@ -166,11 +169,8 @@ impl Status {
     /// a time.
     #[must_use]
     pub fn completed(mut self, previous: &Self) -> Self {
-        for condition in &previous.conditions {
-            if self.find(&condition.type_).is_none() {
-                self.conditions.push(condition.clone());
-            }
-        }
+        let missing = previous.conditions.iter().filter(|condition| self.find(&condition.type_).is_none());
+        self.conditions.extend(missing.cloned().collect::<Vec<_>>());
         if self.versions.is_empty() {
             self.versions.clone_from(&previous.versions);
         }
@@ -182,90 +182,87 @@ impl Status {
 
     /// Whether a version has been reached.
     pub fn is_at(&self, version: &str) -> bool {
-        self.versions.iter().any(|reached| reached.name == OPERAND && reached.version == version)
+        self.version() == Some(version)
+    }
+
+    /// The version that has been reached.
+    pub(super) fn version(&self) -> Option<&str> {
+        Some(&self.versions.iter().find(|reached| reached.name == OPERAND)?.version)
     }
 
     /// The operator's own part of the next status.
     #[must_use]
     pub fn next(&self, outcome: &Outcome, context: &Context) -> Self {
-        let version = OperandVersion { name: OPERAND.into(), version: context.version.to_owned() };
-        let available = format!("Cluster Cloud Controller Manager Operator is available at {}", context.version);
-        let (available, progressing, degraded) = match outcome {
-            Outcome::Done => (Some(available + &context.remarks), None, None),
-            Outcome::Nothing { why } => (Some(format!("{available}; nothing is applied: {why}")), None, None),
+        let Context { version, related_objects, remarks, now } = context;
+        let condition = |type_, status, reason, message: &str| self.condition(now, type_, status, reason, message);
+        let expected = |type_, status| condition(type_, status, AS_EXPECTED, "");
+        let available = |remarks: &str| {
+            let message = format!("Cluster Cloud Controller Manager Operator is available at {version}{remarks}");
+            condition(AVAILABLE, "True", AS_EXPECTED, &message)
+        };
+        let kept_available = || self.kept(condition(AVAILABLE, "False", SYNCING, "Nothing has been rolled out yet"));
+        let (available, progressing, error) = match outcome {
+            Outcome::Done => (available(remarks), expected(PROGRESSING, "False"), None),
+            Outcome::Nothing { why } => {
+                (available(&format!("; nothing is applied: {why}")), expected(PROGRESSING, "False"), None)
+            }
             Outcome::Progressing { rollouts } => {
-                let waits = rollouts.iter().map(Key::to_string).collect::<Vec<_>>().join(", ");
-                let progressing = if self.is_at(context.version) {
+                let (reason, message) = if self.is_at(version) {
+                    let waits = rollouts.iter().map(Key::to_string).collect::<Vec<_>>().join(", ");
                     (AS_EXPECTED, format!("Waiting for the rollout of {waits}"))
                 } else {
-                    (SYNCING, format!("Progressing towards operator: {}", context.version))
+                    (SYNCING, format!("Progressing towards operator: {version}"))
                 };
-                (None, Some(progressing), None)
+                (kept_available(), condition(PROGRESSING, "True", reason, &message), None)
             }
-            Outcome::Failed { error } => (None, None, Some(error.clone())),
+            Outcome::Failed { error } => (kept_available(), self.kept(expected(PROGRESSING, "False")), Some(error)),
         };
-        let versions = if available.is_some() { vec![version] } else { self.versions.clone() };
-        let condition =
-            |type_, status, reason, message: &str| self.condition(context.now, type_, status, reason, message);
-        let expected = |type_, status| condition(type_, status, AS_EXPECTED, "");
-        let conditions = vec![
-            match available {
-                Some(message) => condition(AVAILABLE, "True", AS_EXPECTED, &message),
-                None => {
-                    self.kept(AVAILABLE, || condition(AVAILABLE, "False", SYNCING, "Nothing has been rolled out yet"))
-                }
-            },
-            match (progressing, &degraded) {
-                (Some((reason, message)), _) => condition(PROGRESSING, "True", reason, &message),
-                (None, None) => expected(PROGRESSING, "False"),
-                (None, Some(_)) => self.kept(PROGRESSING, || expected(PROGRESSING, "False")),
-            },
-            match &degraded {
-                Some(error) => condition(DEGRADED, "True", SYNCING_FAILED, error),
-                None => expected(DEGRADED, "False"),
-            },
-            match &degraded {
-                Some(_) => {
-                    let message = "The operator is degraded; its condition Degraded says why";
-                    condition(UPGRADEABLE, "False", SYNCING_FAILED, message)
-                }
-                None => expected(UPGRADEABLE, "True"),
-            },
-        ];
-        Self { conditions, versions, related_objects: context.related_objects.clone() }
+        let (degraded, upgradeable) = match error {
+            None => (expected(DEGRADED, "False"), expected(UPGRADEABLE, "True")),
+            Some(error) => {
+                let why = "The operator is degraded; its condition Degraded says why";
+                let upgradeable = condition(UPGRADEABLE, "False", SYNCING_FAILED, why);
+                (condition(DEGRADED, "True", SYNCING_FAILED, error), upgradeable)
+            }
+        };
+        let is_reached = matches!(outcome, Outcome::Done | Outcome::Nothing { .. });
+        let reached = OperandVersion { name: OPERAND.into(), version: (*version).to_owned() };
+        let versions = if is_reached { vec![reached] } else { self.versions.clone() };
+        let conditions = vec![available, progressing, degraded, upgradeable];
+        Self { conditions, versions, related_objects: related_objects.clone() }
     }
 
     /// A controller's own part of the next status; `error` is the error to report.
     #[must_use]
     pub fn next_of(&self, controller: &Controller, error: Option<&str>, now: &str) -> Self {
-        let as_expected = format!("{} works as expected", controller.name);
-        let Controller { available, degraded, .. } = *controller;
-        let conditions = match error {
-            None => vec![
-                self.condition(now, available, "True", AS_EXPECTED, &as_expected),
-                self.condition(now, degraded, "False", AS_EXPECTED, &as_expected),
-            ],
+        let Controller { name, available, degraded, .. } = *controller;
+        let condition = |type_, status, reason, message: &str| self.condition(now, type_, status, reason, message);
+        let conditions = if let Some(error) = error {
+            let nothing_yet = format!("{name} has synced nothing yet");
             // Objects that were synced once still exist: the controller is available with the last good input.
-            Some(error) => vec![
-                self.kept(available, || {
-                    let message = format!("{} has synced nothing yet", controller.name);
-                    self.condition(now, available, "False", SYNCING_FAILED, &message)
-                }),
-                self.condition(now, degraded, "True", SYNCING_FAILED, error),
-            ],
+            let available = self.kept(condition(available, "False", SYNCING_FAILED, &nothing_yet));
+            vec![available, condition(degraded, "True", SYNCING_FAILED, error)]
+        } else {
+            let works = format!("{name} works as expected");
+            let available = condition(available, "True", AS_EXPECTED, &works);
+            vec![available, condition(degraded, "False", AS_EXPECTED, &works)]
         };
         Self { conditions, ..Self::default() }
     }
 
     /// Whether a controller has ever synced successfully.
     pub fn is_available(&self, controller: &Controller) -> bool {
-        self.find(controller.available).is_some_and(|condition| condition.status == "True")
+        self.find_true(controller.available).is_some()
+    }
+
+    /// Whether the cluster's cloud-controller-manager is available and not degraded.
+    pub(super) fn is_healthy(&self) -> bool {
+        self.find_true(AVAILABLE).is_some() && self.find_true(DEGRADED).is_none()
     }
 
     /// The error that a controller reports.
     pub fn trouble_of(&self, controller: &Controller) -> Option<&str> {
-        let degraded = self.find(controller.degraded).filter(|condition| condition.status == "True")?;
-        Some(&degraded.message)
+        Some(&self.find_true(controller.degraded)?.message)
     }
 
     /// Whether this live status contains a writer's own part.
@@ -280,8 +277,13 @@ impl Status {
         self.conditions.iter().find(|condition| condition.type_ == type_)
     }
 
-    fn kept(&self, type_: &str, otherwise: impl FnOnce() -> Condition) -> Condition {
-        self.find(type_).cloned().unwrap_or_else(otherwise)
+    fn find_true(&self, type_: &str) -> Option<&Condition> {
+        self.find(type_).filter(|condition| condition.status == "True")
+    }
+
+    /// The previous condition of the same type, or else this one.
+    fn kept(&self, otherwise: Condition) -> Condition {
+        self.find(&otherwise.type_).cloned().unwrap_or(otherwise)
     }
 
     fn condition(&self, now: &str, type_: &str, status: &str, reason: &str, message: &str) -> Condition {
@@ -318,23 +320,16 @@ pub fn related_objects<'a>(
     objects: &[Object],
     kept: impl Iterator<Item = (&'static Kind, &'a Key)>,
 ) -> Vec<ObjectReference> {
-    let reference = |group: &str, resource: &str, namespace: &str, name: &str| ObjectReference {
-        group: group.into(),
-        resource: resource.into(),
+    let own = [(&NAMESPACE, "", own_namespace), (&NAMESPACE, "", managed_namespace), (&KIND, "", NAME)];
+    let applied = objects.iter().map(|object| (object.kind(), object.namespace(), object.name()));
+    let kept = kept.map(|(kind, key)| (kind, key.namespace.as_str(), key.name.as_str()));
+    let reference = |(kind, namespace, name): (&Kind, &str, &str)| ObjectReference {
+        group: kind.group.into(),
+        resource: kind.plural.into(),
         namespace: namespace.into(),
         name: name.into(),
     };
-    let mut references = vec![
-        reference("", "namespaces", "", own_namespace),
-        reference("", "namespaces", "", managed_namespace),
-        reference("config.openshift.io", "clusteroperators", "", NAME),
-    ];
-    references.extend(objects.iter().map(|object| {
-        let kind = object.kind();
-        reference(kind.group, kind.plural, object.namespace(), object.name())
-    }));
-    references.extend(kept.map(|(kind, key)| reference(kind.group, kind.plural, &key.namespace, &key.name)));
-    references
+    own.into_iter().chain(applied).chain(kept).map(reference).collect()
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ pub fn of(object: &Value) -> Rollout {
     match object["kind"].as_str() {
         // It is recreated when its finalizers are removed.
         _ if object["metadata"]["deletionTimestamp"].is_string() => Rollout::Progressing,
+        Some("Deployment" | "DaemonSet") if !is_observed(object) => Rollout::Progressing,
         Some("Deployment") => deployment(object),
         Some("DaemonSet") => daemon_set(object),
         _ => Rollout::Done,
@@ -31,11 +32,7 @@ pub fn of(object: &Value) -> Rollout {
 }
 
 fn deployment(object: &Value) -> Rollout {
-    if !is_observed(object) {
-        return Rollout::Progressing;
-    }
-    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
-    let progressing = conditions.find(|condition| condition["type"] == "Progressing").unwrap_or(&Value::Null);
+    let progressing = condition(object, "Progressing");
     match progressing["reason"].as_str() {
         Some("NewReplicaSetAvailable") => Rollout::Done,
         Some("ProgressDeadlineExceeded") => {
@@ -49,11 +46,14 @@ fn deployment(object: &Value) -> Rollout {
 fn daemon_set(object: &Value) -> Rollout {
     let number = |name: &str| object["status"][name].as_i64().unwrap_or_default();
     let scheduled = number("currentNumberScheduled");
-    if is_observed(object) && scheduled > 0 && number("updatedNumberScheduled") >= scheduled {
-        Rollout::Done
-    } else {
-        Rollout::Progressing
-    }
+    let is_done = scheduled > 0 && number("updatedNumberScheduled") >= scheduled;
+    if is_done { Rollout::Done } else { Rollout::Progressing }
+}
+
+/// A condition in the status of an object, null if it has none of this type.
+pub(super) fn condition<'a>(object: &'a Value, type_: &str) -> &'a Value {
+    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.find(|condition| condition["type"] == type_).unwrap_or(&Value::Null)
 }
 
 fn is_observed(object: &Value) -> bool {

@@ -1,5 +1,5 @@
-//! The report of `status` (pure): objects compared with the plan, rollouts and what they wait for, conditions, last
-//! changes.
+//! The report of `status` (pure): objects compared with the plan, rollouts and the pods that block them, conditions and
+//! last changes.
 //!
 //! The same findings always give the same report. Times are those of the cluster; only [`mod@text`] turns them into
 //! ages.
@@ -47,7 +47,7 @@ pub struct Findings {
     pub events: Vec<Value>,
     /// The ClusterOperator.
     pub cluster_operator: Option<Value>,
-    /// What could not be read, and why.
+    /// The errors of failed reads.
     pub unread: Vec<String>,
 }
 
@@ -71,38 +71,9 @@ pub struct Report {
     conditions: Vec<ConditionState>,
     /// The newest first.
     changes: Vec<LastChange>,
-    /// What could not be read, and why.
+    /// The errors of failed reads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unread: Vec<String>,
-}
-
-/// The state of an object compared with the plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum State {
-    AsPlanned,
-    Differs,
-    Missing,
-    /// Annotated to be left as it is, or not to be deleted.
-    Kept,
-    /// Ours, but no longer planned.
-    LeftOver,
-    /// It could not be read.
-    Unknown,
-}
-
-impl State {
-    /// The word for people.
-    fn word(self) -> &'static str {
-        match self {
-            Self::AsPlanned => "as planned",
-            Self::Differs => "differs",
-            Self::Missing => "missing",
-            Self::Kept => "kept",
-            Self::LeftOver => "left over",
-            Self::Unknown => "unknown",
-        }
-    }
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -111,7 +82,9 @@ struct ObjectState {
     #[serde(skip_serializing_if = "String::is_empty")]
     namespace: String,
     name: String,
-    state: State,
+    /// `as-planned`, `differs`, `missing`, `unknown` if it could not be read, `kept` if it is annotated to be left as it is
+    /// or not to be deleted, `left-over` if it is ours and no longer planned.
+    state: &'static str,
     created: Option<String>,
 }
 
@@ -129,7 +102,7 @@ struct RolloutState {
 }
 
 /// A condition; without a status if nobody has reported it.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
 struct ConditionState {
     #[serde(rename = "type")]
     type_: String,
@@ -150,27 +123,24 @@ struct LastChange {
 impl Report {
     /// The report on a cluster with this managed namespace.
     pub fn new(findings: &Findings, namespace: &str) -> Self {
-        let plan = findings.plan.as_ref();
-        let planned = plan.and_then(|plan| plan.as_ref().ok()).map_or(&[][..], Plan::objects);
-        let (provider, why) = match plan {
-            Some(Ok(Plan::Objects { provider, .. })) => (Some(provider.clone()), None),
-            Some(Ok(Plan::Nothing { why })) => (None, Some(format!("nothing is to be applied: {why}"))),
-            Some(Err(error)) => (None, Some(format!("there is no plan: {error}"))),
-            None => (None, None),
+        let (provider, planned, why) = match &findings.plan {
+            Some(Ok(Plan::Objects { provider, objects })) => (Some(provider.clone()), &objects[..], None),
+            Some(Ok(Plan::Nothing { why })) => (None, &[][..], Some(format!("nothing is to be applied: {why}"))),
+            Some(Err(error)) => (None, &[][..], Some(format!("there is no plan: {error}"))),
+            None => (None, &[][..], None),
         };
         let status = findings.cluster_operator.as_ref().map(Status::of).unwrap_or_default();
-        let is = |type_, value| status.conditions.iter().any(|one| one.type_ == type_ && one.status == value);
-        let compared =
-            planned.iter().zip(&findings.live).map(|(object, live)| object_state(object, live.as_ref(), findings));
+        let compared = planned.iter().zip(&findings.live);
+        let compared = compared.map(|(object, live)| planned_state(object, live.as_ref(), findings));
         let live = || findings.live.iter().flatten().flatten();
         Self {
-            healthy: is("Available", "True") && !is("Degraded", "True"),
+            healthy: status.is_healthy(),
             platform: findings.platform.clone(),
             provider,
             why,
-            version: status.versions.iter().find(|one| one.name == "operator").map(|one| one.version.clone()),
+            version: status.version().map(str::to_owned),
             namespace: namespace.to_owned(),
-            objects: compared.chain(findings.left_over.iter().map(left_over)).collect(),
+            objects: compared.chain(findings.left_over.iter().map(left_over_state)).collect(),
             rollouts: live().filter_map(|live| rollout_state(live, findings)).collect(),
             conditions: conditions(&status.conditions),
             changes: last_changes(live(), &findings.events),
@@ -183,36 +153,31 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn created(live: &Value) -> Option<String> {
-    live["metadata"]["creationTimestamp"].as_str().map(str::to_owned)
-}
-
-fn object_state(object: &Object, live: Option<&Option<Value>>, findings: &Findings) -> ObjectState {
+fn planned_state(object: &Object, live: Option<&Option<Value>>, findings: &Findings) -> ObjectState {
     let state = match live {
-        None => State::Unknown,
-        Some(None) => State::Missing,
-        Some(Some(live)) if inventory::is_left_alone(live) => State::Kept,
-        Some(Some(live)) if need(object.value(), live) == Need::Nothing => State::AsPlanned,
-        Some(Some(_)) if object.pod_spec_pointer().is_some() && !findings.knows_digests => State::Unknown,
-        Some(Some(_)) => State::Differs,
+        None => "unknown",
+        Some(None) => "missing",
+        Some(Some(live)) if inventory::is_left_alone(live) => "kept",
+        Some(Some(live)) if need(object.value(), live) == Need::Nothing => "as-planned",
+        Some(Some(_)) if object.pod_spec_pointer().is_some() && !findings.knows_digests => "unknown",
+        Some(Some(_)) => "differs",
     };
-    ObjectState {
-        kind: object.kind().kind.to_owned(),
-        namespace: object.namespace().to_owned(),
-        name: object.name().to_owned(),
-        state,
-        created: live.and_then(Option::as_ref).and_then(created),
-    }
+    object_state(object.value(), live.and_then(Option::as_ref), state)
 }
 
-fn left_over((live, verdict): &(Value, Verdict)) -> ObjectState {
-    let metadata = &live["metadata"];
+fn left_over_state((live, verdict): &(Value, Verdict)) -> ObjectState {
+    object_state(live, Some(live), if matches!(verdict, Verdict::Keep(_)) { "kept" } else { "left-over" })
+}
+
+fn object_state(object: &Value, live: Option<&Value>, state: &'static str) -> ObjectState {
+    let metadata = &object["metadata"];
+    let created = live.and_then(|live| live["metadata"]["creationTimestamp"].as_str());
     ObjectState {
-        kind: text(&live["kind"]),
+        kind: text(&object["kind"]),
         namespace: text(&metadata["namespace"]),
         name: text(&metadata["name"]),
-        state: if matches!(verdict, Verdict::Keep(_)) { State::Kept } else { State::LeftOver },
-        created: created(live),
+        state,
+        created: created.map(str::to_owned),
     }
 }
 
@@ -229,9 +194,10 @@ fn rollout_state(live: &Value, findings: &Findings) -> Option<RolloutState> {
         Rollout::Progressing => ("progressing", Vec::new()),
         Rollout::Stuck { why } => ("stuck", vec![why]),
     };
-    let conditions = live["status"]["conditions"].as_array().into_iter().flatten();
-    let failures = conditions.filter(|one| one["type"] == "ReplicaFailure" && one["status"] == "True");
-    waits_for.extend(failures.map(|one| format!("no pod can be made: {}", text(&one["message"]))));
+    let failure = rollout::condition(live, "ReplicaFailure");
+    if failure["status"] == "True" {
+        waits_for.push(format!("no pod can be created: {}", text(&failure["message"])));
+    }
     let pods = findings.pods.iter().filter(|pod| pods::is_selected(live, pod));
     waits_for.extend(pods.filter_map(|pod| pods::waits_for(pod, &findings.events)));
     Some(RolloutState {
@@ -253,17 +219,12 @@ fn conditions(reported: &[Condition]) -> Vec<ConditionState> {
         message: one.message.clone(),
         since: Some(one.last_transition_time.clone()).filter(|time| !time.is_empty()),
     };
-    let not_reported = |type_: &str| ConditionState {
-        type_: type_.to_owned(),
-        status: None,
-        reason: String::new(),
-        message: "not reported".to_owned(),
-        since: None,
-    };
-    let find = |type_: &str| reported.iter().find(|one| one.type_ == type_);
-    let known = CONDITIONS.iter().map(|type_| find(type_).map_or_else(|| not_reported(type_), state));
+    let known = CONDITIONS.map(|type_| match reported.iter().find(|one| one.type_ == type_) {
+        Some(one) => state(one),
+        None => ConditionState { type_: type_.into(), message: "not reported".into(), ..ConditionState::default() },
+    });
     let others = reported.iter().filter(|one| !CONDITIONS.contains(&one.type_.as_str()));
-    known.chain(others.map(state)).collect()
+    known.into_iter().chain(others.map(state)).collect()
 }
 
 /// The last changes, from the managed fields of each object and from events.

@@ -15,12 +15,11 @@ use tracing::info;
 use crate::{
     apply::{change::essence, ownership::FIELD_MANAGER},
     cluster::request,
-    object::Kind,
     status::cluster_operator::{Status, without_obsolete_condition},
     text::yaml,
 };
 
-pub use crate::status::cluster_operator::NAME;
+pub use crate::status::cluster_operator::{KIND, NAME};
 
 /// The ClusterOperator that the cluster's version operator installs.
 const MANIFEST: &str =
@@ -47,16 +46,6 @@ impl Error {
     }
 }
 
-/// The kind of the object that holds the status.
-pub static KIND: Kind = Kind {
-    group: "config.openshift.io",
-    version: "v1",
-    kind: "ClusterOperator",
-    plural: "clusteroperators",
-    namespaced: false,
-    wave: 0,
-};
-
 /// Writes a field manager's own part of the status; `live` is `None` if there is no ClusterOperator. `budget` returns
 /// how long the next write may take. Returns the object after the writes, `None` if nothing had to be written.
 pub async fn write(
@@ -71,24 +60,21 @@ pub async fn write(
         let manifest = essence(&yaml::from_str(MANIFEST)?);
         let params = PatchParams::apply(FIELD_MANAGER).force();
         request::send(budget(), api.patch(NAME, &params, &Patch::Apply(manifest))).await?;
-        info!("made ClusterOperator {NAME}");
+        info!("created ClusterOperator {NAME}");
     }
+    let patch_status = async |params: PatchParams, patch: Patch<Value>| {
+        let written = request::send(budget(), api.patch_status(NAME, &params, &patch)).await?;
+        Ok::<_, Error>(Some(request::to_value(&written)))
+    };
     let mut written = None;
     if !live.is_some_and(|live| Status::of(live).has(own)) {
-        let body = json!({
-            "apiVersion": "config.openshift.io/v1",
-            "kind": "ClusterOperator",
-            "metadata": {"name": NAME},
-            "status": own,
-        });
-        let (params, patch) = (PatchParams::apply(manager).force(), Patch::Apply(body));
-        written = Some(request::send(budget(), api.patch_status(NAME, &params, &patch)).await?);
+        let metadata = json!({"name": NAME});
+        let object = json!({"apiVersion": KIND.api_version(), "kind": KIND.kind, "metadata": metadata, "status": own});
+        written = patch_status(PatchParams::apply(manager).force(), Patch::Apply(object)).await?;
     }
-    let mut written = written.as_ref().map(request::to_value);
     let cleanup = written.as_ref().or(live).filter(|_| is_well).and_then(without_obsolete_condition);
     if let Some(cleanup) = cleanup {
-        let (params, patch) = (PatchParams::default(), Patch::Merge(cleanup));
-        written = Some(request::to_value(&request::send(budget(), api.patch_status(NAME, &params, &patch)).await?));
+        written = patch_status(PatchParams::default(), Patch::Merge(cleanup)).await?;
     }
     Ok(written)
 }

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::text::{Change, Place, Problem, line_break};
+use crate::text::{Change, Problem, line_break};
 
 mod scan;
 
@@ -27,7 +27,7 @@ pub(crate) struct Entry {
     /// Without quotes and escapes; `None` without `=`, which gcfg reads as true for a boolean.
     pub(crate) value: Option<String>,
     key_end: usize,
-    after_equals: usize,
+    /// The value as written. Empty for an empty value, at the end of the `=`, and without `=` at the end of the key.
     literal: Range<usize>,
 }
 
@@ -83,7 +83,7 @@ impl Document {
     pub(crate) fn parse(source: &str) -> Result<Self, Problem> {
         if let Some(at) = source.find('\0') {
             let line = 1 + source[..at].matches('\n').count();
-            return Err(Problem { place: Some(Place::line(line)), message: "a NUL character; remove it".to_owned() });
+            return Err(Problem::at(line, "a NUL character; remove it"));
         }
         let text = source.strip_prefix('\u{feff}');
         let mut document =
@@ -115,7 +115,7 @@ impl Document {
 
     /// Sets a key to a value that needs no quotes. Earlier occurrences in the section are removed, because gcfg reads them.
     pub(crate) fn set(&mut self, rule: &'static str, section: &str, key: &str, value: &str) {
-        let mut earlier: Vec<usize> = self.find(section, key).map(|(at, _)| at).collect();
+        let mut earlier = self.positions(section, key);
         earlier.pop();
         self.remove(rule, section, key, earlier);
         let Some((at, found)) = self.find(section, key).last() else {
@@ -129,11 +129,13 @@ impl Document {
         let (entry, before) = (found.entry.clone(), found.entry.value.clone().unwrap_or_default());
         self.changed(rule, format!("[{section}] {key}"), Some(&before), Some(value));
         let line = &mut self.lines[at];
-        let (range, before_value) = entry.replaced(&line.text);
-        let start = range.start + before_value.len();
-        line.text.replace_range(range, &format!("{before_value}{value}"));
-        let literal = start..start + value.len();
-        line.item = Item::Entry(Entry { value: Some(value.to_owned()), after_equals: start, literal, ..entry });
+        let separator = match entry.value {
+            None => " = ",
+            Some(_) if entry.literal.is_empty() && line.text[..entry.literal.start].ends_with(" =") => " ",
+            Some(_) => "",
+        };
+        line.text.replace_range(entry.literal, &format!("{separator}{value}"));
+        line.item = scan::item(&line.text);
     }
 
     /// Sets a key that has no value yet.
@@ -145,16 +147,15 @@ impl Document {
 
     /// Removes every occurrence of a key in a section, with its line.
     pub(crate) fn drop_key(&mut self, rule: &'static str, section: &str, key: &str) {
-        let found = self.find(section, key).map(|(at, _)| at).collect();
-        self.remove(rule, section, key, found);
+        self.remove(rule, section, key, self.positions(section, key));
     }
 
     /// Removes a section from its header to its last key. Comments below that may belong to the next section.
     pub(crate) fn drop_section(&mut self, rule: &'static str, section: &str) {
         loop {
-            let Some((start, end)) = self.blocks(section).next() else { return };
+            let Some(block) = self.blocks(section).next() else { return };
             self.changed(rule, format!("[{section}]"), Some(""), None);
-            for line in self.lines.drain(start..end).collect::<Vec<_>>() {
+            for line in self.lines.drain(block).collect::<Vec<_>>() {
                 if let Item::Entry(entry) = line.item {
                     let before = entry.value.unwrap_or_default();
                     self.changed(rule, format!("[{section}] {}", entry.key), Some(&before), None);
@@ -184,47 +185,41 @@ impl Document {
 
     /// Adds a key below the last key of its section, in the same style. Adds the section if it does not exist.
     fn add(&mut self, section: &str, key: &str, value: &str) {
-        let Some((start, end)) = self.blocks(section).last() else {
+        if self.blocks(section).next().is_none() {
             if self.lines.last().is_some_and(|last| !last.text.trim().is_empty()) {
-                self.insert(self.lines.len(), String::new(), Item::Other);
+                self.insert(self.lines.len(), String::new());
             }
-            let header = Header { name: section.to_owned(), sub: String::new() };
-            self.insert(self.lines.len(), format!("[{section}]"), Item::Header(header));
-            return self.add(section, key, value);
-        };
-        let (indent, separator) = self.lines[start..end].last().map_or(("", " = "), Line::style);
-        let (indent, separator) = (indent.to_owned(), separator.to_owned());
-        let literal = indent.len() + key.len() + separator.len();
-        let entry = Entry {
-            key: key.to_owned(),
-            value: Some(value.to_owned()),
-            key_end: indent.len() + key.len(),
-            after_equals: literal,
-            literal: literal..literal + value.len(),
-        };
-        self.insert(end, format!("{indent}{key}{separator}{value}"), Item::Entry(entry));
+            self.insert(self.lines.len(), format!("[{section}]"));
+        }
+        let end = self.blocks(section).last().map_or(self.lines.len(), |block| block.end);
+        let (indent, separator) = self.lines[end - 1].style();
+        let line = format!("{indent}{key}{separator}{value}");
+        self.insert(end, line);
     }
 
-    fn insert(&mut self, at: usize, text: String, item: Item) {
-        if let Some(before) = at.checked_sub(1).and_then(|before| self.lines.get_mut(before))
-            && !before.terminated
-        {
+    fn insert(&mut self, at: usize, text: String) {
+        if let Some(before) = self.lines[..at].last_mut().filter(|before| !before.terminated) {
             before.text.push_str(self.line_end);
             before.terminated = true;
         }
+        let item = scan::item(&text);
         self.lines.insert(at, Line { text: text + self.line_end, number: 0, terminated: true, item });
     }
 
     /// The line ranges of the matching sections, from the header to the last key.
-    fn blocks(&self, section: &str) -> impl Iterator<Item = (usize, usize)> {
+    fn blocks(&self, section: &str) -> impl Iterator<Item = Range<usize>> {
         self.lines.iter().enumerate().filter_map(move |(start, line)| match &line.item {
             Item::Header(header) if header.is(section) => {
                 let body = self.lines[start + 1..].iter().take_while(|line| !matches!(line.item, Item::Header(_)));
                 let keys = body.enumerate().filter(|(_, line)| matches!(line.item, Item::Entry(_)));
-                Some((start, keys.last().map_or(start + 1, |(last, _)| start + last + 2)))
+                Some(start..keys.last().map_or(start + 1, |(last, _)| start + last + 2))
             }
             _ => None,
         })
+    }
+
+    fn positions(&self, section: &str, key: &str) -> Vec<usize> {
+        self.find(section, key).map(|(at, _)| at).collect()
     }
 
     fn find(&self, section: &str, key: &str) -> impl Iterator<Item = (usize, Placed<'_>)> {
@@ -240,19 +235,6 @@ impl Document {
             let Item::Entry(entry) = &line.item else { return None };
             Some((at, Placed { header: header?, line: line.number, entry }))
         })
-    }
-}
-
-impl Entry {
-    /// The part of the line that a new value replaces, and the text to insert before the value.
-    fn replaced(&self, line: &str) -> (Range<usize>, &'static str) {
-        let after_equals = self.after_equals..self.after_equals;
-        match &self.value {
-            None => (after_equals, " = "),
-            Some(_) if !self.literal.is_empty() => (self.literal.clone(), ""),
-            Some(_) if line[..self.after_equals].ends_with(" =") => (after_equals, " "),
-            Some(_) => (after_equals, ""),
-        }
     }
 }
 

@@ -9,45 +9,45 @@ use std::{borrow::Cow, fmt, ops::Range};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{error::Category, value::RawValue};
 
-use crate::text::{Place, Problem};
-
-/// Written by some editors at the start of a text. Go's JSON decoder refuses it.
-pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
+use crate::text::Problem;
 
 /// A JSON object and the edits to it.
 pub(crate) struct Document<'a> {
     text: &'a str,
-    members: Vec<Member<'a>>,
+    /// Some editors write a byte order mark. It is dropped, because Go's JSON decoder refuses it.
+    pub(crate) had_byte_order_mark: bool,
+    /// The members in order, including repeated ones.
+    pub(crate) members: Vec<Member<'a>>,
     replaced: Vec<(Range<usize>, String)>,
     added: Vec<(&'static str, String)>,
 }
-
-/// The members of an object in order, including repeated ones.
-struct Members<'a>(Vec<Member<'a>>);
 
 pub(crate) struct Member<'a> {
     /// The decoded name.
     pub(crate) name: Cow<'a, str>,
     /// The value as written in the source.
     pub(crate) value: &'a str,
+    /// The line of the value, from 1.
+    pub(crate) line: usize,
+    /// The position of the value.
+    pub(crate) span: Range<usize>,
 }
 
 impl<'a> Document<'a> {
     /// Parses a text that consists of one object.
-    pub(crate) fn parse(text: &'a str) -> Result<Self, Problem> {
-        let Members(members) = serde_json::from_str(text).map_err(|error| refused(text, &error))?;
-        Ok(Self { text, members, replaced: Vec::new(), added: Vec::new() })
-    }
-
-    /// All members in order, each with the line of its value, from 1.
-    pub(crate) fn members(&self) -> impl Iterator<Item = (usize, &Member<'a>)> {
-        let (mut line, mut from) = (1, 0);
-        self.members.iter().map(move |member| {
-            let start = self.range(member).start;
-            line += self.text.get(from..start).unwrap_or_default().matches('\n').count();
-            from = start;
-            (line, member)
-        })
+    pub(crate) fn parse(source: &'a str) -> Result<Self, Problem> {
+        let text = source.strip_prefix('\u{feff}').unwrap_or(source);
+        let Pairs(pairs) = serde_json::from_str(text).map_err(|error| refused(text, &error))?;
+        let (mut line, mut at) = (1, 0);
+        let placed = pairs.into_iter().map(|(name, value)| {
+            // The value is a slice of the text.
+            let start = (value.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
+            line += text.get(at..start).unwrap_or_default().matches('\n').count();
+            at = start;
+            Member { name, value, line, span: start..start + value.len() }
+        });
+        let (members, had_byte_order_mark) = (placed.collect(), text.len() < source.len());
+        Ok(Self { text, had_byte_order_mark, members, replaced: Vec::new(), added: Vec::new() })
     }
 
     /// The members with this name, ignoring case.
@@ -63,22 +63,17 @@ impl<'a> Document<'a> {
     /// Sets every member with this name, or adds one at the end. Readers differ on which of several members is effective:
     /// Go's JSON decoder takes the last one, its YAML decoder the last one in byte order of the names.
     pub(crate) fn set(&mut self, name: &'static str, value: &serde_json::Value) {
-        let ranges: Vec<_> = self.named(name).map(|member| self.range(member)).collect();
+        let ranges: Vec<_> = self.named(name).map(|member| member.span.clone()).collect();
         if ranges.is_empty() {
             self.added.push((name, value.to_string()));
         }
         self.replaced.extend(ranges.into_iter().map(|range| (range, value.to_string())));
     }
 
-    /// The line of a member's value, from 1.
-    pub(crate) fn line(&self, member: &Member<'_>) -> usize {
-        self.text.get(..self.range(member).start).unwrap_or_default().split('\n').count()
-    }
-
     /// The edited text.
     pub(crate) fn write(mut self) -> String {
         let open = self.text.find('{').map_or(0, |brace| brace + 1);
-        let end = self.members.last().map_or(open, |member| self.range(member).end);
+        let end = self.members.last().map_or(open, |member| member.span.end);
         self.replaced.push((end..end, self.additions(open)));
         self.replaced.sort_by_key(|(range, _)| (range.start, range.end));
         let mut written = String::with_capacity(self.text.len() + 256);
@@ -104,12 +99,6 @@ impl<'a> Document<'a> {
         }
         text
     }
-
-    /// The position of a member's value, which is a slice of the text.
-    fn range(&self, member: &Member<'_>) -> Range<usize> {
-        let start = (member.value.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
-        start..start + member.value.len()
-    }
 }
 
 impl Member<'_> {
@@ -119,22 +108,25 @@ impl Member<'_> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+/// The names and values of an object.
+struct Pairs<'a>(Vec<(Cow<'a, str>, &'a str)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Object;
         impl<'de> Visitor<'de> for Object {
-            type Value = Members<'de>;
+            type Value = Pairs<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a JSON object")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
+                let mut pairs = Vec::new();
                 while let Some(Name(name)) = map.next_key()? {
-                    members.push(Member { name, value: map.next_value::<&RawValue>()?.get() });
+                    pairs.push((name, map.next_value::<&RawValue>()?.get()));
                 }
-                Ok(Members(members))
+                Ok(Pairs(pairs))
             }
         }
         deserializer.deserialize_map(Object)
@@ -158,11 +150,10 @@ pub(crate) fn is_named(name: &str, other: &str) -> bool {
 /// The parser's messages contain values only for data of the wrong type, which gets a message of our own.
 fn refused(text: &str, error: &serde_json::Error) -> Problem {
     if text.trim().is_empty() {
-        return Problem { place: None, message: "the text is empty; expected a JSON object".to_owned() };
+        return Problem::new("the text is empty; expected a JSON object");
     }
     if error.classify() == Category::Data {
-        let message = "expected a JSON object, found another value".to_owned();
-        return Problem { place: Some(Place::line(error.line())), message };
+        return Problem::at(error.line(), "expected a JSON object, found another value");
     }
     error.into()
 }

@@ -3,7 +3,7 @@
 //! A value is masked by the name of its key, or because it looks like a password in a URL or a private key. Errors do not
 //! depend on this: they contain no values at all.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, mem};
 
 /// Replaces a masked value.
 pub const MASK: &str = "***";
@@ -45,26 +45,21 @@ pub fn lines(text: &str) -> Vec<Cow<'_, str>> {
 #[derive(Default)]
 struct Masker {
     private_key: bool,
-    /// A secret that continues on all lines that are indented deeper, or on the next line only.
-    continuation: Option<Continuation>,
-}
-
-enum Continuation {
-    Deeper(usize),
-    NextLine,
+    /// A secret continues on the lines that are indented deeper than this.
+    block: Option<usize>,
+    /// A secret continues on the next line.
+    is_continued: bool,
 }
 
 impl Masker {
     fn line<'a>(&mut self, line: &'a str) -> Cow<'a, str> {
         let indent = line.len() - line.trim_start().len();
-        let continued = line.trim_end().ends_with('\\');
-        match self.continuation {
-            Some(Continuation::Deeper(above)) if indent > above || line.trim().is_empty() => return hidden(line),
-            Some(Continuation::NextLine) => {
-                self.continuation = continued.then_some(Continuation::NextLine);
-                return hidden(line);
-            }
-            _ => self.continuation = None,
+        self.block = self.block.filter(|above| indent > *above || line.trim().is_empty());
+        let continues = line.trim_end().ends_with('\\');
+        let was_continued = mem::replace(&mut self.is_continued, false);
+        if was_continued || self.block.is_some() {
+            self.is_continued = was_continued && continues;
+            return hidden(line);
         }
         if let Some(masked) = self.pem(line) {
             return masked;
@@ -72,10 +67,10 @@ impl Masker {
         let Some((_, start)) = pair(line).filter(|(key, _)| is_secret_key(key)) else { return text(line) };
         let value = &line[start..];
         if value.starts_with(['|', '>']) || value.is_empty() {
-            self.continuation = Some(Continuation::Deeper(indent));
+            self.block = Some(indent);
             return Cow::Borrowed(line);
         }
-        self.continuation = continued.then_some(Continuation::NextLine);
+        self.is_continued = continues;
         if is_harmless_value(value) { Cow::Borrowed(line) } else { Cow::Owned(format!("{}{MASK}", &line[..start])) }
     }
 

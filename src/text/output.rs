@@ -1,10 +1,8 @@
-//! Output formats: tables for people; JSON, YAML and JUnit's XML for programs (pure).
+//! Output formats: tables for people; JSON and JUnit's XML for programs (pure).
 //!
 //! The callers write the output.
 
 use serde::Serialize;
-
-use crate::text::yaml;
 
 /// The width of a table.
 const WIDTH: usize = 100;
@@ -13,25 +11,9 @@ const GAP: usize = 2;
 /// The minimum width of the last column, even if the table becomes too wide.
 const NARROWEST: usize = 20;
 
-/// The output cannot be written in its format.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// JSON.
-    #[error("failed to write the output as JSON")]
-    Json(#[from] serde_json::Error),
-    /// YAML.
-    #[error("failed to write the output as YAML")]
-    Yaml(#[from] yaml::Error),
-}
-
 /// One JSON document, ending in a line break.
-pub fn json(output: &impl Serialize) -> Result<String, Error> {
+pub fn json(output: &impl Serialize) -> serde_json::Result<String> {
     Ok(serde_json::to_string_pretty(output)? + "\n")
-}
-
-/// One YAML document.
-pub fn yaml(output: &impl Serialize) -> Result<String, Error> {
-    Ok(yaml::to_string(output)?)
 }
 
 /// A table of at most 100 columns, unless a word is longer than its column. Long texts are wrapped in the last column;

@@ -3,7 +3,7 @@
 //! It reads YAML as Kubernetes' own tools do (`0644` is octal, `yes` is true, a repeated key is an error), and writes it
 //! so that a YAML 1.1 parser in Go reads the same values.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::borrow::Cow;
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -29,24 +29,21 @@ pub fn documents(text: &str) -> Result<Vec<Value>, Error> {
 
 /// Parses every document of a text as [`documents`] does, each with the lines of its values.
 pub fn documents_with_lines(text: &str) -> Result<Vec<(Value, Lines)>, Error> {
-    Ok(documents(text)?.into_iter().zip(outline::lines(text)?).collect())
+    let documents = documents(text)?;
+    let lines = outline::roots(text)?.into_iter().map(|root| Lines(Some(root)));
+    Ok(documents.into_iter().zip(lines).collect())
 }
 
-/// The line, from 1, of each value of a document, by its JSON pointer: the line of the value's key where it has one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lines(BTreeMap<String, usize>);
+/// The lines of the values of a document.
+#[derive(Clone, Debug, Default)]
+pub struct Lines(Option<outline::Node>);
 
 impl Lines {
-    /// The line of a value, or of the nearest value around it when the value is absent.
+    /// The line, from 1, of the value at a JSON pointer, or of the nearest value around it when the value is absent. It is
+    /// the line of the value's key where it has one.
     pub fn of(&self, pointer: &str) -> usize {
-        let mut pointer = pointer;
-        loop {
-            match (self.0.get(pointer), pointer.rfind('/')) {
-                (Some(line), _) => return *line,
-                (None, Some(end)) => pointer = &pointer[..end],
-                (None, None) => return 1,
-            }
-        }
+        let keys = pointer.split('/').skip(1).map(|key| key.replace("~1", "/").replace("~0", "~"));
+        self.0.as_ref().map_or(1, |root| root.line(&keys.collect::<Vec<_>>()).unwrap_or(root.line))
     }
 }
 
@@ -55,8 +52,7 @@ pub fn to_string(value: &impl Serialize) -> Result<String, Error> {
     // Long lines, because readers may misread folded scalars.
     let mut options = serde_saphyr::SerializerOptions::default();
     options.folded_wrap_chars = usize::MAX;
-    serde_saphyr::to_string_with_options(value, options)
-        .map_err(|error| Error { place: None, message: error.to_string() })
+    serde_saphyr::to_string_with_options(value, options).map_err(|error| Error::new(error.to_string()))
 }
 
 fn options() -> serde_saphyr::Options {
@@ -86,9 +82,7 @@ impl Localizer for WithoutPlaces {
 fn describe(error: &serde_saphyr::Error) -> Error {
     let hint = match error {
         serde_saphyr::Error::SerdeUnknownField { field: word, expected, .. }
-        | serde_saphyr::Error::SerdeUnknownVariant { variant: word, expected, .. } => {
-            did_you_mean(word, expected.iter().copied())
-        }
+        | serde_saphyr::Error::SerdeUnknownVariant { variant: word, expected, .. } => did_you_mean(word, expected),
         _ => String::new(),
     };
     let message = error.render_with_formatter(&DefaultMessageFormatter.with_localizer(&WithoutPlaces));

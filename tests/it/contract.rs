@@ -279,7 +279,7 @@ pub(crate) fn check_plans(catalog: &Catalog, phase: Phase) -> Result<()> {
         ensure!(matches!(plan, Plan::Objects { .. }), "{}: no provider serves it", platform.name);
         let file = repository().join(format!("tests/it/snapshots/it__contract__{name}.snap"));
         if platform.is_known() || file.is_file() || std::env::var_os("INSTA_UPDATE").is_some() {
-            insta::assert_snapshot!(name, write::stream(plan.objects())?);
+            insta::assert_snapshot!(name, write::stream(&write::cluster_files(plan.objects())?));
         } else {
             eprintln!("not compared: there is no snapshot {}", file.display());
         }

@@ -111,7 +111,7 @@ fn a_broken_folder_has_a_line_for_each_finding() -> Result<()> {
     let report: Value = serde_json::from_slice(&output.stdout)?;
     let findings = report["findings"].as_array().expect("findings");
     assert_eq!(findings.len(), 2, "{report}");
-    for field in ["provider", "rule", "file", "line", "what", "why", "mend"] {
+    for field in ["provider", "rule", "file", "line", "what", "why", "fix"] {
         assert!(findings.iter().all(|finding| !finding[field].is_null()), "{field}: {report}");
     }
 

@@ -323,7 +323,8 @@ async fn an_object_annotated_to_be_kept_is_kept_and_reported() -> Result<()> {
     let kept = eventually("the report", LIMIT, async || {
         let cluster_operator = lab.cluster_operator().await?;
         let text = message(&cluster_operator, "Available");
-        let kept = format!("kept: PodDisruptionBudget {NAMESPACE}/aws-cloud-controller-manager (it is annotated so)");
+        let kept =
+            format!("kept: PodDisruptionBudget {NAMESPACE}/aws-cloud-controller-manager (it is annotated to be kept)");
         ensure!(text.contains(&kept), "{text}");
         Ok(Some(cluster_operator))
     })

@@ -184,10 +184,10 @@ fn a_bad_infrastructure_file_is_refused() -> Result<()> {
     files.refused("Is a directory");
     fs::remove_dir(files.path("infrastructure"))?;
     for (text, expected) in [
-        ("", "it is empty"),
+        ("", ": empty; it must hold one manifest of kind Infrastructure"),
         ("a: [", "/infrastructure:1:4: "),
-        ("just words", "holds no Kubernetes manifest"),
-        (&*images("{}"), "it holds a manifest of kind ConfigMap: it must hold one of kind Infrastructure"),
+        ("just words", "not a Kubernetes manifest"),
+        (&*images("{}"), "a manifest of kind ConfigMap; it must hold one manifest of kind Infrastructure"),
         (r#"{"kind": "Infrastructure", "status": {}}"#, "status.platformStatus.type is empty"),
         (r#"{"kind": "Infrastructure"}"#, "status.platformStatus.type is empty"),
         (r#"{"kind": "Infrastructure", "status": 1}"#, "not of kind Infrastructure"),
@@ -206,7 +206,7 @@ fn a_bad_images_file_is_refused() -> Result<()> {
     files.refused("failed to read the images file");
     let without = json!({"kind": "ConfigMap", "data": {}}).to_string();
     for (text, expected) in [
-        (&*infrastructure(&json!({})), "it must hold one of kind ConfigMap"),
+        (&*infrastructure(&json!({})), "it must hold one manifest of kind ConfigMap"),
         (&*without, "data has no key \"images.json\""),
         (&*images("{\n \"a\": ]"), "(key images.json):2:7: invalid JSON: expected value"),
         (&*images("{}"), "have no key \"cloudControllerManagerAWS\""),
@@ -225,7 +225,7 @@ fn a_bad_cloud_config_file_is_refused() -> Result<()> {
     for (text, expected) in [
         ("\t- x: [", "/cloud-config:1:7: "),
         (&*cloud_config(&json!({"other": "x"})), "data has none of the keys [\"cloud.conf\", \"config\"]"),
-        (&*infrastructure(&json!({})), "it must hold one of kind ConfigMap"),
+        (&*infrastructure(&json!({})), "it must hold one manifest of kind ConfigMap"),
     ] {
         files.write("cloud-config", text)?;
         files.refused(expected);

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::object::Key;
 
 fn key() -> Key {
     Key { group: "apps".into(), kind: "Deployment".into(), namespace: "n".into(), name: "ccm".into() }
@@ -66,7 +67,7 @@ fn a_diff_names_fields_and_shows_no_noise_and_no_secret() {
 }
 
 #[test]
-fn what_the_server_counts_is_no_difference() {
+fn server_fields_are_no_difference() {
     let mut after = deployment(1, "a");
     after["status"]["replicas"] = 7.into();
     after["metadata"]["resourceVersion"] = "9".into();

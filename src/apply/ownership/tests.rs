@@ -12,7 +12,7 @@ fn desired() -> Value {
     })
 }
 
-/// The desired object as it lives after an apply, with what the server fills in.
+/// The live object after an apply, with the fields that the server fills in.
 fn live() -> Value {
     let mut live = desired();
     live["metadata"]["resourceVersion"] = "7".into();
@@ -43,7 +43,7 @@ fn add(live: &mut Value, entry: Value) {
 }
 
 #[test]
-fn what_was_applied_needs_nothing() {
+fn an_applied_object_needs_nothing() {
     assert_eq!(need(&desired(), &live()), Need::Nothing);
 }
 

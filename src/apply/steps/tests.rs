@@ -33,11 +33,11 @@ fn run(desired: &Object, seen: Option<&Value>, answers: Vec<Answer>) -> (Vec<Str
     let (mut steps, mut next, mut answers) = (Vec::new(), ladder.first(), answers.into_iter());
     loop {
         match next {
-            Next::End(end) => {
+            Next::Break(end) => {
                 assert_eq!(answers.next(), None, "answers are left after {steps:?}");
                 return (steps, end);
             }
-            Next::Step(step) => {
+            Next::Continue(step) => {
                 steps.push(format!("{step:?}").split('(').next().unwrap().to_owned());
                 next = ladder.next(answers.next().unwrap_or_else(|| panic!("no answer to {steps:?}")));
             }
@@ -77,7 +77,7 @@ fn other_managers_fields_are_folded_once() {
 }
 
 #[test]
-fn a_fold_that_is_crossed_is_tried_three_times() {
+fn a_conflicting_fold_is_tried_three_times() {
     let conflict = || Err(Refusal::Conflict);
     let again = || object(with_others());
     let answers = vec![conflict(), again(), conflict(), again(), conflict(), object(ours())];
@@ -98,7 +98,7 @@ fn an_object_that_was_not_seen_may_be_invalid_for_other_managers_fields() {
 }
 
 #[test]
-fn nothing_is_deleted_before_its_successor_was_accepted() {
+fn nothing_is_deleted_before_its_stand_in_is_accepted() {
     let immutable = || Err(Refusal::Immutable);
     let mut changed = ours();
     changed["spec"]["x"] = 2.into();

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::text::{
     Problem,
-    json::{self, BYTE_ORDER_MARK, Document},
+    json::{self, Document},
 };
 
 /// The file of the application's ID. These names are keys of Secret `azure-cloud-credentials`.
@@ -92,11 +92,10 @@ pub fn inject(config: &str, credentials: &Credentials, disable_managed_identity:
         ],
     };
     let mut notes = Vec::new();
-    let text = config.strip_prefix(BYTE_ORDER_MARK);
-    if text.is_some() {
+    let mut document = Document::parse(config).map_err(Error::Config)?;
+    if document.had_byte_order_mark {
         notes.push("the byte order mark before the cloud configuration was dropped");
     }
-    let mut document = Document::parse(text.unwrap_or(config)).map_err(Error::Config)?;
     document.set("aadClientId", &client_id.into());
     if document.named("useManagedIdentityExtension").next().is_some() && disable_managed_identity {
         document.set("useManagedIdentityExtension", &false.into());

@@ -2,7 +2,10 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::{config::Transform, facts::Platform};
+use crate::{
+    config::{Transform, tests::keys_and_values},
+    facts::Platform,
+};
 
 fn azure(source: &str, cloud_name: &str) -> Result<Output, Problem> {
     let platform = Platform { name: "Azure".into(), variant: Some(cloud_name.to_owned()) };
@@ -62,7 +65,7 @@ fn members_are_matched_as_go_does() {
             "AzureGermanCloud",
             r#"{"cloud":"AzureGermanCloud","vmType":"standard",X}"#,
         ),
-        // Of several the last counts that is not null, and all say the same then.
+        // The last one that is not null is effective, and all are set to it.
         (
             r#"{"cloud":"","vmType":"a","vmtype":"vmss",X,"vmType":null}"#,
             "",
@@ -91,13 +94,8 @@ fn a_complete_configuration_stays_and_nothing_is_reported() {
 fn changes_name_rule_key_and_values() {
     let output =
         azure(r#"{"vmType":"vmss","clusterServiceLoadBalancerHealthProbeMode":"servicenodeport"}"#, "").unwrap();
-    let changes: Vec<_> = output
-        .changes
-        .iter()
-        .map(|change| (change.key.as_str(), change.before.as_deref(), change.after.as_deref()))
-        .collect();
     assert_eq!(
-        changes,
+        keys_and_values(&output.changes),
         [
             ("cloud", None, Some("AzurePublicCloud")),
             ("clusterServiceLoadBalancerHealthProbeMode", Some("servicenodeport"), Some("shared")),
@@ -241,8 +239,9 @@ fn object() -> impl Strategy<Value = String> {
 fn pairs(text: &str) -> Vec<(String, String)> {
     Document::parse(text)
         .unwrap()
-        .members()
-        .map(|(_, member)| (member.name.to_string(), member.value.to_owned()))
+        .members
+        .iter()
+        .map(|member| (member.name.to_string(), member.value.to_owned()))
         .collect()
 }
 
@@ -256,7 +255,7 @@ proptest! {
         prop_assert_eq!(&second.text, &first.text);
         prop_assert_eq!(second.changes, vec![]);
 
-        // Every member stands where it stood, written as it was, unless a rule owns it; what is new comes after them.
+        // Members that no rule owns keep their order and spelling; new members come after them.
         let (before, after) = (pairs(&source), pairs(&first.text));
         prop_assert!(after.len() <= before.len() + OWNED.len());
         for (index, (name, value)) in before.iter().enumerate() {
@@ -283,7 +282,7 @@ proptest! {
         let source = source.replace("\"vmType\"", "\"x1\"").replace("\"VMTYPE\"", "\"x2\"");
         let output = stack(&source).unwrap().text;
         let end = Document::parse(&source).unwrap();
-        let last = end.members().last().map_or(source.find('{').unwrap() + 1, |(_, last)| last.value.as_ptr() as usize - source.as_ptr() as usize + last.value.len());
+        let last = end.members.last().map_or(source.find('{').unwrap() + 1, |last| last.span.end);
         prop_assert_eq!(&output[..last], &source[..last]);
         prop_assert!(output.ends_with(&source[last..]));
     }

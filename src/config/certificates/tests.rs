@@ -63,7 +63,7 @@ fn what_is_refused() {
     encode(&longer, &mut trailing);
     let mut cut = String::new();
     encode(&longer[..longer.len() / 2], &mut cut);
-    let second = format!("block 2 (line {}) ", lines + 2);
+    let second = format!("{}: the PEM block ", lines + 2);
     for (text, expected) in [
         (String::new(), "no certificate found".to_owned()),
         ("no certificate here\n".to_owned(), "no certificate found".to_owned()),
@@ -81,13 +81,13 @@ fn what_is_refused() {
         (format!("{a}\n{cut}"), format!("{second}is not a valid X.509 certificate")),
         (
             "\n-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n".to_owned(),
-            "block 1 (line 2) is not a valid X.509 certificate".to_owned(),
+            "2: the PEM block is not a valid X.509 certificate".to_owned(),
         ),
-        ("-----BEGIN CERTIFICATE\n".to_owned(), "block 1 (line 1) begins with a line that is not complete".to_owned()),
+        ("-----BEGIN CERTIFICATE\n".to_owned(), "1: the PEM block begins with a line that is not complete".to_owned()),
     ] {
         assert_eq!(refused(text.as_bytes()), expected, "{text}");
     }
-    assert_eq!(refused(b"-----BEGIN CERTIFICATE-----\n\xff\n"), "block 1 (line 1) is not text");
+    assert_eq!(refused(b"-----BEGIN CERTIFICATE-----\n\xff\n"), "1: the PEM block is not text");
 }
 
 #[test]
@@ -95,8 +95,9 @@ fn certificates_of_administrators_come_before_the_systems() {
     let parsed = |texts: &[&str]| parse(texts.concat().as_bytes()).unwrap();
     let (a, b, c) = (ca("a"), ca("b"), ca("c"));
     let (system, proxy, cloud) = (parsed(&[&a, &b]), parsed(&[&b]), parsed(&[&c, &b]));
-    let merged =
-        |proxy: Option<&[Certificate]>, cloud: Option<&[Certificate]>| merge(proxy, &system, cloud).unwrap().text;
+    let merged = |proxy: Option<&[Certificate]>, cloud: Option<&[Certificate]>| {
+        merge(proxy.unwrap_or_default(), &system, cloud.unwrap_or_default()).unwrap()
+    };
     assert_eq!(merged(None, None), format!("{a}{b}"), "canonical PEM is what rcgen writes, too");
     assert_eq!(merged(Some(&proxy), None), format!("{b}{a}"));
     assert_eq!(merged(Some(&proxy), Some(&cloud)), format!("{b}{c}{a}"));
@@ -113,10 +114,10 @@ fn a_bundle_larger_than_a_config_map_is_refused_with_the_sizes() {
     let frame = "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n".len();
     let most = (LIMIT - frame) / 65 * 48;
     let full = of(most);
-    assert!(merge(None, &full, None).unwrap().text.len() > LIMIT - 65);
-    assert!(merge(Some(&full), &full, Some(&full)).is_ok(), "each counts once");
+    assert!(merge(&[], &full, &[]).unwrap().len() > LIMIT - 65);
+    assert!(merge(&full, &full, &full).is_ok(), "each counts once");
     let small = of(48);
-    let error = merge(Some(&small), &full, None).unwrap_err();
+    let error = merge(&small, &full, &[]).unwrap_err();
     let system = frame + most / 48 * 65;
     let (total, proxy) = (system + frame + 65, frame + 65);
     let expected = format!(
@@ -157,10 +158,11 @@ fn never_panics_on_a_damaged_certificate_and_merging_is_idempotent() {
     let parsed = parse(bundle.as_bytes()).unwrap();
     proptest!(|(picks in prop::collection::vec(0_usize..3, 1..6), place: prop::sample::Index, byte: u8, cut: prop::sample::Index)| {
         let picked: Vec<_> = picks.into_iter().map(|pick| parsed[pick].clone()).collect();
-        let first = merge(Some(&picked), &parsed, None).unwrap();
-        let again = parse(first.text.as_bytes()).unwrap();
-        prop_assert!(again.iter().eq(first.certificates.iter().copied()));
-        prop_assert_eq!(&merge(None, &again, None).unwrap().text, &first.text);
+        let first = merge(&picked, &parsed, &[]).unwrap();
+        let again = parse(first.as_bytes()).unwrap();
+        let mut known = HashSet::new();
+        prop_assert!(again.iter().eq(picked.iter().chain(&parsed).filter(|certificate| known.insert(&certificate.der))));
+        prop_assert_eq!(merge(&[], &again, &[]).unwrap(), first);
 
         let mut bytes = bundle.clone().into_bytes();
         let place = place.index(bytes.len());

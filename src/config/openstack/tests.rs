@@ -53,8 +53,6 @@ fn a_configuration_is_completed() {
 fn each_change_has_the_previous_value() {
     let changes =
         transformed("[Global]\nsecret-name = openstack-credentials\ncloud = mine\n[BlockStorage]\na = b\n").changes;
-    let short: Vec<(&str, Option<&str>, Option<&str>)> =
-        changes.iter().map(|change| (change.key.as_str(), change.before.as_deref(), change.after.as_deref())).collect();
     let expected = [
         ("[Global] secret-name", Some("openstack-credentials"), None),
         ("[Global] use-clouds", None, Some("true")),
@@ -65,7 +63,7 @@ fn each_change_has_the_previous_value() {
         ("[LoadBalancer] max-shared-lb", None, Some("1")),
         ("[LoadBalancer] manage-security-groups", None, Some("true")),
     ];
-    assert_eq!(short, expected);
+    assert_eq!(crate::config::tests::keys_and_values(&changes), expected);
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! Checks a configuration against the keys that the vSphere cloud-controller-manager knows (pure).
 //!
-//! Keys are matched exactly; any other spelling has no effect. A value of the wrong type in `global`, `vcenter`,
-//! `labels` or
-//! `nodes` ends the program; in the other sections it disables the section.
+//! Keys are matched exactly; any other spelling has no effect. A value of the wrong type in `global`, `vcenter`, `labels`
+//! or `nodes` ends the program; in the other sections it disables the section.
 
 use serde_json::Value;
 
@@ -45,12 +44,11 @@ pub(super) fn is_public(section: &str, key: &str) -> bool {
 
 /// Refuses values of the wrong type that end the cloud-controller-manager, and warns about those that disable a
 /// section.
-pub(super) fn types(document: &Value, root: Option<&Node>) -> Result<Vec<Problem>, Problem> {
+pub(super) fn types(document: &Value, place: impl Fn(&[&str]) -> Option<Place>) -> Result<Vec<Problem>, Problem> {
     let mut warnings = Vec::new();
     for section in &KEYS.vsphere {
         for (path, wanted) in mismatches(section, &document[&section.name]) {
-            let place = root.and_then(|root| root.line(&path)).map(Place::line);
-            let path = path.join(".");
+            let (place, path) = (place(&path), path.join("."));
             if section.is_required() {
                 return Err(Problem { place, message: format!("`{path}` must be {wanted}: write it so") });
             }
@@ -140,17 +138,15 @@ pub(super) fn ignored(root: &Node) -> Vec<Problem> {
     let mut warnings = Vec::new();
     for top in root.members() {
         let Some(section) = KEYS.vsphere.iter().find(|section| section.name == top.key) else {
-            let legacy: Vec<_> = KEYS.vsphere.iter().map(Section::legacy).collect();
-            let known =
-                KEYS.vsphere.iter().zip(&legacy).map(|(section, legacy)| (section.name.as_str(), legacy.as_str()));
-            let near = nearest(&warnings, &top.key, known);
+            let legacy = KEYS.vsphere.iter().find(|section| bare(&section.legacy()) == bare(&top.key));
+            let key = legacy.map_or(&top.key, |section| &section.name);
+            let near = nearest(&warnings, key, KEYS.vsphere.iter().map(|section| &section.name));
             warnings.extend(warning(top, &top.key, &near));
             continue;
         };
         let mut check = |path: &str, node: &Node| {
             for member in node.members().iter().filter(|member| !section.keys.contains_key(&member.key)) {
-                let mut hint =
-                    nearest(&warnings, &member.key, section.keys.keys().map(|key| (key.as_str(), key.as_str())));
+                let mut hint = nearest(&warnings, &member.key, section.keys.keys());
                 if let (true, Some(other)) = (hint.is_empty(), home(&member.key)) {
                     hint = format!(" (it belongs in `{other}`)");
                 }
@@ -181,13 +177,16 @@ fn warning(member: &Member, path: &str, hint: &str) -> Option<Problem> {
 }
 
 /// Suggests the key that differs only in dashes and case, else the nearest one.
-fn nearest<'a>(warnings: &[Problem], key: &str, known: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> String {
-    let bare = |key: &str| key.replace(['-', '_'], "").to_lowercase();
-    let same = known.clone().find(|(name, other)| [bare(name), bare(other)].contains(&bare(key)));
-    match same {
-        Some((name, _)) => format!(" (did you mean `{name}`?)"),
-        None => hint(warnings, key, known.map(|(name, _)| name)),
+fn nearest<'a>(warnings: &[Problem], key: &str, known: impl Iterator<Item = &'a String> + Clone) -> String {
+    match known.clone().find(|name| bare(name) == bare(key)) {
+        Some(name) => format!(" (did you mean `{name}`?)"),
+        None => hint(warnings, key, known),
     }
+}
+
+/// A key without dashes and case.
+fn bare(key: &str) -> String {
+    key.replace(['-', '_'], "").to_lowercase()
 }
 
 /// The section to which a key belongs.

@@ -7,23 +7,22 @@ use serde_json::{Map, Value};
 
 use crate::{
     config::{
-        Change, Problem,
+        Change, Output, Problem,
         keys::{KEYS, Kind, Section},
     },
     text::{
         ini::{Document, Header, Placed},
         suggest::did_you_mean,
+        yaml,
     },
 };
 
 /// Sections of the in-tree provider that do not exist in YAML.
 const DROPPED: &[&str] = &["Workspace", "Network", "Disk"];
 
-#[derive(Default)]
-pub(super) struct Converted {
-    pub(super) document: Map<String, Value>,
-    pub(super) changes: Vec<Change>,
-    pub(super) warnings: Vec<Problem>,
+struct Converted {
+    document: Map<String, Value>,
+    output: Output,
 }
 
 /// Whether a text that is not a YAML mapping is INI: it begins with a section.
@@ -32,17 +31,24 @@ pub(super) fn is_ini(text: &str) -> bool {
     lines.find(|line| !line.is_empty() && !line.starts_with(['#', ';'])).is_some_and(|line| line.starts_with('['))
 }
 
-/// Converts an INI to a document.
-pub(super) fn convert(text: &str) -> Result<Converted, Problem> {
+/// Converts an INI to YAML.
+pub(super) fn convert(text: &str) -> Result<Output, Problem> {
     let ini = Document::parse(text)?;
-    let mut converted = Converted::default();
+    let format = Change {
+        rule: "the legacy INI is converted to YAML",
+        key: "format".to_owned(),
+        before: Some("INI".to_owned()),
+        after: Some("YAML".to_owned()),
+    };
+    let output = Output { changes: vec![format], ..Output::default() };
+    let mut converted = Converted { document: Map::new(), output };
     for (line, header) in ini.headers() {
         converted.add_section(line, header)?;
     }
     for placed in ini.entries() {
         converted.add_key(placed)?;
     }
-    Ok(converted)
+    Ok(Output { text: yaml::to_string(&converted.document)?, ..converted.output })
 }
 
 fn known(header: &Header) -> Option<&'static Section> {
@@ -56,8 +62,7 @@ impl Converted {
             return Ok(());
         }
         let Some(section) = known(header) else {
-            let known: Vec<_> = KEYS.vsphere.iter().map(Section::legacy).collect();
-            let hint = did_you_mean(&header.name, known.iter().map(String::as_str));
+            let hint = did_you_mean(&header.name, KEYS.vsphere.iter().map(Section::legacy));
             self.warn(line, format!("`[{}]` is unknown and has no effect{hint}", header.name));
             return Ok(());
         };
@@ -71,7 +76,7 @@ impl Converted {
     fn add_key(&mut self, Placed { header, line, entry }: Placed<'_>) -> Result<(), Problem> {
         let key = &entry.key;
         if let Some(name) = DROPPED.iter().find(|name| name.eq_ignore_ascii_case(&header.name)) {
-            self.changes.push(Change {
+            self.output.changes.push(Change {
                 rule: "the section of the in-tree provider does not exist in YAML",
                 key: format!("[{name}] {key}"),
                 before: Some(entry.value.clone().unwrap_or_default()),
@@ -84,8 +89,7 @@ impl Converted {
         };
         let found = section.keys.iter().find(|(name, _)| dashes(name).eq_ignore_ascii_case(key));
         let Some((name, kind)) = found else {
-            let known: Vec<_> = section.keys.keys().map(|name| dashes(name)).collect();
-            let hint = did_you_mean(key, known.iter().map(String::as_str));
+            let hint = did_you_mean(key, section.keys.keys().map(|name| dashes(name)));
             self.warn(line, format!("`{key}` of `[{}]` is unknown and has no effect{hint}", section.legacy()));
             return Ok(());
         };
@@ -122,7 +126,7 @@ impl Converted {
     }
 
     fn warn(&mut self, line: usize, message: String) {
-        self.warnings.push(Problem::at(line, message));
+        self.output.warnings.push(Problem::at(line, message));
     }
 }
 

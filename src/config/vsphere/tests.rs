@@ -1,5 +1,8 @@
 use super::*;
-use crate::facts::vsphere::{FailureDomain, NodeNetworking, Topology, VCenter};
+use crate::{
+    config::tests::keys_and_values,
+    facts::vsphere::{FailureDomain, NodeNetworking, Topology, VCenter},
+};
 
 mod laws;
 
@@ -79,13 +82,8 @@ fn vcenters_follow_the_infrastructure_and_the_rest_is_kept() {
             "    datacenters:\n    - DC1\n    port: 443\n    server: vc.example.com\n"
         )
     );
-    let changes: Vec<_> = output
-        .changes
-        .iter()
-        .map(|change| (change.key.as_str(), change.before.as_deref(), change.after.as_deref()))
-        .collect();
     assert_eq!(
-        changes,
+        keys_and_values(&output.changes),
         [
             ("vcenter.vc.example.com.port", None, Some("443")),
             ("vcenter.vc.example.com.user", Some("(not shown)"), None)

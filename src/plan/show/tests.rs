@@ -11,7 +11,7 @@ fn from<'a>(values: &'a [ShownValue], container: &str, name: &str) -> Vec<&'a st
 }
 
 #[test]
-fn a_summary_says_what_a_provider_serves_and_has() {
+fn a_summary_has_the_platform_and_the_facets() {
     let summary = summary(&embedded("azurestack"), "1");
     assert_eq!(summary.platform, "Azure/AzureStackCloud");
     assert_eq!(summary.facets, ["manifests", "bootstrap"]);

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn the_pod_is_found_in_its_mounts() {
+fn mounts_identify_the_pod() {
     let uid = "0f4b2c9e-52d8-4a66-9e36-2d0e1a2f8b11";
     let line =
         format!("1011 990 8:1 /var/lib/kubelet/pods/{uid}/etc-hosts /etc/hosts rw,relatime - ext4 /dev/sda1 rw\n");
@@ -12,7 +12,7 @@ fn the_pod_is_found_in_its_mounts() {
 }
 
 #[test]
-fn timings_under_which_two_could_lead_are_refused() {
+fn timings_that_allow_two_leaders_are_refused() {
     assert_eq!(Timings::HIGHLY_AVAILABLE.problem(), None);
     assert_eq!(Timings::SINGLE_REPLICA.problem(), None);
     for (lease, renew, retry) in [(60, 107, 26), (107, 107, 26), (137, 30, 26), (0, 0, 0)] {

@@ -35,13 +35,11 @@ pub(super) fn requests(subject: Subject) -> Vec<Error> {
 pub(super) fn probes(subject: Subject) -> Vec<Error> {
     let ccms = subject.ccms(Phase::Cluster).chain(subject.ccms(Phase::Bootstrap));
     report(ccms, |ccm| {
-        ["startupProbe", "livenessProbe"]
-            .map(|probe| {
-                let what = probe_problem(ccm, &ccm.value[probe])?;
-                Some((format!("/{probe}"), format!("{probe}: {what}")))
-            })
-            .into_iter()
-            .flatten()
+        let problem = |probe: &str| {
+            let what = probe_problem(ccm, &ccm.value[probe])?;
+            Some((format!("/{probe}"), format!("{probe}: {what}")))
+        };
+        ["startupProbe", "livenessProbe"].map(problem).into_iter().flatten()
     })
 }
 

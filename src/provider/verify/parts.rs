@@ -48,11 +48,11 @@ where
     P: AsRef<str>,
     W: Into<String>,
 {
-    let mut defects = Vec::new();
-    for part in parts {
-        defects.extend(problems(&part).into_iter().map(|(pointer, what)| part.defect(pointer.as_ref(), what)));
-    }
-    defects
+    let defects = |part| {
+        let problems = problems(&part).into_iter();
+        problems.map(move |(pointer, what)| part.defect(pointer.as_ref(), what))
+    };
+    parts.flat_map(defects).collect()
 }
 
 /// Reports each part whose value at a JSON pointer does not satisfy the predicate.

@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use super::{first_line, shown, text};
+use crate::status::rollout::condition;
 
 /// Whether a workload selects a pod.
 pub(super) fn is_selected(workload: &Value, pod: &Value) -> bool {
@@ -30,11 +31,6 @@ pub(super) fn waits_for(pod: &Value, events: &[Value]) -> Option<String> {
             })
     };
     Some(format!("Pod {} {why}", text(&pod["metadata"]["name"])))
-}
-
-fn condition<'a>(pod: &'a Value, type_: &str) -> &'a Value {
-    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.find(|one| one["type"] == type_).unwrap_or(&Value::Null)
 }
 
 fn unscheduled(pod: &Value) -> Option<String> {
@@ -96,7 +92,7 @@ fn crashed(pod: &Value, container: &Value, end: &Value) -> String {
     };
     let restarts = container["restartCount"].as_i64().unwrap_or_default();
     let output = shown(&last_line(&end["message"]));
-    let output = if output.is_empty() { output } else { format!(", last words: {output}") };
+    let output = if output.is_empty() { output } else { format!(", last output: {output}") };
     // The output of a container that has been or will be restarted is in its previous log.
     let is_restarted = ["waiting", "running"].iter().any(|state| container["state"][state].is_object());
     let previous = if is_restarted { " --previous" } else { "" };
@@ -172,7 +168,7 @@ mod tests {
             (
                 container(&json!({"waiting": {"reason": "CrashLoopBackOff"}}), &end),
                 Some(
-                    "crashes: container ccm ended with exit code 1, 3 restarts, last words: no cloud config; see \
+                    "crashes: container ccm ended with exit code 1, 3 restarts, last output: no cloud config; see \
                      kubectl logs -n n p -c ccm --previous",
                 ),
             ),
@@ -219,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_in_last_words_are_masked() {
+    fn secrets_in_the_last_output_are_masked() {
         let end = json!({"terminated": {"exitCode": 1, "message": "cannot use --client-secret=abc"}});
         let status = container(&json!({"waiting": {"reason": "CrashLoopBackOff"}}), &end);
         let reason = waits_for(&pod(&status), &[]).unwrap();

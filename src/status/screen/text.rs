@@ -24,9 +24,9 @@ pub fn screen(report: &Report, now: Timestamp) -> String {
             namespace => format!("{namespace}/"),
         };
         let name = format!("{} {place}{}", object.kind, object.name);
-        [object.state.word().to_owned(), age(object.created.as_ref()), name]
+        [object.state.replace('-', " "), age(object.created.as_ref()), name]
     });
-    section(&mut text, ["STATE", "AGE", "OBJECT"], &objects.collect::<Vec<_>>());
+    text += &section(["STATE", "AGE", "OBJECT"], &objects.collect::<Vec<_>>());
 
     let rollouts = report.rollouts.iter().flat_map(|rollout| {
         let name = format!("{} {}", rollout.kind, rollout.name);
@@ -34,21 +34,20 @@ pub fn screen(report: &Report, now: Timestamp) -> String {
         let waits = rollout.waits_for.iter().map(|why| [String::new(), String::new(), why.clone()]);
         std::iter::once(first).chain(waits)
     });
-    section(&mut text, ["ROLLOUT", "READY", "WORKLOAD"], &rollouts.collect::<Vec<_>>());
+    text += &section(["ROLLOUT", "READY", "WORKLOAD"], &rollouts.collect::<Vec<_>>());
 
     let conditions = report.conditions.iter().map(|condition| {
         let status = condition.status.clone().unwrap_or_else(|| NO_TIME.to_owned());
         [status, age(condition.since.as_ref()), condition_words(condition)]
     });
-    section(&mut text, ["STATUS", "SINCE", "CONDITION"], &conditions.collect::<Vec<_>>());
+    text += &section(["STATUS", "SINCE", "CONDITION"], &conditions.collect::<Vec<_>>());
 
     let changes = report.changes.iter();
     let changes = changes.map(|change| [age(Some(&change.at)), format!("{}: {}", change.object, change.what)]);
-    section(&mut text, ["AGO", "LAST CHANGES"], &changes.collect::<Vec<_>>());
+    text += &section(["AGO", "LAST CHANGES"], &changes.collect::<Vec<_>>());
 
     for problem in &report.unread {
-        let lines = wrap(&format!("not shown: {problem}"), WIDTH);
-        text.extend(["\n".to_owned(), lines.join("\n"), "\n".to_owned()]);
+        text.extend(["\n", &wrap(&format!("not shown: {problem}"), WIDTH).join("\n"), "\n"]);
     }
     text
 }
@@ -66,17 +65,13 @@ fn head(report: &Report) -> String {
     let facts = facts.map(|(name, value)| format!("{name:<11}{value}"));
     let mut text = facts.join("\n") + "\n";
     if let Some(why) = &report.why {
-        text += &wrap(why, WIDTH).join("\n");
-        text.push('\n');
+        text += &(wrap(why, WIDTH).join("\n") + "\n");
     }
     text
 }
 
-fn section<const N: usize>(text: &mut String, titles: [&str; N], rows: &[[String; N]]) {
-    if !rows.is_empty() {
-        text.push('\n');
-        text.push_str(&table_within(WIDTH, titles, rows));
-    }
+fn section<const N: usize>(titles: [&str; N], rows: &[[String; N]]) -> String {
+    if rows.is_empty() { String::new() } else { format!("\n{}", table_within(WIDTH, titles, rows)) }
 }
 
 /// The message if there is one, else the reason.

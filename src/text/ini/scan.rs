@@ -7,71 +7,75 @@ use crate::text::{
 
 /// All logical lines of a text, in order. Concatenated, they are the text.
 pub(crate) fn lines(source: &str) -> Result<Vec<Line>, Problem> {
-    let mut scanner = Scanner { source, at: 0, line: 1 };
-    let mut lines = Vec::new();
-    let mut in_section = false;
+    let mut scanner = Scanner { source, start: 0, at: 0, in_section: false };
+    let (mut lines, mut number) = (Vec::new(), 1);
     while scanner.at < source.len() {
-        let (start, number) = (scanner.at, scanner.line);
-        let item = scanner.item(start, in_section)?;
-        in_section |= matches!(item, Item::Header(_));
+        scanner.start = scanner.at;
+        let item = scanner.item()?;
         let terminated = scanner.end_of_line()?;
-        let text = source[start..scanner.at].to_owned();
-        lines.push(Line { text, number, terminated, item });
+        let text = &source[scanner.start..scanner.at];
+        lines.push(Line { text: text.to_owned(), number, terminated, item });
+        number += text.matches('\n').count();
     }
     Ok(lines)
 }
 
-struct Scanner<'a> {
-    source: &'a str,
-    at: usize,
-    line: usize,
+/// The content of a valid line of a section.
+pub(crate) fn item(line: &str) -> Item {
+    Scanner { source: line, start: 0, at: 0, in_section: true }.item().unwrap_or(Item::Other)
 }
 
-impl Scanner<'_> {
+struct Scanner<'a> {
+    source: &'a str,
+    /// The beginning of the current line.
+    start: usize,
+    at: usize,
+    in_section: bool,
+}
+
+impl<'a> Scanner<'a> {
     fn peek(&self) -> Option<char> {
         self.source[self.at..].chars().next()
     }
 
     fn bump(&mut self) {
-        if let Some(next) = self.peek() {
-            self.at += next.len_utf8();
-            self.line += usize::from(next == '\n');
-        }
+        self.at += self.peek().map_or(0, char::len_utf8);
+    }
+
+    /// Skips the characters that match.
+    fn skip(&mut self, matches: impl Fn(char) -> bool) -> &'a str {
+        let rest = &self.source[self.at..];
+        let skipped = &rest[..rest.find(|c| !matches(c)).unwrap_or(rest.len())];
+        self.at += skipped.len();
+        skipped
     }
 
     fn error<T>(&self, message: impl Into<String>) -> Result<T, Problem> {
-        let before = self.source[..self.at].rsplit('\n').next().unwrap_or_default();
-        let place = Place { line: self.line, column: Some(before.chars().count() + 1) };
+        let before = &self.source[..self.at];
+        let (line, column) = (before.split('\n').count(), before.chars().rev().take_while(|c| *c != '\n').count() + 1);
+        let place = Place { line, column: Some(column) };
         Err(Problem { place: Some(place), message: message.into() })
     }
 
-    fn skip_blanks(&mut self) {
-        while self.peek().is_some_and(is_blank) {
-            self.bump();
-        }
-    }
-
     /// The content of the current line, without its end.
-    fn item(&mut self, start: usize, in_section: bool) -> Result<Item, Problem> {
-        self.skip_blanks();
+    fn item(&mut self) -> Result<Item, Problem> {
+        self.skip(is_blank);
         match self.peek() {
             None | Some('\n' | ';' | '#') => Ok(Item::Other),
             Some('[') => self.header().map(Item::Header),
-            Some(_) if !in_section => {
+            Some(_) if !self.in_section => {
                 self.error("a key stands before the first section; add a section such as `[Global]` above it")
             }
-            Some(first) if is_letter(first) => self.entry(start).map(Item::Entry),
+            Some(first) if first.is_alphabetic() => self.entry().map(Item::Entry),
             Some(first) => self.error(format!("a section or a key cannot begin with {first:?}")),
         }
     }
 
     /// Advances to the next line; false if the text ends without a line break.
     fn end_of_line(&mut self) -> Result<bool, Problem> {
-        self.skip_blanks();
+        self.skip(is_blank);
         if matches!(self.peek(), Some(';' | '#')) {
-            while !matches!(self.peek(), None | Some('\n')) {
-                self.bump();
-            }
+            self.skip(|c| c != '\n');
         }
         match self.peek() {
             None => Ok(false),
@@ -84,15 +88,16 @@ impl Scanner<'_> {
     }
 
     fn header(&mut self) -> Result<Header, Problem> {
+        self.in_section = true;
         self.bump();
-        self.skip_blanks();
-        let name = self.name();
+        self.skip(is_blank);
+        let name = self.skip(is_name).to_owned();
         if name.is_empty() {
             return self.error("a section's name is missing; write it as `[Global]`");
         }
-        self.skip_blanks();
+        self.skip(is_blank);
         let sub = if self.peek() == Some('"') { self.sub_section()? } else { String::new() };
-        self.skip_blanks();
+        self.skip(is_blank);
         if self.peek() != Some(']') {
             return self.error("a section's `]` is missing; write it as `[Global]` or `[ServiceOverride \"1\"]`");
         }
@@ -122,13 +127,13 @@ impl Scanner<'_> {
         Ok(sub)
     }
 
-    fn entry(&mut self, start: usize) -> Result<Entry, Problem> {
-        let key = self.name();
-        let key_end = self.at - start;
-        self.skip_blanks();
+    fn entry(&mut self) -> Result<Entry, Problem> {
+        let key = self.skip(is_name).to_owned();
+        let key_end = self.at - self.start;
+        self.skip(is_blank);
         match self.peek() {
             None | Some('\n' | ';' | '#') => {
-                return Ok(Entry { key, value: None, key_end, after_equals: key_end, literal: key_end..key_end });
+                return Ok(Entry { key, value: None, key_end, literal: key_end..key_end });
             }
             Some('=') => self.bump(),
             Some(other) => {
@@ -137,19 +142,12 @@ impl Scanner<'_> {
                 ));
             }
         }
-        let after_equals = self.at - start;
-        self.skip_blanks();
+        let after_equals = self.at;
+        self.skip(is_blank);
         let begin = self.at;
         let (value, end) = self.value()?;
-        Ok(Entry { key, value: Some(value), key_end, after_equals, literal: begin - start..end - start })
-    }
-
-    fn name(&mut self) -> String {
-        let start = self.at;
-        while self.peek().is_some_and(|next| is_letter(next) || is_digit(next) || next == '-') {
-            self.bump();
-        }
-        self.source[start..self.at].to_owned()
+        let literal = if begin == end { after_equals..after_equals } else { begin..end };
+        Ok(Entry { key, value: Some(value), key_end, literal: literal.start - self.start..literal.end - self.start })
     }
 
     /// The decoded value and the position of its end.
@@ -206,10 +204,6 @@ fn is_blank(character: char) -> bool {
 }
 
 /// Accepts a few more non-ASCII letters than gcfg, because it must not be stricter.
-fn is_letter(character: char) -> bool {
-    if character.is_ascii() { character.is_ascii_alphabetic() } else { character.is_alphabetic() }
-}
-
-fn is_digit(character: char) -> bool {
-    if character.is_ascii() { character.is_ascii_digit() } else { character.is_numeric() }
+fn is_name(character: char) -> bool {
+    character.is_alphanumeric() || character == '-'
 }

@@ -7,10 +7,7 @@ use std::ops::Range;
 
 use granit_parser::{Event, Options, Parser, ScalarStyle, Span, StrInput, StructureStyle};
 
-use crate::text::{
-    Place,
-    yaml::{Error, Lines},
-};
+use crate::text::{Place, Problem};
 
 /// The first document of a text.
 #[derive(Debug)]
@@ -23,16 +20,16 @@ pub(crate) struct Outline {
 }
 
 /// A value.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Node {
     /// Its bytes, without anchor, tag and comment. Empty for an omitted value.
     pub(crate) span: Range<usize>,
     /// Its first line, from 1.
-    line: usize,
+    pub(super) line: usize,
     pub(crate) shape: Shape,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Shape {
     /// An omitted value, or a plain null.
     Null,
@@ -46,7 +43,7 @@ pub(crate) enum Shape {
 }
 
 /// A key and its value.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Member {
     /// Without quotes and escapes.
     pub(crate) key: String,
@@ -80,28 +77,19 @@ impl Node {
         self.members().iter().find(|member| member.key == key)
     }
 
-    fn collect_lines(&self, pointer: String, line: usize, lines: &mut Lines) {
-        for member in self.members() {
-            member.value.collect_lines(child(&pointer, &member.key), member.line, lines);
-        }
-        if let Shape::List(items) = &self.shape {
-            for (index, item) in items.iter().enumerate() {
-                item.collect_lines(format!("{pointer}/{index}"), item.line, lines);
-            }
-        }
-        lines.0.insert(pointer, line);
-    }
-
-    /// The line of the last key of a path that exists.
-    pub(crate) fn line(&self, path: &[&str]) -> Option<usize> {
+    /// The line of the last key or item of a path that exists.
+    pub(crate) fn line(&self, path: &[impl AsRef<str>]) -> Option<usize> {
         let (first, rest) = path.split_first()?;
-        let member = self.member(first)?;
-        member.value.line(rest).or(Some(member.line))
+        let (value, line) = match &self.shape {
+            Shape::List(items) => items.get(first.as_ref().parse::<usize>().ok()?).map(|item| (item, item.line))?,
+            _ => self.member(first.as_ref()).map(|member| (&member.value, member.line))?,
+        };
+        value.line(rest).or(Some(line))
     }
 }
 
 /// The places of the values of the first document; `None` without a document, as in a text of comments.
-pub(crate) fn outline(text: &str) -> Result<Option<Outline>, Error> {
+pub(crate) fn outline(text: &str) -> Result<Option<Outline>, Problem> {
     let mut events = Events::new(text);
     let Some((root, end)) = events.document()? else { return Ok(None) };
     // Errors after the first document do not matter: readers stop there.
@@ -110,18 +98,16 @@ pub(crate) fn outline(text: &str) -> Result<Option<Outline>, Error> {
     Ok(Some(Outline { root, end, next }))
 }
 
-/// The lines of the values of every document, without the empty ones.
-pub(super) fn lines(text: &str) -> Result<Vec<Lines>, Error> {
+/// The roots of every document, without the empty ones.
+pub(super) fn roots(text: &str) -> Result<Vec<Node>, Problem> {
     let mut events = Events::new(text);
-    let mut all = Vec::new();
+    let mut roots = Vec::new();
     while let Some((root, _)) = events.document()? {
         if !matches!(root.shape, Shape::Null) {
-            let mut lines = Lines::default();
-            root.collect_lines(String::new(), root.line, &mut lines);
-            all.push(lines);
+            roots.push(root);
         }
     }
-    Ok(all)
+    Ok(roots)
 }
 
 /// The scalars without quotes and tag, keys too, up to the first syntax error, each with its line.
@@ -147,15 +133,15 @@ impl<'a> Events<'a> {
         Self { text, parser: Parser::new_from_str_with_options(text, options) }
     }
 
-    fn next(&mut self) -> Result<Option<(Event<'a>, Span)>, Error> {
+    fn next(&mut self) -> Result<Option<(Event<'a>, Span)>, Problem> {
         self.parser.next().transpose().map_err(|error| {
             let place = Place { line: error.marker().line(), column: Some(error.marker().col() + 1) };
-            Error { place: Some(place), message: error.info().replace('\n', " ") }
+            Problem { place: Some(place), message: error.info().replace('\n', " ") }
         })
     }
 
     /// The next document, and the byte where it ends.
-    fn document(&mut self) -> Result<Option<(Node, usize)>, Error> {
+    fn document(&mut self) -> Result<Option<(Node, usize)>, Problem> {
         let mut root = None;
         while let Some((event, span)) = self.next()? {
             match event {
@@ -167,7 +153,7 @@ impl<'a> Events<'a> {
         Ok(root.map(|root| (root, self.text.len())))
     }
 
-    fn node(&mut self, event: &Event<'a>, span: &Span) -> Result<Node, Error> {
+    fn node(&mut self, event: &Event<'a>, span: &Span) -> Result<Node, Problem> {
         let (line, mut span) = (span.start.line(), bytes(span));
         let shape = match event {
             Event::MappingStart(style, ..) => {

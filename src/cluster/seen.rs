@@ -1,0 +1,225 @@
+//! What a watch has seen, from its events.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use kube::api::DynamicObject;
+use serde_json::Value;
+
+use crate::cluster::request;
+
+/// An event of a watch.
+#[derive(Debug)]
+pub enum Event {
+    /// The watch has started: all existing objects follow.
+    Started,
+    /// An existing object.
+    Listed(Box<DynamicObject>),
+    /// All existing objects have been listed.
+    Synced,
+    /// An object was created or changed.
+    Changed(Box<DynamicObject>),
+    /// An object was deleted; its last state.
+    Deleted(Box<DynamicObject>),
+    /// The watch has failed and will be restarted; the error with its causes.
+    Failed(String),
+}
+
+/// What a watch has seen: the existing objects, by name.
+#[derive(Debug, Default)]
+pub struct Seen {
+    objects: BTreeMap<String, Value>,
+    /// The objects so far of a list that is not complete yet.
+    arriving: Option<BTreeMap<String, Value>>,
+    synced: bool,
+    trouble: Option<Trouble>,
+}
+
+/// The failure of a watch. It ends when the watch has listed all objects.
+#[derive(Clone, Debug)]
+pub struct Trouble {
+    /// The last error, with its causes.
+    pub error: String,
+    /// The time of the first error.
+    pub since: Instant,
+}
+
+impl Seen {
+    /// The existing objects.
+    pub fn objects(&self) -> impl Iterator<Item = &Value> {
+        self.objects.values()
+    }
+
+    /// One object.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.objects.get(name)
+    }
+
+    /// Whether all existing objects have been seen once.
+    pub fn is_synced(&self) -> bool {
+        self.synced
+    }
+
+    /// The failure of the watch, if it fails now.
+    pub fn trouble(&self) -> Option<&Trouble> {
+        self.trouble.as_ref()
+    }
+
+    /// Takes an event of the watch. Returns an error that differs from the previous one.
+    pub fn take(&mut self, event: Event) -> Option<String> {
+        match event {
+            Event::Started => self.arriving = Some(BTreeMap::new()),
+            Event::Listed(object) => {
+                let (name, value) = named(&object);
+                if let Some(arriving) = &mut self.arriving
+                    && !is_outdated(arriving, &name, &value)
+                {
+                    arriving.insert(name, value);
+                }
+            }
+            Event::Synced => {
+                self.objects = self.arriving.take().unwrap_or_default();
+                (self.synced, self.trouble) = (true, None);
+            }
+            Event::Changed(object) => {
+                let (name, value) = named(&object);
+                // The answer to a write overtakes the watch.
+                if !is_outdated(&self.objects, &name, &value) {
+                    self.objects.insert(name, value);
+                }
+            }
+            Event::Deleted(object) => {
+                let (name, value) = named(&object);
+                for objects in [Some(&mut self.objects), self.arriving.as_mut()].into_iter().flatten() {
+                    if !is_outdated(objects, &name, &value) {
+                        objects.remove(&name);
+                    }
+                }
+            }
+            Event::Failed(error) => {
+                let is_news = self.trouble.as_ref().is_none_or(|known| known.error != error);
+                let since = self.trouble.take().map_or_else(Instant::now, |known| known.since);
+                self.trouble = Some(Trouble { error: error.clone(), since });
+                return is_news.then_some(error);
+            }
+        }
+        None
+    }
+
+    /// Takes the answer to a request that was sent after the last event. Returns false, and takes nothing, if a newer state of
+    /// the object is known: resource versions have gone back.
+    #[must_use]
+    pub fn put(&mut self, name: &str, value: Value) -> bool {
+        if is_outdated(&self.objects, name, &value) {
+            return false;
+        }
+        if let Some(arriving) = &mut self.arriving {
+            arriving.insert(name.to_owned(), value.clone());
+        }
+        self.objects.insert(name.to_owned(), value);
+        true
+    }
+
+    /// Removes an object that does not exist any more.
+    pub fn forget(&mut self, name: &str) {
+        for objects in [Some(&mut self.objects), self.arriving.as_mut()].into_iter().flatten() {
+            objects.remove(name);
+        }
+    }
+
+    /// Waits for all objects again: what was seen may be wrong.
+    pub fn doubt(&mut self) {
+        (self.synced, self.arriving) = (false, None);
+    }
+}
+
+fn named(object: &DynamicObject) -> (String, Value) {
+    let name = object.metadata.name.clone().unwrap_or_default();
+    (name, request::to_value(object))
+}
+
+/// Whether a newer state of an object is known. Resource versions grow, even if an object is deleted and recreated: Kubernetes
+/// documents this since 1.35, and it is true of all versions.
+fn is_outdated(known: &BTreeMap<String, Value>, name: &str, value: &Value) -> bool {
+    let version = |object: &Value| object["metadata"]["resourceVersion"].as_str()?.parse::<u64>().ok();
+    known.get(name).and_then(version).zip(version(value)).is_some_and(|(known, new)| known > new)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(version: &str) -> Box<DynamicObject> {
+        let object =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "resourceVersion": version}});
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn version(seen: &Seen) -> Option<&str> {
+        seen.get("a").and_then(|object| object["metadata"]["resourceVersion"].as_str())
+    }
+
+    fn put(seen: &mut Seen, version: &str) -> bool {
+        seen.put("a", serde_json::to_value(object(version)).unwrap())
+    }
+
+    #[test]
+    fn objects_count_once_all_were_listed() {
+        let mut seen = Seen::default();
+        seen.take(Event::Started);
+        seen.take(Event::Listed(object("1")));
+        assert!(!seen.is_synced());
+        assert_eq!(version(&seen), None);
+        seen.take(Event::Synced);
+        assert!(seen.is_synced());
+        assert_eq!(version(&seen), Some("1"));
+    }
+
+    #[test]
+    fn an_old_event_never_undoes_a_newer_state() {
+        let mut seen = Seen::default();
+        assert!(put(&mut seen, "10"));
+        seen.take(Event::Changed(object("9")));
+        assert_eq!(version(&seen), Some("10"));
+        seen.take(Event::Deleted(object("9")));
+        assert_eq!(version(&seen), Some("10"), "deleted before it was recreated");
+        seen.take(Event::Deleted(object("11")));
+        assert_eq!(version(&seen), None);
+    }
+
+    #[test]
+    fn a_new_list_replaces_everything_but_the_answers_since_it_has_begun() {
+        let mut seen = Seen::default();
+        seen.take(Event::Started);
+        seen.take(Event::Listed(object("90")));
+        seen.take(Event::Synced);
+        assert!(!put(&mut seen, "7"), "resource versions have gone back");
+        seen.doubt();
+        assert!(!seen.is_synced());
+        seen.take(Event::Started);
+        seen.take(Event::Listed(object("8")));
+        seen.take(Event::Synced);
+        assert_eq!(version(&seen), Some("8"));
+        seen.take(Event::Started);
+        assert!(put(&mut seen, "10"));
+        seen.take(Event::Listed(object("9")));
+        seen.take(Event::Synced);
+        assert_eq!(version(&seen), Some("10"));
+    }
+
+    #[test]
+    fn a_failure_lasts_until_all_objects_were_listed() {
+        let mut seen = Seen::default();
+        assert_eq!(seen.take(Event::Failed("x".into())).as_deref(), Some("x"));
+        let since = seen.trouble().unwrap().since;
+        seen.take(Event::Started);
+        seen.take(Event::Listed(object("1")));
+        assert_eq!(seen.take(Event::Failed("x".into())), None, "no news");
+        assert_eq!(seen.take(Event::Failed("y".into())).as_deref(), Some("y"));
+        assert_eq!(seen.trouble().unwrap().since, since);
+        seen.take(Event::Started);
+        seen.take(Event::Synced);
+        assert!(seen.trouble().is_none());
+    }
+}
