@@ -6,18 +6,22 @@
 use std::{
     collections::BTreeSet,
     path::PathBuf,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use k8s_openapi::jiff::{Timestamp, Unit};
-use tokio::{sync::watch, time::MissedTickBehavior};
+use tokio::{
+    sync::{Notify, watch},
+    time::MissedTickBehavior,
+};
 
 use crate::{
     controllers::{events::Events, sync::Sync},
     process::{
         http::Health,
-        lease::{Authority, Leadership},
+        leadership::{Authority, Leadership},
         metrics::Metrics,
     },
     status::cluster_operator::{CLOUD_CONFIG, TRUSTED_CA},
@@ -66,6 +70,7 @@ pub struct Controllers {
     config_sync: Option<(CloudConfig, TrustedCa)>,
     images_json: Option<PathBuf>,
     leaderships: Vec<watch::Receiver<Leadership>>,
+    rewound: Arc<Notify>,
     shutdown: watch::Receiver<bool>,
     health: Health,
     metrics: Metrics,
@@ -77,7 +82,13 @@ impl Controllers {
     pub fn new(view: View, shutdown: watch::Receiver<bool>, health: Health, metrics: Metrics) -> Self {
         let events = Events::start(view.client.clone(), metrics.clone());
         let (operator, config_sync, images_json, leaderships) = (None, None, None, Vec::new());
-        Self { view, operator, config_sync, images_json, leaderships, shutdown, health, metrics, events }
+        let rewound = Arc::default();
+        Self { view, operator, config_sync, images_json, leaderships, rewound, shutdown, health, metrics, events }
+    }
+
+    /// To be notified when resource versions have gone back: then all watches start again.
+    pub fn rewound(&self) -> Arc<Notify> {
+        Arc::clone(&self.rewound)
     }
 
     /// Adds the operator; `images_json` is the images file. A dry run only logs what it would do.
@@ -121,6 +132,10 @@ impl Controllers {
                     () = self.view.observer.changed() => false,
                     _ = files.tick() => true,
                     Some(_) = leaderships.next() => false,
+                    () = self.rewound.notified() => {
+                        self.view.observer.watches.restart();
+                        false
+                    }
                     () = tokio::time::sleep_until(wake.into()) => false,
                     _ = self.shutdown.wait_for(|stop| *stop) => return,
                 };

@@ -62,6 +62,11 @@ pub static KINDS: &[Kind] = &[
 pub static NAMESPACE: Kind = kind("", "v1", "Namespace", "namespaces", false, 0);
 
 impl Kind {
+    /// Whether it is an account or a right, without which pods fail.
+    pub fn is_identity(&self) -> bool {
+        self.group == RBAC || self.kind == "ServiceAccount"
+    }
+
     /// The `apiVersion` of manifests.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }

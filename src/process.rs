@@ -1,6 +1,8 @@
 //! The parts of any controller process (IO): leases, health, metrics, logs. Knows no cloud.
 
 pub mod http;
+mod identity;
+pub mod leadership;
 pub mod lease;
 pub mod logs;
 pub mod metrics;

@@ -176,12 +176,7 @@ fn compare(path: &str, before: &Value, after: &Value, found: &mut Vec<String>) {
     match (before, after) {
         (Value::Object(first), Value::Object(second)) => {
             for name in first.keys().chain(second.keys()).collect::<BTreeSet<_>>() {
-                let simple = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
-                let path = match (simple, path) {
-                    (true, "") => name.clone(),
-                    (true, path) => format!("{path}.{name}"),
-                    (false, path) => format!("{path}[{name}]"),
-                };
+                let path = join(path, name);
                 match (first.get(name), second.get(name)) {
                     (Some(before), Some(after)) => compare(&path, before, after, found),
                     _ => found.push(path),
@@ -211,6 +206,53 @@ fn compare(path: &str, before: &Value, after: &Value, found: &mut Vec<String>) {
         }
         (before, after) if before != after => found.push(path.to_owned()),
         _ => {}
+    }
+}
+
+/// The paths of the planned fields that a live object has otherwise. Absent and empty values are the same.
+pub fn unmet(planned: &Value, live: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    require("", planned, live, &mut found);
+    found
+}
+
+fn require(path: &str, planned: &Value, live: &Value, found: &mut Vec<String>) {
+    match (planned, live) {
+        (planned, Value::Null) if is_empty(planned) => {}
+        (Value::Object(members), Value::Object(_)) => {
+            members.iter().for_each(|(name, value)| require(&join(path, name), value, &live[name], found));
+        }
+        (Value::Array(first), Value::Array(second)) => match keyed(first, second) {
+            Some((key, first, second)) => first.iter().for_each(|(name, value)| {
+                let live = second.get(name).copied().unwrap_or(&Value::Null);
+                require(&format!("{path}[{key}={name}]"), value, live, found);
+            }),
+            None if first.len() == second.len() => (first.iter().zip(second).enumerate())
+                .for_each(|(index, (value, live))| require(&format!("{path}[{index}]"), value, live, found)),
+            None => found.push(path.to_owned()),
+        },
+        (planned, live) if planned != live => found.push(path.to_owned()),
+        _ => {}
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.values().all(is_empty),
+    }
+}
+
+fn join(path: &str, name: &str) -> String {
+    let is_simple = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    match (is_simple, path) {
+        (true, "") => name.to_owned(),
+        (true, path) => format!("{path}.{name}"),
+        (false, path) => format!("{path}[{name}]"),
     }
 }
 
@@ -291,5 +333,37 @@ mod tests {
         assert_eq!(Change::plain(key.clone(), Action::Prune).to_string(), "pruned Deployment ns/x");
         let many = Change { fields: (0..12).map(|i| i.to_string()).collect(), ..Change::plain(key, Action::Configure) };
         assert!(many.to_string().ends_with("8, 9 and 2 more"), "{many}");
+    }
+
+    #[test]
+    fn planned_fields_are_met_by_empty_ones_and_by_additions() {
+        let planned = json!({
+            "metadata": {"name": "x", "annotations": {}, "creationTimestamp": null},
+            "spec": {
+                "paused": false, "minReadySeconds": 0,
+                "containers": [
+                    {"name": "a", "image": "ours", "args": [], "resources": {"requests": {"cpu": 1}}},
+                    {"name": "b", "env": [{"name": "X", "value": ""}]},
+                ],
+            },
+        });
+        let mut live = json!({
+            "metadata": {"name": "x", "uid": "1"},
+            "spec": {
+                "replicas": 1,
+                "containers": [
+                    {"name": "added"},
+                    {"name": "b", "env": [{"name": "X"}, {"name": "Y"}], "terminationMessagePath": "/dev/null"},
+                    {"name": "a", "image": "ours", "resources": {"requests": {"cpu": 1}}},
+                ],
+            },
+        });
+        assert_eq!(unmet(&planned, &live), Vec::<String>::new());
+        live["spec"]["containers"][2]["image"] = "theirs".into();
+        live["spec"]["containers"][2]["resources"]["requests"]["cpu"] = "1".into();
+        live["spec"]["paused"] = true.into();
+        let expected =
+            ["spec.containers[name=a].image", "spec.containers[name=a].resources.requests.cpu", "spec.paused"];
+        assert_eq!(unmet(&planned, &live), expected);
     }
 }

@@ -58,8 +58,9 @@ pub(super) async fn climb(
             Err(source) => {
                 let next = ladder.next(Err(refusal(&source)));
                 // A read that only looks for the cause of a refusal does not hide it.
+                let is_invalid = |cause: &Cause| cause.is_invalid() && !cause.is_immutable();
                 let is_explained =
-                    action == "read" && refused.as_ref().is_some_and(|error: &Error| error.source.is_invalid());
+                    action == "read" && refused.as_ref().is_some_and(|error: &Error| is_invalid(&error.source));
                 if !is_explained {
                     refused = Some(Error { object: object.key(), action, source });
                 }

@@ -1,13 +1,13 @@
 //! The commands `operator` and `config-sync`: a process with its leases and signals.
 
-use std::time::{Duration, Instant};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
 use futures::{FutureExt, future::OptionFuture};
 use kube::Client;
 use tokio::{
     signal::unix::{SignalKind, signal},
-    sync::watch,
+    sync::{Notify, watch},
 };
 use tracing::info;
 
@@ -24,7 +24,8 @@ use crate::{
     facts::{self, tls::TlsFlags},
     process::{
         http::{self, Health},
-        lease::{Authority, Election, Leadership, Lost, Timings},
+        leadership::{Authority, Deadline, Leadership, Now},
+        lease::{Election, Lost, Timings},
         metrics::Metrics,
     },
     provider::embedded,
@@ -47,12 +48,19 @@ impl<'a> Candidate<'a> {
     }
 
     /// Competes for the lease and holds it until it is lost.
-    async fn lead(&mut self, client: &Client, namespace: &str, timings: Option<Timings>) -> Lost {
+    async fn lead(
+        &mut self,
+        client: &Client,
+        namespace: &str,
+        timings: Option<Timings>,
+        rewound: &Arc<Notify>,
+    ) -> Lost {
         let Some(timings) = timings else {
-            self.leading.send_replace(Leadership::Leading(Instant::now() + FOREVER));
+            self.leading.send_replace(Leadership::Leading(Deadline::after(Now::read(), FOREVER)));
             return std::future::pending().await;
         };
-        let election = Election::new(client.clone(), namespace, self.lease, timings, self.leading.clone());
+        let lease = (namespace, self.lease);
+        let election = Election::new(client.clone(), lease, timings, self.leading.clone(), Arc::clone(rewound));
         self.election.insert(election).run().await
     }
 }
@@ -126,6 +134,7 @@ async fn run(
         for_operator = Some(candidate);
     }
 
+    let rewound = controllers.rewound();
     let lead = async {
         let elects = common.leader_election.leader_elect && !is_dry_run;
         let timings = OptionFuture::from(elects.then(|| timings_of(timings, topology))).await;
@@ -134,9 +143,10 @@ async fn run(
             if let Some(tried) = &mut config_sync_has_tried {
                 let _ = tried.changed().await;
             }
-            for_operator.as_mut()?.lead(&client, &lease_namespace, timings).map(Some).await
+            for_operator.as_mut()?.lead(&client, &lease_namespace, timings, &rewound).map(Some).await
         };
-        let lead_config_sync = for_config_sync.as_mut().map(|one| one.lead(&client, &lease_namespace, timings));
+        let lead_config_sync =
+            for_config_sync.as_mut().map(|one| one.lead(&client, &lease_namespace, timings, &rewound));
         tokio::select! {
             Some(lost) = OptionFuture::from(lead_config_sync) => lost,
             Some(lost) = lead_operator => lost,

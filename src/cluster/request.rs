@@ -144,6 +144,14 @@ impl Cause {
         self.status().is_some() || matches!(self, Self::Held(_))
     }
 
+    /// Whether the API server as a whole fails, so that other requests would fail, too.
+    pub fn is_servers(&self) -> bool {
+        match self.code() {
+            0 => !matches!(self, Self::Held(_)),
+            code => matches!(code, 429 | 502..=504),
+        }
+    }
+
     /// Whether the object does not exist.
     pub fn is_absent(&self) -> bool {
         self.code() == 404

@@ -3,7 +3,7 @@
 //! The controllers decide what should exist and what is reported.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::{Duration, Instant},
 };
 
@@ -14,8 +14,9 @@ use tracing::warn;
 
 use crate::{
     apply::{
-        change::{Action, Change},
-        inventory, ownership,
+        change::{self, Action, Change},
+        inventory,
+        ownership::{self, Need},
         steps::{End, Ladder, Next},
         write::{self, Error, Pruned},
     },
@@ -39,6 +40,28 @@ pub(super) struct Stopped {
     pub is_reported: bool,
 }
 
+/// A failure in a pass.
+struct Failure {
+    error: String,
+    /// Whether it is the API server's, and not an object's.
+    is_servers: bool,
+    is_terminal: bool,
+    is_reported: bool,
+}
+
+/// An object of which the API server keeps other values than planned, such as those of an admission webhook.
+struct Overruled {
+    planned: Object,
+    /// The essence of the answer to the apply.
+    answer: Value,
+    /// The paths of the other values; empty if they mean the same.
+    fields: Vec<String>,
+    since: Instant,
+}
+
+/// How long the answer to an apply counts. Then the same apply may be answered in another way, such as without a webhook.
+const ANSWER_LIFETIME: Duration = Duration::from_secs(600);
+
 impl From<String> for Stopped {
     fn from(error: String) -> Self {
         Self { error, is_reported: false }
@@ -51,12 +74,18 @@ pub(super) struct Applier {
     pub(super) events: Events,
     /// How long a transient error may last before it is reported.
     patience: Duration,
-    backoff: Backoff,
+    /// For errors of the API server as a whole.
+    server: Backoff,
+    /// For errors of single objects.
+    objects: HashMap<Key, Backoff>,
+    /// The failures of this pass.
+    failures: Vec<Failure>,
     limiter: RepairLimiter,
     /// When the next repair that is held back will be granted.
     held_until: Option<Instant>,
     /// Objects that are annotated to be left alone.
     pub(super) skipped: BTreeSet<Key>,
+    overruled: BTreeMap<Key, Overruled>,
 }
 
 impl Applier {
@@ -65,46 +94,82 @@ impl Applier {
             client,
             events,
             patience,
-            backoff: Backoff::default(),
+            server: Backoff::default(),
+            objects: HashMap::new(),
+            failures: Vec::new(),
             limiter: RepairLimiter::default(),
             held_until: None,
             skipped: BTreeSet::new(),
+            overruled: BTreeMap::new(),
         }
+    }
+
+    /// Forgets objects that are no longer planned.
+    pub(super) fn keep_only(&mut self, planned: &[Object]) {
+        let is_planned = |key: &Key| planned.iter().any(|object| object.key() == *key);
+        self.skipped.retain(is_planned);
+        self.overruled.retain(|key, _| is_planned(key));
+    }
+
+    /// The objects of which the API server keeps other values than planned, with the paths of these.
+    pub(super) fn overruled(&self) -> impl Iterator<Item = (&Key, &[String])> {
+        let all = self.overruled.iter().map(|(key, overruled)| (key, overruled.fields.as_slice()));
+        all.filter(|(_, fields)| !fields.is_empty())
     }
 
     /// Starts over for a new plan: errors may have come from the old one, and writes for the new one are no repairs.
     pub(super) fn replanned(&mut self) {
-        self.backoff = Backoff::default();
+        (self.server, self.objects) = (Backoff::default(), HashMap::new());
         self.limiter = RepairLimiter::default();
     }
 
-    /// Begins a pass, unless a retry is pending.
+    /// Begins a pass, unless the API server is to be left alone.
     pub(super) fn begin(&mut self) -> Result<(), Stopped> {
-        self.backoff.ready(Instant::now())?;
-        self.held_until = None;
+        self.server.ready(Instant::now())?;
+        (self.held_until, self.failures) = (None, Vec::new());
         Ok(())
     }
 
-    /// Ends a pass without an error.
-    pub(super) fn succeeded(&mut self) {
-        self.backoff = Backoff::default();
+    /// Ends a pass; fails with one of its errors. A terminal error comes before others, of two the first.
+    pub(super) fn finish(&mut self) -> Result<(), Stopped> {
+        if !self.server_fails() {
+            self.server = Backoff::default();
+        }
+        let rank = |failure: &&Failure| (failure.is_reported, failure.is_terminal);
+        match self.failures.iter().rev().max_by_key(rank) {
+            Some(Failure { error, is_reported, .. }) => {
+                Err(Stopped { error: error.clone(), is_reported: *is_reported })
+            }
+            None => Ok(()),
+        }
     }
 
+    /// Whether an object has failed in this pass.
+    pub(super) fn has_failed(&self) -> bool {
+        !self.failures.is_empty()
+    }
+
+    /// Whether the API server has failed in this pass.
+    pub(super) fn server_fails(&self) -> bool {
+        self.failures.iter().any(|failure| failure.is_servers)
+    }
+
+    /// The earliest time of a retry, and of a repair.
     pub(super) fn due(&self) -> [Option<Instant>; 2] {
-        [self.backoff.due(), self.held_until]
+        let retries = self.objects.values().chain([&self.server]).filter_map(Backoff::due);
+        [retries.min(), self.held_until]
     }
 
     pub(super) fn holds_back(&self) -> bool {
         self.held_until.is_some()
     }
 
-    /// Applies objects, each given with its live state. Returns the new states, and the error of the objects that were
-    /// refused; the others are still applied.
+    /// Applies objects, each given with its live state. Returns the new states; that of a refused object stays.
     pub(super) async fn apply(
         &mut self,
         objects: impl Iterator<Item = (&Object, Option<&Value>)>,
         budget: &impl Fn() -> Option<Duration>,
-    ) -> (Vec<(Key, Value)>, Result<(), Stopped>) {
+    ) -> Vec<(Key, Value)> {
         let due: Vec<_> = objects.filter_map(|(object, live)| self.start(object, live)).collect();
         let client = &self.client;
         let answers: Vec<_> = stream::iter(due)
@@ -116,23 +181,22 @@ impl Applier {
             .buffered(CONCURRENCY)
             .collect()
             .await;
-        let (mut written, mut errors) = (Vec::new(), Vec::new());
+        let mut written = Vec::new();
         for (object, seen, answer) in answers {
             let seen = seen.unwrap_or(object.value());
             match answer {
                 Ok(applied) => {
+                    self.objects.remove(&object.key());
+                    self.compare(object, applied.live.as_ref());
                     if applied.change.action != Action::Unchanged {
                         self.events.record(&applied.change, applied.live.as_ref().unwrap_or(seen));
                     }
                     written.extend(applied.live.map(|live| (object.key(), live)));
                 }
-                Err(error) => {
-                    self.record_failure(&error, seen);
-                    errors.push(error);
-                }
+                Err(error) => self.fail(&error, seen),
             }
         }
-        (written, self.stop_at(&errors))
+        written
     }
 
     /// The first step for an object that is not as planned and may be written now.
@@ -148,6 +212,14 @@ impl Applier {
         }
         self.skipped.remove(&object.key());
         if next.is_break() {
+            self.objects.remove(&object.key());
+            self.overruled.remove(&object.key());
+            return None;
+        }
+        if live.is_some_and(|live| self.is_answered(object, live)) {
+            return None;
+        }
+        if !self.is_due(&object.key()) {
             return None;
         }
         let was_holding_back = self.holds_back();
@@ -166,43 +238,79 @@ impl Applier {
         false
     }
 
-    /// Deletes an object in the state that was seen.
+    /// Whether no retry of an object is pending; the error of a pending one counts as a failure of this pass.
+    pub(super) fn is_due(&mut self, key: &Key) -> bool {
+        let Some(Err(error)) = self.objects.get(key).map(|backoff| backoff.ready(Instant::now())) else { return true };
+        self.failures.push(Failure { error, is_servers: false, is_terminal: false, is_reported: false });
+        false
+    }
+
+    /// Remembers the fields in which the API server's answer to an apply is not as planned: another apply would be answered
+    /// in the same way.
+    fn compare(&mut self, object: &Object, answer: Option<&Value>) {
+        let Some(answer) = answer else { return };
+        if ownership::need(object.value(), answer) == Need::Nothing {
+            self.overruled.remove(&object.key());
+            return;
+        }
+        let fields = change::unmet(object.value(), answer);
+        let overruled =
+            Overruled { planned: object.clone(), answer: change::essence(answer), fields, since: Instant::now() };
+        self.overruled.insert(object.key(), overruled);
+    }
+
+    /// Whether a live object is as the API server has answered to the same plan.
+    fn is_answered(&self, object: &Object, live: &Value) -> bool {
+        let known = self.overruled.get(&object.key());
+        known.is_some_and(|known| {
+            let is_current = known.since.elapsed() < ANSWER_LIFETIME && known.planned == *object;
+            is_current && known.answer == change::essence(live)
+        })
+    }
+
+    /// Deletes an object in the state that was seen; `None` if it is not due, or has failed.
     pub(super) async fn delete(
-        &self,
+        &mut self,
         (kind, live): (&Kind, &Value),
         why: &str,
         budget: &impl Fn() -> Option<Duration>,
-    ) -> Result<Pruned, Error> {
+    ) -> Option<Pruned> {
         let key = write::key_of(kind, live);
-        let pruned = write::prune(&self.client, kind, live, budget()).await;
-        match &pruned {
-            Ok(Pruned::Absent) => {}
-            Ok(_) => self.events.record(&Change::plain(key, Action::Prune).because(why), live),
-            Err(error) => self.record_failure(error, live),
+        if !self.is_due(&key) {
+            return None;
         }
-        pruned
+        match write::prune(&self.client, kind, live, budget()).await {
+            Ok(pruned) => {
+                self.objects.remove(&key);
+                if !matches!(pruned, Pruned::Absent) {
+                    self.events.record(&Change::plain(key, Action::Prune).because(why), live);
+                }
+                Some(pruned)
+            }
+            Err(error) => {
+                self.fail(&error, live);
+                None
+            }
+        }
     }
 
-    fn record_failure(&self, error: &Error, object: &Value) {
+    /// Notes the failure of an object.
+    pub(super) fn fail(&mut self, error: &Error, object: &Value) {
         // Not the object's failure: the process lost its lease or is being stopped.
         if !matches!(error.source, Cause::NotLeading) {
             self.events.record(&Change::plain(error.object.clone(), Action::Refuse).because(chain(error)), object);
         }
-    }
-
-    /// Fails with the first terminal error, else with the first error, if there is one.
-    pub(super) fn stop_at(&mut self, errors: &[Error]) -> Result<(), Stopped> {
-        let Some(error) = errors.iter().find(|error| error.source.is_terminal()).or(errors.first()) else {
-            return Ok(());
-        };
-        let text = chain(error);
-        let retry_after = errors.iter().map(|error| error.source.retry_after()).max().unwrap_or_default();
-        let now = Instant::now();
+        let (text, is_servers, is_terminal) = (chain(error), error.source.is_servers(), error.source.is_terminal());
+        let had_failed = self.server_fails();
+        let backoff = if is_servers { &mut self.server } else { self.objects.entry(error.object.clone()).or_default() };
+        let (patience, now) = (error.source.patience(self.patience), Instant::now());
+        // All objects of a pass count once for the API server.
+        let counts = !is_servers || !had_failed;
         // A terminal error is retried, too: the process's rights may change, or the object.
-        if self.backoff.failed(&text, retry_after, now) && !error.source.is_terminal() {
+        if counts && backoff.failed(&text, patience, error.source.retry_after(), now) && !is_terminal {
             warn!("{text}; retrying");
         }
-        let is_reported = self.backoff.has_lasted(error.source.patience(self.patience), now);
-        Err(Stopped { error: text, is_reported })
+        let is_reported = backoff.has_lasted(now);
+        self.failures.push(Failure { error: text, is_servers, is_terminal, is_reported });
     }
 }

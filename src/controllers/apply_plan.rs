@@ -21,7 +21,7 @@ use crate::{
         events::Events,
         observer::{Id, Observer},
     },
-    object::{Key, Kind, Object},
+    object::{Key, Kind, Object, reference::CONFIG_MAP},
     status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
 };
 
@@ -53,7 +53,22 @@ impl ApplyPlan {
         };
         let skipped = self.applier.skipped.iter().map(Key::to_string).collect();
         let kept = self.kept.iter().map(|(key, (_, why))| format!("{key} ({why})")).collect();
-        remark("left alone, as annotated", skipped) + &remark("no longer needed and kept", kept)
+        let overruled =
+            self.applier.overruled().map(|(key, fields)| format!("{key} ({})", fields.join(", "))).collect();
+        remark("left alone, as annotated", skipped)
+            + &remark("no longer needed and kept", kept)
+            + &remark("changed by the API server or an admission plugin when applied", overruled)
+    }
+
+    /// The error of objects that the API server has changed so that they do not do what is planned.
+    pub(super) fn overruled(&self) -> Option<String> {
+        let mut errors = self.applier.overruled().filter_map(|(key, fields)| {
+            let serious: Vec<_> = fields.iter().filter(|field| is_serious(field)).map(String::as_str).collect();
+            (!serious.is_empty()).then(|| format!("{key}: {}", serious.join(", ")))
+        });
+        let first = errors.next()?;
+        let all = errors.fold(first, |all, error| format!("{all}; {error}"));
+        Some(format!("the API server or an admission plugin changes objects when they are applied: {all}"))
     }
 
     pub(super) fn kept(&self) -> impl Iterator<Item = (&'static Kind, &Key)> {
@@ -78,35 +93,37 @@ impl ApplyPlan {
         let planned = Scope::of(objects);
         let wider = planned.union(&self.inventory(observer));
         self.write_inventory(observer, wider, &budget).await?;
-        self.applier.skipped.retain(|key| objects.iter().any(|object| object.key() == *key));
+        self.applier.keep_only(objects);
+        let mut may_create = true;
         for wave in objects.chunk_by(|first, second| first.kind().wave == second.kind().wave) {
             let live = wave.iter().map(|object| (object, observer.live(object)));
-            let (written, applied) = self.applier.apply(live, &budget).await;
+            let written = self.applier.apply(live.filter(|(_, live)| may_create || live.is_some()), &budget).await;
             for (key, live) in written {
                 if let Some(object) = wave.iter().find(|object| object.key() == key) {
                     observer.watches.put(&Id::Ours(Place::of(object)), &key.name, live);
                 }
             }
-            // Later waves have to wait.
-            applied?;
+            if self.applier.server_fails() {
+                break;
+            }
+            // Without their accounts and rights new workloads would only fail.
+            let is_missing = |object: &Object| object.kind().is_identity() && observer.live(object).is_none();
+            may_create &= !(self.applier.has_failed() && wave.iter().any(is_missing));
         }
         // Not everything is applied while repairs are held back.
-        if may_prune && !self.applier.holds_back() && !objects.is_empty() && !observer.awaits_leftovers() {
-            self.prune(observer, objects, &budget).await?;
-            let narrower = self.needed(observer, &planned).await;
-            self.write_inventory(observer, narrower, &budget).await?;
+        let is_applied = !self.applier.has_failed() && !self.applier.holds_back();
+        if may_prune && is_applied && !objects.is_empty() && !observer.awaits_leftovers() {
+            self.prune(observer, objects, &budget).await;
+            if !self.applier.has_failed() {
+                let narrower = self.needed(observer, &planned).await;
+                self.write_inventory(observer, narrower, &budget).await?;
+            }
         }
-        self.applier.succeeded();
-        Ok(())
+        self.applier.finish()
     }
 
     /// Deletes our objects that are no longer planned, the last applied first.
-    async fn prune(
-        &mut self,
-        observer: &mut Observer,
-        objects: &[Object],
-        budget: &impl Fn() -> Option<Duration>,
-    ) -> Result<(), Stopped> {
+    async fn prune(&mut self, observer: &mut Observer, objects: &[Object], budget: &impl Fn() -> Option<Duration>) {
         let verdicts = observer.verdicts(objects).into_iter();
         let verdicts: Vec<_> = verdicts.map(|(place, live, verdict)| (place.clone(), live.clone(), verdict)).collect();
         let mut kept = BTreeMap::new();
@@ -120,7 +137,6 @@ impl ApplyPlan {
         }
         self.kept = kept;
         for wave in verdicts.chunk_by(|(first, ..), (second, ..)| first.kind.wave == second.kind.wave) {
-            let mut errors = Vec::new();
             for (place, live, _) in wave.iter().filter(|(.., verdict)| *verdict == Verdict::Prune) {
                 let name = live["metadata"]["name"].as_str().unwrap_or_default();
                 // Limited as well: another manager may recreate the object each time.
@@ -128,14 +144,15 @@ impl ApplyPlan {
                     continue;
                 }
                 match self.applier.delete((place.kind, live), "it is no longer needed", budget).await {
-                    Ok(Pruned::Terminating(live)) => observer.watches.put(&Id::Ours(place.clone()), name, live),
-                    Ok(Pruned::Gone | Pruned::Absent) => observer.watches.forget(&Id::Ours(place.clone()), name),
-                    Err(error) => errors.push(error),
+                    Some(Pruned::Terminating(live)) => observer.watches.put(&Id::Ours(place.clone()), name, live),
+                    Some(Pruned::Gone | Pruned::Absent) => observer.watches.forget(&Id::Ours(place.clone()), name),
+                    None => {}
                 }
             }
-            self.applier.stop_at(&errors)?;
+            if self.applier.has_failed() {
+                return;
+            }
         }
-        Ok(())
     }
 
     /// The places of the inventory in which objects are planned or left, or that cannot be watched. Deleting a namespace
@@ -161,12 +178,24 @@ impl ApplyPlan {
         let config_map = scope.config_map(&self.own_namespace);
         let live = observer.inventory();
         if !live.is_some_and(|live| inventory::matches(live, &config_map)) {
-            match write::write_inventory(&self.client, config_map, live, budget()).await {
+            if !self.applier.is_due(&write::key_of(&CONFIG_MAP, &config_map)) {
+                return self.applier.finish();
+            }
+            match write::write_inventory(&self.client, config_map.clone(), live, budget()).await {
                 Ok(written) => observer.watches.put(&Id::Inventory, inventory::NAME, written),
-                Err(error) => return self.applier.stop_at(&[error]),
+                Err(error) => {
+                    self.applier.fail(&error, live.unwrap_or(&config_map));
+                    return self.applier.finish();
+                }
             }
         }
         self.scope = scope;
         Ok(())
     }
+}
+
+/// Whether a field decides what runs, or with which rights.
+fn is_serious(field: &str) -> bool {
+    let names = ["image", "command", "args", "env", "serviceAccountName", "roleRef", "subjects", "rules"];
+    field.split(['.', '[']).any(|part| names.contains(&part))
 }

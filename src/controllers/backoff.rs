@@ -25,20 +25,28 @@ pub(super) struct Backoff {
 #[derive(Debug)]
 struct Failing {
     since: Instant,
+    /// The longest patience of its errors.
+    longest_patience: Duration,
+    /// The patience of the last error, and since when all errors have had it.
+    patience: (Duration, Instant),
     pause: Duration,
     not_before: Instant,
     error: String,
 }
 
 impl Backoff {
-    /// Notes a failure; returns whether its error differs from the last one. The pause is at least `retry_after`.
-    pub(super) fn failed(&mut self, error: &str, retry_after: Duration, now: Instant) -> bool {
+    /// Notes a failure that may last for `patience` before it is reported; returns whether its error differs from the last
+    /// one. The pause is at least `retry_after`.
+    pub(super) fn failed(&mut self, error: &str, patience: Duration, retry_after: Duration, now: Instant) -> bool {
         let known = self.failing.take();
         let is_new = known.as_ref().is_none_or(|known| known.error != error);
         let since = known.as_ref().map_or(now, |known| known.since);
+        let longest_patience = known.as_ref().map_or(patience, |known| known.longest_patience.max(patience));
+        let same = known.as_ref().map(|known| known.patience).filter(|(known, _)| *known == patience);
         let pause = known.map_or(PAUSE.0, |known| (known.pause * 2).min(PAUSE.1));
         let not_before = now + pause.max(retry_after.min(PAUSE.1));
-        self.failing = Some(Failing { since, pause, not_before, error: error.to_owned() });
+        let (patience, error) = (same.unwrap_or((patience, now)), error.to_owned());
+        self.failing = Some(Failing { since, longest_patience, patience, pause, not_before, error });
         is_new
     }
 
@@ -48,9 +56,12 @@ impl Backoff {
         pending.map_or(Ok(()), |failing| Err(failing.error.clone()))
     }
 
-    /// Whether it has been failing for this long.
-    pub(super) fn has_lasted(&self, period: Duration, now: Instant) -> bool {
-        self.failing.as_ref().is_some_and(|failing| now.duration_since(failing.since) >= period)
+    /// Whether it has been failing for so long that it is to be reported.
+    pub(super) fn has_lasted(&self, now: Instant) -> bool {
+        self.failing.as_ref().is_some_and(|failing| {
+            let (patience, since) = failing.patience;
+            now.duration_since(failing.since) >= failing.longest_patience || now.duration_since(since) >= patience
+        })
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
@@ -83,6 +94,8 @@ impl RepairLimiter {
 mod tests {
     use super::*;
 
+    const PATIENCE: Duration = Duration::from_secs(150);
+
     #[test]
     fn pauses_grow_to_a_minute_and_the_first_failure_counts() {
         let mut backoff = Backoff::default();
@@ -90,19 +103,19 @@ mod tests {
         let mut now = start;
         let mut pauses = Vec::new();
         for _ in 0..10 {
-            backoff.failed("x", Duration::ZERO, now);
+            backoff.failed("x", PATIENCE, Duration::ZERO, now);
             pauses.push((backoff.due().unwrap() - now).as_millis());
             now = backoff.due().unwrap();
         }
         assert_eq!(pauses, [250, 500, 1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000]);
-        assert!(backoff.has_lasted(Duration::from_secs(150), now) && backoff.ready(now).is_ok());
-        assert!(!backoff.has_lasted(Duration::from_secs(150), start + Duration::from_secs(149)));
+        assert!(backoff.has_lasted(now) && backoff.ready(now).is_ok());
+        assert!(!backoff.has_lasted(start + Duration::from_secs(149)));
     }
 
     #[test]
     fn only_a_different_error_is_new() {
         let (mut backoff, now) = (Backoff::default(), Instant::now());
-        let mut failed = |error| backoff.failed(error, Duration::ZERO, now);
+        let mut failed = |error| backoff.failed(error, PATIENCE, Duration::ZERO, now);
         assert!(failed("x") && !failed("x") && failed("y"));
     }
 
@@ -110,7 +123,7 @@ mod tests {
     fn the_requested_pause_is_respected_up_to_a_minute() {
         let (mut backoff, now) = (Backoff::default(), Instant::now());
         let mut pause = |seconds| {
-            backoff.failed("x", Duration::from_secs(seconds), now);
+            backoff.failed("x", PATIENCE, Duration::from_secs(seconds), now);
             (backoff.due().unwrap() - now).as_millis()
         };
         assert_eq!([pause(0), pause(5), pause(0), pause(3600)], [250, 5000, 1000, 60000]);
@@ -137,5 +150,21 @@ mod tests {
             assert_eq!(limiter.repair(key("a"), now), Ok(()));
             now += Duration::from_secs(1);
         }
+    }
+
+    #[test]
+    fn a_short_patience_counts_from_the_first_error_that_has_it() {
+        let (mut backoff, start) = (Backoff::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let short = Duration::from_secs(5);
+        backoff.failed("unavailable", PATIENCE, Duration::ZERO, at(0));
+        backoff.failed("forbidden", short, Duration::ZERO, at(8));
+        assert!(!backoff.has_lasted(at(8)), "an API server that restarts has not read its roles yet");
+        backoff.failed("forbidden", short, Duration::ZERO, at(13));
+        assert!(backoff.has_lasted(at(13)));
+        backoff.failed("unavailable", PATIENCE, Duration::ZERO, at(14));
+        assert!(!backoff.has_lasted(at(14)));
+        backoff.failed("forbidden", short, Duration::ZERO, at(150));
+        assert!(backoff.has_lasted(at(150)), "errors that alternate");
     }
 }

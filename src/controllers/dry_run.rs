@@ -2,7 +2,10 @@
 //!
 //! Sends a dry run for an object only when the object or the plan has changed: idle costs no request.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use kube::Client;
 use serde_json::Value;
@@ -49,7 +52,7 @@ impl DryRun {
                 }
                 Err(error) => {
                     let text = chain(&error);
-                    if self.backoff.failed(&text, error.retry_after(), Instant::now()) {
+                    if self.backoff.failed(&text, Duration::ZERO, error.retry_after(), Instant::now()) {
                         warn!("{text}; retrying");
                     }
                     return Err(text.into());

@@ -17,7 +17,7 @@ use crate::{
     },
     object::Object,
     plan::Plan,
-    process::lease::Authority,
+    process::leadership::Authority,
     status::{
         cluster_operator::{self, CLOUD_CONFIG, Context, Outcome, Status, TRANSIENT_ERROR_PATIENCE, TRUSTED_CA},
         rollout::{self, Rollout},
@@ -202,8 +202,12 @@ impl Operator {
             Hands::Write(apply_plan) => apply_plan.act(&mut view.observer, objects, may_prune, budget).await,
             Hands::DryRun(dry_run) => dry_run.act(&view.observer, objects).await,
         };
+        let overruled = match &self.hands {
+            Hands::Write(apply_plan) => apply_plan.overruled(),
+            Hands::DryRun(_) => None,
+        };
         match acted {
-            Ok(()) => Reconciled::Outcome(self.rollouts(view, objects)),
+            Ok(()) => overruled.map_or_else(|| Reconciled::Outcome(self.rollouts(view, objects)), failed),
             Err(Stopped { error, is_reported: false }) => Reconciled::Retrying(error),
             Err(Stopped { error, is_reported: true }) => failed(error),
         }

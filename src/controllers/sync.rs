@@ -19,7 +19,7 @@ use crate::{
         view::View,
     },
     object::{Object, reference::Reference},
-    process::lease::Authority,
+    process::leadership::Authority,
     status::cluster_operator::Controller,
 };
 
@@ -177,20 +177,34 @@ async fn apply(
         let mut live = view.observer.named(&reference);
         // The Go operator copied `immutable` from its source; such a ConfigMap can only be recreated.
         let frozen = live.take_if(|live| live["immutable"] == true && need(object.value(), live) != Need::Nothing);
-        // Only the apply counts as a repair.
-        if let Some(frozen) = frozen
-            && let Err(error) = applier.delete((object.kind(), frozen), "it is immutable", &budget).await
-        {
-            return applier.stop_at(&[error]);
+        if let Some(frozen) = frozen {
+            // Without the limit another manager that recreates it would be fought at the speed of the API server.
+            if !applier.may_repair(object.key()) {
+                continue;
+            }
+            if applier.delete((object.kind(), frozen), "it is immutable", &budget).await.is_none() {
+                break;
+            }
         }
-        let (written, outcome) = applier.apply(std::iter::once((object, live)), &budget).await;
+        let written = applier.apply(std::iter::once((object, live)), &budget).await;
         for (_, live) in written {
             view.observer.put_named(&reference, live);
         }
-        outcome?;
+        if applier.has_failed() {
+            break;
+        }
     }
-    applier.succeeded();
-    Ok(())
+    applier.finish()?;
+    match applier.overruled().next() {
+        Some((key, fields)) => Err(Stopped {
+            error: format!(
+                "the API server or an admission plugin changes {key} when it is applied: {}",
+                fields.join(", ")
+            ),
+            is_reported: true,
+        }),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -198,7 +212,7 @@ pub(super) mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::process::{lease::Leadership, metrics::Metrics};
+    use crate::process::{leadership::Leadership, metrics::Metrics};
 
     /// Never leads, and so never writes.
     pub(in crate::controllers) fn sync(controller: &'static Controller, client: Client) -> Sync {

@@ -2,7 +2,12 @@
 //!
 //! Owns the watches and the facts read from them, and is the one way to the status. It decides nothing.
 
-use std::{collections::BTreeSet, fs, path::Path, time::Instant};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use kube::Client;
 use tokio::sync::watch;
@@ -22,7 +27,7 @@ use crate::{
     },
     object::reference::Reference,
     plan::Plan,
-    process::lease::Authority,
+    process::leadership::Authority,
     provider::{Phase, Provider, catalog::Catalog},
     status::{self, cluster_operator::Status},
 };
@@ -172,7 +177,7 @@ impl View {
             }
             Err(error) => {
                 let text = chain(&error);
-                if reporting.failed(&text, error.retry_after(), Instant::now()) {
+                if reporting.failed(&text, Duration::ZERO, error.retry_after(), Instant::now()) {
                     warn!("{text}; retrying");
                 }
                 Err(text)

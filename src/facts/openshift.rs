@@ -176,7 +176,7 @@ fn host_and_port(url: &str) -> Option<(String, u16)> {
         _ => (authority, 443),
     };
     let host = match host.strip_prefix('[') {
-        Some(bracketed) => bracketed.strip_suffix(']')?,
+        Some(bracketed) => bracketed.strip_suffix(']').filter(|host| !host.contains(']'))?,
         None => Some(host).filter(|host| !host.contains(':'))?,
     };
     (!host.is_empty()).then(|| (host.to_owned(), port))

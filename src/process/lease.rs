@@ -2,24 +2,38 @@
 //!
 //! The protocol of client-go's leaderelection: the process that holds and renews the lease leads; a lease that was not
 //! renewed for its duration, by this process's clock and not by the recorded times, may be taken; every write carries the
-//! resource version, so that of two writers one loses. One difference: the holder is the Pod, not the process, so that a
-//! restarted container of the same Pod continues at once.
+//! resource version, so that of two writers one loses. Two differences: the holder is the container, not the process, so that
+//! a restarted container continues at once; and a waiting process watches the lease, so that it leads soon after a release.
 
 use std::{
-    fs,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use futures::{StreamExt, stream::BoxStream};
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
     jiff::Timestamp,
 };
 use kube::{Api, Client, api::PostParams};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tracing::{debug, info, warn};
 
-use crate::cluster::request;
+use crate::{
+    cluster::{
+        request,
+        seen::Event,
+        watch::{self as lease_watch, Selector, Target},
+    },
+    object::{Kind, kind},
+    process::{
+        identity::identity,
+        leadership::{Deadline, Leadership, Now},
+    },
+};
+
+static LEASE: Kind = kind("coordination.k8s.io", "v1", "Lease", "leases", true, 0);
 
 /// The timings of leader election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,15 +74,6 @@ impl Timings {
     }
 }
 
-/// Whether this process leads.
-#[derive(Clone, Debug)]
-pub enum Leadership {
-    /// It leads, until this time at least.
-    Leading(Instant),
-    /// It does not lead; holds the reason if that is not another holder.
-    Waiting(Option<String>),
-}
-
 /// The process no longer leads; holds the lease and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("lost the lease {0}")]
@@ -76,12 +81,15 @@ pub struct Lost(String);
 
 /// One lease, as this process sees it.
 pub struct Election {
+    client: Client,
     api: Api<Lease>,
     namespace: String,
     name: String,
     identity: String,
     timings: Timings,
     leading: watch::Sender<Leadership>,
+    /// Notified when the lease's resource version has gone back.
+    rewound: Arc<Notify>,
     /// The lease as last read or written, and when this state was first seen.
     observed: Option<(Lease, Instant)>,
     /// Whether the lease has changed since it was observed.
@@ -101,21 +109,24 @@ enum Try {
 }
 
 impl Election {
-    /// An election for a lease, not started yet.
+    /// An election for a lease, not started yet. `rewound` is notified when an answer shows that resource versions have gone
+    /// back.
     pub fn new(
         client: Client,
-        namespace: &str,
-        name: &str,
+        (namespace, name): (&str, &str),
         timings: Timings,
         leading: watch::Sender<Leadership>,
+        rewound: Arc<Notify>,
     ) -> Self {
         Self {
-            api: Api::namespaced(client, namespace),
+            api: Api::namespaced(client.clone(), namespace),
+            client,
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             identity: identity(),
             timings,
             leading,
+            rewound,
             observed: None,
             conflicted: false,
         }
@@ -124,55 +135,93 @@ impl Election {
     /// Competes for the lease and then holds it, until it is lost.
     pub async fn run(&mut self) -> Lost {
         let lease = format!("{}/{}", self.namespace, self.name);
-        let mut holder = String::new();
-        let mut renewed = loop {
-            let started = Instant::now();
-            let pause = match self.try_once().await {
-                Ok(Try::Held) => break started,
-                // The next try reads the lease again.
-                Ok(Try::Conflict) => continue,
-                Ok(Try::HeldBy(other)) => {
-                    if other != holder {
-                        info!(lease, holder = other, "waiting for the lease");
-                        holder = other;
-                    }
-                    self.leading.send_replace(Leadership::Waiting(None));
-                    self.timings.retry_period
-                }
-                Err(error) => {
-                    let trouble = format!("failed to acquire the lease {lease}: {}", request::describe(&error));
-                    warn!("{trouble}");
-                    self.leading.send_replace(Leadership::Waiting(Some(trouble)));
-                    self.timings.retry_period.min(RETRY_AFTER_ERROR)
-                }
-            };
-            // As client-go does, so that waiting processes do not move in step.
-            tokio::time::sleep(jittered(pause)).await;
-        };
+        let mut renewed = self.acquire(&lease).await;
         info!(lease, identity = self.identity, "acquired the lease");
         let Timings { renew_deadline, retry_period, .. } = self.timings;
-        self.leading.send_replace(Leadership::Leading(renewed + renew_deadline));
+        self.leading.send_replace(Leadership::Leading(Deadline::after(renewed, renew_deadline)));
         let mut pause = retry_period;
         let lost = loop {
             tokio::time::sleep(pause).await;
             pause = retry_period.min(RETRY_AFTER_ERROR);
-            let started = Instant::now();
+            let started = Now::read();
             match self.try_once().await {
                 Ok(Try::Held) => {
                     (renewed, pause) = (started, retry_period);
-                    self.leading.send_replace(Leadership::Leading(renewed + renew_deadline));
+                    self.leading.send_replace(Leadership::Leading(Deadline::after(renewed, renew_deadline)));
                     continue;
                 }
                 Ok(Try::HeldBy(holder)) => break format!("{lease} to {holder}"),
                 Ok(Try::Conflict) => debug!(lease, "the lease was changed by another process"),
                 Err(error) => warn!(lease, "failed to renew the lease: {}", request::describe(&error)),
             }
-            if renewed.elapsed() > renew_deadline {
+            if Deadline::after(renewed, renew_deadline).remaining(Now::read()).is_none() {
                 break format!("{lease}: it could not be renewed for {} s", renew_deadline.as_secs());
             }
         };
         self.leading.send_replace(Leadership::Waiting(None));
         Lost(lost)
+    }
+
+    /// Competes for the lease; returns when the try began that acquired it.
+    async fn acquire(&mut self, lease: &str) -> Now {
+        let mut holder = String::new();
+        let mut changes = None;
+        loop {
+            let started = Now::read();
+            match self.try_once().await {
+                Ok(Try::Held) => return started,
+                // The next try reads the lease again.
+                Ok(Try::Conflict) => {}
+                Ok(Try::HeldBy(other)) => {
+                    if other != holder {
+                        info!(lease, holder = other, "waiting for the lease");
+                        holder = other;
+                    }
+                    self.leading.send_replace(Leadership::Waiting(None));
+                    self.wait_until_free(changes.get_or_insert_with(|| Changes::of(self))).await;
+                }
+                Err(error) => {
+                    let trouble = format!("failed to acquire the lease {lease}: {}", request::describe(&error));
+                    warn!("{trouble}");
+                    self.leading.send_replace(Leadership::Waiting(Some(trouble)));
+                    tokio::time::sleep(jittered(self.timings.retry_period.min(RETRY_AFTER_ERROR))).await;
+                }
+            }
+        }
+    }
+
+    /// Waits until the lease is released or deleted, or has expired; for one period at most while it cannot be watched.
+    async fn wait_until_free(&mut self, changes: &mut Changes) {
+        loop {
+            let expiry = self.observed.as_ref().map_or_else(Instant::now, |(lease, seen)| *seen + duration(lease));
+            let remaining = expiry.saturating_duration_since(Instant::now());
+            // As client-go does, so that waiting processes do not move in step.
+            let poll = jittered(self.timings.retry_period);
+            let pause =
+                if changes.is_synced { remaining + poll - self.timings.retry_period } else { remaining.min(poll) };
+            let event = tokio::select! {
+                Some(event) = changes.events.next() => event,
+                () = tokio::time::sleep(pause) => return,
+            };
+            match event {
+                Event::Started => changes.is_present = false,
+                Event::Listed(object) | Event::Changed(object) => {
+                    changes.is_present = true;
+                    let Ok(lease) = object.try_parse::<Lease>() else { return };
+                    let is_free = holder(&lease).is_empty();
+                    self.observe(lease);
+                    if is_free {
+                        return;
+                    }
+                }
+                Event::Synced if changes.is_present => changes.is_synced = true,
+                Event::Synced | Event::Deleted(_) => return,
+                Event::Failed(error) => {
+                    debug!(lease = self.name, "failed to watch the lease, reading it instead: {error}");
+                    changes.is_synced = false;
+                }
+            }
+        }
     }
 
     /// Releases the lease if it is held, so that the next holder need not wait.
@@ -210,13 +259,10 @@ impl Election {
         // The holder renews without reading the lease again, unless another process has written it.
         let is_holder = self.observed.as_ref().is_some_and(|(lease, _)| self.is_ours(lease));
         if self.conflicted || !is_holder {
-            let read = self.api.get_opt(&self.name).await?;
-            let before = self.observed.take();
-            self.observed = read.map(|lease| match before {
-                // The duration counts from when the change was seen, not from the recorded time.
-                Some((known, seen)) if known.spec == lease.spec => (lease, seen),
-                _ => (lease, Instant::now()),
-            });
+            match self.api.get_opt(&self.name).await? {
+                Some(lease) => self.observe(lease),
+                None => self.observed = None,
+            }
         }
         self.conflicted = false;
         let params = PostParams::default();
@@ -224,8 +270,7 @@ impl Election {
             None => self.api.create(&params, &self.record(Lease::default())).await,
             Some((lease, seen)) => {
                 let holder = holder(&lease);
-                let duration = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or_default();
-                let has_expired = seen.elapsed() > Duration::from_secs(u64::try_from(duration).unwrap_or_default());
+                let has_expired = seen.elapsed() > duration(&lease);
                 if !(holder.is_empty() || holder == self.identity || has_expired) {
                     return Ok(Try::HeldBy(holder.to_owned()));
                 }
@@ -240,10 +285,23 @@ impl Election {
                 Ok(Try::Conflict)
             }
             written => {
-                self.observed = Some((written?, Instant::now()));
+                self.observe(written?);
                 Ok(Try::Held)
             }
         }
+    }
+
+    /// Takes the state of the lease. Its duration counts from when a change was seen, not from the recorded time.
+    fn observe(&mut self, lease: Lease) {
+        let known = self.observed.take();
+        if known.as_ref().is_some_and(|(known, _)| is_older(&lease, known)) {
+            self.rewound.notify_one();
+        }
+        let seen = match known {
+            Some((known, seen)) if known.spec == lease.spec => seen,
+            _ => Instant::now(),
+        };
+        self.observed = Some((lease, seen));
     }
 
     /// The lease as held by this process, made from its current state.
@@ -271,61 +329,42 @@ impl Election {
     }
 }
 
+/// A watch of the lease.
+struct Changes {
+    events: BoxStream<'static, Event>,
+    /// Whether it works.
+    is_synced: bool,
+    /// Whether the lease exists.
+    is_present: bool,
+}
+
+impl Changes {
+    fn of(election: &Election) -> Self {
+        let selector = Selector::Name(election.name.clone());
+        let target = Target { kind: &LEASE, namespace: election.namespace.clone(), selector };
+        Self { events: lease_watch::events(&election.client, &target), is_synced: false, is_present: false }
+    }
+}
+
 fn holder(lease: &Lease) -> &str {
     lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
+}
+
+fn duration(lease: &Lease) -> Duration {
+    let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or_default();
+    Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
+}
+
+/// Whether the first state of the lease is older: resource versions grow.
+fn is_older(lease: &Lease, known: &Lease) -> bool {
+    let version = |lease: &Lease| lease.metadata.resource_version.as_ref()?.parse::<u64>().ok();
+    version(lease).zip(version(known)).is_some_and(|(version, known)| version < known)
 }
 
 /// Between one and 1.2 times the period.
 fn jittered(period: Duration) -> Duration {
     let nanos = Timestamp::now().subsec_nanosecond().unsigned_abs();
     period + period / 5 * (nanos % 1000) / 1000
-}
-
-/// The Pod's UID, so that a restarted container of the same Pod keeps the lease; outside of a Pod a unique name.
-fn identity() -> String {
-    let of_mounts = || pod_uid(&fs::read_to_string("/proc/self/mountinfo").ok()?);
-    std::env::var("POD_UID").ok().filter(|uid| !uid.is_empty()).or_else(of_mounts).unwrap_or_else(|| {
-        let read = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-        format!("{}_{}", read("/proc/sys/kernel/hostname"), read("/proc/sys/kernel/random/uuid"))
-    })
-}
-
-/// The kubelet mounts every container's /etc/hosts and termination log from `<root>/pods/<uid>/`. Other mounts may belong
-/// to other Pods.
-fn pod_uid(mountinfo: &str) -> Option<String> {
-    let is_uid = |part: &str| part.len() == 36 && part.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
-    mountinfo
-        .lines()
-        .map(|line| line.split(' ').collect::<Vec<_>>())
-        .filter(|fields| matches!(fields.get(4), Some(&("/etc/hosts" | "/dev/termination-log"))))
-        .filter_map(|fields| fields[3].split_once("/pods/")?.1.split('/').next().map(ToOwned::to_owned))
-        .find(|part| is_uid(part))
-}
-
-/// A controller's right to write: while it leads, until the process stops.
-#[derive(Clone, Debug)]
-pub struct Authority {
-    /// Whether the process leads, and until when.
-    pub leadership: watch::Receiver<Leadership>,
-    /// Becomes true when the process has to stop.
-    pub shutdown: watch::Receiver<bool>,
-}
-
-impl Authority {
-    /// How long a write may take, `None` if none is allowed: it has to end while this process still leads.
-    pub fn write_budget(&self) -> Option<Duration> {
-        let Leadership::Leading(until) = *self.leadership.borrow() else { return None };
-        let remaining = until.checked_duration_since(Instant::now())?;
-        (!remaining.is_zero() && !*self.shutdown.borrow()).then_some(remaining)
-    }
-
-    /// Why this process does not lead, if the reason is not another holder.
-    pub fn trouble(&self) -> Option<String> {
-        match &*self.leadership.borrow() {
-            Leadership::Waiting(trouble) => trouble.clone(),
-            Leadership::Leading(_) => None,
-        }
-    }
 }
 
 #[cfg(test)]

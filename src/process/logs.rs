@@ -20,10 +20,10 @@ pub fn init(format: LogFormat, verbosity: u8) {
     let ours = if verbosity >= 4 { LevelFilter::DEBUG } else { LevelFilter::INFO };
     let libraries = if verbosity >= 6 { LevelFilter::DEBUG } else { LevelFilter::WARN };
     // It warns about errors that it also returns to its caller, who logs each once.
-    let watcher = if verbosity >= 6 { libraries } else { LevelFilter::OFF };
+    let client = if verbosity >= 6 { libraries } else { LevelFilter::OFF };
     let filter = tracing_subscriber::filter::Targets::new()
         .with_target("ccm_operator", ours)
-        .with_target("kube_runtime::watcher", watcher)
+        .with_target("kube_client", client)
         .with_default(libraries);
     let layer = fmt::layer().with_writer(std::io::stderr).with_target(false);
     let layer = match format {

@@ -107,6 +107,33 @@ async fn missing_rights_are_reported_and_retried_with_pauses() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_refused_object_does_not_hold_up_the_repair_of_others() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    let roles: Api<Role> = Api::namespaced(lab.client.clone(), NAMESPACE);
+    let mut role = serde_json::to_value(roles.get(SERVICE_ACCOUNT).await?)?;
+    for rule in role["rules"].as_array_mut().into_iter().flatten() {
+        if rule["resources"].to_string().contains("services") {
+            rule["verbs"] = json!(["get", "list", "watch"]);
+        }
+    }
+    let rules = Patch::Merge(json!({"rules": role["rules"]}));
+    roles.patch(SERVICE_ACCOUNT, &PatchParams::default(), &rules).await?;
+    may_not_create_services(&lab).await?;
+    lab.delete("Service").await?;
+    let degraded = lab.conditions(&operator, &["Degraded=True"]).await?;
+    assert!(message(&degraded, "Degraded").starts_with("failed to apply Service "), "{degraded:#}");
+    // Services come before Deployments.
+    lab.delete("Deployment").await?;
+    lab.exists("Deployment", &operator).await?;
+    assert!(lab.live("Service").await?.is_none());
+    lab.conditions(&operator, &["Degraded=True"]).await?;
+    objects::install_manifests(&lab.client, &repository().join("manifests"), Workloads::Skip).await?;
+    lab.converged(&operator).await.map(drop)
+}
+
+#[tokio::test]
 async fn a_platform_that_is_not_known_yet_is_a_terminal_error() -> Result<()> {
     let lab = Lab::new(&Cluster { platform_status: json!(null), ..Cluster::default() }).await?;
     let operator = lab.start()?;

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    lab::{LEASE, LIMIT, Lab, leases},
+    lab::{CONTAINER, LEASE, LIMIT, Lab, leases},
     support::{eventually, openshift::Cluster},
 };
 
@@ -14,6 +14,11 @@ const POD_B: &str = "bbbbbbbb-0000-4000-8000-000000000000";
 const FAST: [&str; 3] =
     ["--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s"];
 const LEASE_DURATION: SignedDuration = SignedDuration::from_secs(4);
+
+/// The identity of the operator in a Pod.
+fn identity(pod_uid: &str) -> String {
+    format!("{pod_uid}_{CONTAINER}")
+}
 
 async fn holder(lab: &Lab) -> Result<String> {
     let lease = leases(&lab.client).get(LEASE).await?;
@@ -33,7 +38,7 @@ async fn a_restarted_container_of_the_same_pod_continues_at_once() -> Result<()>
     lab.converged(&operator).await?;
     operator.kill()?;
     operator.wait(LIMIT).await?;
-    assert_eq!(holder(&lab).await?, POD_A);
+    assert_eq!(holder(&lab).await?, identity(POD_A));
     lab.delete("Deployment").await?;
     let operator = lab.start_as(POD_A, &[])?;
     // A Lease that is not the operator's own expires after more than two minutes: longer than the wait limit.
@@ -63,12 +68,12 @@ async fn another_pod_writes_nothing_until_the_lease_is_released() -> Result<()> 
     assert!(!second.log().contains("applied"), "{}", second.log());
     let writes = lab.settled_writes(&first, mark).await?;
     assert_eq!(writes.iter().filter(|write| write.contains("deployments")).count(), 1, "{writes:?}");
-    assert_eq!(holder(&lab).await?, POD_A);
+    assert_eq!(holder(&lab).await?, identity(POD_A));
 
     first.terminate()?;
     assert!(first.wait(LIMIT).await?.success());
     assert!(first.log().contains("released the lease"), "{}", first.log());
-    eventually("the hand-over", LIMIT, async || Ok((holder(&lab).await? == POD_B).then_some(()))).await?;
+    eventually("the hand-over", LIMIT, async || Ok((holder(&lab).await? == identity(POD_B)).then_some(()))).await?;
     lab.delete("Service").await?;
     lab.exists("Service", &second).await
 }
@@ -84,7 +89,7 @@ async fn a_crashed_leader_is_replaced_only_after_its_lease_has_expired() -> Resu
     first.kill()?;
     first.wait(LIMIT).await?;
     let renewed = renewed(&lab).await?;
-    eventually("the take-over", LIMIT, async || Ok((holder(&lab).await? == POD_B).then_some(()))).await?;
+    eventually("the take-over", LIMIT, async || Ok((holder(&lab).await? == identity(POD_B)).then_some(()))).await?;
     let lease = leases(&lab.client).get(LEASE).await?.spec.context("a Lease")?;
     let acquired = lease.acquire_time.context("the time of the take-over")?.0;
     let waited = acquired.duration_since(renewed);
@@ -109,4 +114,56 @@ async fn an_operator_that_loses_its_lease_exits() -> Result<()> {
     );
     assert_eq!(holder(&lab).await?, POD_B, "another holder's lease is not released");
     Ok(())
+}
+
+#[tokio::test]
+async fn a_waiting_operator_sees_a_release_at_once() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    // Reading the Lease only each 85 s would end after the wait limit.
+    let seldom = ["--leader-elect-retry-period=85s"];
+    let first = lab.start_as(POD_A, &seldom)?;
+    lab.converged(&first).await?;
+    let second = lab.start_as(POD_B, &seldom)?;
+    eventually("the second to wait", LIMIT, async || Ok(second.log().contains("waiting for the lease").then_some(())))
+        .await?;
+    first.terminate()?;
+    first.wait(LIMIT).await?;
+    eventually("the hand-over", LIMIT, async || Ok((holder(&lab).await? == identity(POD_B)).then_some(()))).await
+}
+
+#[tokio::test]
+async fn two_containers_of_a_pod_do_not_both_lead() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let first = lab.start_config_sync(POD_A)?;
+    eventually("the first to lead", LIMIT, async || Ok(first.log().contains("acquired the lease").then_some(())))
+        .await?;
+    let second = lab.start_config_sync_in(POD_A, "other")?;
+    eventually("the second to wait", LIMIT, async || {
+        ensure!(second.log().contains("waiting for the lease"), "{}", second.log());
+        Ok(Some(()))
+    })
+    .await?;
+    assert!(!second.log().contains("acquired"), "{}", second.log());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_process_that_was_stopped_for_longer_than_its_lease_writes_nothing_more() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let first = lab.start_as(POD_A, &FAST)?;
+    lab.converged(&first).await?;
+    let second = lab.start_as(POD_B, &FAST)?;
+    eventually("the second to wait", LIMIT, async || Ok(second.log().contains("waiting for the lease").then_some(())))
+        .await?;
+    first.pause()?;
+    eventually("the take-over", LIMIT, async || Ok((holder(&lab).await? == identity(POD_B)).then_some(()))).await?;
+    let before = first.log();
+    lab.delete("Service").await?;
+    first.resume()?;
+    let status = first.wait(LIMIT).await?;
+    assert_eq!(status.code(), Some(1), "{}", first.log());
+    let written: Vec<_> =
+        first.log()[before.len()..].lines().filter(|line| line.contains(" created ")).map(ToOwned::to_owned).collect();
+    assert_eq!(written, Vec::<String>::new(), "{}", first.log());
+    lab.exists("Service", &second).await
 }

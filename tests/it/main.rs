@@ -23,6 +23,7 @@ mod leader;
 mod manifests;
 mod namespace;
 mod operator;
+mod overruled;
 mod payload;
 mod platforms;
 mod policies;

@@ -260,10 +260,14 @@ impl ControlPlane {
             // Marks are offsets, so the file must not be rotated.
             "--audit-log-maxsize=100000".into(),
         ];
+        // Admission that changes objects, without a webhook.
+        let mut gates = vec!["MutatingAdmissionPolicy=true"];
         // Servers before Kubernetes 1.34 do not stream lists, unless they are told to.
         if std::env::var_os("WATCH_LIST").is_some_and(|value| value == "false") {
-            flags.push("--feature-gates=WatchList=false".into());
+            gates.push("WatchList=false");
         }
+        flags.push(format!("--feature-gates={}", gates.join(",")));
+        flags.push("--runtime-config=admissionregistration.k8s.io/v1beta1=true".into());
         if !options.controllers {
             // Without kube-controller-manager nothing creates the "default" ServiceAccounts that this plug-in requires.
             flags.push("--disable-admission-plugins=ServiceAccount".into());

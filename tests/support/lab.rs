@@ -55,6 +55,8 @@ pub const CONFIG_SYNC_LEASE: &str = "cluster-cloud-config-sync-leader";
 pub const IMAGE: &str = "registry.example/ocp/aws-ccm:lab";
 /// The UID of the operator's Pod where a test names no other.
 pub const POD_UID: &str = "5a1ec0de-0000-4000-8000-000000000001";
+/// The name of its container.
+pub const CONTAINER: &str = "operator";
 /// The wait limit of everything. No test expects to reach it, so it can be long enough for a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(60);
 /// How many requests of a clean-up run at once.
@@ -176,22 +178,34 @@ impl Lab {
     /// Starts the operator with all of these.
     pub fn start_with(&self, kubeconfig: &Path, pod_uid: &str, arguments: &[&str]) -> Result<Operator> {
         let images = format!("--images-json={}", self.images_file().display());
-        self.run(kubeconfig, "operator", pod_uid, &[&[images.as_str()], arguments].concat())
+        self.run(kubeconfig, "operator", (pod_uid, CONTAINER), &[&[images.as_str()], arguments].concat())
     }
 
     /// Starts only the config-sync controllers, in a Pod with this UID.
     pub fn start_config_sync(&self, pod_uid: &str) -> Result<Operator> {
-        self.run(&self.kubeconfig, "config-sync", pod_uid, &[])
+        self.start_config_sync_in(pod_uid, CONTAINER)
     }
 
-    fn run(&self, kubeconfig: &Path, command: &str, pod_uid: &str, arguments: &[&str]) -> Result<Operator> {
+    /// The same, in a container of this name.
+    pub fn start_config_sync_in(&self, pod_uid: &str, container: &str) -> Result<Operator> {
+        self.run(&self.kubeconfig, "config-sync", (pod_uid, container), &[])
+    }
+
+    fn run(
+        &self,
+        kubeconfig: &Path,
+        command: &str,
+        (pod_uid, container): (&str, &str),
+        arguments: &[&str],
+    ) -> Result<Operator> {
         let system_bundle = format!("--system-trust-bundle={}", self.system_bundle().display());
         let mut all = vec![command, &system_bundle];
         if !arguments.iter().any(|argument| argument.starts_with("--health-addr")) {
             all.push("--health-addr=127.0.0.1:0");
         }
         all.extend(arguments);
-        Operator::start(&binary()?, kubeconfig, &all, &[("RELEASE_VERSION", VERSION), ("POD_UID", pod_uid)])
+        let env = [("RELEASE_VERSION", VERSION), ("POD_UID", pod_uid), ("CONTAINER_NAME", container)];
+        Operator::start(&binary()?, kubeconfig, &all, &env)
     }
 
     /// The end of the audit log, after every request that has been answered.

@@ -51,6 +51,16 @@ impl Operator {
         self.process.terminate()
     }
 
+    /// Stops it for some time, as a paused machine does (SIGSTOP).
+    pub fn pause(&self) -> Result<()> {
+        self.process.pause()
+    }
+
+    /// Lets it go on after [`Self::pause`].
+    pub fn resume(&self) -> Result<()> {
+        self.process.resume()
+    }
+
     /// Stops it like a crash (SIGKILL).
     pub fn kill(&self) -> Result<()> {
         self.process.kill()

@@ -83,12 +83,26 @@ impl Process {
 
     /// Sends SIGTERM, unless the process has exited.
     pub fn terminate(&self) -> Result<()> {
+        self.signal(libc::SIGTERM)
+    }
+
+    /// Stops it for some time (SIGSTOP).
+    pub fn pause(&self) -> Result<()> {
+        self.signal(libc::SIGSTOP)
+    }
+
+    /// Lets it go on (SIGCONT).
+    pub fn resume(&self) -> Result<()> {
+        self.signal(libc::SIGCONT)
+    }
+
+    fn signal(&self, signal: libc::c_int) -> Result<()> {
         let mut child = self.child();
         if child.try_wait()?.is_some() {
             return Ok(());
         }
         // SAFETY: the child was not reaped, and cannot be while the lock is held: the id is still its own.
-        if unsafe { libc::kill(self.pid.cast_signed(), libc::SIGTERM) } != 0 {
+        if unsafe { libc::kill(self.pid.cast_signed(), signal) } != 0 {
             return Err(io::Error::last_os_error()).with_context(|| format!("failed to signal {}", self.name));
         }
         Ok(())

@@ -11,6 +11,7 @@ fn the_host_is_found_in_every_form_of_url() {
         ("https://api-int.example.com#a", Some(("api-int.example.com", 443))),
         ("https://[fd00::1]:6443/", Some(("fd00::1", 6443))),
         ("https://[fd00::1]", Some(("fd00::1", 443))),
+        ("https://[a]b]:1", None),
         ("api-int.example.com:6443", None),
         ("https://", None),
         ("https://host:port", None),

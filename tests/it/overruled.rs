@@ -1,0 +1,98 @@
+//! Objects that the API server does not keep as they are applied: each is written once, and reported as it is.
+
+use anyhow::{Result, ensure};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use crate::{
+    lab::{LIMIT, Lab, aws_manifest, message},
+    support::{eventually, objects, openshift::Cluster},
+};
+
+/// A policy that changes new and changed Deployments of AWS.
+async fn mutate_deployments(lab: &Lab, expression: &str) -> Result<()> {
+    let group = "admissionregistration.k8s.io";
+    let policy = json!({
+        "apiVersion": format!("{group}/v1beta1"), "kind": "MutatingAdmissionPolicy", "metadata": {"name": "deployments"},
+        "spec": {
+            "reinvocationPolicy": "Never", "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["deployments"],
+            }]},
+            "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}],
+        },
+    });
+    objects::apply(&lab.client, policy).await?;
+    let binding = json!({
+        "apiVersion": format!("{group}/v1beta1"), "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": {"name": "deployments"}, "spec": {"policyName": "deployments"},
+    });
+    objects::apply(&lab.client, binding).await?;
+    becomes_effective(lab, true).await
+}
+
+/// Waits until the API server applies the policy, or does so no longer.
+async fn becomes_effective(lab: &Lab, is_there: bool) -> Result<()> {
+    let deployment = aws_manifest("Deployment");
+    let params = PatchParams::apply("probe").force().dry_run();
+    eventually("the policy", LIMIT, async || {
+        let mut probe = deployment.value().clone();
+        probe["metadata"]["name"] = "probe".into();
+        let answer = lab.api(&deployment).patch("probe", &params, &Patch::Apply(&probe)).await?;
+        let is_changed = serde_json::to_value(answer)?.to_string().contains("mutated");
+        ensure!(is_changed == is_there, "changed: {is_changed}");
+        Ok(Some(()))
+    })
+    .await
+}
+
+async fn remove_policy(lab: &Lab) -> Result<()> {
+    for kind in ["MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"] {
+        let object = json!({"apiVersion": "admissionregistration.k8s.io/v1beta1", "kind": kind,
+            "metadata": {"name": "deployments"}});
+        objects::delete(&lab.client, &object).await?;
+    }
+    becomes_effective(lab, false).await
+}
+
+const OTHER_IMAGE: &str = r#"Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{
+    containers: [Object.spec.template.spec.containers{name: "cloud-controller-manager", image: "registry.example/mutated"}]
+}}}}"#;
+
+const OTHER_GRACE: &str = r#"Object{metadata: Object.metadata{labels: {"mutated": "yes"}}, spec: Object.spec{template:
+    Object.spec.template{spec: Object.spec.template.spec{priorityClassName: "system-node-critical"}}}}"#;
+
+#[tokio::test]
+async fn another_image_is_degraded_and_applied_once() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    mutate_deployments(&lab, OTHER_IMAGE).await?;
+    let operator = lab.start()?;
+    let degraded = lab.conditions(&operator, &["Degraded=True"]).await?;
+    let text = message(&degraded, "Degraded");
+    ensure!(text.contains("containers[name=cloud-controller-manager].image"), "{text}");
+    // Events that do not concern the object cause no further write.
+    let mark = lab.mark().await?;
+    for replicas in 3..6 {
+        lab.update("Service", &json!({"metadata": {"annotations": {"other": replicas.to_string()}}})).await?;
+    }
+    let writes = lab.settled_writes(&operator, mark).await?;
+    ensure!(!writes.iter().any(|write| write.contains("deployments")), "{writes:?}");
+    remove_policy(&lab).await?;
+    // The next change of the object is repaired, and the repair holds.
+    lab.update("Deployment", &json!({"spec": {"replicas": 7}})).await?;
+    lab.converged(&operator).await?;
+    lab.has_two_replicas(&operator).await
+}
+
+#[tokio::test]
+async fn another_value_of_less_weight_is_named_and_not_degraded() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    mutate_deployments(&lab, OTHER_GRACE).await?;
+    let operator = lab.start()?;
+    let available = lab.converged(&operator).await?;
+    let text = message(&available, "Available");
+    let text = text.to_owned();
+    remove_policy(&lab).await?;
+    ensure!(text.contains("spec.template.spec.priorityClassName"), "{text}\n{}", operator.log());
+    Ok(())
+}
