@@ -57,8 +57,10 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// The result of a controller's pass.
 #[derive(Debug, Default)]
 struct Pass {
-    /// What the controller waits for, for people.
+    /// What keeps the controller from its work, for people.
     waiting: Vec<String>,
+    /// What it does without success so far, for people.
+    retrying: Vec<String>,
     /// When its next pass is due, even without a change.
     due: Vec<Instant>,
 }
@@ -168,8 +170,11 @@ impl Controllers {
         if let Some(operator) = &mut self.operator {
             passes.push(operator.pass(&mut self.view).await);
         }
-        let waiting: BTreeSet<_> = passes.iter().flat_map(|pass| pass.waiting.iter().cloned()).collect();
-        self.health.set(waiting.into_iter().collect());
+        let all = |texts: fn(&Pass) -> &Vec<String>| -> Vec<String> {
+            let texts: BTreeSet<_> = passes.iter().flat_map(|pass| texts(pass).iter().cloned()).collect();
+            texts.into_iter().collect()
+        };
+        self.health.set(all(|pass| &pass.waiting), all(|pass| &pass.retrying));
         next_pass(passes.into_iter().flat_map(|pass| pass.due), started)
     }
 }

@@ -29,6 +29,7 @@ use crate::{
         metrics::Metrics,
     },
     provider::embedded,
+    status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
 };
 
 /// Lease length when leader election is off.
@@ -176,11 +177,26 @@ async fn run(
     ended
 }
 
-/// The given timings, or else those for the cluster's topology once it is known.
+/// The given timings, or else those for the cluster's topology; for a highly available one if it does not become known.
 async fn timings_of(given: Option<Timings>, mut topology: watch::Receiver<Option<bool>>) -> Timings {
     if let Some(given) = given {
         return given;
     }
-    let is_single = topology.wait_for(Option::is_some).await.is_ok_and(|known| *known == Some(true));
+    let known = async { topology.wait_for(Option::is_some).await.is_ok_and(|known| *known == Some(true)) };
+    // Without a lease nothing would be repaired, and nobody would learn why the topology is not known.
+    let is_single = tokio::time::timeout(TRANSIENT_ERROR_PATIENCE, known).await.unwrap_or_default();
     if is_single { Timings::SINGLE_REPLICA } else { Timings::HIGHLY_AVAILABLE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_operator_that_cannot_read_the_topology_still_competes_for_its_lease() {
+        let (_sender, unknown) = watch::channel(None);
+        assert_eq!(timings_of(None, unknown).await, Timings::HIGHLY_AVAILABLE);
+        let (_sender, single) = watch::channel(Some(true));
+        assert_eq!(timings_of(None, single).await, Timings::SINGLE_REPLICA);
+    }
 }

@@ -86,6 +86,8 @@ pub(super) struct Applier {
     /// Objects that are annotated to be left alone.
     pub(super) skipped: BTreeSet<Key>,
     overruled: BTreeMap<Key, Overruled>,
+    /// Objects whose repairs are limited, each with the manager that keeps changing it.
+    contested: BTreeMap<Key, String>,
 }
 
 impl Applier {
@@ -101,6 +103,7 @@ impl Applier {
             held_until: None,
             skipped: BTreeSet::new(),
             overruled: BTreeMap::new(),
+            contested: BTreeMap::new(),
         }
     }
 
@@ -109,6 +112,13 @@ impl Applier {
         let is_planned = |key: &Key| planned.iter().any(|object| object.key() == *key);
         self.skipped.retain(is_planned);
         self.overruled.retain(|key, _| is_planned(key));
+        let now = Instant::now();
+        self.contested.retain(|key, _| is_planned(key) && self.limiter.limits(key, now));
+    }
+
+    /// The objects whose repairs are limited, each with the manager that keeps changing it.
+    pub(super) fn contested(&self) -> &BTreeMap<Key, String> {
+        &self.contested
     }
 
     /// The objects of which the API server keeps other values than planned, with the paths of these.
@@ -222,11 +232,11 @@ impl Applier {
         if !self.is_due(&object.key()) {
             return None;
         }
-        let was_holding_back = self.holds_back();
         let may_repair = self.may_repair(object.key());
-        if !may_repair && !was_holding_back {
+        if !may_repair && !self.contested.contains_key(&object.key()) {
             let who = live.and_then(ownership::last_foreign_manager).unwrap_or("another manager");
-            warn!("{who} keeps changing {}: its repairs are limited", object.key());
+            warn!("{who} keeps changing {}: it is repaired less and less often", object.key());
+            self.contested.insert(object.key(), who.to_owned());
         }
         may_repair.then_some((ladder, next))
     }

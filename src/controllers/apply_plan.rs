@@ -55,9 +55,11 @@ impl ApplyPlan {
         let kept = self.kept.iter().map(|(key, (_, why))| format!("{key} ({why})")).collect();
         let overruled =
             self.applier.overruled().map(|(key, fields)| format!("{key} ({})", fields.join(", "))).collect();
+        let contested = self.applier.contested().iter().map(|(key, who)| format!("{key} ({who})")).collect();
         remark("left alone, as annotated", skipped)
             + &remark("no longer needed and kept", kept)
             + &remark("changed by the API server or an admission plugin when applied", overruled)
+            + &remark("repaired less often, because others keep changing them", contested)
     }
 
     /// The error of objects that the API server has changed so that they do not do what is planned.

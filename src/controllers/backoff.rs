@@ -13,8 +13,9 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_
 /// How many repairs of one object are granted without a pause.
 const REPAIRS: u32 = 5;
 
-/// The time after which one more repair of the same object is granted.
+/// The time after which one more repair of the same object is granted, and the longest such time.
 const REPAIR_PERIOD: Duration = Duration::from_millis(500);
+const LONGEST_REPAIR_PERIOD: Duration = Duration::from_secs(60);
 
 /// When to retry, and since when it has been failing.
 #[derive(Debug, Default)]
@@ -69,24 +70,76 @@ impl Backoff {
     }
 }
 
-/// Limits the repairs of each object: another manager may undo every one of them at once.
+/// How long inputs must not change before they are planned for, and how long that is waited for at most.
+const QUIET: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// Changes of inputs that come together.
 #[derive(Debug, Default)]
-pub(super) struct RepairLimiter {
-    /// The end of each object's repairs if they were spread out, one in each period.
-    spread_until: HashMap<Key, Instant>,
+pub(super) struct Changes {
+    /// The last revision, when the first change was seen, and when the last one.
+    seen: Option<(u64, Instant, Instant)>,
+}
+
+impl Changes {
+    /// Notes the revision of the inputs; returns whether they have been quiet for long enough.
+    pub(super) fn are_over(&mut self, revision: u64, now: Instant) -> bool {
+        let (known, first, last) = self.seen.unwrap_or((revision, now, now));
+        self.seen = Some((revision, first, if known == revision { last } else { now }));
+        self.due().is_some_and(|due| due <= now)
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.seen.map(|(_, first, last)| (last + QUIET).min(first + LONGEST_WAIT))
+    }
+}
+
+/// Limits the repairs of each object: another manager may undo every one of them at once. The longer that goes on, the seldomer
+/// the object is repaired.
+#[derive(Debug, Default)]
+pub(super) struct RepairLimiter(HashMap<Key, Repairs>);
+
+#[derive(Debug)]
+struct Repairs {
+    /// The end of the repairs if they were spread out, one in each period.
+    spread_until: Instant,
+    /// When the next repair is granted.
+    free: Instant,
+    /// The pause after the next one.
+    period: Duration,
 }
 
 impl RepairLimiter {
     /// Grants one repair of an object, or returns the time from which it will be granted.
     pub(super) fn repair(&mut self, key: Key, now: Instant) -> Result<(), Instant> {
-        self.spread_until.retain(|_, until| *until > now);
-        let until = self.spread_until.get(&key).copied().unwrap_or(now);
-        let free = until.checked_sub(REPAIR_PERIOD * (REPAIRS - 1)).unwrap_or(now);
-        if free > now {
-            return Err(free);
+        self.0.retain(|_, repairs| repairs.is_remembered(now));
+        let new = || Repairs { spread_until: now, free: now, period: REPAIR_PERIOD };
+        let repairs = self.0.entry(key).or_insert_with(new);
+        if repairs.free > now {
+            return Err(repairs.free);
         }
-        self.spread_until.insert(key, until + REPAIR_PERIOD);
+        repairs.spread_until = repairs.spread_until.max(now) + REPAIR_PERIOD;
+        if repairs.is_limited() || repairs.spread_until - now >= REPAIR_PERIOD * REPAIRS {
+            repairs.free = now + repairs.period;
+            repairs.period = (repairs.period * 2).min(LONGEST_REPAIR_PERIOD);
+        }
         Ok(())
+    }
+
+    /// Whether the repairs of an object are limited: it was changed again after each of the last ones.
+    pub(super) fn limits(&self, key: &Key, now: Instant) -> bool {
+        self.0.get(key).is_some_and(|repairs| repairs.is_limited() && repairs.is_remembered(now))
+    }
+}
+
+impl Repairs {
+    fn is_limited(&self) -> bool {
+        self.period > REPAIR_PERIOD
+    }
+
+    /// An object that was left in peace for two periods starts over.
+    fn is_remembered(&self, now: Instant) -> bool {
+        self.spread_until > now || (self.is_limited() && self.free + self.period * 2 > now)
     }
 }
 
@@ -145,6 +198,17 @@ mod tests {
         assert_eq!(free, start + REPAIR_PERIOD);
         assert_eq!(limiter.repair(key("b"), start), Ok(()), "each object has its own limit");
         assert_eq!(limiter.repair(key("a"), free), Ok(()));
+        let mut last = free;
+        let pauses = [1, 2, 4, 8, 16, 32, 60, 60].map(|_| {
+            let free = limiter.repair(key("a"), last).unwrap_err();
+            let pause = free - last;
+            assert_eq!(limiter.repair(key("a"), free), Ok(()));
+            last = free;
+            pause.as_secs()
+        });
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert!(limiter.limits(&key("a"), last) && !limiter.limits(&key("b"), last));
+        let (mut limiter, start) = (RepairLimiter::default(), last);
         let mut now = start + Duration::from_secs(10);
         for _ in 0..60 {
             assert_eq!(limiter.repair(key("a"), now), Ok(()));
@@ -166,5 +230,17 @@ mod tests {
         assert!(!backoff.has_lasted(at(14)));
         backoff.failed("forbidden", short, Duration::ZERO, at(150));
         assert!(backoff.has_lasted(at(150)), "errors that alternate");
+    }
+
+    #[test]
+    fn changes_that_come_together_are_over_after_some_quiet() {
+        let (mut changes, start) = (Changes::default(), Instant::now());
+        let at = |millis| start + Duration::from_millis(millis);
+        assert!(!changes.are_over(1, at(0)));
+        assert!(!changes.are_over(2, at(400)) && !changes.are_over(2, at(899)));
+        assert!(changes.are_over(2, at(900)));
+        let mut changes = Changes::default();
+        let over: Vec<_> = (0..10).map(|number| changes.are_over(number, at(number * 300))).collect();
+        assert_eq!(over.iter().position(|over| *over), Some(7), "changes without an end");
     }
 }

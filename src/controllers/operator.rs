@@ -13,7 +13,13 @@ use tracing::{error, info};
 use crate::{
     apply::{inventory::Scope, ownership::FIELD_MANAGER},
     controllers::{
-        Pass, applier::Stopped, apply_plan::ApplyPlan, backoff::Backoff, dry_run::DryRun, now_in_seconds, view::View,
+        Pass,
+        applier::Stopped,
+        apply_plan::ApplyPlan,
+        backoff::{Backoff, Changes},
+        dry_run::DryRun,
+        now_in_seconds,
+        view::View,
     },
     object::Object,
     plan::Plan,
@@ -39,6 +45,8 @@ pub(super) enum Hands {
 pub(super) struct Operator {
     authority: Authority,
     hands: Hands,
+    /// The changes of inputs that are not planned for yet.
+    changes: Changes,
     /// The revision of the view that the last plan was computed from.
     revision: u64,
     /// The last good plan; it stays in force while an input is bad.
@@ -74,6 +82,7 @@ impl Operator {
         Self {
             authority,
             hands,
+            changes: Changes::default(),
             revision: 0,
             plan: None,
             bad_input: None,
@@ -88,14 +97,26 @@ impl Operator {
     }
 
     pub(super) async fn pass(&mut self, view: &mut View) -> Pass {
-        let (mut waiting, outcome) = match self.reconcile(view).await {
-            Reconciled::Waiting(waiting) => (waiting, None),
+        let (mut waiting, mut retrying) = (Vec::new(), Vec::new());
+        let outcome = match self.reconcile(view).await {
+            Reconciled::Waiting(pending) if self.gated_since.is_some() => {
+                retrying = pending;
+                None
+            }
+            Reconciled::Waiting(pending) => {
+                waiting = pending;
+                None
+            }
             // The last outcome is written again if the ClusterOperator was deleted meanwhile.
-            Reconciled::Retrying(error) => (vec![error], self.last.clone()),
-            Reconciled::Outcome(outcome) => (Vec::new(), Some(outcome)),
+            Reconciled::Retrying(error) => {
+                retrying.push(error);
+                self.last.clone()
+            }
+            Reconciled::Outcome(outcome) => Some(outcome),
         };
+        waiting.extend(view.observer.lasting_trouble(TRANSIENT_ERROR_PATIENCE, &view.references));
         if let Some(outcome) = outcome {
-            waiting.extend(self.report(view, &outcome).await.err());
+            retrying.extend(self.report(view, &outcome).await.err());
             self.last = Some(outcome);
         }
         let acting = match &self.hands {
@@ -107,9 +128,11 @@ impl Operator {
             self.gated_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
             self.rolling_since.map(|since| since + ROLLOUT_GRACE),
             self.stuck_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
+            self.changes.due(),
+            view.status_held_until,
             view.observer.watches.trouble_lasts_at(TRANSIENT_ERROR_PATIENCE),
         ];
-        Pass { waiting, due: due.into_iter().chain(acting).flatten().collect() }
+        Pass { waiting, retrying, due: due.into_iter().chain(acting).flatten().collect() }
     }
 
     async fn reconcile(&mut self, view: &mut View) -> Reconciled {
@@ -160,7 +183,12 @@ impl Operator {
         if self.revision == view.revision() || !view.observer.pending_inputs(&view.references).is_empty() {
             return;
         }
-        self.revision = view.revision();
+        let now = Instant::now();
+        // Each rollout of a Deployment may interrupt its pods: changes that come together become one.
+        if self.plan.is_some() && !self.changes.are_over(view.revision(), now) {
+            return;
+        }
+        (self.revision, self.changes) = (view.revision(), Changes::default());
         let plan = view.plan().map(Arc::new);
         self.bad_input = plan.as_ref().err().cloned();
         if let Ok(plan) = plan

@@ -104,7 +104,7 @@ impl Sync {
     /// Applies the desired state and reports the result. `needs` are the objects that the state is computed from.
     pub(super) async fn pass(&mut self, view: &mut View, needs: &BTreeSet<Reference>) -> Pass {
         if let Some(trouble) = self.authority.trouble() {
-            return Pass { waiting: vec![trouble], due: Vec::new() };
+            return Pass { waiting: vec![trouble], ..Pass::default() };
         }
         if !self.leads() {
             return Pass::default();
@@ -112,36 +112,37 @@ impl Sync {
         let patience = self.controller.patience;
         let is_unreadable = matches!(self.desired, Err(Unknown::Unreadable(_)));
         self.unreadable_since = is_unreadable.then(|| self.unreadable_since.unwrap_or_else(Instant::now));
-        let mut waiting = Vec::new();
+        let (mut waiting, mut retrying) = (Vec::new(), Vec::new());
         let verdict = match &self.desired {
             Err(Unknown::Waiting(pending)) => {
                 waiting.clone_from(pending);
                 view.observer.lasting_trouble_of_inputs(patience, needs).map(Err)
             }
             Err(Unknown::Unreadable(error)) if self.unreadable_since.is_some_and(|at| at.elapsed() < patience) => {
-                waiting.push(error.clone());
+                retrying.push(error.clone());
                 self.last.clone()
             }
             Err(Unknown::Unreadable(error) | Unknown::BadInput(error)) => Some(Err(error.clone())),
             Ok(objects) => match apply(&mut self.applier, &self.authority, view, objects).await {
                 Ok(()) => Some(view.observer.lasting_trouble_of_inputs(patience, needs).map_or(Ok(()), Err)),
                 Err(Stopped { error, is_reported: false }) if !matches!(self.last, Some(Err(_))) => {
-                    waiting.push(error);
+                    retrying.push(error);
                     self.last.clone()
                 }
                 Err(Stopped { error, .. }) => Some(Err(error)),
             },
         };
         if let Some(verdict) = verdict {
-            waiting.extend(self.report(view, &verdict).await.err());
+            retrying.extend(self.report(view, &verdict).await.err());
             self.last = Some(verdict);
         }
         let due = [
             self.reporting.due(),
             self.unreadable_since.map(|since| since + patience),
+            view.status_held_until,
             view.observer.watches.trouble_lasts_at(patience),
         ];
-        Pass { waiting, due: due.into_iter().chain(self.applier.due()).flatten().collect() }
+        Pass { waiting, retrying, due: due.into_iter().chain(self.applier.due()).flatten().collect() }
     }
 
     /// Reports a verdict, unless the status has it already.

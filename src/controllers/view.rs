@@ -17,7 +17,7 @@ use crate::{
     apply::inventory,
     config::{certificates, cloud_conf},
     controllers::{
-        backoff::Backoff,
+        backoff::{Backoff, RepairLimiter},
         observer::{Id, Observer},
     },
     error::chain,
@@ -25,7 +25,7 @@ use crate::{
         Documents, Facts, Settings,
         images::{self, Images},
     },
-    object::reference::Reference,
+    object::{Key, reference::Reference},
     plan::Plan,
     process::leadership::Authority,
     provider::{Phase, Provider, catalog::Catalog},
@@ -62,6 +62,10 @@ pub struct View {
     /// Whether the control plane is a single node; `None` until this is known.
     single_replica: watch::Sender<Option<bool>>,
     revision: u64,
+    /// Limits the writes of the status: others may undo every one of them.
+    limiter: RepairLimiter,
+    /// When the next write of the status that is held back will be granted.
+    pub(super) status_held_until: Option<Instant>,
 }
 
 impl View {
@@ -91,6 +95,8 @@ impl View {
             last_status: Status::default(),
             single_replica,
             revision: 0,
+            limiter: RepairLimiter::default(),
+            status_held_until: None,
         }
     }
 
@@ -166,6 +172,23 @@ impl View {
         reporting: &mut Backoff,
     ) -> Result<(), String> {
         let live = self.observer.status_object();
+        if status::write::is_needed(live, writer.1, is_well) {
+            // Each writer of the status has its own limit.
+            let own = Key {
+                group: String::new(),
+                kind: status::write::KIND.kind.to_owned(),
+                namespace: String::new(),
+                name: writer.0.to_owned(),
+            };
+            if let Err(free) = self.limiter.repair(own, Instant::now()) {
+                let text = "another writer keeps changing the status: it is written less often".to_owned();
+                if self.status_held_until.replace(free).is_none() {
+                    warn!("{text}");
+                }
+                return Err(text);
+            }
+        }
+        self.status_held_until = None;
         match status::write::write(&self.client, live, writer, is_well, || authority.write_budget()).await {
             Ok(written) => {
                 *reporting = Backoff::default();

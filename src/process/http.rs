@@ -1,13 +1,15 @@
 //! The health endpoint, which shows the metrics, too (IO).
 //!
-//! `/healthz` succeeds while the process lives: an unreachable API server is no reason to restart it. `/readyz` succeeds
-//! while the process does its work. Both list what the process waits for.
+//! `/healthz` succeeds while the process's loop turns: an unreachable API server is no reason to restart it. `/readyz`
+//! succeeds while the process does its work, whether or not that succeeds: the status reports that. Both say what is wrong.
 
-use std::io;
+use std::{
+    io,
+    time::{Duration, Instant},
+};
 
 use axum::{
-    Router,
-    extract::State,
+    Router, extract,
     http::{StatusCode, header::CONTENT_TYPE},
     routing::get,
 };
@@ -15,27 +17,57 @@ use tokio::{net::TcpListener, sync::watch};
 
 use crate::process::metrics::{self, Metrics};
 
-/// What the process waits for; empty while it does its work. Clones share it.
+/// The state of the process. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Health(watch::Sender<Vec<String>>);
+pub struct Health(watch::Sender<State>);
+
+#[derive(Debug)]
+struct State {
+    /// What the process waits for; empty while it does its work.
+    pending: Vec<String>,
+    /// What does not go well although the process does its work.
+    remarks: Vec<String>,
+    /// When its loop last turned.
+    turned: Instant,
+}
+
+/// How long the loop may not turn. It turns each ten minutes, and a pass may take minutes while requests are not answered.
+const LONGEST_TURN: Duration = Duration::from_secs(1800);
 
 impl Health {
     /// The health of a process before its first pass.
     pub fn starting() -> Self {
-        Self(watch::Sender::new(vec!["starting".to_owned()]))
+        let (pending, turned) = (vec!["starting".to_owned()], Instant::now());
+        Self(watch::Sender::new(State { pending, remarks: Vec::new(), turned }))
     }
 
-    /// Replaces what the process waits for.
-    pub fn set(&self, pending: Vec<String>) {
-        self.0.send_replace(pending);
+    /// Notes a turn of the loop, with what the process waits for, and what else does not go well.
+    pub fn set(&self, pending: Vec<String>, remarks: Vec<String>) {
+        self.0.send_replace(State { pending, remarks, turned: Instant::now() });
     }
 
-    fn report(&self) -> (StatusCode, String) {
-        let pending = self.0.borrow();
-        if pending.is_empty() {
-            return (StatusCode::OK, "ok\n".to_owned());
+    /// Whether the loop turns, and how it does.
+    fn alive(&self, now: Instant) -> (StatusCode, String) {
+        let since = now.saturating_duration_since(self.0.borrow().turned);
+        if since > LONGEST_TURN {
+            return (
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("the controllers have stood still for {} s\n", since.as_secs()),
+            );
         }
-        (StatusCode::SERVICE_UNAVAILABLE, format!("waiting: {}\n", pending.join("\nwaiting: ")))
+        (StatusCode::OK, self.ready(now).1)
+    }
+
+    /// Whether the process does its work, which is not whether it succeeds.
+    fn ready(&self, now: Instant) -> (StatusCode, String) {
+        let state = self.0.borrow();
+        let is_ready = state.pending.is_empty() && now.saturating_duration_since(state.turned) <= LONGEST_TURN;
+        let lines = |title: &str, texts: &[String]| -> String {
+            texts.iter().map(|text| format!("{title}: {text}\n")).collect()
+        };
+        let text = lines("waiting", &state.pending) + &lines("retrying", &state.remarks);
+        let text = if text.is_empty() { "ok\n".to_owned() } else { text };
+        (if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
     }
 }
 
@@ -54,8 +86,30 @@ pub async fn serve(listener: TcpListener, health: Health, metrics: Metrics) -> i
     let exposition = move || async move { ([(CONTENT_TYPE, metrics::MEDIA_TYPE)], metrics.text()) };
     let routes = Router::new()
         .route("/metrics", get(exposition))
-        .route("/healthz", get(|State(health): State<Health>| async move { health.report().1 }))
-        .route("/readyz", get(|State(health): State<Health>| async move { health.report() }))
+        .route(
+            "/healthz",
+            get(|extract::State(health): extract::State<Health>| async move { health.alive(Instant::now()) }),
+        )
+        .route(
+            "/readyz",
+            get(|extract::State(health): extract::State<Health>| async move { health.ready(Instant::now()) }),
+        )
         .with_state(health);
     axum::serve(listener, routes).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readiness_is_about_the_process_and_health_about_its_loop() {
+        let (health, now) = (Health::starting(), Instant::now());
+        assert_eq!(health.ready(now), (StatusCode::SERVICE_UNAVAILABLE, "waiting: starting\n".into()));
+        assert_eq!(health.alive(now).0, StatusCode::OK);
+        health.set(Vec::new(), vec!["failed to apply x".into()]);
+        assert_eq!(health.ready(Instant::now()), (StatusCode::OK, "retrying: failed to apply x\n".into()));
+        let later = Instant::now() + LONGEST_TURN + Duration::from_secs(1);
+        assert_eq!([health.ready(later).0, health.alive(later).0], [StatusCode::SERVICE_UNAVAILABLE; 2]);
+    }
 }

@@ -96,6 +96,9 @@ pub struct Election {
     conflicted: bool,
 }
 
+/// How long after the expiry of a lease that it watches a waiting process tries to take it.
+const EXPIRY_MARGIN: Duration = Duration::from_millis(500);
+
 /// The longest pause after an error.
 const RETRY_AFTER_ERROR: Duration = Duration::from_secs(2);
 
@@ -197,8 +200,7 @@ impl Election {
             let remaining = expiry.saturating_duration_since(Instant::now());
             // As client-go does, so that waiting processes do not move in step.
             let poll = jittered(self.timings.retry_period);
-            let pause =
-                if changes.is_synced { remaining + poll - self.timings.retry_period } else { remaining.min(poll) };
+            let pause = if changes.is_synced { remaining + jittered(EXPIRY_MARGIN) } else { remaining.min(poll) };
             let event = tokio::select! {
                 Some(event) = changes.events.next() => event,
                 () = tokio::time::sleep(pause) => return,

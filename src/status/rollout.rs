@@ -46,7 +46,9 @@ fn deployment(object: &Value) -> Rollout {
 fn daemon_set(object: &Value) -> Rollout {
     let number = |name: &str| object["status"][name].as_i64().unwrap_or_default();
     let scheduled = number("currentNumberScheduled");
-    let is_done = scheduled > 0 && number("updatedNumberScheduled") >= scheduled;
+    // No node may match it.
+    let is_done =
+        number("desiredNumberScheduled") == 0 || (scheduled > 0 && number("updatedNumberScheduled") >= scheduled);
     if is_done { Rollout::Done } else { Rollout::Progressing }
 }
 
@@ -88,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_daemon_set_is_done_when_its_scheduled_pods_are_updated() {
-        let daemon_set = |observed, scheduled, updated| {
+        let daemon_set = |observed, desired, scheduled, updated| {
             of(&json!({
                 "kind": "DaemonSet",
                 "metadata": {"generation": 2},
@@ -96,15 +98,17 @@ mod tests {
                     "observedGeneration": observed,
                     "currentNumberScheduled": scheduled,
                     "updatedNumberScheduled": updated,
-                    "desiredNumberScheduled": 5,
+                    "desiredNumberScheduled": desired,
                     "numberUnavailable": 2,
                 },
             }))
         };
-        assert_eq!(daemon_set(2, 3, 3), Rollout::Done);
-        assert_eq!(daemon_set(1, 3, 3), Rollout::Progressing);
-        assert_eq!(daemon_set(2, 3, 2), Rollout::Progressing);
-        assert_eq!(daemon_set(2, 0, 0), Rollout::Progressing);
+        assert_eq!(daemon_set(2, 5, 3, 3), Rollout::Done);
+        assert_eq!(daemon_set(1, 5, 3, 3), Rollout::Progressing);
+        assert_eq!(daemon_set(2, 5, 3, 2), Rollout::Progressing);
+        assert_eq!(daemon_set(2, 5, 0, 0), Rollout::Progressing);
+        assert_eq!(daemon_set(2, 0, 0, 0), Rollout::Done, "no node matches");
+        assert_eq!(daemon_set(1, 0, 0, 0), Rollout::Progressing);
     }
 
     #[test]

@@ -46,6 +46,12 @@ impl Error {
     }
 }
 
+/// Whether [`write`] has anything to write.
+pub fn is_needed(live: Option<&Value>, own: &Status, is_well: bool) -> bool {
+    let Some(live) = live else { return true };
+    !Status::of(live).has(own) || (is_well && without_obsolete_condition(live).is_some())
+}
+
 /// Writes a field manager's own part of the status; `live` is `None` if there is no ClusterOperator. `budget` returns
 /// how long the next write may take. Returns the object after the writes, `None` if nothing had to be written.
 pub async fn write(
