@@ -14,6 +14,7 @@ use futures::{
     channel::mpsc::{self, UnboundedSender},
     stream::{self, BoxStream},
 };
+use k8s_openapi::jiff::Timestamp;
 use kube::{
     Api, Client,
     api::{DynamicObject, ListParams, TypeMeta, WatchEvent, WatchParams},
@@ -37,11 +38,11 @@ const LONGEST_DELAY: Duration = Duration::from_secs(30);
 /// reports its progress as seldom as by default. Without a watch cache it sends none, so a longer silence is no error.
 const LONGEST_SILENCE: Duration = Duration::from_secs(150);
 
-/// The first and the longest pause between two starts; each is twice the one before. Nothing is repaired while the watches
-/// fail, and there are few of them.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
+/// The first and the longest pause between two starts, with a jitter of half of it; each is twice the one before. Nothing is
+/// repaired while the watches fail, and there are few of them.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(800), Duration::from_secs(6));
 
-/// A watch that has lasted this long is restarted without a pause.
+/// A watch that has lasted this long and was ended is restarted without a pause.
 const STABLE: Duration = Duration::from_secs(10);
 
 /// The annotation of the bookmark that follows the existing objects.
@@ -132,19 +133,23 @@ impl Watch {
                 Ok(watch) => self.deliver(watch).await,
                 Err(error) => Err(error),
             };
+            if started.elapsed() >= STABLE {
+                pause = PAUSE.0;
+                if over.is_ok() {
+                    continue;
+                }
+            }
             let mut asked = Duration::ZERO;
             if let Err(error) = over {
                 if let Error::Request(cause) = &error {
-                    asked = cause.retry_after();
+                    asked = cause.retry_after().min(PAUSE.1);
                 }
                 self.send(Event::Failed(error.to_string()));
             }
-            if started.elapsed() >= STABLE {
-                pause = PAUSE.0;
-            } else {
-                tokio::time::sleep(pause.max(asked.min(PAUSE.1))).await;
-                pause = (pause * 2).min(PAUSE.1);
-            }
+            // All watches end together with the API server, and should not come back to it together.
+            let jitter = Timestamp::now().subsec_nanosecond().unsigned_abs() % 1000;
+            tokio::time::sleep(asked.max(pause / 2 + pause * jitter / 1000)).await;
+            pause = (pause * 2).min(PAUSE.1);
         }
     }
 

@@ -22,7 +22,7 @@ use crate::{
     },
     cluster::request::Cause,
     controllers::{
-        backoff::{Backoff, RepairLimiter},
+        backoff::{Backoff, REPAIRS, RepairLimiter},
         events::Events,
     },
     error::chain,
@@ -99,7 +99,7 @@ impl Applier {
             server: Backoff::default(),
             objects: HashMap::new(),
             failures: Vec::new(),
-            limiter: RepairLimiter::default(),
+            limiter: RepairLimiter::new(REPAIRS),
             held_until: None,
             skipped: BTreeSet::new(),
             overruled: BTreeMap::new(),
@@ -130,7 +130,7 @@ impl Applier {
     /// Starts over for a new plan: errors may have come from the old one, and writes for the new one are no repairs.
     pub(super) fn replanned(&mut self) {
         (self.server, self.objects) = (Backoff::default(), HashMap::new());
-        self.limiter = RepairLimiter::default();
+        self.limiter = RepairLimiter::new(REPAIRS);
     }
 
     /// Begins a pass, unless the API server is to be left alone.

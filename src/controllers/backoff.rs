@@ -10,8 +10,9 @@ use crate::object::Key;
 /// The pause after the first failure, and the longest pause; each further failure doubles it.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
 
-/// How many repairs of one object are granted without a pause.
-const REPAIRS: u32 = 5;
+/// How many repairs of an object are granted without a pause, and how many writes of the status.
+pub(super) const REPAIRS: u32 = 5;
+pub(super) const STATUS_WRITES: u32 = 30;
 
 /// The time after which one more repair of the same object is granted, and the longest such time.
 const REPAIR_PERIOD: Duration = Duration::from_millis(500);
@@ -96,8 +97,12 @@ impl Changes {
 
 /// Limits the repairs of each object: another manager may undo every one of them at once. The longer that goes on, the seldomer
 /// the object is repaired.
-#[derive(Debug, Default)]
-pub(super) struct RepairLimiter(HashMap<Key, Repairs>);
+#[derive(Debug)]
+pub(super) struct RepairLimiter {
+    /// How many repairs of one object are granted without a pause.
+    burst: u32,
+    objects: HashMap<Key, Repairs>,
+}
 
 #[derive(Debug)]
 struct Repairs {
@@ -110,16 +115,21 @@ struct Repairs {
 }
 
 impl RepairLimiter {
+    /// Grants this many repairs of one object without a pause.
+    pub(super) fn new(burst: u32) -> Self {
+        Self { burst, objects: HashMap::new() }
+    }
+
     /// Grants one repair of an object, or returns the time from which it will be granted.
     pub(super) fn repair(&mut self, key: Key, now: Instant) -> Result<(), Instant> {
-        self.0.retain(|_, repairs| repairs.is_remembered(now));
+        self.objects.retain(|_, repairs| repairs.is_remembered(now));
         let new = || Repairs { spread_until: now, free: now, period: REPAIR_PERIOD };
-        let repairs = self.0.entry(key).or_insert_with(new);
+        let repairs = self.objects.entry(key).or_insert_with(new);
         if repairs.free > now {
             return Err(repairs.free);
         }
         repairs.spread_until = repairs.spread_until.max(now) + REPAIR_PERIOD;
-        if repairs.is_limited() || repairs.spread_until - now >= REPAIR_PERIOD * REPAIRS {
+        if repairs.is_limited() || repairs.spread_until - now >= REPAIR_PERIOD * self.burst {
             repairs.free = now + repairs.period;
             repairs.period = (repairs.period * 2).min(LONGEST_REPAIR_PERIOD);
         }
@@ -128,7 +138,7 @@ impl RepairLimiter {
 
     /// Whether the repairs of an object are limited: it was changed again after each of the last ones.
     pub(super) fn limits(&self, key: &Key, now: Instant) -> bool {
-        self.0.get(key).is_some_and(|repairs| repairs.is_limited() && repairs.is_remembered(now))
+        self.objects.get(key).is_some_and(|repairs| repairs.is_limited() && repairs.is_remembered(now))
     }
 }
 
@@ -190,7 +200,7 @@ mod tests {
             namespace: String::new(),
             name: name.into(),
         };
-        let (mut limiter, start) = (RepairLimiter::default(), Instant::now());
+        let (mut limiter, start) = (RepairLimiter::new(REPAIRS), Instant::now());
         for _ in 0..REPAIRS {
             assert_eq!(limiter.repair(key("a"), start), Ok(()));
         }
@@ -208,7 +218,7 @@ mod tests {
         });
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
         assert!(limiter.limits(&key("a"), last) && !limiter.limits(&key("b"), last));
-        let (mut limiter, start) = (RepairLimiter::default(), last);
+        let (mut limiter, start) = (RepairLimiter::new(REPAIRS), last);
         let mut now = start + Duration::from_secs(10);
         for _ in 0..60 {
             assert_eq!(limiter.repair(key("a"), now), Ok(()));

@@ -115,7 +115,8 @@ impl Operator {
             Reconciled::Outcome(outcome) => Some(outcome),
         };
         waiting.extend(view.observer.lasting_trouble(TRANSIENT_ERROR_PATIENCE, &view.references));
-        if let Some(outcome) = outcome {
+        // While inputs change the status stays: it would be that of a plan that is out of date.
+        if let Some(outcome) = outcome.filter(|_| self.changes.due().is_none()) {
             retrying.extend(self.report(view, &outcome).await.err());
             self.last = Some(outcome);
         }
@@ -184,8 +185,9 @@ impl Operator {
             return;
         }
         let now = Instant::now();
-        // Each rollout of a Deployment may interrupt its pods: changes that come together become one.
-        if self.plan.is_some() && !self.changes.are_over(view.revision(), now) {
+        // Each rollout of a Deployment may interrupt its pods: changes that come together become one. At a start the last
+        // inputs arrive one by one, and what runs was started with them.
+        if matches!(self.last, Some(Outcome::Done)) && !self.changes.are_over(view.revision(), now) {
             return;
         }
         (self.revision, self.changes) = (view.revision(), Changes::default());

@@ -17,7 +17,7 @@ use crate::{
     apply::inventory,
     config::{certificates, cloud_conf},
     controllers::{
-        backoff::{Backoff, RepairLimiter},
+        backoff::{Backoff, RepairLimiter, STATUS_WRITES},
         observer::{Id, Observer},
     },
     error::chain,
@@ -95,7 +95,7 @@ impl View {
             last_status: Status::default(),
             single_replica,
             revision: 0,
-            limiter: RepairLimiter::default(),
+            limiter: RepairLimiter::new(STATUS_WRITES),
             status_held_until: None,
         }
     }
