@@ -1,6 +1,6 @@
 //! `provider list` and `provider show`: the providers, and the objects that are applied for one (pure).
 //!
-//! The objects are the real plan of a cluster whose facts are the names of their sources. No cluster is asked.
+//! The objects are the real plan of a cluster whose facts are the names of their sources. It sends no request.
 
 use std::collections::BTreeMap;
 
