@@ -268,7 +268,7 @@ pub fn details_table(details: &Details) -> String {
     format!(
         "{name} {version} serves {platform}\n{digest}\n\nObjects of phase {phase}, in their order\n{}\n\
          Images\n{}\nArguments\n{}\nEnvironment\n{}",
-        table(["WAVE", "OBJECT; FILE; ORDER REASON"], &objects.iter().map(object).collect::<Vec<_>>()),
+        table(["WAVE", "OBJECT; FILE; REASON OF THE ORDER"], &objects.iter().map(object).collect::<Vec<_>>()),
         table(["CONTAINER", "IMAGE"], &images.iter().map(image).collect::<Vec<_>>()),
         values_table("ARGUMENT", arguments),
         values_table("VARIABLE", environment),
