@@ -1,4 +1,4 @@
-//! From the live object to the planned one.
+//! From the live object to the planned one (pure, except for `write` and `dry_run`).
 //!
 //! One ladder ([`steps`]) decides the requests for an object. [`mod@write`] performs them, [`dry_run`] asks the API server about
 //! them, so that `diff` and the operator cannot differ.

@@ -1,4 +1,4 @@
-//! The command line (IO): a file for each command, with its flags and what it does.
+//! The command line (IO): the flags of each command, and what it does.
 //!
 //! Flags are accepted in Go's spellings, so that the Go operator's command lines work. Exit codes: 0 success, 1 failure
 //! (with one line on standard error), 2 wrong usage. `diff` and `status` answer with 0 or 1, and fail with 2.
@@ -19,16 +19,16 @@ use flags::say;
 
 mod azure;
 mod cloud_config;
+mod cluster_reader;
 mod controllers;
 mod diff;
-mod findings;
 mod flags;
 mod image_references;
 mod operator;
 mod provider;
 mod render;
-mod snapshot;
 mod status;
+mod status_input;
 
 /// The Go operator's program that `azure-inject-credentials` replaces.
 const GO_INJECTOR: &str = "azure-config-credentials-injector";
@@ -37,14 +37,15 @@ const GO_INJECTOR: &str = "azure-config-credentials-injector";
 pub fn arguments(mut given: Vec<OsString>) -> Vec<OsString> {
     let name = given.first().and_then(|program| Path::new(program).file_name());
     if name.is_some_and(|name| name == GO_INJECTOR) {
-        given.insert(1, "azure-inject-credentials".into());
+        // Help names the program and the command as they are typed.
+        given.splice(..1, ["ccm-operator".into(), "azure-inject-credentials".into()]);
     }
     given
 }
 
 /// Installs a cluster's cloud-controller-manager, keeps it installed, and renders it for the bootstrap VM.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100)]
+#[command(name = "ccm-operator", version, max_term_width = 100)]
 pub struct Cli {
     /// The command to run.
     #[command(subcommand)]
@@ -131,7 +132,7 @@ mod tests {
         let of = |line: &str| arguments(line.split_whitespace().map(OsString::from).collect());
         assert_eq!(
             of("/azure-config-credentials-injector -v=4").join(" ".as_ref()),
-            "/azure-config-credentials-injector azure-inject-credentials -v=4"
+            "ccm-operator azure-inject-credentials -v=4"
         );
         for line in ["ccm-operator render", "./azure-config-credentials-injectors x", ""] {
             assert_eq!(of(line).join(" ".as_ref()), line);

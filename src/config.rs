@@ -1,4 +1,4 @@
-//! Completes and checks a cloud's configuration for the cloud-controller-manager (pure).
+//! The input of a cloud-controller-manager besides its manifests: configuration, credentials, trusted certificates (pure).
 //!
 //! One function per cloud, `(source, facts) → text or error`. Text that a function does not own is kept byte for byte:
 //! order, comments, blank lines, repeated and unknown keys. Values that the cloud-controller-manager would refuse or the
@@ -30,7 +30,7 @@ pub use vsphere::MINIMAL as MINIMAL_VSPHERE;
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct CloudConfig {
+pub struct CloudConfigSettings {
     /// The places to look for it, in this order.
     pub sources: Vec<ConfigSource>,
     /// Whether it is optional: without a source the cloud-controller-manager gets an empty one.

@@ -44,7 +44,7 @@ pub(crate) const CCM_FEATURE_GATES: [&str; 3] = [
 /// Declares every fact once: variant, name in descriptors, meaning.
 macro_rules! facts {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
-        /// What a provider's descriptor can ask for.
+        /// A fact that a descriptor may use.
         #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
         #[cfg_attr(test, derive(schemars::JsonSchema))]
         pub enum Fact {

@@ -1,4 +1,4 @@
-//! A provider: one cloud's manifests, and the descriptor that puts facts into them (pure).
+//! Providers, each one cloud's manifests and descriptor: read, selected, verified; and the install payload (pure).
 
 pub mod catalog;
 mod descriptor;

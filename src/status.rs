@@ -1,4 +1,4 @@
-//! The state of a cluster: rollouts, the ClusterOperator, and the screen of the command `status`.
+//! The state of a cluster: rollouts, the ClusterOperator, and the screen of the command `status` (pure, except for `write`).
 
 pub mod cluster_operator;
 pub mod rollout;

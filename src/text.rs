@@ -71,7 +71,10 @@ impl From<&serde_json::Error> for Problem {
         let words = error.to_string();
         let end = format!(" at line {} column {}", error.line(), error.column());
         let message = format!("invalid JSON: {}", words.strip_suffix(&end).unwrap_or(&words));
-        Self { place: Some(Place { line: error.line(), column: Some(error.column()) }), message }
+        Self {
+            place: Some(Place { line: error.line(), column: Some(error.column()).filter(|column| *column > 0) }),
+            message,
+        }
     }
 }
 

@@ -20,7 +20,7 @@ const OWNED_ROOTS: [&str; 5] = ["f:spec", "f:data", "f:binaryData", "f:rules", "
 /// The field managers of the Go operator, whose fields we take over everywhere.
 const PREDECESSORS: [&str; 2] = ["cluster-controller-manager-operator", "config-sync-controllers"];
 
-/// What brings a live object to the plan.
+/// The writes from a live object to the planned one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Nothing: it is as applied.
@@ -31,7 +31,7 @@ pub enum Need {
     FoldThenApply,
 }
 
-/// What brings a live object to the plan. Both are whole objects; the live one with its managed fields.
+/// The writes from a live object to the desired one. Both are whole objects; the live one with its managed fields.
 pub fn need(desired: &Value, live: &Value) -> Need {
     let entries = managed_fields(live);
     let adds = |entry: &Value| is_foreign_update(entry) && owns_more(&foldable(entry), desired);

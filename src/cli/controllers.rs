@@ -1,4 +1,4 @@
-//! The commands that run controllers, and their leader election.
+//! Flags of the commands that run controllers, and of their leader election.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -32,7 +32,7 @@ pub struct ControllersArgs {
     #[arg(long, default_value = DEFAULT_NAMESPACE)]
     pub namespace: String,
 
-    /// The address that serves /healthz and /readyz; without a host on all addresses.
+    /// The address that serves /healthz, /readyz and /metrics; without a host on all addresses.
     #[arg(long, value_name = "ADDRESS", default_value = ":9440")]
     pub health_addr: String,
 
@@ -50,7 +50,7 @@ pub struct ControllersArgs {
     pub system_trust_bundle: PathBuf,
 
     /// The version that this operator reports.
-    #[arg(env = "RELEASE_VERSION", long, hide = true)]
+    #[arg(env = "RELEASE_VERSION", long, value_name = "VERSION", hide_short_help = true)]
     pub release_version: Option<String>,
 
     /// Leader election.
@@ -102,7 +102,7 @@ pub struct OperatorArgs {
     #[arg(long, value_name = "SUITES", value_delimiter = ',')]
     pub tls_cipher_suites: Vec<String>,
 
-    /// Accepted for the Go operator's command lines; metrics are not served yet.
+    /// Accepted for the Go operator's command lines; /metrics is served at --health-addr.
     #[arg(long, value_name = "ADDRESS", default_value = ":9258", hide_short_help = true)]
     pub metrics_bind_address: String,
 
@@ -138,7 +138,7 @@ pub struct LeaderElectionArgs {
     pub leader_elect_retry_period: Option<Duration>,
 
     /// Accepted for the Go operator's command lines; the lock is always a Lease.
-    #[arg(long, value_name = "KIND", hide = true)]
+    #[arg(long, value_name = "KIND", hide_short_help = true)]
     pub leader_elect_resource_lock: Option<String>,
 }
 

@@ -8,8 +8,8 @@ use std::{
 use clap::{Args, ValueEnum};
 
 use super::{
+    cluster_reader::ClusterReader,
     flags::{ClusterArgs, print, runtime, say},
-    snapshot::Snapshot,
 };
 use crate::{
     apply::{change::Action, diff, dry_run, inventory},
@@ -49,11 +49,11 @@ pub enum DiffFormat {
 /// Prints the changes; the exit code says whether there are any.
 pub(super) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     let changes = runtime()?.block_on(async {
-        let snapshot = args.cluster.snapshot().await?;
+        let reader = args.cluster.reader().await?;
         let catalog = embedded::catalog()?;
-        let mut facts = snapshot.facts(args.cluster.images_json.as_deref()).await?;
-        let config = cloud_config(&snapshot, &catalog, &facts).await?;
-        let mut digests = snapshot.digests(&catalog, &facts).await?;
+        let mut facts = reader.facts(args.cluster.images_json.as_deref()).await?;
+        let config = cloud_config(&reader, &catalog, &facts).await?;
+        let mut digests = reader.digests(&catalog, &facts).await?;
         for object in &config {
             // Pods are restarted for the new content, not for the live one.
             let reference = Reference::config_map(object.namespace(), object.name());
@@ -62,10 +62,10 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
         facts.digests = Some(digests);
         let plan = Plan::new(&catalog, &facts, Phase::Cluster)?;
         if let Plan::Nothing { why } = &plan {
-            say(&format!("nothing is to be applied: {why}"));
+            say(&format!("nothing to apply: {why}"));
         }
-        let plan = plan.labelled(&inventory::set_id(&snapshot.own_namespace));
-        anyhow::Ok(dry_run::changes(&snapshot.client, &snapshot.own_namespace, &config, plan.objects()).await?)
+        let plan = plan.labelled(&inventory::set_id(&reader.own_namespace));
+        anyhow::Ok(dry_run::changes(&reader.client, &reader.own_namespace, &config, plan.objects()).await?)
     })?;
     match args.output {
         DiffFormat::Json => print(&output::json(&changes)?)?,
@@ -82,10 +82,10 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
 
 /// The desired ConfigMaps of the cloud's configuration; none if its input has a defect, which leaves the live ones
 /// unchanged.
-async fn cloud_config(snapshot: &Snapshot, catalog: &Catalog, facts: &Facts) -> anyhow::Result<Vec<Object>> {
-    match snapshot.cloud_config(catalog, facts).await? {
+async fn cloud_config(reader: &ClusterReader, catalog: &Catalog, facts: &Facts) -> anyhow::Result<Vec<Object>> {
+    match reader.cloud_config(catalog, facts).await? {
         None => Ok(Vec::new()),
-        Some(Ok(synced)) => Ok(synced.objects(&snapshot.namespace)?),
+        Some(Ok(synced)) => Ok(synced.objects(&reader.namespace)?),
         Some(Err(error)) => {
             say(&format!("the cloud configuration is left unchanged: {}", chain(&error)));
             Ok(Vec::new())

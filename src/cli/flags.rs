@@ -11,7 +11,7 @@ use clap::{Args, CommandFactory, ValueEnum, error::ErrorKind};
 use kube::Client;
 use serde::Serialize;
 
-use super::{Cli, snapshot::Snapshot};
+use super::{Cli, cluster_reader::ClusterReader};
 use crate::{
     cluster::client,
     facts::DEFAULT_NAMESPACE,
@@ -54,9 +54,9 @@ pub struct ClusterArgs {
 
 impl ClusterArgs {
     /// The cluster, to be read.
-    pub(super) async fn snapshot(&self) -> anyhow::Result<Snapshot> {
+    pub(super) async fn reader(&self) -> anyhow::Result<ClusterReader> {
         let client = self.connection.client().await?;
-        Ok(Snapshot { client, namespace: self.namespace.clone(), own_namespace: own_namespace() })
+        Ok(ClusterReader { client, namespace: self.namespace.clone(), own_namespace: own_namespace() })
     }
 }
 

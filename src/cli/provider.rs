@@ -122,8 +122,10 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
                 Err(error @ read::Error::NoProviders(_)) => wrong_usage(&error.to_string()),
                 read => read?,
             };
+        } else if target.contains('/') {
+            wrong_usage(&format!("there is no folder {target:?}"));
         } else {
-            wrong_usage(&format!("{}; it is not a folder either", show::unknown(target, &bundles)));
+            wrong_usage(&format!("{}, and there is no folder of this name", show::unknown(target, &bundles)));
         }
     }
     let mut report = verify::verify(&bundles, payload.as_ref());

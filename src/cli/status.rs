@@ -10,8 +10,8 @@ use clap::Args;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    findings,
     flags::{ClusterArgs, OutputFormat, print, runtime, say},
+    status_input,
 };
 use crate::{
     error::chain,
@@ -45,11 +45,11 @@ pub struct StatusArgs {
 pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let catalog = embedded::catalog()?;
     runtime()?.block_on(async {
-        let snapshot = args.cluster.snapshot().await?;
+        let reader = args.cluster.reader().await?;
         let clears = args.watch && args.output == OutputFormat::Table && io::stdout().is_terminal();
         let mut shown = None;
         loop {
-            match findings::findings(&snapshot, &catalog, args.cluster.images_json.as_deref()).await {
+            match status_input::read(&reader, &catalog, args.cluster.images_json.as_deref()).await {
                 // `--watch` waits for the API server to come back.
                 Err(error) if shown.is_some() => say(&chain(&error)),
                 Err(error) => return Err(error.into()),

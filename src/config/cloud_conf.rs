@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    config::{Change, CloudConfig, ConfigSource, vsphere},
+    config::{Change, CloudConfigSettings, ConfigSource, vsphere},
     facts::Facts,
     object::{self, Object, reference::Reference},
 };
@@ -22,11 +22,11 @@ pub const TARGET_NAME: &str = "cloud-conf";
 /// The key of the configuration in that ConfigMap.
 pub const KEY: &str = "cloud.conf";
 
-/// The input of [`sync`].
+/// The input of [`compute`].
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
     /// The provider's settings.
-    pub settings: &'a CloudConfig,
+    pub settings: &'a CloudConfigSettings,
     /// The facts of the cluster.
     pub facts: &'a Facts,
     /// The ConfigMap [`managed`].
@@ -58,18 +58,18 @@ pub struct Synced {
 pub struct Error(pub(super) String);
 
 /// The ConfigMap that OpenShift's operators write, if the provider uses it.
-pub fn managed(settings: &CloudConfig) -> Option<Reference> {
+pub fn managed(settings: &CloudConfigSettings) -> Option<Reference> {
     let wanted = settings.sources.contains(&ConfigSource::Managed) || settings.publish_with_feature_gate.is_some();
     wanted.then(|| Reference::config_map(MANAGED_NAMESPACE, MANAGED_NAME))
 }
 
 /// The ConfigMap that the administrator names, if any.
-pub fn user<'a>(settings: &CloudConfig, facts: &'a Facts) -> Option<&'a Reference> {
+pub fn user<'a>(settings: &CloudConfigSettings, facts: &'a Facts) -> Option<&'a Reference> {
     facts.cloud_config.config_map.as_ref().filter(|_| settings.sources.contains(&ConfigSource::User))
 }
 
 /// Chooses the source, completes and checks the configuration.
-pub fn sync(inputs: &Inputs) -> Result<Synced, Error> {
+pub fn compute(inputs: &Inputs) -> Result<Synced, Error> {
     let Inputs { settings, facts, .. } = *inputs;
     let named = &facts.cloud_config;
     let gate = settings.publish_with_feature_gate.as_deref();
@@ -89,14 +89,10 @@ pub fn sync(inputs: &Inputs) -> Result<Synced, Error> {
             (data, value["binaryData"].as_object().cloned().unwrap_or_default(), Some(place))
         }
         None if is_published && named.config_map.is_some() => (only(vsphere::MINIMAL), Map::new(), None),
+        // A key of another name is set for an existing ConfigMap, so that an empty configuration would hide a defect; the
+        // Go operator draws the same line.
         None if settings.allow_empty && matches!(named.key.as_str(), "" | KEY) => (only(""), Map::new(), None),
-        None => {
-            return Err(Error(format!(
-                "there is no cloud configuration: {}. Put it there, or name the ConfigMap in spec.cloudConfig of \
-                 Infrastructure cluster",
-                missing(settings, facts)
-            )));
-        }
+        None => return Err(Error(missing(settings, facts))),
     };
     let (mut changes, mut warnings) = (Vec::new(), Vec::new());
     if let Some(transform) = settings.transform {
@@ -165,12 +161,16 @@ fn text(data: &Map<String, Value>) -> &str {
     data.get(KEY).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn missing(settings: &CloudConfig, facts: &Facts) -> String {
+/// The problem and its fix if no source exists.
+fn missing(settings: &CloudConfigSettings, facts: &Facts) -> String {
+    let key = Some(facts.cloud_config.key.as_str()).filter(|key| !key.is_empty()).unwrap_or(KEY);
     let managed = managed(settings).filter(|_| settings.sources.contains(&ConfigSource::Managed));
-    match (managed, user(settings, facts).cloned()) {
-        (None, None) => "Infrastructure cluster names none".to_owned(),
-        (Some(one), None) | (None, Some(one)) => format!("{one} does not exist"),
-        (Some(managed), Some(user)) => format!("neither {managed} nor {user} exists"),
+    let managed = managed.map(|managed| format!("{managed} does not exist, and ")).unwrap_or_default();
+    match user(settings, facts) {
+        Some(user) => format!("{managed}{user} does not exist; create it with key {key}"),
+        None => format!(
+            "{managed}Infrastructure/cluster: spec.cloudConfig.name is empty; set it to a ConfigMap of namespace openshift-config"
+        ),
     }
 }
 

@@ -37,7 +37,12 @@ pub(super) fn check(
         };
         if let Some(takes) = refuses(kind, entry.value.as_deref()) {
             let section = &section.name;
-            let message = format!("the cloud-controller-manager refuses this value of [{section}] {key}: give {takes}");
+            let message = match &entry.value {
+                Some(_) => {
+                    format!("the cloud-controller-manager refuses this value of [{section}] {key}: give {takes}")
+                }
+                None => format!("[{section}] {key} has no value; write `{key} = {takes}`"),
+            };
             return Err(Problem::at(line, message));
         }
     }
@@ -97,7 +102,7 @@ fn refuses(kind: Kind, value: Option<&str>) -> Option<&'static str> {
     };
     let (fits, takes) = match kind {
         Kind::List | Kind::Float | Kind::Map => return None,
-        Kind::Text => (value.is_some(), "`=` and a text"),
+        Kind::Text => (value.is_some(), "TEXT"),
         Kind::Word => (value.is_some_and(|value| value.split_whitespace().count() == 1), "one word"),
         Kind::Bool => (value.is_none_or(is_boolean), "`true` or `false`"),
         Kind::Int => (in_range(i64::MIN.into()..=i64::MAX.into()), NUMBER),

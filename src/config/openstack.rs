@@ -66,7 +66,7 @@ fn check_legacy(document: &Document, key: &str, allowed: &str) -> Result<(), Pro
     let found = document.get(GLOBAL, key).filter(|found| found.entry.set().is_some_and(|value| value != allowed));
     let Some(found) = found else { return Ok(()) };
     let takes = if allowed.is_empty() { "no value".to_owned() } else { format!("`{allowed}` only") };
-    let message = format!("[{GLOBAL}] {key} takes {takes}; remove it: credentials come from the cluster's own");
+    let message = format!("[{GLOBAL}] {key} takes {takes}; remove it: credentials come from the cluster's own Secret");
     Err(Problem::at(found.line, message))
 }
 

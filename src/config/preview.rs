@@ -1,13 +1,13 @@
 //! Computes a cluster's configuration without the cluster, for `ccm-operator cloud-config` (pure).
 //!
-//! It shares [`cloud_conf::sync`] with the controller; only the origin of the inputs differs.
+//! It shares [`cloud_conf::compute`] with the controller; only the origin of the inputs differs.
 
 use serde_json::Value;
 use similar::TextDiff;
 
 use crate::{
     config::{
-        CloudConfig, ConfigSource,
+        CloudConfigSettings, ConfigSource,
         cloud_conf::{self, Error, Inputs, Synced},
     },
     facts::Facts,
@@ -28,7 +28,7 @@ pub struct Preview {
 
 impl Preview {
     /// Computes the configuration. `config_map` is the source, `None` for a cluster without one.
-    pub fn new(settings: &CloudConfig, facts: &Facts, config_map: Option<&Value>) -> Result<Self, Error> {
+    pub fn new(settings: &CloudConfigSettings, facts: &Facts, config_map: Option<&Value>) -> Result<Self, Error> {
         let user = facts.cloud_config.config_map.as_ref();
         let metadata = |key: &str| config_map.and_then(|found| found["metadata"][key].as_str());
         let (namespace, name) = (metadata("namespace"), metadata("name"));
@@ -52,7 +52,7 @@ impl Preview {
             )));
         }
         let (managed, user) = if is_managed { (config_map, None) } else { (None, config_map) };
-        let synced = cloud_conf::sync(&Inputs { settings, facts, managed, user })?;
+        let synced = cloud_conf::compute(&Inputs { settings, facts, managed, user })?;
         let key = |key| Some(config_map?["data"][key].as_str()?.to_owned());
         let before = key(cloud_conf::KEY).or_else(|| key(&facts.cloud_config.key)).unwrap_or_default();
         Ok(Self { from: synced.from.clone().unwrap_or_else(|| "no configuration".to_owned()), before, synced })

@@ -50,7 +50,7 @@ impl CloudConfig {
             user: cloud_conf::user(settings, facts).and_then(|user| view.observer.named(user)),
         };
         let failed = |error| format!("failed to sync the cloud configuration: {}", chain(&error));
-        let synced = cloud_conf::sync(&inputs).map_err(failed)?;
+        let synced = cloud_conf::compute(&inputs).map_err(failed)?;
         self.log(&synced);
         Ok(synced.objects(&facts.namespace).map_err(|error| chain(&error))?)
     }

@@ -1,4 +1,4 @@
-//! Reads the documents of a cluster from manifest files, for `render` (IO).
+//! Reads the documents of a cluster from manifest files, for `render` and `cloud-config` (IO).
 //!
 //! Every error names its file; nothing is guessed. Unknown fields are ignored, so that manifests of a newer installer
 //! can be read.
@@ -109,7 +109,8 @@ impl CloudConfigFiles {
 /// Reads a file that holds one object of config.openshift.io/v1 of the given kind.
 fn config<T: DeserializeOwned>(what: &str, path: &Path, kind: &str) -> Result<T, Error> {
     serde_json::from_value(read(what, path, kind)?).map_err(|error| {
-        Error::Content(file(what, path), format!("not of kind {kind} of config.openshift.io/v1: {error}"))
+        let problem = error.to_string().replace("struct ", "the fields of ");
+        Error::Content(file(what, path), format!("not of kind {kind} of config.openshift.io/v1: {problem}"))
     })
 }
 

@@ -1,6 +1,6 @@
 //! `provider list` and `provider show`: the providers, and the objects that are applied for one (pure).
 //!
-//! The objects are the real plan of a cluster whose facts are the names of their sources. No cluster is asked.
+//! The objects are the real plan of a cluster whose facts are the names of their sources. It sends no request.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::{
     facts::{self, CCM_FEATURE_GATES, Facts, images::Images, tls::TlsSettings},
     object::{self, Object, each_text},
-    plan,
+    plan::{self, substitute},
     provider::{
         self, Descriptor, FactOrText, ImageSource, Phase, Platform, ValueSource,
         folder::{Bundle, arguments},
@@ -23,9 +23,9 @@ const SHORT_DIGEST: usize = "sha256:".len() + 12;
 
 /// Why objects are in their wave, from wave 1.
 const WAVES: [&str; 4] = [
-    "identities and rights, before what runs with them",
-    "what pods read, where they are found and what guards them",
-    "what runs",
+    "identities and rights, before the workloads that use them",
+    "configuration, Services and policies, before the pods",
+    "workloads",
     "after the pods that it counts; left out on a single node",
 ];
 
@@ -91,7 +91,7 @@ struct ShownImage {
 struct ShownValue {
     object: String,
     container: String,
-    /// The argument, or the variable's name.
+    /// The flag, or the variable's name.
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
@@ -147,7 +147,7 @@ pub fn details(bundle: &Bundle, version: &str, phase: Phase) -> Result<Details, 
 /// A cluster that has every fact: its values are the names of their sources.
 fn placeholders(descriptor: &Descriptor) -> Facts {
     let text = |source: &str| format!("<{source}>");
-    let tls = text("--tls-…, else APIServer spec.tlsSecurityProfile");
+    let tls = |flag: &str| text(&format!("{flag}, else APIServer spec.tlsSecurityProfile"));
     let sources = [&descriptor.arguments, &descriptor.environment].into_iter().flat_map(BTreeMap::values);
     let gates = sources.flat_map(BTreeMap::values).filter_map(|source| source.feature_gate.as_deref());
     let images = descriptor.images.values().map(|image| (image.key.clone(), text(&image.key)));
@@ -161,7 +161,7 @@ fn placeholders(descriptor: &Descriptor) -> Facts {
         ],
         images: Ok(Images::new(images)),
         feature_gates: CCM_FEATURE_GATES.into_iter().chain(gates).map(str::to_owned).collect(),
-        tls: Ok(TlsSettings { min_version: tls.clone(), cipher_suites: vec![tls] }),
+        tls: Ok(TlsSettings { min_version: tls("--tls-min-version"), cipher_suites: vec![tls("--tls-cipher-suites")] }),
         ..Facts::default()
     }
 }
@@ -194,11 +194,17 @@ impl Details {
             tag: tag.clone(),
             built_in: written["image"].as_str().unwrap_or_default().to_owned(),
         }));
+        let is_cluster = self.phase == "cluster";
         self.arguments.extend(arguments(planned).map(|argument| {
-            let flag = argument.split('=').next().unwrap_or_default();
-            let is_written = arguments(written).any(|written| written == argument);
-            let from = || origin(&descriptor.arguments, container, flag);
-            shown(argument, None, if is_written { "manifest".to_owned() } else { from() })
+            let (flag, value) = argument.split_once('=').map_or((argument, None), |(flag, value)| (flag, Some(value)));
+            let from = match arguments(written).find(|written| *written == argument) {
+                Some(text) if is_cluster && substitute::text_in("", text).is_some() => {
+                    "manifest; follows --namespace".to_owned()
+                }
+                Some(_) => "manifest".to_owned(),
+                None => origin(&descriptor.arguments, container, flag),
+            };
+            shown(flag, value, from)
         }));
         self.environment.extend(variables(planned).map(|variable| {
             let name = variable["name"].as_str().unwrap_or_default();
@@ -222,7 +228,7 @@ fn reference_name(reference: &Value) -> String {
 /// The source of a planned argument or variable that is not in the manifest.
 fn origin(sources: &BTreeMap<String, BTreeMap<String, ValueSource>>, container: &str, name: &str) -> String {
     let Some(source) = sources.get(container).and_then(|sources| sources.get(name)) else {
-        return "every container; left out without a value".to_owned();
+        return "set in every container; left out without a value".to_owned();
     };
     let mut origin = match &source.value {
         FactOrText::Text(_) => "descriptor".to_owned(),
@@ -262,7 +268,7 @@ pub fn details_table(details: &Details) -> String {
     format!(
         "{name} {version} serves {platform}\n{digest}\n\nObjects of phase {phase}, in their order\n{}\n\
          Images\n{}\nArguments\n{}\nEnvironment\n{}",
-        table(["WAVE", "OBJECT; FILE; ORDER REASON"], &objects.iter().map(object).collect::<Vec<_>>()),
+        table(["WAVE", "OBJECT; FILE; REASON OF THE ORDER"], &objects.iter().map(object).collect::<Vec<_>>()),
         table(["CONTAINER", "IMAGE"], &images.iter().map(image).collect::<Vec<_>>()),
         values_table("ARGUMENT", arguments),
         values_table("VARIABLE", environment),
@@ -272,10 +278,12 @@ pub fn details_table(details: &Details) -> String {
 fn values_table(title: &str, values: &[ShownValue]) -> String {
     let row = |ShownValue { container, name, value, from, .. }: &ShownValue| {
         let value = value.as_ref().map(|value| format!("={value}")).unwrap_or_default();
-        [container.clone(), format!("{name}{value}   # {from}")]
+        [container.clone(), format!("{name}{value} ({from})")]
     };
-    let rows: Vec<_> = values.iter().map(row).collect();
-    table(["CONTAINER", &format!("{title}   # SOURCE")], &rows)
+    if values.is_empty() {
+        return "none\n".to_owned();
+    }
+    table(["CONTAINER", &format!("{title} (SOURCE)")], &values.iter().map(row).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -44,14 +44,16 @@ fn namespace(object: &mut Object, namespace: &str) {
             *place = namespace.into();
         }
     }
+    each_text(value, &mut |text| *text = text_in(namespace, text).unwrap_or_else(|| std::mem::take(text)));
+}
+
+/// The text for another namespace; `None` if it does not name the managed one.
+pub(super) fn text_in(namespace: &str, text: &str) -> Option<String> {
+    if text.strip_prefix(LEASE_NAMESPACE_FLAG) == Some(DEFAULT_NAMESPACE) {
+        return Some(format!("{LEASE_NAMESPACE_FLAG}{namespace}"));
+    }
     let [user, to] = [DEFAULT_NAMESPACE, namespace].map(|namespace| format!("system:serviceaccount:{namespace}:"));
-    each_text(value, &mut |text| {
-        if text.strip_prefix(LEASE_NAMESPACE_FLAG) == Some(DEFAULT_NAMESPACE) {
-            *text = format!("{LEASE_NAMESPACE_FLAG}{namespace}");
-        } else if text.contains(&user) {
-            *text = text.replace(&user, &to);
-        }
-    });
+    text.contains(&user).then(|| text.replace(&user, &to))
 }
 
 fn images(descriptor: &Descriptor, object: &mut Object, facts: &Facts) -> Result<(), Error> {

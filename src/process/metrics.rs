@@ -1,4 +1,4 @@
-//! The metrics, in the text format of `OpenMetrics` (no IO).
+//! The metrics, in the text format of `OpenMetrics` (pure).
 //!
 //! The values of labels are words of this program and kinds, never names of objects: their number is bounded.
 
@@ -32,7 +32,7 @@ impl Default for Metrics {
         );
         registry.register_with_unit(
             "trusted_certificate_expiration_timestamp",
-            "When the first of the trusted certificates of a source ends, in seconds since 1970",
+            "When the first of the trusted certificates of a source expires, in seconds since 1970",
             Unit::Seconds,
             Family::clone(&certificates),
         );

@@ -28,7 +28,7 @@ pub struct Descriptor {
     #[serde(default)]
     pub environment: BTreeMap<String, BTreeMap<String, ValueSource>>,
     /// The cloud's configuration; absent means that none is synced.
-    pub cloud_config: Option<crate::config::CloudConfig>,
+    pub cloud_config: Option<crate::config::CloudConfigSettings>,
 }
 
 /// The platform that a provider serves; the narrowest match wins.
@@ -75,7 +75,7 @@ pub enum FactOrText {
     Text(String),
 }
 
-/// The mapping form of a [`ValueSource`].
+/// The mapping form of the source of a value.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -125,7 +125,7 @@ impl Report {
     pub fn new(findings: &Findings, namespace: &str) -> Self {
         let (provider, planned, why) = match &findings.plan {
             Some(Ok(Plan::Objects { provider, objects })) => (Some(provider.clone()), &objects[..], None),
-            Some(Ok(Plan::Nothing { why })) => (None, &[][..], Some(format!("nothing is to be applied: {why}"))),
+            Some(Ok(Plan::Nothing { why })) => (None, &[][..], Some(format!("nothing to apply: {why}"))),
             Some(Err(error)) => (None, &[][..], Some(format!("there is no plan: {error}"))),
             None => (None, &[][..], None),
         };

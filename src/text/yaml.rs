@@ -88,7 +88,9 @@ fn describe(error: &serde_saphyr::Error) -> Error {
     let message = error.render_with_formatter(&DefaultMessageFormatter.with_localizer(&WithoutPlaces));
     let number = |number| usize::try_from(number).ok();
     let place = error.location().and_then(|at| Some(Place { line: number(at.line())?, column: number(at.column()) }));
-    Error { place, message: message.replace('\n', " ") + &hint }
+    let message =
+        message.replace('\n', " ").replace("expected mapping start", "expected a mapping such as {key: value}");
+    Error { place, message: message + &hint }
 }
 
 #[cfg(test)]

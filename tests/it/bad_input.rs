@@ -25,7 +25,7 @@ async fn a_bad_images_file_is_reported_once_until_it_is_replaced() -> Result<()>
     let lab = Lab::new(&Cluster::default()).await?;
     for (images, expected) in [
         (None, "No such file or directory"),
-        (Some(""), "images.json:1:0: invalid JSON: EOF while parsing a value"),
+        (Some(""), "images.json:1: invalid JSON: EOF while parsing a value"),
         (Some("{\n  \"cloudControllerManagerAWS\": ]\n}"), "images.json:2:32: invalid JSON"),
         (Some("[]"), "not a JSON object of key and image reference"),
         (Some("{}"), "have no key \"cloudControllerManagerAWS\""),

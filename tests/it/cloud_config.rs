@@ -244,7 +244,7 @@ fn an_error_names_its_source() -> Result<()> {
     files.write("cloud-config", &network(&[]))?;
     files.refused(&[files.path("cloud-config").to_str().unwrap(), "kind Network", "ConfigMap"]);
     fs::remove_file(files.path("cloud-config"))?;
-    files.refused(&["ConfigMap openshift-config/cloud-provider-config", "spec.cloudConfig of Infrastructure cluster"]);
+    files.refused(&["ConfigMap openshift-config/cloud-provider-config", "create it with key config"]);
 
     for platform in ["Azure", "VSphere"] {
         let files = Files::new(platform, " \n")?;

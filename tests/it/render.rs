@@ -211,7 +211,7 @@ fn a_bad_images_file_is_refused() -> Result<()> {
         (&*images("{\n \"a\": ]"), "(key images.json):2:7: invalid JSON: expected value"),
         (&*images("{}"), "have no key \"cloudControllerManagerAWS\""),
         (&*images(r#"{"cloudControllerManagerAWS": ""}"#), "key \"cloudControllerManagerAWS\" is empty"),
-        (&*images(r#"{"cloudControllerManagerAws": "x"}"#), "did you mean `cloudControllerManagerAws`?"),
+        (&*images(r#"{"cloudControllerManagerAws": "x"}"#), r#"have no key "cloudControllerManagerAWS": add it"#),
     ] {
         files.write("images", text)?;
         files.refused(expected);

@@ -96,7 +96,7 @@ fn refused_values_are_errors() {
     let override_1 = "[ServiceOverride \"1\"]\nService = s3\nRegion = r\nURL = u\nSigningRegion = r\n";
     let cases = [
         ("[Global]\nDisableSecurityGroupIngress = maybe\n".to_owned(), 2, "give `true` or `false`"),
-        ("[Global]\nRegion\n".to_owned(), 2, "give `=` and a text"),
+        ("[Global]\nRegion\n".to_owned(), 2, "[Global] Region has no value; write `Region = TEXT`"),
         ("[Global]\nClusterServiceSharedLoadBalancerHealthProbePort = 3000000000\n".to_owned(), 2, "whole number"),
         ("[ServiceOverride \"1\"]\nService = s3\n".to_owned(), 1, "give Region a value"),
         ("[ServiceOverride]\n".to_owned(), 1, "give Service a value"),

@@ -6,8 +6,8 @@ use crate::{
     facts::{ConfigMapKey, vsphere::VSphere},
 };
 
-fn settings(allow_empty: bool, sources: &[ConfigSource]) -> CloudConfig {
-    CloudConfig { sources: sources.to_vec(), allow_empty, transform: None, publish_with_feature_gate: None }
+fn settings(allow_empty: bool, sources: &[ConfigSource]) -> CloudConfigSettings {
+    CloudConfigSettings { sources: sources.to_vec(), allow_empty, transform: None, publish_with_feature_gate: None }
 }
 
 fn named(name: &str, key: &str) -> ConfigMapKey {
@@ -16,14 +16,14 @@ fn named(name: &str, key: &str) -> ConfigMapKey {
 }
 
 fn run(
-    settings: &CloudConfig,
+    settings: &CloudConfigSettings,
     named: &ConfigMapKey,
     managed: Option<Value>,
     user: Option<Value>,
 ) -> Result<Synced, String> {
     let facts = Facts { feature_gates: vec!["Gate".into()], cloud_config: named.clone(), ..Facts::default() };
     let inputs = Inputs { settings, facts: &facts, managed: managed.as_ref(), user: user.as_ref() };
-    sync(&inputs).map_err(|error| error.to_string())
+    compute(&inputs).map_err(|error| error.to_string())
 }
 
 const BOTH: [ConfigSource; 2] = [ConfigSource::Managed, ConfigSource::User];
@@ -95,11 +95,24 @@ fn a_missing_source_is_empty_or_an_error_depending_on_the_cloud() {
             &BOTH[..],
             "mine",
             "config",
-            "neither ConfigMap openshift-config-managed/kube-cloud-config nor ConfigMap openshift-config/mine exists",
+            "ConfigMap openshift-config-managed/kube-cloud-config does not exist, and ConfigMap openshift-config/mine does not exist; \
+             create it with key config",
         ),
-        (false, &USER[..], "mine", "", "ConfigMap openshift-config/mine does not exist"),
-        (false, &USER[..], "", "", "Infrastructure cluster names none"),
-        (false, &BOTH[..], "", "", "ConfigMap openshift-config-managed/kube-cloud-config does not exist"),
+        (false, &USER[..], "mine", "", "ConfigMap openshift-config/mine does not exist; create it with key cloud.conf"),
+        (
+            false,
+            &USER[..],
+            "",
+            "",
+            "Infrastructure/cluster: spec.cloudConfig.name is empty; set it to a ConfigMap of namespace openshift-config",
+        ),
+        (
+            false,
+            &BOTH[..],
+            "",
+            "",
+            "kube-cloud-config does not exist, and Infrastructure/cluster: spec.cloudConfig.name is empty",
+        ),
     ] {
         let error = run(&settings(allow_empty, sources), &named(name, key), None, None).unwrap_err();
         assert!(error.contains(expected), "{error}");

@@ -85,5 +85,5 @@ fn a_diff_starts_from_the_original_key() {
 #[test]
 fn a_cluster_without_a_configuration_is_explained() {
     let error = |platform| preview(platform, json!({}), None).unwrap_err().to_string();
-    assert!(error("Azure").starts_with("there is no cloud configuration: "), "{}", error("Azure"));
+    assert!(error("Azure").contains("spec.cloudConfig.name is empty; set it"), "{}", error("Azure"));
 }

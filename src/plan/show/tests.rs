@@ -22,20 +22,15 @@ fn a_summary_has_the_platform_and_the_facets() {
 fn details_have_the_source_of_every_value() {
     let details = details(&embedded("vsphere"), "1", Phase::Cluster).unwrap();
     let ccm = "cloud-controller-manager";
-    let host = "every container; left out without a value";
+    let host = "set in every container; left out without a value";
+    let feature_gates = details.arguments.iter().find(|value| value.name == "--feature-gates").unwrap();
+    assert_eq!(feature_gates.value.as_deref(), Some("<FeatureGate status.featureGates>"));
     for (values, name, expected) in [
-        (&details.arguments, "--cloud-provider=vsphere", "manifest"),
-        (&details.arguments, "--cluster-name=<Infrastructure status.infrastructureName>", "fact infrastructureName"),
-        (
-            &details.arguments,
-            "--node-labels=node.openshift.io/platform-type=vsphere",
-            "descriptor; only with feature gate VSphereMixedNodeEnv",
-        ),
-        (
-            &details.arguments,
-            "--feature-gates=<FeatureGate status.featureGates>",
-            "fact featureGates; left out without a value",
-        ),
+        (&details.arguments, "--cloud-provider", "manifest"),
+        (&details.arguments, "--leader-elect-resource-namespace", "manifest; follows --namespace"),
+        (&details.arguments, "--cluster-name", "fact infrastructureName"),
+        (&details.arguments, "--node-labels", "descriptor; only with feature gate VSphereMixedNodeEnv"),
+        (&details.arguments, "--feature-gates", "fact featureGates; left out without a value"),
         (&details.environment, "VSPHERE_SECRET_NAMESPACE", "fact namespace"),
         (&details.environment, "KUBERNETES_SERVICE_HOST", host),
     ] {

@@ -162,7 +162,7 @@ fn the_documentation_has_a_valid_descriptor_and_every_fact_and_kind() {
     let lines: Vec<_> = block.lines().map(|line| line.strip_prefix("   ").unwrap_or(line)).collect();
     let dedented = lines.join("\n");
     let descriptor: Descriptor = yaml::from_str(&dedented).unwrap();
-    assert_eq!(descriptor.name, "aws");
+    assert_eq!(descriptor.name, "mycloud");
     let listed = |start: &str| -> BTreeSet<String> {
         let list = text.split_once(start).and_then(|(_, rest)| rest.split_once(".\n")).map(|(list, _)| list).unwrap();
         list.split(',').map(|item| item.trim().trim_matches('`').to_owned()).collect()

@@ -39,7 +39,7 @@ pub static RULES: &[Rule] = &[
     ),
     rule(
         "image-key",
-        "without its key in the images ConfigMap the operator ends in a terminal error on that cloud",
+        "without its key in the images ConfigMap the operator reports Degraded on that cloud",
         "run `make generate`, which adds the key and the tag to manifests/, or correct the key in provider.yaml",
         folder::image_keys,
     ),

@@ -177,7 +177,7 @@ fn health_is_that_of_the_cluster_operator() {
 #[test]
 fn without_a_plan_the_report_says_why() {
     let why = |plan| Report::new(&Findings { plan: Some(plan), ..Findings::default() }, "managed").why;
-    assert_eq!(why(Ok(Plan::Nothing { why: "no".into() })).as_deref(), Some("nothing is to be applied: no"));
+    assert_eq!(why(Ok(Plan::Nothing { why: "no".into() })).as_deref(), Some("nothing to apply: no"));
     assert_eq!(why(Err("bad".into())).as_deref(), Some("there is no plan: bad"));
 }
 

@@ -64,7 +64,7 @@ impl<'a> Scanner<'a> {
             None | Some('\n' | ';' | '#') => Ok(Item::Other),
             Some('[') => self.header().map(Item::Header),
             Some(_) if !self.in_section => {
-                self.error("a key stands before the first section; add a section such as `[Global]` above it")
+                self.error("a key precedes the first section; add a section such as `[Global]` above it")
             }
             Some(first) if first.is_alphabetic() => self.entry().map(Item::Entry),
             Some(first) => self.error(format!("a section or a key cannot begin with {first:?}")),

@@ -31,7 +31,7 @@ use crate::{
 const IMAGES: (&str, &str) = ("cloud-controller-manager-images", "images.json");
 
 /// Reads a cluster.
-pub(super) struct Snapshot {
+pub(super) struct ClusterReader {
     pub(super) client: Client,
     /// The managed namespace.
     pub(super) namespace: String,
@@ -39,7 +39,7 @@ pub(super) struct Snapshot {
     pub(super) own_namespace: String,
 }
 
-impl Snapshot {
+impl ClusterReader {
     /// What is known about the cluster. The images are those of a file, or of the ConfigMap that the operator's Pod mounts.
     pub(super) async fn facts(&self, images_json: Option<&Path>) -> Result<Facts, Error> {
         let images = match images_json {
@@ -78,7 +78,7 @@ impl Snapshot {
         let Some(settings) = settings else { return Ok(None) };
         let managed = self.named(cloud_conf::managed(settings).as_ref()).await?;
         let user = self.named(cloud_conf::user(settings, facts)).await?;
-        Ok(Some(cloud_conf::sync(&Inputs { settings, facts, managed: managed.as_ref(), user: user.as_ref() })))
+        Ok(Some(cloud_conf::compute(&Inputs { settings, facts, managed: managed.as_ref(), user: user.as_ref() })))
     }
 
     async fn named(&self, reference: Option<&Reference>) -> Result<Option<Value>, Error> {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     apply::{dry_run, inventory},
-    cli::snapshot::Snapshot,
+    cli::cluster_reader::ClusterReader,
     cluster::read::{self, Error},
     error::chain,
     plan::Plan,
@@ -13,31 +13,31 @@ use crate::{
 };
 
 /// Reads a cluster; an error means that the API server does not answer.
-pub(super) async fn findings(
-    snapshot: &Snapshot,
+pub(super) async fn read(
+    reader: &ClusterReader,
     catalog: &Catalog,
     images_json: Option<&Path>,
 ) -> Result<Findings, Error> {
     let mut findings = Findings::default();
-    findings.cluster_operator = findings.take(snapshot.status_object().await)?.flatten();
-    if let Some(mut facts) = findings.take(snapshot.facts(images_json).await)? {
-        facts.digests = findings.take(snapshot.digests(catalog, &facts).await)?;
+    findings.cluster_operator = findings.take(reader.status_object().await)?.flatten();
+    if let Some(mut facts) = findings.take(reader.facts(images_json).await)? {
+        facts.digests = findings.take(reader.digests(catalog, &facts).await)?;
         findings.knows_digests = facts.digests.is_some();
         findings.platform = facts.platform.clone().ok().flatten().map(|platform| platform.name);
         let plan = Plan::new(catalog, &facts, Phase::Cluster);
-        let plan = plan.map(|plan| plan.labelled(&inventory::set_id(&snapshot.own_namespace)));
+        let plan = plan.map(|plan| plan.labelled(&inventory::set_id(&reader.own_namespace)));
         if let Ok(plan) = &plan {
             for object in plan.objects() {
-                let live = findings.take(read::live(&snapshot.client, object).await)?;
+                let live = findings.take(read::live(&reader.client, object).await)?;
                 findings.live.push(live);
             }
-            let left_over = dry_run::left_over(&snapshot.client, &snapshot.own_namespace, plan.objects()).await;
+            let left_over = dry_run::left_over(&reader.client, &reader.own_namespace, plan.objects()).await;
             findings.left_over = findings.take(left_over)?.unwrap_or_default();
         }
         findings.plan = Some(plan.map_err(|error| chain(&error)));
     }
-    findings.pods = findings.take(snapshot.list("Pod", "pods").await)?.unwrap_or_default();
-    findings.events = findings.take(snapshot.list("Event", "events").await)?.unwrap_or_default();
+    findings.pods = findings.take(reader.list("Pod", "pods").await)?.unwrap_or_default();
+    findings.events = findings.take(reader.list("Event", "events").await)?.unwrap_or_default();
     Ok(findings)
 }
 
