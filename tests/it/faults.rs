@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::{
     lab::{LIMIT, Lab},
     support::{
+        control_plane::streams_lists,
         eventually,
         faults::{Fault, Faults, Rule, Seen},
         openshift::Cluster,
@@ -178,7 +179,10 @@ async fn a_silent_watch_delays_nothing_else() -> Result<()> {
     let proxy = Faults::start(lab.kubeconfig(), lab.dir.path()).await?;
     let rule = Rule {
         fault: Fault::SilentWatch(Duration::from_secs(2)),
-        applies: |seen| seen.is_watch() && seen.path.ends_with("/services"),
+        applies: |seen| {
+            let is_refused = !streams_lists() && seen.query.contains("sendInitialEvents=true");
+            seen.is_watch() && seen.path.ends_with("/services") && !is_refused
+        },
         times: 1,
     };
     proxy.inject(vec![rule]);

@@ -47,6 +47,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 const READY: &str = "/readyz?exclude=poststarthook/rbac/bootstrap-roles\
     &exclude=poststarthook/scheduling/bootstrap-system-priority-classes";
 
+/// Whether the API servers of this run stream lists, as they do by default; `WATCH_LIST=false` starts them without.
+pub fn streams_lists() -> bool {
+    std::env::var_os("WATCH_LIST").is_none_or(|value| value != "false")
+}
+
 /// Options of a control plane.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
@@ -263,7 +268,7 @@ impl ControlPlane {
         // Admission that changes objects, without a webhook.
         let mut gates = vec!["MutatingAdmissionPolicy=true"];
         // Servers before Kubernetes 1.34 do not stream lists, unless they are told to.
-        if std::env::var_os("WATCH_LIST").is_some_and(|value| value == "false") {
+        if !streams_lists() {
             gates.push("WatchList=false");
         }
         flags.push(format!("--feature-gates={}", gates.join(",")));
