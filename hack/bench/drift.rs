@@ -20,6 +20,9 @@ use crate::{
     support::{audit::Request, lab::Lab},
 };
 
+/// The operator takes more frequent repairs of the same object for a fight, and slows down.
+const BETWEEN_REPAIRS: Duration = Duration::from_millis(600);
+
 /// A change by an administrator or another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drift {
@@ -115,7 +118,7 @@ pub async fn repair(lab: &Lab, drift: Drift) -> Result<Repair> {
     let is_right = |now: &DynamicObject| now.data["spec"] == before.data["spec"] && now.labels() == before.labels();
     let repaired = states.until("the drift is repaired", LIMIT, |now| is_after_drift(now) && is_right(now)).await;
     let (repaired, _) = repaired.with_context(|| drift.to_string())?;
-    sleep(SETTLE).await;
+    sleep(SETTLE.max(BETWEEN_REPAIRS)).await;
 
     let writes = lab.requests(mark).await?.into_iter().filter(Request::counts_as_write);
     let plural = drift.resource().plural;

@@ -156,6 +156,8 @@ fn holds(fields: &Value, desired: &Value, live: &Value) -> bool {
                 .zip(live.get(name))
                 .is_some_and(|(fields, live)| holds(fields, value, live))
         }),
+        // An owned item that is not desired must go, even if its keys are like those of a desired one.
+        Value::Array(items) if fields.keys().filter(|path| *path != ".").count() != items.len() => false,
         Value::Array(items) => items.iter().all(|item| {
             let owned = fields.iter().find(|(path, _)| path_matches(path, item));
             let live = owned.and_then(|(path, _)| live.as_array()?.iter().find(|live| path_matches(path, live)));
@@ -186,13 +188,14 @@ fn find<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     }
 }
 
-/// Whether `k:{…}` or `v:…` names a list item. The server has filled in key fields that the item lacks, such as a
-/// port's protocol.
+/// Whether `k:{…}` or `v:…` names a list item. The server has filled in key fields that the item lacks: a port's protocol is
+/// TCP, others it knows.
 fn path_matches(path: &str, item: &Value) -> bool {
     let parse = |json| serde_json::from_str::<Value>(json).ok();
     if let Some(keys) = path.strip_prefix("k:").and_then(parse) {
         return keys.as_object().is_some_and(|keys| {
-            keys.iter().all(|(name, key)| item.get(name).is_none_or(|value| value == key))
+            let is_default = |name: &str, key: &Value| name != "protocol" || key == "TCP";
+            keys.iter().all(|(name, key)| item.get(name).map_or(is_default(name, key), |value| value == key))
                 && keys.keys().any(|name| item.get(name).is_some())
         });
     }

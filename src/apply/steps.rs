@@ -173,7 +173,8 @@ impl<'a> Ladder<'a> {
             }
             (Stage::Fold, Err(Refusal::Conflict)) if self.folds < FOLD_TRIES => self.step(Stage::Reread, Step::Read),
             (Stage::Reread, Ok(Some(live))) => self.fold(live),
-            (Stage::Fold, Ok(_) | Err(Refusal::Conflict)) => self.step(Stage::ApplyFolded, Step::Apply),
+            // After the last conflict the refusal stands: an apply alone would leave other managers' fields.
+            (Stage::Fold, Ok(_)) => self.step(Stage::ApplyFolded, Step::Apply),
             (Stage::LookForRecreate, Ok(Some(live))) => self.recreate(live),
             (Stage::StandIn(live) | Stage::StandInAgain(live), Ok(_)) => {
                 self.step(Stage::Delete(live.clone()), Step::Delete(live))

@@ -41,10 +41,7 @@ const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration:
 /// A client for the cluster that a kubeconfig names, or for that of the Pod; `env_file` names its API server. Sends no
 /// request.
 pub async fn connect(kubeconfig: Option<&Path>, env_file: Option<&Path>) -> anyhow::Result<Client> {
-    let mut config = match kubeconfig {
-        Some(path) => from_kubeconfig(path).await?,
-        None => Config::infer().await.context("failed to find a kubeconfig or the credentials of a Pod")?,
-    };
+    let mut config = load(kubeconfig).await?;
     if let Some(path) = env_file {
         let path = path.display();
         let text = fs::read_to_string(path.to_string())
@@ -68,16 +65,36 @@ fn api_server_of_env_file(text: &str) -> Option<String> {
     Some(if host.contains(':') { format!("https://[{host}]:{port}") } else { format!("https://{host}:{port}") })
 }
 
-async fn from_kubeconfig(path: &Path) -> anyhow::Result<Config> {
-    let name = path.display();
-    let kubeconfig = Kubeconfig::read_from(path).with_context(|| format!("failed to read the kubeconfig {name}"))?;
-    let mut clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
-    // A proxy of the environment is for hosts outside the cluster and is not used.
-    if clusters.any(|cluster| cluster.proxy_url.is_some()) {
-        bail!("the kubeconfig {name} asks for a proxy (proxy-url), which is not supported");
+/// The configuration of a kubeconfig: of this file, else of `KUBECONFIG` or `~/.kube/config`, else that of the Pod.
+async fn load(path: Option<&Path>) -> anyhow::Result<Config> {
+    let (kubeconfig, name) = match path {
+        Some(path) => {
+            let name = path.display().to_string();
+            (Kubeconfig::read_from(path).with_context(|| format!("failed to read the kubeconfig {name}"))?, name)
+        }
+        None => match Kubeconfig::read() {
+            Ok(kubeconfig) => (kubeconfig, "of the environment".to_owned()),
+            Err(_) => {
+                return Config::infer().await.context("failed to find a kubeconfig or the credentials of a Pod");
+            }
+        },
+    };
+    // A proxy of the environment is for hosts outside the cluster, and is not used.
+    if let Some(proxy) = proxy(&kubeconfig) {
+        bail!(
+            "the current context of the kubeconfig {name} needs the proxy {proxy} (proxy-url), which is not supported"
+        );
     }
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     config.with_context(|| format!("failed to use the kubeconfig {name}"))
+}
+
+/// The proxy of the current context's cluster.
+fn proxy(kubeconfig: &Kubeconfig) -> Option<&str> {
+    let context =
+        kubeconfig.contexts.iter().find(|context| Some(&context.name) == kubeconfig.current_context.as_ref())?;
+    let name = &context.context.as_ref()?.cluster;
+    kubeconfig.clusters.iter().find(|cluster| cluster.name == *name)?.cluster.as_ref()?.proxy_url.as_deref()
 }
 
 /// The longest body of a refusal, in bytes.
@@ -166,5 +183,26 @@ mod tests {
         ] {
             assert_eq!(api_server_of_env_file(&text).as_deref(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn only_the_proxy_of_the_current_context_counts() {
+        let proxy_of = |current: &str| {
+            let kubeconfig = json!({
+                "current-context": current,
+                "contexts": [
+                    {"name": "one", "context": {"cluster": "direct", "user": "u"}},
+                    {"name": "two", "context": {"cluster": "behind", "user": "u"}},
+                ],
+                "clusters": [
+                    {"name": "direct", "cluster": {"server": "https://a"}},
+                    {"name": "behind", "cluster": {"server": "https://b", "proxy-url": "http://proxy:3128"}},
+                ],
+            });
+            let kubeconfig: Kubeconfig = serde_json::from_value(kubeconfig).unwrap();
+            proxy(&kubeconfig).map(ToOwned::to_owned)
+        };
+        assert_eq!(proxy_of("one"), None);
+        assert_eq!(proxy_of("two").as_deref(), Some("http://proxy:3128"));
     }
 }

@@ -79,8 +79,11 @@ impl Observer {
 
     /// The watches that have to deliver before anything is applied; of named objects only these count.
     pub(super) fn pending(&self, named: &BTreeSet<Reference>) -> Vec<String> {
-        let is_leftover = |id: &Id| matches!(id, Id::Ours(place) if self.leftovers.contains(place));
-        self.watches.pending(|id| is_relevant(id, named) && !is_leftover(id))
+        self.watches.pending(|id| is_relevant(id, named) && !self.is_leftover(id))
+    }
+
+    fn is_leftover(&self, id: &Id) -> bool {
+        matches!(id, Id::Ours(place) if self.leftovers.contains(place))
     }
 
     /// The same, of the inputs alone: the documents, the status object and these named objects.
@@ -88,9 +91,10 @@ impl Observer {
         self.watches.pending(|id| is_input(id, named))
     }
 
-    /// The errors of watches that have failed for this long; of named objects only these count.
+    /// The errors of watches that have failed for this long; of named objects only these count. Where only leftovers may be, all
+    /// that is planned is well without.
     pub(super) fn lasting_trouble(&self, period: Duration, named: &BTreeSet<Reference>) -> Option<String> {
-        self.watches.lasting_trouble(period, |id| is_relevant(id, named))
+        self.watches.lasting_trouble(period, |id| is_relevant(id, named) && !self.is_leftover(id))
     }
 
     /// The same, of the inputs alone.

@@ -62,11 +62,10 @@ impl Health {
     fn ready(&self, now: Instant) -> (StatusCode, String) {
         let state = self.0.borrow();
         let is_ready = state.pending.is_empty() && now.saturating_duration_since(state.turned) <= LONGEST_TURN;
-        let lines = |title: &str, texts: &[String]| -> String {
-            texts.iter().map(|text| format!("{title}: {text}\n")).collect()
-        };
-        let text = lines("waiting", &state.pending) + &lines("retrying", &state.remarks);
-        let text = if text.is_empty() { "ok\n".to_owned() } else { text };
+        let line = |title: &'static str| move |text: &String| format!("{title}: {text}\n");
+        let lines = state.pending.iter().map(line("waiting")).chain(state.remarks.iter().map(line("retrying")));
+        let lines: Vec<_> = lines.collect();
+        let text = if lines.is_empty() { "ok\n".to_owned() } else { lines.concat() };
         (if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
     }
 }

@@ -118,8 +118,8 @@ async fn a_refused_object_does_not_hold_up_the_repair_of_others() -> Result<()> 
             rule["verbs"] = json!(["get", "list", "watch"]);
         }
     }
-    let rules = Patch::Merge(json!({"rules": role["rules"]}));
-    roles.patch(SERVICE_ACCOUNT, &PatchParams::default(), &rules).await?;
+    let patch = Patch::Merge(json!({"rules": role["rules"]}));
+    roles.patch(SERVICE_ACCOUNT, &PatchParams::default(), &patch).await?;
     may_not_create_services(&lab).await?;
     lab.delete("Service").await?;
     let degraded = lab.conditions(&operator, &["Degraded=True"]).await?;

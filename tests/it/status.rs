@@ -34,10 +34,28 @@ fn a_proxy_in_a_kubeconfig_is_refused() -> Result<()> {
         "users": [{"name": "a", "user": {}}],
     });
     std::fs::write(&path, kubeconfig.to_string())?;
+    for way in [None, Some(&path)] {
+        let mut command = std::process::Command::new(binary());
+        command.arg("status").env("KUBECONFIG", &path);
+        command.args(way.map(|path| format!("--kubeconfig={}", path.display())));
+        let output = command.output()?;
+        let error = String::from_utf8(output.stderr)?;
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains("proxy-url"), "{error}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_impersonation_of_a_kubeconfig_is_honoured() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let mut kubeconfig: Value = serde_json::from_slice(&std::fs::read(lab.plane.kubeconfig_admin())?)?;
+    kubeconfig["users"][0]["user"]["as"] = "nobody".into();
+    let path = lab.dir.path().join("impersonating.kubeconfig");
+    std::fs::write(&path, kubeconfig.to_string())?;
     let output = std::process::Command::new(binary()).args(["status", "--kubeconfig"]).arg(&path).output()?;
-    let error = String::from_utf8(output.stderr)?;
-    assert_eq!(output.status.code(), Some(2), "{error}");
-    assert!(error.contains("proxy-url"), "{error}");
+    let text = String::from_utf8(output.stdout)? + &String::from_utf8(output.stderr)?;
+    assert!(text.contains(r#"User "nobody" cannot"#), "{text}");
     Ok(())
 }
 

@@ -114,7 +114,7 @@ impl ControlPlane {
 
     /// Stops all servers and copies etcd's data, for [`Self::restore`]; returns once the servers serve again.
     pub async fn back_up(&mut self) -> Result<()> {
-        self.restart_with(|data, backup| copy(data, backup)).await
+        self.restart_with(copy).await
     }
 
     /// Stops all servers and puts the backup of etcd's data in place, as after a disaster: resource versions go back. Returns

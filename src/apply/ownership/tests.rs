@@ -48,6 +48,24 @@ fn an_applied_object_needs_nothing() {
 }
 
 #[test]
+fn a_port_without_a_protocol_is_one_of_tcp() {
+    let owns = |protocols: &[&str]| {
+        let mut live = live();
+        let port = |protocol: &&str| format!("k:{{\"port\":1,\"protocol\":\"{protocol}\"}}");
+        let fields: Map<_, _> =
+            protocols.iter().map(|one| (port(one), json!({".": {}, "f:name": {}, "f:port": {}}))).collect();
+        live["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:ports"] = Value::Object(fields);
+        let ports = protocols.iter().map(|protocol| json!({"name": "https", "port": 1, "protocol": protocol}));
+        live["spec"]["ports"] = ports.collect();
+        need(&desired(), &live)
+    };
+    assert_eq!(owns(&["TCP"]), Need::Nothing);
+    assert_eq!(owns(&["UDP"]), Need::Apply);
+    assert_eq!(owns(&["TCP", "UDP"]), Need::Apply);
+    assert_eq!(owns(&["SCTP", "TCP"]), Need::Apply);
+}
+
+#[test]
 fn status_and_other_peoples_metadata_are_none_of_ours() {
     let mut live = live();
     add(&mut live, entry("somebody", "Update", json!({"f:metadata": {"f:labels": {"f:theirs": {}}}})));

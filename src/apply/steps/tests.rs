@@ -80,10 +80,12 @@ fn other_managers_fields_are_folded_once() {
 fn a_conflicting_fold_is_tried_three_times() {
     let conflict = || Err(Refusal::Conflict);
     let again = || object(with_others());
-    let answers = vec![conflict(), again(), conflict(), again(), conflict(), object(ours())];
+    let answers = vec![conflict(), again(), conflict(), again(), Ok(None), object(ours())];
     let (steps, end) = run(&desired("Service"), Some(&with_others()), answers);
-    assert_eq!(steps.join(" "), "Fold Read Fold Read Fold Apply");
-    assert_eq!(end, End::Applied(ours()));
+    assert_eq!((steps.join(" "), end), ("Fold Read Fold Read Fold Apply".into(), End::Applied(ours())));
+    let answers = vec![conflict(), again(), conflict(), again(), conflict()];
+    let (steps, end) = run(&desired("Service"), Some(&with_others()), answers);
+    assert_eq!((steps.join(" "), end), ("Fold Read Fold Read Fold".into(), End::Refused));
 }
 
 #[test]
