@@ -162,9 +162,12 @@ impl Watch {
         };
         if self.can_stream {
             // Without a resource version these are the objects of now, and not those that the API server remembers.
-            match self.api.watch(&params.clone().initial_events(), "").await {
+            let params = params.clone().initial_events();
+            match request::send(Some(REQUEST_TIMEOUT), self.api.watch(&params, "")).await {
                 // Before Kubernetes 1.34 a server without the feature gate refuses `sendInitialEvents` as an invalid field.
-                Err(kube::Error::Api(status)) if matches!(status.code, 400 | 422) => self.can_stream = false,
+                Err(Cause::Api(kube::Error::Api(status))) if matches!(status.code, 400 | 422) => {
+                    self.can_stream = false
+                }
                 started => {
                     let events = started?.boxed();
                     self.send(Event::Started);
@@ -174,7 +177,7 @@ impl Watch {
         }
         let list = request::send(Some(REQUEST_TIMEOUT), self.api.list(&self.objects)).await?;
         let version = list.metadata.resource_version.unwrap_or_default();
-        let events = self.api.watch(&params, &version).await?.boxed();
+        let events = request::send(Some(REQUEST_TIMEOUT), self.api.watch(&params, &version)).await?.boxed();
         self.send(Event::Started);
         for mut object in list.items {
             // The items of a list have no types of their own.

@@ -46,7 +46,7 @@ impl Error {
     }
 }
 
-/// Whether [`write`] has anything to write.
+/// Whether [`write()`] has anything to write.
 pub fn is_needed(live: Option<&Value>, own: &Status, is_well: bool) -> bool {
     let Some(live) = live else { return true };
     !Status::of(live).has(own) || (is_well && without_obsolete_condition(live).is_some())
