@@ -130,7 +130,7 @@ impl Operator {
             self.rolling_since.map(|since| since + ROLLOUT_GRACE),
             self.stuck_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
             self.changes.due(),
-            view.status_held_until,
+            view.status_due(),
             view.observer.watches.trouble_lasts_at(TRANSIENT_ERROR_PATIENCE),
         ];
         Pass { waiting, retrying, due: due.into_iter().chain(acting).flatten().collect() }

@@ -139,7 +139,7 @@ impl Sync {
         let due = [
             self.reporting.due(),
             self.unreadable_since.map(|since| since + patience),
-            view.status_held_until,
+            view.status_due(),
             view.observer.watches.trouble_lasts_at(patience),
         ];
         Pass { waiting, retrying, due: due.into_iter().chain(self.applier.due()).flatten().collect() }

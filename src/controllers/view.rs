@@ -3,7 +3,7 @@
 //! Owns the watches and the facts read from them, and is the one way to the status. It decides nothing.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::Path,
     time::{Duration, Instant},
@@ -64,8 +64,8 @@ pub struct View {
     revision: u64,
     /// Limits the writes of the status: others may undo every one of them.
     limiter: RepairLimiter,
-    /// When the next write of the status that is held back will be granted.
-    pub(super) status_held_until: Option<Instant>,
+    /// The writers of the status whose writes are held back, each with the time of the next one.
+    held_writers: BTreeMap<String, Instant>,
 }
 
 impl View {
@@ -96,7 +96,7 @@ impl View {
             single_replica,
             revision: 0,
             limiter: RepairLimiter::new(STATUS_WRITES),
-            status_held_until: None,
+            held_writers: BTreeMap::new(),
         }
     }
 
@@ -163,6 +163,11 @@ impl View {
         self.observer.status_object().map(Status::of).unwrap_or_default().completed(&self.last_status)
     }
 
+    /// When the next write of the status that is held back is due.
+    pub(super) fn status_due(&self) -> Option<Instant> {
+        self.held_writers.values().min().copied()
+    }
+
     /// Writes a field manager's own part of the status; a failure is logged once and recorded in `reporting`.
     pub(super) async fn report(
         &mut self,
@@ -182,13 +187,13 @@ impl View {
             };
             if let Err(free) = self.limiter.repair(own, Instant::now()) {
                 let text = "another writer keeps changing the status: it is written less often".to_owned();
-                if self.status_held_until.replace(free).is_none() {
+                if self.held_writers.insert(writer.0.to_owned(), free).is_none() {
                     warn!("{text}");
                 }
                 return Err(text);
             }
         }
-        self.status_held_until = None;
+        self.held_writers.remove(writer.0);
         match status::write::write(&self.client, live, writer, is_well, || authority.write_budget()).await {
             Ok(written) => {
                 *reporting = Backoff::default();
