@@ -166,7 +166,7 @@ impl Watch {
             match request::send(Some(REQUEST_TIMEOUT), self.api.watch(&params, "")).await {
                 // Before Kubernetes 1.34 a server without the feature gate refuses `sendInitialEvents` as an invalid field.
                 Err(Cause::Api(kube::Error::Api(status))) if matches!(status.code, 400 | 422) => {
-                    self.can_stream = false
+                    self.can_stream = false;
                 }
                 started => {
                     let events = started?.boxed();
