@@ -194,7 +194,13 @@ async fn objects_move_to_another_namespace_and_back_after_that_is_deleted() -> R
     let scope = async || {
         anyhow::Ok(config_maps(&lab.client, OWN_NAMESPACE).get(INVENTORY).await?.data.context("data")?["scope"].clone())
     };
-    assert!(!scope().await?.contains(NAMESPACE) && scope().await?.contains(OTHER), "{}", scope().await?);
+    // It is narrowed after the last deletion.
+    eventually("the old namespace to leave the inventory", LIMIT, async || {
+        let scope = scope().await?;
+        ensure!(!scope.contains(NAMESPACE) && scope.contains(OTHER), "{scope}");
+        Ok(Some(()))
+    })
+    .await?;
     operator.terminate()?;
     operator.wait(LIMIT).await?;
 
