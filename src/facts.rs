@@ -220,4 +220,18 @@ mod tests {
              ControllerManagerReleaseLeaderElectionLockOnExit=true"
         );
     }
+
+    #[test]
+    fn a_fact_that_every_plan_needs_may_be_an_error() {
+        let facts = Facts::default();
+        assert!(facts.check().is_ok());
+        let error = || Error::Field { object: "APIServer/cluster", problem: "wrong".into() };
+        assert!(Facts { api_server: Err(error()), ..facts.clone() }.check().is_err());
+        assert!(Facts { tls: Err(error()), ..facts.clone() }.check().is_err());
+        assert_eq!(facts.value(Fact::FeatureGates), None);
+        let gate = CCM_FEATURE_GATES[0];
+        let facts = Facts { feature_gates: vec![gate.to_owned()], ..facts };
+        assert_eq!(facts.value(Fact::FeatureGates), Some(format!("{gate}=true")));
+        assert!(facts.value(Fact::TlsCipherSuites).is_some_and(|suites| suites.contains("TLS_")));
+    }
 }

@@ -250,4 +250,12 @@ mod tests {
         let error = object(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}})).unwrap_err();
         assert!(error.starts_with("unsupported kind v1 Secret; a provider may contain: ServiceAccount,"), "{error}");
     }
+
+    #[test]
+    fn a_label_is_added_to_the_others() {
+        let metadata = json!({"name": "a", "namespace": "n", "labels": {"x": "1"}});
+        let mut object = Object::new(json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata})).unwrap();
+        object.set_label("y", "2");
+        assert_eq!(object.value()["metadata"]["labels"], json!({"x": "1", "y": "2"}));
+    }
 }

@@ -183,3 +183,11 @@ fn the_documented_schema_of_descriptors_is_current() {
     let documented = std::fs::read_to_string(path).unwrap_or_default();
     assert!(schema == documented, "docs/provider.schema.json is out of date: run `make generate`");
 }
+
+#[test]
+fn references_follow_the_namespace() {
+    let catalog = crate::provider::embedded::catalog().unwrap();
+    let all: Vec<_> = catalog.providers().flat_map(|provider| provider.references("moved")).collect();
+    assert!(all.iter().any(|reference| reference.namespace == "moved"));
+    assert!(all.iter().all(|reference| reference.namespace != crate::facts::DEFAULT_NAMESPACE));
+}
