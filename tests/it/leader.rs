@@ -5,7 +5,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::{
     lab::{CONTAINER, LEASE, LIMIT, Lab, leases},
-    support::{eventually, openshift::Cluster},
+    support::{eventually, openshift::Cluster, operator::Operator},
 };
 
 const POD_A: &str = "aaaaaaaa-0000-4000-8000-000000000000";
@@ -23,6 +23,20 @@ fn identity(pod_uid: &str) -> String {
 async fn holder(lab: &Lab) -> Result<String> {
     let lease = leases(&lab.client).get(LEASE).await?;
     Ok(lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default())
+}
+
+/// Waits until another process holds the Lease that an operator competes for.
+async fn waits(operator: &Operator) -> Result<()> {
+    eventually("the operator to wait", LIMIT, async || {
+        ensure!(operator.log().contains("waiting for the lease"), "{}", operator.log());
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// Waits until the operator of this Pod holds the Lease.
+async fn is_held_by(lab: &Lab, pod_uid: &str) -> Result<()> {
+    eventually("the new holder", LIMIT, async || Ok((holder(lab).await? == identity(pod_uid)).then_some(()))).await
 }
 
 /// When the Lease was last renewed.
@@ -56,11 +70,7 @@ async fn another_pod_writes_nothing_until_the_lease_is_released() -> Result<()> 
     let first = lab.start_as(POD_A, &soon)?;
     lab.converged(&first).await?;
     let second = lab.start_as(POD_B, &soon)?;
-    eventually("the second to wait", LIMIT, async || {
-        ensure!(second.log().contains("waiting for the lease"), "{}", second.log());
-        Ok(Some(()))
-    })
-    .await?;
+    waits(&second).await?;
     let mark = lab.mark().await?;
     lab.delete("Deployment").await?;
     lab.exists("Deployment", &first).await?;
@@ -73,7 +83,7 @@ async fn another_pod_writes_nothing_until_the_lease_is_released() -> Result<()> 
     first.terminate()?;
     assert!(first.wait(LIMIT).await?.success());
     assert!(first.log().contains("released the lease"), "{}", first.log());
-    eventually("the hand-over", LIMIT, async || Ok((holder(&lab).await? == identity(POD_B)).then_some(()))).await?;
+    is_held_by(&lab, POD_B).await?;
     lab.delete("Service").await?;
     lab.exists("Service", &second).await
 }
@@ -84,12 +94,11 @@ async fn a_crashed_leader_is_replaced_only_after_its_lease_has_expired() -> Resu
     let first = lab.start_as(POD_A, &FAST)?;
     lab.converged(&first).await?;
     let second = lab.start_as(POD_B, &FAST)?;
-    eventually("the second to wait", LIMIT, async || Ok(second.log().contains("waiting for the lease").then_some(())))
-        .await?;
+    waits(&second).await?;
     first.kill()?;
     first.wait(LIMIT).await?;
     let renewed = renewed(&lab).await?;
-    eventually("the take-over", LIMIT, async || Ok((holder(&lab).await? == identity(POD_B)).then_some(()))).await?;
+    is_held_by(&lab, POD_B).await?;
     let lease = leases(&lab.client).get(LEASE).await?.spec.context("a Lease")?;
     let acquired = lease.acquire_time.context("the time of the take-over")?.0;
     let waited = acquired.duration_since(renewed);
@@ -124,11 +133,10 @@ async fn a_waiting_operator_sees_a_release_at_once() -> Result<()> {
     let first = lab.start_as(POD_A, &seldom)?;
     lab.converged(&first).await?;
     let second = lab.start_as(POD_B, &seldom)?;
-    eventually("the second to wait", LIMIT, async || Ok(second.log().contains("waiting for the lease").then_some(())))
-        .await?;
+    waits(&second).await?;
     first.terminate()?;
     first.wait(LIMIT).await?;
-    eventually("the hand-over", LIMIT, async || Ok((holder(&lab).await? == identity(POD_B)).then_some(()))).await
+    is_held_by(&lab, POD_B).await
 }
 
 #[tokio::test]
@@ -138,11 +146,7 @@ async fn two_containers_of_a_pod_do_not_both_lead() -> Result<()> {
     eventually("the first to lead", LIMIT, async || Ok(first.log().contains("acquired the lease").then_some(())))
         .await?;
     let second = lab.start_config_sync_in(POD_A, "other")?;
-    eventually("the second to wait", LIMIT, async || {
-        ensure!(second.log().contains("waiting for the lease"), "{}", second.log());
-        Ok(Some(()))
-    })
-    .await?;
+    waits(&second).await?;
     assert!(!second.log().contains("acquired"), "{}", second.log());
     Ok(())
 }
@@ -153,10 +157,9 @@ async fn a_process_that_was_stopped_for_longer_than_its_lease_writes_nothing_mor
     let first = lab.start_as(POD_A, &FAST)?;
     lab.converged(&first).await?;
     let second = lab.start_as(POD_B, &FAST)?;
-    eventually("the second to wait", LIMIT, async || Ok(second.log().contains("waiting for the lease").then_some(())))
-        .await?;
+    waits(&second).await?;
     first.pause()?;
-    eventually("the take-over", LIMIT, async || Ok((holder(&lab).await? == identity(POD_B)).then_some(()))).await?;
+    is_held_by(&lab, POD_B).await?;
     let before = first.log();
     lab.delete("Service").await?;
     first.resume()?;
