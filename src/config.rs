@@ -84,7 +84,8 @@ pub struct Output {
 /// How many warnings suggest the nearest known key. The search is expensive, and nobody reads more.
 const HINTED: usize = 100;
 
-/// The nearest known word, unless there are too many warnings already.
+/// The nearest known word, unless there are too many warnings already. A word without one is not repeated in a message: it
+/// may be a line of a secret.
 fn hint<S: AsRef<str> + Ord>(warnings: &[Problem], word: &str, known: impl IntoIterator<Item = S>) -> String {
     if warnings.len() < HINTED { did_you_mean(word, known) } else { String::new() }
 }

@@ -105,5 +105,5 @@ fn bundle(input: &[u8]) {
 /// Masking keeps the number of lines.
 fn masked(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
-    assert_eq!(mask::lines(text).len(), text.lines().count(), "other lines");
+    assert_eq!(mask::text(text).lines().count(), text.lines().count(), "other lines");
 }

@@ -1,6 +1,6 @@
 //! Requests to the API server, and the meaning of its answers (IO).
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use kube::{
     Api, Client,
@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::{
     error::chain,
     object::{Kind, NAMESPACE},
+    text::mask,
 };
 
 /// The time after which a request counts as failed.
@@ -65,12 +66,24 @@ pub fn to_value(object: &DynamicObject) -> Value {
     serde_json::to_value(object).unwrap_or_default()
 }
 
-/// An error of the client with its causes; for an answer of the API server its message.
+/// An error of the client with its causes; for an answer of the API server its message, without secrets, because it may
+/// repeat values of the object.
 pub fn describe(error: &kube::Error) -> String {
     match error {
-        kube::Error::Api(status) => status.message.replace('\n', " "),
+        kube::Error::Api(status) => without_ports(&mask::text(&status.message)),
         other => chain(other),
     }
+}
+
+/// A message in one line. `<address>` replaces addresses with a port, which differ from try to try when a webhook does not
+/// answer, as in `dial tcp 10.0.0.1:443`.
+fn without_ports(message: &str) -> String {
+    let is_address = |word: &str| word.split("->").all(|address| address.parse::<SocketAddr>().is_ok());
+    let words = message.split_whitespace().map(|word| {
+        let bare = word.trim_end_matches([':', ',', ';', '.']);
+        if is_address(bare) { format!("<address>{}", &word[bare.len()..]) } else { word.to_owned() }
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Why a request failed.

@@ -130,7 +130,8 @@ fn checked(document: &Document<'_>) -> Result<Vec<Problem>, Problem> {
         let Member { name, line, .. } = member;
         let Some((_, kind)) = KEYS.azure.iter().find(|(known, _)| is_named(name, known)) else {
             let hint = hint(&warnings, name, KEYS.azure.keys());
-            warnings.push(Problem::at(*line, format!("`{name}` is unknown and has no effect{hint}")));
+            let what = if hint.is_empty() { "this name".to_owned() } else { format!("`{name}`") };
+            warnings.push(Problem::at(*line, format!("{what} is unknown and has no effect{hint}")));
             continue;
         };
         if let Some(wanted) = mismatch(*kind, member.value) {

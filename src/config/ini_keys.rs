@@ -60,17 +60,20 @@ fn named<'a>(sections: &'a [Section], name: &str) -> Option<&'a Section> {
 }
 
 fn unknown_section(warnings: &[Problem], sections: &[Section], header: &Header) -> String {
-    let Header { name, sub } = header;
+    let name = &header.name;
     match named(sections, name) {
-        Some(section) => format!(
-            "the cloud-controller-manager ignores the section [{name} {sub:?}] with all its keys: [{}] has no \
-             sub-sections; remove {sub:?}",
-            section.name
+        Some(Section { name, .. }) => format!(
+            "the cloud-controller-manager ignores this section with all its keys: [{name}] has no sub-sections; remove \
+             the name in quotes"
         ),
-        None => format!(
-            "the cloud-controller-manager does not know the section [{name}] and ignores all its keys{}",
-            hint(warnings, name, sections.iter().map(|section| &section.name))
-        ),
+        None => match hint(warnings, name, sections.iter().map(|section| &section.name)) {
+            hint if hint.is_empty() => {
+                "the cloud-controller-manager does not know this section and ignores all its keys".to_owned()
+            }
+            hint => format!(
+                "the cloud-controller-manager does not know the section [{name}] and ignores all its keys{hint}"
+            ),
+        },
     }
 }
 
@@ -81,11 +84,14 @@ fn unknown_key(warnings: &[Problem], sections: &[Section], section: &Section, ke
             "the cloud-controller-manager ignores {key} in [{}]: it belongs in [{}]; move it there",
             section.name, place.name
         ),
-        None => format!(
-            "the cloud-controller-manager does not know [{}] {key} and ignores it{}",
-            section.name,
-            hint(warnings, key, section.keys.keys())
-        ),
+        None => match hint(warnings, key, section.keys.keys()) {
+            hint if hint.is_empty() => {
+                format!("the cloud-controller-manager does not know this key of [{}] and ignores it", section.name)
+            }
+            hint => {
+                format!("the cloud-controller-manager does not know [{}] {key} and ignores it{hint}", section.name)
+            }
+        },
     }
 }
 

@@ -1,10 +1,13 @@
-//! Properties that hold for every configuration in INI (tests, pure).
+//! Properties that hold for every configuration in INI, and for every message about a configuration (tests, pure).
 
 use proptest::prelude::*;
 
-use crate::config::{
-    Facts, Transform,
-    samples::{ini, soup, value},
+use crate::{
+    config::{
+        Facts, Transform,
+        samples::{ini, soup, value},
+    },
+    text::mask::samples::{self as secrets, JSON, YAML, planted},
 };
 
 /// The keys, by section, and the whole sections that a transform may change. Names in lower case.
@@ -121,6 +124,56 @@ proptest! {
             for transform in [Transform::Aws, Transform::OpenStack] {
                 let _ = transform.apply(&source, &gate());
             }
+        }
+    }
+}
+
+/// A text with a secret, in any layout and with a line that belongs to none, below a section or a mapping.
+fn with_a_secret() -> impl Strategy<Value = String> {
+    let layouts: Vec<_> = [YAML, secrets::INI, JSON].concat();
+    let stray = prop::sample::select(vec![
+        "",
+        "  ",
+        "\nZqMIIEowIBAAKCAQEA0",
+        "\nZq one two\n",
+        "\nZq=\n",
+        "\nx: *Zq\n",
+        "\nx: %Zq\n",
+        "\nx: !Zq!y z\n",
+        "\nZq: 1\nZq: 2\n",
+        "\nx: \"Zq\\q\"\n",
+        "\n%Zq\n---\n",
+        "\nx: !!int Zq\n",
+        "\n- Zq\n",
+        "\nZq:\n",
+    ]);
+    let around = prop::sample::select(vec![
+        ("", ""),
+        ("[Global]\n", ""),
+        ("global:\n  user: a\n", ""),
+        ("{", "}"),
+        ("{\"cloud\": \"a\",", ",\n\"b\": {}}"),
+        ("labels:\n", "\nvcenter: {a: 1}"),
+        ("vcenter: {password:Zq}\n", ""),
+        ("[VirtualCenter \"a\"]\n", "\n[Zq]\n"),
+    ]);
+    (prop::sample::select(layouts), secrets::key(), "[0-9A-Za-z]{6,12}", stray, around).prop_map(
+        |(layout, key, secret, stray, (before, after))| {
+            format!("{before}{}{}{after}", planted(layout, &key, &secret), stray.replace("Zq", &format!("Zq{secret}")))
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn no_error_and_no_warning_holds_a_secret(source in with_a_secret(), indent in any::<bool>()) {
+        let source = if indent { source.replace('\n', "\n  ") } else { source };
+        for transform in [Transform::Aws, Transform::Azure, Transform::AzureStack, Transform::OpenStack, Transform::VSphere] {
+            let said = match transform.apply(&source, &gate()) {
+                Ok(output) => output.warnings.iter().map(ToString::to_string).collect(),
+                Err(error) => vec![error.to_string()],
+            };
+            prop_assert!(!said.iter().any(|said| said.contains("Zq")), "{:?} about\n{}", said, source);
         }
     }
 }

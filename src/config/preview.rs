@@ -60,8 +60,7 @@ impl Preview {
 
     /// The changes and their rules, with values that look like secrets masked. Empty if nothing changed.
     pub fn diff(&self) -> String {
-        let shown = |text: &str| mask::lines(text).iter().flat_map(|line| [line, "\n"]).collect::<String>();
-        let (before, after) = (shown(&self.before), shown(self.synced.text()));
+        let (before, after) = (mask::text(&self.before), mask::text(self.synced.text()));
         let mut text = TextDiff::from_lines(&before, &after)
             .unified_diff()
             .header(&self.from, &format!("ConfigMap {}, key {}", cloud_conf::TARGET_NAME, cloud_conf::KEY))

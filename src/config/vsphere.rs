@@ -78,10 +78,10 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> 
 
 /// The first document, the only one that the cloud-controller-manager reads, and the positions of its values.
 fn read(text: &str) -> Result<(Value, Outline), Problem> {
-    let Some(outline) = outline(text).map_err(without_advice)? else {
+    let Some(outline) = outline(text).map_err(without_values)? else {
         return Err(Problem::new("the configuration is empty: it needs at least a `vcenter` and its credentials"));
     };
-    let document: Value = yaml::from_str(&text[..outline.end]).map_err(without_advice)?;
+    let document: Value = yaml::from_str(&text[..outline.end]).map_err(without_values)?;
     if !document.is_object() {
         let message = "neither a YAML mapping nor an INI that begins with a section: write `global:` and `vcenter:`";
         return Err(Problem::new(message));
@@ -89,10 +89,10 @@ fn read(text: &str) -> Result<(Value, Outline), Problem> {
     Ok((document, outline))
 }
 
-/// Drops the library's advice, which is for programmers.
-fn without_advice(mut error: yaml::Error) -> Problem {
-    for advice in [", set ", "; use "] {
-        let end = error.message.rfind(advice);
+/// Drops the library's advice, which is for programmers, and the key or value behind a colon, which may be a secret.
+fn without_values(mut error: yaml::Error) -> Problem {
+    for end in [", set ", "; use ", ": "] {
+        let end = error.message.find(end);
         error.message.truncate(end.unwrap_or(error.message.len()));
     }
     error

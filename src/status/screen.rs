@@ -261,13 +261,7 @@ fn last_changes<'a>(live: impl Iterator<Item = &'a Value>, events: &[Value]) -> 
 /// The first line of a message, without secrets.
 fn first_line(message: &Value) -> String {
     let first = message.as_str().and_then(|text| text.lines().find(|line| !line.trim().is_empty()));
-    shown(first.unwrap_or_default())
-}
-
-/// A line with its secrets masked, also inside the line.
-fn shown(line: &str) -> String {
-    let line = mask::line(line);
-    line.split(' ').map(mask::line).collect::<Vec<_>>().join(" ")
+    mask::text(first.unwrap_or_default())
 }
 
 #[cfg(test)]

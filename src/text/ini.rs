@@ -108,6 +108,23 @@ impl Document {
         self.placed().map(|(_, placed)| placed)
     }
 
+    /// The bytes of each key's value with its key, and of every other part of the text with `None`, in order.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (Option<&str>, Range<usize>)> {
+        let mut end = 0;
+        self.lines.iter().flat_map(move |line| {
+            let start = end;
+            end += line.text.len();
+            let value = match &line.item {
+                Item::Entry(entry) => {
+                    Some((entry.key.as_str(), start + entry.literal.start..start + entry.literal.end))
+                }
+                Item::Header(_) | Item::Other => None,
+            };
+            let rest = value.as_ref().map_or(start, |(_, value)| value.end)..end;
+            value.map(|(key, value)| (Some(key), value)).into_iter().chain([(None, rest)])
+        })
+    }
+
     /// The effective key: gcfg keeps the last one.
     pub(crate) fn get(&self, section: &str, key: &str) -> Option<Placed<'_>> {
         self.find(section, key).last().map(|(_, placed)| placed)

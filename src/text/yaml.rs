@@ -88,8 +88,12 @@ fn describe(error: &serde_saphyr::Error) -> Error {
     let message = error.render_with_formatter(&DefaultMessageFormatter.with_localizer(&WithoutPlaces));
     let number = |number| usize::try_from(number).ok();
     let place = error.location().and_then(|at| Some(Place { line: number(at.line())?, column: number(at.column()) }));
-    let message =
-        message.replace('\n', " ").replace("expected mapping start", "expected a mapping such as {key: value}");
+    let message = match error {
+        serde_saphyr::Error::Budget { .. } => {
+            "too many values, or nested too deep; aliases count as often as used".into()
+        }
+        _ => message.replace('\n', " ").replace("expected mapping start", "expected a mapping such as {key: value}"),
+    };
     Error { place, message: message + &hint }
 }
 

@@ -12,16 +12,21 @@ use crate::text::mask::{self, MASK, is_secret_key};
 pub(super) fn masked(before: Option<Value>, after: Option<Value>) -> (Option<Value>, Option<Value>) {
     let secrets = |object: &Option<Value>| {
         let mut found = BTreeSet::new();
-        object.clone().iter_mut().for_each(|object| each_secret(object, &mut |text| found.extend([text.clone()])));
+        object.clone().iter_mut().for_each(|object| {
+            each_secret(object, &mut |secret| {
+                found.insert(secret.to_owned());
+                String::new()
+            });
+        });
         found
     };
     let (old, new) = (secrets(&before), secrets(&after));
     let has_both = before.is_some() && after.is_some();
     let mask = |object: Option<Value>, others: &BTreeSet<String>, when: &str| {
         object.map(|mut object| {
-            each_secret(&mut object, &mut |text| {
-                let differs = has_both && !others.contains(text);
-                *text = if differs { format!("{MASK} ({when})") } else { MASK.to_owned() };
+            each_secret(&mut object, &mut |secret| {
+                let differs = has_both && !others.contains(secret);
+                if differs { format!("{MASK} ({when})") } else { MASK.to_owned() }
             });
             object
         })
@@ -29,42 +34,58 @@ pub(super) fn masked(before: Option<Value>, after: Option<Value>) -> (Option<Val
     (mask(before, &new, "before"), mask(after, &old, "after"))
 }
 
-/// Visits every string of an object that is or contains a secret.
-fn each_secret(object: &mut Value, visit: &mut impl FnMut(&mut String)) {
-    if object["kind"] == "Secret" {
-        for field in ["data", "stringData"] {
-            if let Some(values) = object.get_mut(field).and_then(Value::as_object_mut) {
-                values.values_mut().for_each(|value| visit_text(value, visit));
+/// What replaces a secret.
+type Replace<'a> = &'a mut dyn FnMut(&str) -> String;
+
+/// Replaces the secrets of an object.
+fn each_secret(object: &mut Value, replace: Replace) {
+    let is_secret = object["kind"] == "Secret";
+    for (field, value) in object.as_object_mut().into_iter().flatten() {
+        match value.as_object_mut() {
+            Some(data) if is_secret && matches!(field.as_str(), "data" | "stringData") => {
+                data.values_mut().for_each(|value| hide(value, replace));
             }
+            _ if is_secret_key(field) => hide(value, replace),
+            _ => each_secret_inside(value, replace),
         }
     }
-    each_secret_inside(object, visit);
 }
 
-fn each_secret_inside(value: &mut Value, visit: &mut impl FnMut(&mut String)) {
+fn each_secret_inside(value: &mut Value, replace: Replace) {
     match value {
         Value::Object(members) => {
-            let is_secret = members.get("name").and_then(Value::as_str).is_some_and(is_secret_key);
-            if is_secret && let Some(value) = members.get_mut("value") {
-                visit_text(value, visit);
+            let names_secret = members.get("name").and_then(Value::as_str).is_some_and(is_secret_key);
+            for (key, value) in members {
+                if is_secret_key(key) || (names_secret && key == "value") {
+                    hide(value, replace);
+                } else {
+                    each_secret_inside(value, replace);
+                }
             }
-            members.values_mut().for_each(|value| each_secret_inside(value, visit));
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| each_secret_inside(item, visit)),
-        Value::String(text) if holds_secret(text) => visit(text),
+        Value::Array(items) => {
+            let mut is_behind_flag = false;
+            for item in items {
+                let is_flag = |text: &str| text.starts_with('-') && !text.contains('=') && is_secret_key(text);
+                let hides = std::mem::replace(&mut is_behind_flag, item.as_str().is_some_and(is_flag));
+                if hides { hide(item, replace) } else { each_secret_inside(item, replace) }
+            }
+        }
+        Value::String(text) => *text = mask::replaced(text, replace),
         _ => {}
     }
 }
 
-fn visit_text(value: &mut Value, visit: &mut impl FnMut(&mut String)) {
-    if let Value::String(text) = value {
-        visit(text);
+/// Hides the string of a secret's key, or the strings of its list. Objects name their own secrets, as in `secret.secretName`.
+fn hide(value: &mut Value, replace: Replace) {
+    match value {
+        Value::String(text) => *text = replace(text),
+        Value::Array(items) if items.iter().all(Value::is_string) => {
+            items.iter_mut().for_each(|item| hide(item, replace));
+        }
+        Value::Array(_) | Value::Object(_) => each_secret_inside(value, replace),
+        _ => {}
     }
-}
-
-/// Whether a string contains a secret, such as `--password=x` or a password in a URL.
-fn holds_secret(text: &str) -> bool {
-    mask::lines(text).iter().zip(text.lines()).any(|(shown, line)| shown != line)
 }
 
 #[cfg(test)]
@@ -86,10 +107,29 @@ mod tests {
         let (before, after) = masked(object("one", "http://u:p@proxy/"), object("two", "http://u:p@proxy/"));
         let (before, after) = (before.unwrap(), after.unwrap());
         let container = &before["spec"]["containers"][0];
-        assert_eq!(container["args"], json!(["***", "--v=2"]));
+        assert_eq!(container["args"], json!(["--client-secret=***", "--v=2"]));
         assert_eq!(container["env"][0]["value"], "*** (before)");
-        assert_eq!(container["env"][1]["value"], "***");
+        assert_eq!(container["env"][1]["value"], "http://u:***@proxy/");
         assert_eq!(after["spec"]["containers"][0]["env"][0]["value"], "*** (after)");
+
+        let object = json!({
+            "kind": "ConfigMap",
+            "metadata": {"annotations": {"example.com/token": "x", "example.com/token-file": "y"}},
+            "data": {"password": "x", "cloud.conf": "[Global]\npassword = x\nregion = y\n"},
+            "args": ["--client-secret", "x", "--token-file", "y"],
+            "volumes": [{"secret": {"secretName": "y"}, "name": "credentials"}],
+            "tokens": ["x", "z"],
+        });
+        let (shown, _) = masked(Some(object), None);
+        let expected = json!({
+            "kind": "ConfigMap",
+            "metadata": {"annotations": {"example.com/token": "***", "example.com/token-file": "y"}},
+            "data": {"password": "***", "cloud.conf": "[Global]\npassword = ***\nregion = y\n"},
+            "args": ["--client-secret", "***", "--token-file", "y"],
+            "volumes": [{"secret": {"secretName": "y"}, "name": "credentials"}],
+            "tokens": ["***", "***"],
+        });
+        assert_eq!(shown, Some(expected));
 
         let secret = json!({"kind": "Secret", "data": {"any": "eA=="}, "stringData": {"other": "y"}});
         let (shown, _) = masked(Some(secret), None);

@@ -142,7 +142,7 @@ fn unknown_and_repeated_members_are_named_without_their_values() {
         [
             "3: `cloud` is given again further down: the last one counts",
             "4: `locaton` is unknown and has no effect (did you mean `location`?)",
-            "5: `routeRateLimit` is unknown and has no effect",
+            "5: this name is unknown and has no effect",
         ]
     );
 }

@@ -87,7 +87,7 @@ fn ignored_keys_and_sections_are_warnings() {
         ("[Global]\nlb-provider = a\n", 2, "it belongs in [LoadBalancer]"),
         ("[Networkin]\n", 1, "did you mean `Networking`?"),
         ("[LoadBalancer \"x\"]\n", 1, "has no sub-sections"),
-        ("[BlockStorage \"x\"]\n", 1, "does not know the section"),
+        ("[BlockStorage \"x\"]\n", 1, "does not know this section"),
         ("[Route]\nuse-octavia = true\n", 2, "does not know [Route] use-octavia"),
     ];
     for (source, line, words) in cases {

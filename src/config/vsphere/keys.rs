@@ -48,7 +48,8 @@ pub(super) fn types(document: &Value, place: impl Fn(&[&str]) -> Option<Place>) 
     let mut warnings = Vec::new();
     for section in &KEYS.vsphere {
         for (path, wanted) in mismatches(section, &document[&section.name]) {
-            let (place, path) = (place(&path), path.join("."));
+            let place = place(&path);
+            let path = path.into_iter().map(shown).collect::<Vec<_>>().join(".");
             if section.is_required() {
                 return Err(Problem { place, message: format!("`{path}` must be {wanted}: write it so") });
             }
@@ -120,12 +121,13 @@ pub(super) fn missing(document: &Value) -> Option<(Vec<&str>, String)> {
     };
     for (name, vcenter) in vcenters {
         if !is_set(vcenter, "server") {
-            return Some((vec!["vcenter", name], format!("`vcenter.{name}` names no `server`: set it")));
+            return Some((vec!["vcenter", name], format!("`vcenter.{}` names no `server`: set it", shown(name))));
         }
         if !credentials(vcenter) {
             let message = format!(
-                "no credentials for `vcenter.{name}`: set `global.secretName` and `global.secretNamespace` (and no \
-                 `global.secretsDirectory`)"
+                "no credentials for `vcenter.{}`: set `global.secretName` and `global.secretNamespace` (and no \
+                 `global.secretsDirectory`)",
+                shown(name)
             );
             return Some((vec!["vcenter", name], message));
         }
@@ -138,24 +140,26 @@ pub(super) fn ignored(root: &Node) -> Vec<Problem> {
     let mut warnings = Vec::new();
     for top in root.members() {
         let Some(section) = KEYS.vsphere.iter().find(|section| section.name == top.key) else {
-            let legacy = KEYS.vsphere.iter().find(|section| bare(&section.legacy()) == bare(&top.key));
-            let key = legacy.map_or(&top.key, |section| &section.name);
+            let key = name_of(top);
+            let legacy = KEYS.vsphere.iter().find(|section| bare(&section.legacy()) == bare(key));
+            let key = legacy.map_or(key, |section| &section.name);
             let near = nearest(&warnings, key, KEYS.vsphere.iter().map(|section| &section.name));
-            warnings.extend(warning(top, &top.key, &near));
+            warnings.extend(warning(top, "", &near));
             continue;
         };
         let mut check = |path: &str, node: &Node| {
             for member in node.members().iter().filter(|member| !section.keys.contains_key(&member.key)) {
-                let mut hint = nearest(&warnings, &member.key, section.keys.keys());
-                if let (true, Some(other)) = (hint.is_empty(), home(&member.key)) {
+                let key = name_of(member);
+                let mut hint = nearest(&warnings, key, section.keys.keys());
+                if let (true, Some(other)) = (hint.is_empty(), home(key)) {
                     hint = format!(" (it belongs in `{other}`)");
                 }
-                warnings.extend(warning(member, &format!("{path}.{}", member.key), &hint));
+                warnings.extend(warning(member, path, &hint));
             }
         };
         if section.each {
             for member in top.value.members() {
-                check(&format!("{}.{}", top.key, member.key), &member.value);
+                check(&format!("{}.{}", top.key, shown(&member.key)), &member.value);
             }
         } else {
             check(&top.key, &top.value);
@@ -164,16 +168,27 @@ pub(super) fn ignored(root: &Node) -> Vec<Problem> {
     warnings
 }
 
-fn warning(member: &Member, path: &str, hint: &str) -> Option<Problem> {
+/// A key up to a colon: without a space behind the colon, the rest is its value.
+fn name_of(member: &Member) -> &str {
+    member.key.split_once(':').map_or(&member.key, |(name, _)| name)
+}
+
+/// The name of a vCenter or of a class, as chosen by the user, unless it may hold a value.
+fn shown(name: &str) -> &str {
+    if name.contains(|c: char| c == ':' || c == '=' || c.is_whitespace()) { "<name>" } else { name }
+}
+
+/// A warning about a key of a section without effect. The key is repeated only with a hint: it may be a part of a secret.
+fn warning(member: &Member, section: &str, hint: &str) -> Option<Problem> {
+    let what = match (section, hint) {
+        ("", "") => "this key".to_owned(),
+        (_, "") => format!("this key of `{section}`"),
+        ("", _) => format!("`{}`", name_of(member)),
+        _ => format!("`{section}.{}`", name_of(member)),
+    };
+    let hint = if member.key.contains(':') { " (is a space missing after the colon?)" } else { hint };
     // A merge key is part of YAML.
-    (member.key != "<<").then(|| {
-        // Without a space after the colon, the key contains the value, which may be a secret.
-        let (name, hint) = match path.split_once(':') {
-            Some((name, _)) => (name, " (is a space missing after the colon?)"),
-            None => (path, hint),
-        };
-        Problem::at(member.line, format!("`{name}` is unknown and has no effect{hint}"))
-    })
+    (member.key != "<<").then(|| Problem::at(member.line, format!("{what} is unknown and has no effect{hint}")))
 }
 
 /// Suggests the key that differs only in dashes and case, else the nearest one.

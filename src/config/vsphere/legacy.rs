@@ -7,12 +7,11 @@ use serde_json::{Map, Value};
 
 use crate::{
     config::{
-        Change, Output, Problem,
+        Change, Output, Problem, hint,
         keys::{KEYS, Kind, Section},
     },
     text::{
         ini::{Document, Header, Placed},
-        suggest::did_you_mean,
         yaml,
     },
 };
@@ -62,8 +61,9 @@ impl Converted {
             return Ok(());
         }
         let Some(section) = known(header) else {
-            let hint = did_you_mean(&header.name, KEYS.vsphere.iter().map(Section::legacy));
-            self.warn(line, format!("`[{}]` is unknown and has no effect{hint}", header.name));
+            let hint = hint(&self.output.warnings, &header.name, KEYS.vsphere.iter().map(Section::legacy));
+            let what = if hint.is_empty() { "this section".to_owned() } else { format!("`[{}]`", header.name) };
+            self.warn(line, format!("{what} is unknown and has no effect{hint}"));
             return Ok(());
         };
         if section.each && header.sub.is_empty() {
@@ -89,8 +89,9 @@ impl Converted {
         };
         let found = section.keys.iter().find(|(name, _)| dashes(name).eq_ignore_ascii_case(key));
         let Some((name, kind)) = found else {
-            let hint = did_you_mean(key, section.keys.keys().map(|name| dashes(name)));
-            self.warn(line, format!("`{key}` of `[{}]` is unknown and has no effect{hint}", section.legacy()));
+            let hint = hint(&self.output.warnings, key, section.keys.keys().map(|name| dashes(name)));
+            let what = if hint.is_empty() { "this key".to_owned() } else { format!("`{key}`") };
+            self.warn(line, format!("{what} of `[{}]` is unknown and has no effect{hint}", section.legacy()));
             return Ok(());
         };
         match value(name, *kind, entry.value.as_deref()) {

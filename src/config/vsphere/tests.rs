@@ -338,7 +338,7 @@ fn keys_that_the_ccm_ignores_are_warnings_with_a_line() {
         ("  zone: x\n", 6, "(it belongs in `labels`)"),
         ("Labels: {}\n", 6, "`Labels` is unknown and has no effect (did you mean `labels`?)"),
         ("VirtualCenter: {}\n", 6, "did you mean `vcenter`?"),
-        ("x-mine: 1\n", 6, "`x-mine` is unknown and has no effect"),
+        ("x-mine: 1\n", 6, "this key is unknown and has no effect"),
         ("labels: {password:hunter2}\n", 6, "`labels.password` is unknown and has no effect (is a space missing after"),
         ("loadBalancer:\n  snatDisabled: \"x\"\n", 7, "until then section `loadBalancer` has no effect"),
         ("---\na: 1\n", 6, "another document begins here"),

@@ -5,8 +5,8 @@
 
 use serde_json::Value;
 
-use super::{first_line, shown, text};
-use crate::status::rollout::condition;
+use super::{first_line, text};
+use crate::{status::rollout::condition, text::mask};
 
 /// Whether a workload selects a pod.
 pub(super) fn is_selected(workload: &Value, pod: &Value) -> bool {
@@ -91,7 +91,7 @@ fn crashed(pod: &Value, container: &Value, end: &Value) -> String {
         _ => "exit code unknown".to_owned(),
     };
     let restarts = container["restartCount"].as_i64().unwrap_or_default();
-    let output = shown(&last_line(&end["message"]));
+    let output = last_line(&end["message"]);
     let output = if output.is_empty() { output } else { format!(", last output: {output}") };
     // The output of a container that has been or will be restarted is in its previous log.
     let is_restarted = ["waiting", "running"].iter().any(|state| container["state"][state].is_object());
@@ -105,8 +105,9 @@ fn crashed(pod: &Value, container: &Value, end: &Value) -> String {
 
 /// The last line of a termination message, which may come from the log.
 fn last_line(message: &Value) -> String {
-    let lines = message.as_str().unwrap_or_default().lines();
-    lines.map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_owned()
+    // A secret may go on from the line before.
+    let message = mask::text(message.as_str().unwrap_or_default());
+    message.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_owned()
 }
 
 /// The newest warning about a pod.

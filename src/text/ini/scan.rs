@@ -137,8 +137,9 @@ impl<'a> Scanner<'a> {
             }
             Some('=') => self.bump(),
             Some(other) => {
+                // The key may be a line of a secret.
                 return self.error(format!(
-                    "`=` is missing after `{key}`, or {other:?} is invalid in a key; keys consist of letters, digits and `-`"
+                    "`=` is missing after the key, or {other:?} is invalid in it; keys consist of letters, digits and `-`"
                 ));
             }
         }

@@ -64,7 +64,7 @@ fn texts_that_gcfg_refuses_are_errors_with_a_line() {
     let cases = [
         ("k = v", 1, "first section"),
         ("\n]", 2, "first section"),
-        ("[A]\nk v", 2, "`=` is missing after `k`"),
+        ("[A]\nk v", 2, "`=` is missing after the key"),
         ("[A]\nk_1 = v", 2, "'_'"),
         ("[A]\n1k = v", 2, "'1'"),
         ("[A]\n= v", 2, "'='"),
@@ -92,14 +92,18 @@ fn texts_that_gcfg_refuses_are_errors_with_a_line() {
         assert!(error.message.contains(words), "{source:?}: {error}");
     }
     let error = Document::parse("[A]\nkey = v \nk v").unwrap_err().of("cloud.conf");
-    assert!(error.starts_with("cloud.conf:3:3: `=` is missing after `k`"), "{error}");
+    assert!(error.starts_with("cloud.conf:3:3: `=` is missing after the key"), "{error}");
 }
 
 #[test]
 fn an_error_does_not_repeat_a_value() {
-    for source in
-        ["[A]\npassword hunter2", "[A]\npassword = \"hunter2", "[A]\npassword = hun\\ter2", "password = hunter2"]
-    {
+    for source in [
+        "[A]\npassword =\n  hunter2 x",
+        "[A]\npassword hunter2",
+        "[A]\npassword = \"hunter2",
+        "[A]\npassword = hun\\ter2",
+        "password = hunter2",
+    ] {
         assert!(!Document::parse(source).unwrap_err().to_string().contains("hun"), "{source}");
     }
 }

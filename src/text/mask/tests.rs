@@ -1,6 +1,10 @@
 use proptest::prelude::*;
 
-use super::*;
+use super::{
+    samples::{INI, JSON, YAML, key, planted},
+    *,
+};
+use crate::text::{ini::Document, yaml::outline::documents};
 
 #[test]
 fn secret_keys_are_recognized_by_name() {
@@ -34,6 +38,9 @@ fn secret_keys_are_recognized_by_name() {
         "signing_key",
         "sshKey",
         "vcenter.example.com.password",
+        "auth",
+        "secret_id",
+        "sasUrl",
     ];
     for key in secret {
         assert!(is_secret_key(key), "{key}");
@@ -56,6 +63,7 @@ fn secret_keys_are_recognized_by_name() {
         "secret-namespace",
         "secretNamespaces",
         "tokenPath",
+        "authorizationPaths",
         "credentialProvider",
         "credentialRef",
         "secretRefs",
@@ -93,63 +101,129 @@ fn only_the_secret_part_of_a_line_is_masked() {
         ("password = ", "password = "),
         ("automountServiceAccountToken: true", "automountServiceAccountToken: true"),
         ("useSecret: true", "useSecret: true"),
-        (r#"  "aadClientSecret": "hun\"ter2","#, r#"  "aadClientSecret": "***","#),
+        (r#"  "aadClientSecret": "hun\"ter2","#, r#"  "aadClientSecret": ***"#),
         (
             r#"{"cloud":"a","aadClientSecret":"x","vmType":"standard"}"#,
             r#"{"cloud":"a","aadClientSecret":"***","vmType":"standard"}"#,
         ),
-        (r#"{"tokens": ["a", "b"], "n": 1}"#, r#"{"tokens": [***], "n": 1}"#),
+        (r#"{"tokens": ["a", "b"], "n": 1}"#, r#"{"tokens": ***, "n": 1}"#),
         (r#"{"password": 12345}"#, r#"{"password": ***}"#),
-        (r#"{"credentials": {"password": "x", "user": "y"}}"#, r#"{"credentials": {"password": "***", "user": "y"}}"#),
+        (r#"{"a": {"password": "x", "user": "y"}}"#, r#"{"a": {"password": "***", "user": "y"}}"#),
+        (r#"{"aadClient\u0053ecret": "x"}"#, r#"{"aadClient\u0053ecret": "***"}"#),
+        ("{user: me, password: hunter2, b: c}", "{user: me, password: ***, b: c}"),
         ("auth-url = https://me:hunter2@example.com:5000/v3", "auth-url = https://me:***@example.com:5000/v3"),
         ("auth-url = https://example.com:5000/v3?a=b@c", "auth-url = https://example.com:5000/v3?a=b@c"),
+        ("url: https://a/b?token=x&c=d&X-Amz-Signature=y e", "url: https://a/b?token=***&c=d&X-Amz-Signature=*** e"),
+        ("url: https://a/?t%6Fken=x", "url: https://a/?t%6Fken=***"),
         ("proxy: http://a:b@c http://d:e@f", "proxy: http://a:***@c http://d:***@f"),
+        ("value: Server=x;Password=y", "value: Server=x;Password=***"),
+        ("login failed: password: hunter2", "login failed: password: ***"),
+        ("E1122 1 main.go] x: password = hunter2", "E1122 1 main.go] x: password = ***"),
+        ("Authorization: Bearer abc", "Authorization: ***"),
+        ("sent Bearer abcdefghijklmnop, got 401", "sent Bearer ***, got 401"),
+        ("ccm --client-secret hunter2", "ccm --client-secret ***"),
+        ("invalid bearer token, token lookup failed", "invalid bearer token, token lookup failed"),
+        (
+            r#"MountVolume.SetUp failed for volume "cloud-credentials" : secret "aws-credentials" not found"#,
+            r#"MountVolume.SetUp failed for volume "cloud-credentials" : secret "aws-credentials" not found"#,
+        ),
         ("[Global]", "[Global]"),
         ("# a comment", "# a comment"),
         ("", ""),
     ];
-    for (text, shown) in cases {
-        assert_eq!(line(text), shown, "{text}");
-        assert_eq!(line(shown), shown, "masked twice");
+    for (before, shown) in cases {
+        assert_eq!(text(before), shown, "{before}");
     }
 }
 
 #[test]
-fn a_secret_of_several_lines_is_masked_completely() {
-    let text = "a: 1\npassword: |\n  hunter2\n\n  more\nb: 2\n\
-                key = x\npassword = one \\\n  two \\\n three\nregion = r\n\
-                tls: |\n  -----BEGIN RSA PRIVATE KEY-----\n  MIIabc\n  -----END RSA PRIVATE KEY-----\n  after\n";
-    let shown = "a: 1\npassword: |\n  ***\n\n  ***\nb: 2\n\
-                 key = x\npassword = ***\n  ***\n ***\nregion = r\n\
-                 tls: |\n  -----BEGIN RSA PRIVATE KEY-----\n  ***\n  ***\n  after\n";
-    assert_eq!(lines(text), shown.lines().collect::<Vec<_>>());
-    let json = r#""tls": "-----BEGIN PRIVATE KEY-----\nMIIabc\n-----END PRIVATE KEY-----\n""#;
-    assert_eq!(line(json), r#""tls": "-----BEGIN PRIVATE KEY-----***"#);
-    assert_eq!(lines("-----BEGIN CERTIFICATE-----\nMIIabc\n"), ["-----BEGIN CERTIFICATE-----", "MIIabc"]);
+fn a_private_key_is_masked_in_every_format() {
+    let yaml = "tls: |\n  -----BEGIN RSA PRIVATE KEY-----\n  MIIabc\n  -----END RSA PRIVATE KEY-----\n  after\n";
+    let shown = "tls: |\n  -----BEGIN RSA PRIVATE KEY-----\n  ***\n  ***\n  after\n";
+    assert_eq!(text(yaml), shown);
+    let json = r#"{"tls": "-----BEGIN PRIVATE KEY-----\nMIIabc\n-----END PRIVATE KEY-----\n", "a": 1}"#;
+    assert_eq!(text(json), r#"{"tls": "-----BEGIN PRIVATE KEY-----***", "a": 1}"#);
+    assert_eq!(text("-----BEGIN CERTIFICATE-----\nMIIabc\n"), "-----BEGIN CERTIFICATE-----\nMIIabc\n");
+}
+
+fn assert_hidden(planted: &str) -> Result<(), TestCaseError> {
+    let shown = text(planted);
+    prop_assert!(!shown.contains("Zq"), "{:?} is shown as {:?}", planted, shown);
+    prop_assert_eq!(shown.lines().count(), planted.lines().count(), "{}", shown);
+    Ok(())
+}
+
+/// With other lines around it, with another line break, and deeper in the text.
+fn around(text: &str, form: usize, open: &str, before: &str, after: &str, close: &str) -> String {
+    let text =
+        if form & 1 == 0 { format!("{open}{text}{close}") } else { format!("{open}{before}{text}{after}{close}") };
+    let text = if form & 2 == 0 { text } else { text.replace('\n', "\r\n") };
+    if form & 4 == 0 { text } else { format!("\u{feff}{text}") }
 }
 
 proptest! {
     #[test]
-    fn no_secret_is_shown(
-        before in "[ \t]{0,3}",
-        key in prop::sample::select(vec!["password", "aadClientSecret", "token", "trustee-password"]),
-        secret in "Zz[0-9A-Za-z!@#$%^&*()_+:;,.<>/?=-]{6,20}Zz",
-        form in 0..4,
+    fn no_secret_in_yaml_is_shown(
+        layout in prop::sample::select(YAML), key in key(), secret in "[0-9A-Za-z]{0,12}", form in 0..8_usize, deep in any::<bool>()
     ) {
-        let text = match form {
-            0 => format!("{before}{key} = {secret}"),
-            1 => format!("{before}{key}: {secret}"),
-            2 => format!("{before}\"{key}\": \"{secret}\","),
-            _ => format!("{{\"a\":1,\"{key}\":\"{secret}\",\"b\":2}}"),
-        };
-        let shown = line(&text).into_owned();
-        prop_assert!(!shown.contains(&secret[..6]), "{}", shown);
-        prop_assert!(shown.contains(key), "{}", shown);
+        let mut text = planted(layout, &key, &secret);
+        if deep && !layout.contains("---") && !layout.contains("...") {
+            text = format!("top:\n{}", text.lines().map(|line| format!("   {line}\n")).collect::<String>());
+        }
+        let text = around(&text, form, "", "first: 1\n", "\nlast: {a: b}\n", "\n");
+        prop_assert!(layout.starts_with('#') || !documents(&text).roots.is_empty(), "a layout that is no YAML: {}", text);
+        assert_hidden(&text)?;
     }
 
     #[test]
-    fn masking_keeps_the_number_of_lines(text in any::<Vec<u8>>().prop_map(|bytes| String::from_utf8_lossy(&bytes).into_owned()), punctuation in "[\"':=\\[\\]{}/@a-z\\\\ \n-]{0,60}") {
-        prop_assert_eq!(lines(&text).len(), text.lines().count());
-        prop_assert_eq!(lines(&punctuation).len(), punctuation.lines().count());
+    fn no_secret_in_ini_is_shown(
+        layout in prop::sample::select(INI), key in key(), secret in "[0-9A-Za-z]{0,12}", form in 0..8_usize
+    ) {
+        let text = planted(layout, &key.replace(['_', '.'], "-"), &secret);
+        let text = around(&text, form, "; a comment\n[Global]\n", "a = b\n", "\nc = d\n", "\n");
+        prop_assert!(Document::parse(&text).is_ok(), "a layout that is no INI: {}", text);
+        assert_hidden(&text)?;
     }
+
+    #[test]
+    fn no_secret_in_json_is_shown(
+        layout in prop::sample::select(JSON), key in key(), secret in "[0-9A-Za-z]{0,12}", form in 0..8_usize, escape in any::<bool>()
+    ) {
+        let written = if escape { key.replacen('o', r"\u006f", 1) } else { key };
+        let text = around(&planted(layout, &written, &secret), form, "{", "\"x\": 1,\n", ",\n\"z\": []", "}\n");
+        let json = text.trim_start_matches('\u{feff}');
+        prop_assert!(serde_json::from_str::<serde_json::Value>(json).is_ok() || layout.contains("ud83d\""), "no JSON: {}", text);
+        assert_hidden(&text)?;
+    }
+
+    /// Also in texts that no parser accepts.
+    #[test]
+    fn no_secret_on_the_line_of_its_key_is_shown(
+        before in "[ \t#;/*-]{0,3}",
+        key in key(),
+        separator in prop::sample::select(vec!["=", ": ", " = ", ":", " := ", "\": \"", "' : "]),
+        secret in "[0-9A-Za-z!@#$%^*()_+:;,.<>/?=-]{0,20}",
+        around in "[\"'\\[\\]{}a-z \n]{0,10}",
+    ) {
+        let text = format!("{around}\n{before}{key}{separator}Zq{secret}\n{around}");
+        assert_hidden(&text)?;
+    }
+
+    #[test]
+    fn masking_keeps_the_number_of_lines(bytes in any::<Vec<u8>>(), punctuation in "[\"':=\\[\\]{}/@a-z\\\\ \n-]{0,60}") {
+        let any = String::from_utf8_lossy(&bytes).into_owned();
+        prop_assert_eq!(text(&any).lines().count(), any.lines().count());
+        prop_assert_eq!(text(&punctuation).lines().count(), punctuation.lines().count());
+    }
+}
+
+#[test]
+fn other_values_stay_readable() {
+    let yaml = "# of the installer\nglobal: {user: me, password: x, port: 443}\nnodes:\n  # the networks\n  a: b # fine\n\
+                passwords:\n- one\nlast: |\n  text\n";
+    let shown = "# of the installer\nglobal: {user: me, password: ***, port: 443}\nnodes:\n  # the networks\n  a: b # fine\n\
+                 passwords:\n***\nlast: |\n  text\n";
+    assert_eq!(text(yaml), shown);
+    let ini = "[Global]\npassword = x # old\nregion = y\n";
+    assert_eq!(text(ini), "[Global]\npassword = *** # old\nregion = y\n");
 }

@@ -32,7 +32,7 @@ fn place(text: &str, node: &Node, path: &[&str], value: &Value) -> Option<(Range
     }
     let value = rest.iter().rev().fold(value.clone(), |value, key| json!({ *key: value }));
     match (&node.shape, member) {
-        (Shape::Null | Shape::Scalar | Shape::List(_), _) => None,
+        (Shape::Null | Shape::Scalar | Shape::Alias(_) | Shape::List(_), _) => None,
         (Shape::Block(_), Some(member)) => replace_block(text, member, &value),
         (Shape::Block(members), None) => insert_block(text, members, key, &value),
         (Shape::Flow(_), Some(member)) => Some((member.span(), format!("{}: {value}", &text[member.key_span.clone()]))),

@@ -26,6 +26,8 @@ pub(crate) struct Node {
     pub(crate) span: Range<usize>,
     /// Its first line, from 1.
     pub(super) line: usize,
+    /// The parser's number of its anchor; 0 without one.
+    pub(crate) anchor: usize,
     pub(crate) shape: Shape,
 }
 
@@ -33,8 +35,10 @@ pub(crate) struct Node {
 pub(crate) enum Shape {
     /// An omitted value, or a plain null.
     Null,
-    /// Another scalar or an alias.
+    /// Another scalar.
     Scalar,
+    /// An alias of the anchor with this number.
+    Alias(usize),
     List(Vec<Node>),
     /// A mapping, one member a line.
     Block(Vec<Member>),
@@ -45,8 +49,10 @@ pub(crate) enum Shape {
 /// A key and its value.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
-    /// Without quotes and escapes.
+    /// Without quotes and escapes; empty for an alias, a list or a mapping.
     pub(crate) key: String,
+    /// The parser's number of the key's anchor; 0 without one.
+    pub(crate) key_anchor: usize,
     pub(crate) key_span: Range<usize>,
     /// The key's line, from 1.
     pub(crate) line: usize,
@@ -69,7 +75,7 @@ impl Node {
     pub(crate) fn members(&self) -> &[Member] {
         match &self.shape {
             Shape::Block(members) | Shape::Flow(members) => members,
-            Shape::Null | Shape::Scalar | Shape::List(_) => &[],
+            Shape::Null | Shape::Scalar | Shape::Alias(_) | Shape::List(_) => &[],
         }
     }
 
@@ -108,6 +114,31 @@ pub(super) fn roots(text: &str) -> Result<Vec<Node>, Problem> {
         }
     }
     Ok(roots)
+}
+
+/// The documents of a text up to its first syntax error.
+pub(crate) struct Documents {
+    pub(crate) roots: Vec<Node>,
+    /// The byte where the last of them ends.
+    pub(crate) end: usize,
+    /// Whether there is no syntax error.
+    pub(crate) is_whole: bool,
+}
+
+/// The documents of a text up to its first syntax error.
+pub(crate) fn documents(text: &str) -> Documents {
+    let mut events = Events::new(text);
+    let mut documents = Documents { roots: Vec::new(), end: 0, is_whole: false };
+    loop {
+        match events.document() {
+            Ok(Some((root, end))) => {
+                documents.roots.push(root);
+                documents.end = end;
+            }
+            Ok(None) => return Documents { is_whole: true, ..documents },
+            Err(_) => return documents,
+        }
+    }
 }
 
 /// The scalars without quotes and tag, keys too, up to the first syntax error, each with its line.
@@ -164,7 +195,7 @@ impl<'a> Events<'a> {
                         break;
                     }
                     let line = at.start.line();
-                    let key_span = self.node(&event, &at)?.span;
+                    let Node { span: key_span, anchor: key_anchor, .. } = self.node(&event, &at)?;
                     let key = event.scalar().map_or_else(String::new, |(text, _)| text.to_owned());
                     let Some((event, at)) = self.next()? else { break };
                     let mut value = self.node(&event, &at)?;
@@ -174,7 +205,7 @@ impl<'a> Events<'a> {
                         let colon = key_span.end + behind.len() - behind.trim_start().len();
                         value.span = colon + 1..colon + 1;
                     }
-                    members.push(Member { key, key_span, line, value });
+                    members.push(Member { key, key_anchor, key_span, line, value });
                 }
                 if *style == StructureStyle::Flow { Shape::Flow(members) } else { Shape::Block(members) }
             }
@@ -194,9 +225,16 @@ impl<'a> Events<'a> {
             {
                 Shape::Null
             }
+            Event::Alias(anchor) => Shape::Alias(*anchor),
             _ => Shape::Scalar,
         };
-        Ok(Node { span, line, shape })
+        let anchor = match event {
+            Event::Scalar(_, _, anchor, _) | Event::SequenceStart(_, anchor, _) | Event::MappingStart(_, anchor, _) => {
+                *anchor
+            }
+            _ => 0,
+        };
+        Ok(Node { span, line, anchor, shape })
     }
 }
 

@@ -1,0 +1,252 @@
+//! Finds secrets in texts of no known structure: comments, messages, logs (pure).
+
+use std::ops::Range;
+
+use crate::text::mask::{is_harmless_value, is_secret_key};
+
+/// The first characters of a comment or a list's item.
+const MARKERS: [char; 7] = [' ', '\t', '#', ';', '/', '*', '-'];
+
+/// The shortest word behind `Bearer` that is a token and no English word.
+const TOKEN: usize = 16;
+
+/// Names of secrets in the query of a URL that are harmless elsewhere.
+const QUERY: [&str; 5] = ["key", "sig", "signature", "code", "xamzsignature"];
+
+/// The bytes of the secrets in a part of a text.
+pub(super) fn secrets(text: &str, part: Range<usize>) -> Vec<Range<usize>> {
+    Reader::default().read(text, part)
+}
+
+/// What the previous lines say about the next one.
+#[derive(Default)]
+pub(super) struct Reader {
+    /// In a private key.
+    private_key: bool,
+    /// The value of a secret's key goes on in the lines that are indented deeper than this.
+    block: Option<usize>,
+    /// It goes on until this closes what it opened.
+    open: Option<Open>,
+    /// It goes on in the next line, behind a `\`.
+    is_continued: bool,
+    /// The key was the end of a line.
+    is_key: bool,
+    /// Where the last part ended.
+    end: usize,
+}
+
+/// A quote or a bracket, and how many are open.
+#[derive(Clone, Copy)]
+struct Open {
+    open: char,
+    close: char,
+    depth: usize,
+}
+
+impl Reader {
+    /// Reads a part of a text, behind the parts before it.
+    pub(super) fn read(&mut self, text: &str, part: Range<usize>) -> Vec<Range<usize>> {
+        let (mut found, mut start) = (Vec::new(), part.start);
+        for line in text[part].split_inclusive('\n') {
+            let end = start + line.len();
+            let content = line.trim_end();
+            let secrets = self.line(&text[start..start + content.len()]);
+            found.extend(secrets.into_iter().map(|secret| start + secret.start..start + secret.end));
+            start = end;
+        }
+        found
+    }
+
+    /// Reads the comments in a part of YAML without scalars.
+    pub(super) fn comments(&mut self, text: &str, part: Range<usize>) -> Vec<Range<usize>> {
+        let mut found = Vec::new();
+        let mut start = part.start;
+        for line in text[part].split_inclusive('\n') {
+            if let Some(at) = line.find('#').map(|at| start + at) {
+                // Another line than a comment ends what a comment began.
+                if text[self.end.min(at)..at].matches('\n').count() != 1 {
+                    *self = Self::default();
+                }
+                self.end = start + line.trim_end().len();
+                found.extend(self.read(text, at..start + line.len()));
+            }
+            start += line.len();
+        }
+        found
+    }
+
+    fn line(&mut self, line: &str) -> Vec<Range<usize>> {
+        let line_without_mark = line.trim_start_matches('\u{feff}');
+        let start = line.len() - line_without_mark.trim_start_matches(MARKERS).len();
+        let indent = start - (line.len() - line_without_mark.len());
+        let whole = line.len() - line.trim_start().len()..line.len();
+        if let Some(found) = self.pem(line) {
+            return vec![found];
+        }
+        if let Some(open) = self.open.take() {
+            self.open = open.after(line);
+            return vec![whole];
+        }
+        if std::mem::take(&mut self.is_continued) {
+            self.is_continued = line.ends_with('\\');
+            return vec![whole];
+        }
+        let content = &line[start..];
+        if let Some(above) = self.block
+            && !content.is_empty()
+        {
+            if indent > above {
+                return vec![whole];
+            }
+            self.block = None;
+        }
+        if std::mem::take(&mut self.is_key) && content.starts_with([':', '=']) {
+            return vec![whole];
+        }
+        let mut found: Vec<_> = self.values(line, indent);
+        found.extend(passwords(line));
+        found
+    }
+
+    /// The part of a line that belongs to a private key.
+    fn pem(&mut self, line: &str) -> Option<Range<usize>> {
+        const BEGIN: &str = "PRIVATE KEY-----";
+        let begins = line.find("-----BEGIN ").and_then(|at| Some(at + line[at..].find(BEGIN)? + BEGIN.len()));
+        if begins.is_none() && !self.private_key {
+            return None;
+        }
+        self.private_key = !line[begins.unwrap_or_default()..].contains("-----END ");
+        Some(begins.unwrap_or(line.len() - line.trim_start().len())..line.len())
+    }
+
+    /// The values of keys with the names of secrets.
+    fn values(&mut self, line: &str, indent: usize) -> Vec<Range<usize>> {
+        let mut found = Vec::new();
+        let mut at = 0;
+        while let Some(start) = line[at..].find(is_word).map(|word| at + word) {
+            let end = line[start..].find(|c| !is_word(c)).map_or(line.len(), |end| start + end);
+            at = end;
+            let (word, rest) = (&line[start..end], &line[end..]);
+            if ["bearer", "basic"].iter().any(|scheme| word.eq_ignore_ascii_case(scheme)) {
+                let token = rest.trim_start();
+                let start = line.len() - token.len();
+                let end = start + token.find([' ', '"', '\'', ',']).unwrap_or(token.len());
+                if end - start >= TOKEN {
+                    found.push(start..end);
+                    at = end;
+                }
+                continue;
+            }
+            let in_query = line[..start].ends_with(['?', '&']) && rest.starts_with('=');
+            // An escape or an encoded letter may spell the name of a secret.
+            let is_secret = is_secret_key(word)
+                || (word.contains('\\') && !word.ends_with('\\'))
+                || (in_query && (word.contains('%') || QUERY.iter().any(|name| squashed(word) == *name)));
+            if !is_secret || names_an_object(&line[..start], rest) {
+                continue;
+            }
+            let behind = rest.trim_start_matches(['"', '\'', '`', ' ', '\t', ')', ']']);
+            let separated = [":=", "=>", ":", "="].iter().find_map(|separator| behind.strip_prefix(separator));
+            let value = match separated {
+                Some(value) => value.trim_start(),
+                None if behind.is_empty() => {
+                    self.is_key = true;
+                    continue;
+                }
+                // A flag and its value.
+                None if word.starts_with('-') && rest.starts_with(' ') => rest.trim_start(),
+                None => continue,
+            };
+            let from = line.len() - value.len();
+            if in_query {
+                let end = from + value.find(['&', '#', ' ', '"', '\'', '<', '>', '`']).unwrap_or(value.len());
+                found.push(from..end);
+                at = end;
+                continue;
+            }
+            if value.is_empty() {
+                self.block = Some(indent);
+            } else if !is_harmless_value(value) {
+                found.push(from..line.len());
+                self.is_continued = value.ends_with('\\');
+                self.open = Open::in_value(value);
+                self.block = behind.starts_with(':').then_some(indent);
+                return found;
+            }
+        }
+        found
+    }
+}
+
+impl Open {
+    /// The quote or bracket at the beginning of a value, if the line does not close it.
+    fn in_value(value: &str) -> Option<Self> {
+        let open = value.chars().next()?;
+        let close = match open {
+            '"' | '\'' => open,
+            '[' => ']',
+            '{' => '}',
+            '(' => ')',
+            _ => return None,
+        };
+        Self { open, close, depth: 1 }.after(&value[1..])
+    }
+
+    /// What is open after a line.
+    fn after(mut self, line: &str) -> Option<Self> {
+        for character in line.chars() {
+            if character == self.close {
+                self.depth -= 1;
+                if self.depth == 0 {
+                    return None;
+                }
+            } else if character == self.open {
+                self.depth += 1;
+            }
+        }
+        Some(self)
+    }
+}
+
+fn is_word(character: char) -> bool {
+    character.is_alphanumeric() || matches!(character, '-' | '_' | '.' | '/' | '\\' | '%')
+}
+
+fn squashed(word: &str) -> String {
+    word.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase()
+}
+
+/// Whether a quoted word is an object's name in a message, as in `secret "cloud-credentials" not found` and
+/// `volume "cloud-credentials" : …`.
+fn names_an_object(before: &str, rest: &str) -> bool {
+    const KINDS: [&str; 6] = ["secret", "secrets", "configmap", "volume", "serviceaccount", "credentialsrequest"];
+    let Some(before) = before.strip_suffix('"').filter(|_| rest.starts_with('"')) else { return false };
+    let kind = before.strip_suffix(' ').and_then(|before| before.rsplit(|c: char| !c.is_alphanumeric()).next());
+    kind.is_some_and(|kind| KINDS.iter().any(|known| kind.eq_ignore_ascii_case(known)))
+}
+
+/// The position of the closing quote of a string, or the end of the text.
+pub(super) fn string_end(text: &str, open: usize) -> usize {
+    let mut escaped = false;
+    for (at, character) in text[open + 1..].char_indices() {
+        match character {
+            '"' if !escaped => return open + 1 + at,
+            '\\' => escaped = !escaped,
+            _ => escaped = false,
+        }
+    }
+    text.len()
+}
+
+/// The passwords in `scheme://user:password@host`.
+fn passwords(text: &str) -> Vec<Range<usize>> {
+    text.match_indices("://")
+        .filter_map(|(at, marker)| {
+            let start = at + marker.len();
+            let end = text[start..].find([' ', '\t', '"', '\'', '/', '?', '#']).map_or(text.len(), |end| start + end);
+            let user_info = start..start + text[start..end].rfind('@')?;
+            let password = user_info.start + text[user_info.clone()].find(':')? + 1;
+            (password < user_info.end).then_some(password..user_info.end)
+        })
+        .collect()
+}
