@@ -28,11 +28,11 @@ set --
 while IFS= read -r mutant; do set -- "$@" --re "$mutant"; done <"$list.re"
 
 mutate() {
-	cargo mutants --no-shuffle --colors never --timeout 300 --output target "$@"
+	cargo mutants --no-shuffle --colors never --output target "$@"
 }
 
 # First the unit tests alone, which take seconds; exit code 2: mutants are left.
-mutate "$@" -- --locked --lib || [ $? = 2 ]
+mutate --timeout 60 "$@" -- --locked --lib || [ $? = 2 ]
 
 # Then, for the mutants that are left, the tests of the program as well, except those that need a control plane. Each by its
 # full name: a module's name alone may be one of the library's.
@@ -41,4 +41,4 @@ skipped=$(
 	cargo test --locked --quiet --test it -- --list 2>/dev/null | sed -n 's/: test$//p' | grep -E "^($modules)::" | sed 's/^/--skip /'
 )
 # shellcheck disable=SC2086
-mutate --iterate "$@" -- --locked --lib --bins --test it -- $skipped
+mutate --iterate --timeout 300 "$@" -- --locked --lib --bins --test it -- $skipped

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::flags::{print, say, wrong_usage};
 use crate::{
+    config::cloud_conf,
     facts::{DEFAULT_NAMESPACE, read::Files},
     plan::{Plan, write},
     provider::{Phase, embedded, payload},
@@ -88,12 +89,19 @@ fn planned(args: &RenderArgs) -> anyhow::Result<Vec<(PathBuf, String)>> {
     };
     let facts = files.facts(&args.namespace)?;
     let phase = if args.phase == RenderPhase::Cluster { Phase::Cluster } else { Phase::Bootstrap };
-    let plan = Plan::new(&embedded::catalog()?, &facts, phase)?;
+    let catalog = embedded::catalog()?;
+    let plan = Plan::new(&catalog, &facts, phase)?;
     if let Plan::Nothing { why } = &plan {
         say(&format!("no manifests are written: {why}"));
     }
     Ok(match phase {
-        Phase::Bootstrap => write::bootstrap_files(plan.objects(), files.cloud_config(&facts.cloud_config)?)?,
+        Phase::Bootstrap => {
+            let given = files.cloud_config(&facts.cloud_config)?;
+            // Static pods name the file whether there is a configuration or not.
+            let settings = catalog.provider(&facts).and_then(|provider| provider.descriptor.cloud_config.as_ref());
+            let smallest = || Some(cloud_conf::smallest(settings.filter(|_| !plan.objects().is_empty())?, &facts));
+            write::bootstrap_files(plan.objects(), given.or_else(smallest))?
+        }
         Phase::Cluster => write::cluster_files(plan.objects())?,
     })
 }

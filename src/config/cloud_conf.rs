@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    config::{Change, CloudConfigSettings, ConfigSource, vsphere},
+    config::{Change, CloudConfigSettings, ConfigSource, Transform, vsphere},
     facts::Facts,
     object::{self, Object, reference::Reference},
 };
@@ -103,6 +103,18 @@ pub fn compute(inputs: &Inputs) -> Result<Synced, Error> {
         data.insert(KEY.to_owned(), output.text.into());
     }
     Ok(Synced { data, binary_data, from: place, changes, warnings, is_published })
+}
+
+/// The configuration for the bootstrap VM of a cluster that names none: the smallest one that the cloud-controller-manager
+/// reads without an error. It is not completed as in the cluster, where files exist that the VM lacks.
+pub fn smallest(settings: &CloudConfigSettings, facts: &Facts) -> String {
+    match settings.transform {
+        Some(Transform::Azure | Transform::AzureStack) => "{}\n".to_owned(),
+        Some(transform @ Transform::VSphere) => {
+            transform.apply(vsphere::MINIMAL, facts).map_or_else(|_| vsphere::MINIMAL.to_owned(), |output| output.text)
+        }
+        Some(Transform::Aws | Transform::OpenStack) | None => String::new(),
+    }
 }
 
 impl Synced {

@@ -11,7 +11,14 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-use crate::{files::beside, object::Object, text::yaml};
+use crate::{
+    files::{Readers, beside, remove_incomplete},
+    object::Object,
+    text::yaml,
+};
+
+/// The configuration of the cloud, below the destination. It may hold credentials.
+const CLOUD_CONFIG: &str = "config/cloud.conf";
 
 /// Why files were not written.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +41,7 @@ pub fn bootstrap_files(objects: &[Object], cloud_config: Option<String>) -> Resu
     let pods = objects
         .iter()
         .map(|pod| Ok((PathBuf::from(format!("bootstrap/{}-pod.yaml", pod.name())), yaml::to_string(pod)?)));
-    let config = cloud_config.map(|text| Ok((PathBuf::from("config/cloud.conf"), text)));
+    let config = cloud_config.map(|text| Ok((PathBuf::from(CLOUD_CONFIG), text)));
     pods.chain(config).collect()
 }
 
@@ -82,6 +89,7 @@ fn create_folders(destination: &Path, folders: &[&str], created: &mut Vec<PathBu
             fs::create_dir(path).map_err(|source| failed(path, source))?;
             created.push(path.to_path_buf());
         }
+        remove_incomplete(&folder).map_err(|source| failed(&folder, source))?;
     }
     Ok(())
 }
@@ -89,10 +97,11 @@ fn create_folders(destination: &Path, folders: &[&str], created: &mut Vec<PathBu
 /// Writes the files beside their destinations: a rename works only inside one file system.
 fn prepare(destination: &Path, files: &[(PathBuf, String)]) -> Result<Vec<(NamedTempFile, PathBuf)>, Error> {
     let prepare = |(path, text): &(PathBuf, String)| {
+        let readers = if path == Path::new(CLOUD_CONFIG) { Readers::Group } else { Readers::All };
         let path = destination.join(path);
         let folder = path.parent().unwrap_or(destination);
         let write = || {
-            let file = beside(folder, text, 0o644)?;
+            let file = beside(folder, text, readers)?;
             // The rename would fail.
             if path.is_dir() { Err(io::Error::from(io::ErrorKind::IsADirectory)) } else { Ok(file) }
         };

@@ -12,7 +12,10 @@ use ccm_operator::text::yaml;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::lab::{binary, can, repository};
+use crate::{
+    contract,
+    lab::{binary, can, repository},
+};
 
 /// The input files of one cluster, and a destination.
 struct Files {
@@ -165,13 +168,66 @@ fn a_platform_without_a_provider_is_explained_and_no_error() -> Result<()> {
 }
 
 #[test]
-fn a_cluster_without_a_cloud_config_gets_none() -> Result<()> {
+fn a_cluster_without_a_cloud_config_gets_the_smallest() -> Result<()> {
+    let vsphere = json!({"vcenters": [{"server": "vcenter.example.com", "datacenters": ["dc"]}]});
+    for (platform, spec, expected) in [
+        ("AWS", json!({}), ""),
+        ("Azure", json!({}), "{}\n"),
+        ("GCP", json!({}), ""),
+        ("IBMCloud", json!({}), ""),
+        ("Nutanix", json!({}), ""),
+        ("OpenStack", json!({}), ""),
+        ("PowerVS", json!({}), ""),
+        ("VSphere", json!({"type": "VSphere", "vsphere": vsphere}), "server: vcenter.example.com"),
+        ("VSphere", json!({}), "secretName: vsphere-creds"),
+    ] {
+        let files = Files::new()?;
+        let mut infrastructure: Value = serde_json::from_str(&infrastructure(&json!({"type": platform})))?;
+        infrastructure["spec"] = json!({"platformSpec": spec});
+        files.write("infrastructure", &infrastructure.to_string())?;
+        files.write("images", &images(&contract::images()))?;
+        fs::remove_file(files.path("cloud-config"))?;
+        let output = files.render(&[]);
+        ensure!(output.status.success(), "{platform}: {}", String::from_utf8_lossy(&output.stderr));
+        let config = fs::read_to_string(files.destination().join("config/cloud.conf"))?;
+        ensure!(
+            if expected.is_empty() { config.is_empty() } else { config.contains(expected) },
+            "{platform}: {config}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_cloud_config_is_not_readable_by_others() -> Result<()> {
     let files = Files::new()?;
-    let text = infrastructure(&json!({"type": "AWS"})).replace("cloud-provider-config", "");
-    files.write("infrastructure", &text)?;
+    for (umask, expected) in [("077", 0o600), ("000", 0o640)] {
+        let script = format!(
+            "umask {umask}; exec {} render --cluster-infrastructure-file {} --images-file {} --cloud-config-file {} \
+             --dest-dir {}",
+            binary().display(),
+            files.path("infrastructure").display(),
+            files.path("images").display(),
+            files.path("cloud-config").display(),
+            files.destination().display(),
+        );
+        let output = Command::new("sh").args(["-c", &script]).output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let mode = fs::metadata(files.destination().join("config/cloud.conf"))?.permissions().mode();
+        assert_eq!(mode & 0o777, expected, "umask {umask}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_a_killed_process_left_is_removed() -> Result<()> {
+    let files = Files::new()?;
+    for folder in ["bootstrap", "config"] {
+        fs::create_dir_all(files.destination().join(folder))?;
+        fs::write(files.destination().join(folder).join(".ccm-operator-Xy1"), "half")?;
+    }
     assert!(files.render(&[]).status.success());
-    assert_eq!(tree(&files.destination()), ["bootstrap/aws-cloud-controller-manager-pod.yaml"]);
-    assert!(files.destination().join("config").is_dir());
+    assert_eq!(tree(&files.destination()), ["bootstrap/aws-cloud-controller-manager-pod.yaml", "config/cloud.conf"]);
     Ok(())
 }
 

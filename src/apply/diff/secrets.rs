@@ -81,7 +81,9 @@ fn hide(value: &mut Value, replace: Replace) {
     match value {
         Value::String(text) => *text = replace(text),
         Value::Array(items) if items.iter().all(Value::is_string) => {
-            items.iter_mut().for_each(|item| hide(item, replace));
+            for item in items {
+                hide(item, replace);
+            }
         }
         Value::Array(_) | Value::Object(_) => each_secret_inside(value, replace),
         _ => {}

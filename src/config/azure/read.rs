@@ -62,7 +62,8 @@ fn without_line_break(mut text: String, name: &str) -> String {
 pub fn write(path: &Path, text: &str) -> Result<(), Error> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let write = || {
-        files::beside(folder, text, 0o640)?.persist(path).map_err(|error| error.error)?;
+        files::remove_incomplete(folder)?;
+        files::beside(folder, text, files::Readers::Group)?.persist(path).map_err(|error| error.error)?;
         File::open(folder)?.sync_all()
     };
     write().map_err(|source| Error { action: "write", path: path.to_owned(), source })

@@ -88,7 +88,7 @@ fn ignored_keys_and_sections_are_warnings() {
         ("[Networkin]\n", 1, "did you mean `Networking`?"),
         ("[LoadBalancer \"x\"]\n", 1, "has no sub-sections"),
         ("[BlockStorage \"x\"]\n", 1, "does not know this section"),
-        ("[Route]\nuse-octavia = true\n", 2, "does not know [Route] use-octavia"),
+        ("[Route]\nuse-octavia = true\n", 2, "does not know this key of [Route]"),
     ];
     for (source, line, words) in cases {
         let warnings = transformed(source).warnings;

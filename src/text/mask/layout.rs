@@ -116,7 +116,7 @@ fn yaml(text: &str, documents: &Documents) -> Vec<Range<usize>> {
     scalars.sort_by_key(|scalar| scalar.start);
     let mut comments = Reader::default();
     let mut from = 0;
-    for Range { start, end } in scalars.into_iter().chain([end..end]) {
+    for Range { start, end } in scalars.into_iter().chain(std::iter::once(end..end)) {
         if from < start {
             found.extend(comments.comments(text, from..start));
         }
@@ -150,7 +150,9 @@ impl<'a> Walk<'a> {
             self.note_anchors(&member.value);
         }
         if let Shape::List(items) = &node.shape {
-            items.iter().for_each(|item| self.note_anchors(item));
+            for item in items {
+                self.note_anchors(item);
+            }
         }
     }
 

@@ -168,7 +168,7 @@ proptest! {
     ) {
         let mut text = planted(layout, &key, &secret);
         if deep && !layout.contains("---") && !layout.contains("...") {
-            text = format!("top:\n{}", text.lines().map(|line| format!("   {line}\n")).collect::<String>());
+            text = format!("top:\n   {}\n", text.replace('\n', "\n   "));
         }
         let text = around(&text, form, "", "first: 1\n", "\nlast: {a: b}\n", "\n");
         prop_assert!(layout.starts_with('#') || !documents(&text).roots.is_empty(), "a layout that is no YAML: {}", text);

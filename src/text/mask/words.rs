@@ -38,8 +38,8 @@ pub(super) struct Reader {
 /// A quote or a bracket, and how many are open.
 #[derive(Clone, Copy)]
 struct Open {
-    open: char,
-    close: char,
+    left: char,
+    right: char,
     depth: usize,
 }
 
@@ -181,26 +181,26 @@ impl Reader {
 impl Open {
     /// The quote or bracket at the beginning of a value, if the line does not close it.
     fn in_value(value: &str) -> Option<Self> {
-        let open = value.chars().next()?;
-        let close = match open {
-            '"' | '\'' => open,
+        let left = value.chars().next()?;
+        let right = match left {
+            '"' | '\'' => left,
             '[' => ']',
             '{' => '}',
             '(' => ')',
             _ => return None,
         };
-        Self { open, close, depth: 1 }.after(&value[1..])
+        Self { left, right, depth: 1 }.after(&value[1..])
     }
 
     /// What is open after a line.
     fn after(mut self, line: &str) -> Option<Self> {
         for character in line.chars() {
-            if character == self.close {
+            if character == self.right {
                 self.depth -= 1;
                 if self.depth == 0 {
                     return None;
                 }
-            } else if character == self.open {
+            } else if character == self.left {
                 self.depth += 1;
             }
         }
