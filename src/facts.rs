@@ -67,6 +67,8 @@ facts! {
     TlsMinVersion = "tls.minVersion",
     /// The TLS cipher suites to be served, by IANA's names, comma-separated; without a value for TLS 1.3.
     TlsCipherSuites = "tls.cipherSuites",
+    /// `true` where HTTP/2 cannot be served with the TLS cipher suites; else without a value.
+    TlsDisableHttp2 = "tls.disableHttp2",
     /// The feature gates that the cluster enables and a cloud-controller-manager knows, as `Name=true`, comma-separated.
     FeatureGates = "featureGates",
 }
@@ -185,12 +187,18 @@ impl Facts {
             Fact::Namespace => Some(self.namespace.clone()),
             Fact::TlsMinVersion => tls.map(|tls| tls.min_version.clone()),
             Fact::TlsCipherSuites => tls.map(|tls| tls.cipher_suites.join(",")).filter(|suites| !suites.is_empty()),
+            Fact::TlsDisableHttp2 => tls.filter(|tls| tls.disables_http2).map(|_| "true".to_owned()),
             Fact::FeatureGates => {
                 let gates = CCM_FEATURE_GATES.iter().filter(|gate| self.has_feature_gate(gate));
                 let gates: Vec<_> = gates.map(|gate| format!("{gate}=true")).collect();
                 (!gates.is_empty()).then(|| gates.join(","))
             }
         }
+    }
+
+    /// Where the plan differs from what the cluster asks for, for people.
+    pub fn notes(&self) -> &[String] {
+        self.tls.as_ref().map_or(&[], |tls| &tls.notes)
     }
 
     /// The variant of the cloud, such as `AzureStackCloud`; empty for the usual one.

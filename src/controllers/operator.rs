@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::{
     apply::{inventory::Scope, ownership::FIELD_MANAGER},
@@ -21,6 +21,7 @@ use crate::{
         now_in_seconds,
         view::View,
     },
+    facts::Facts,
     object::Object,
     plan::Plan,
     process::leadership::Authority,
@@ -52,6 +53,8 @@ pub(super) struct Operator {
     /// The last good plan; it stays in force while an input is bad.
     plan: Option<Arc<Plan>>,
     bad_input: Option<String>,
+    /// What was logged about the facts.
+    notes: Vec<String>,
     /// Whether both config-sync controllers have ever reported that they are available.
     is_gate_open: bool,
     gated_since: Option<Instant>,
@@ -86,6 +89,7 @@ impl Operator {
             revision: 0,
             plan: None,
             bad_input: None,
+            notes: Vec::new(),
             is_gate_open: false,
             gated_since: None,
             reporting: Backoff::default(),
@@ -193,6 +197,13 @@ impl Operator {
         (self.revision, self.changes) = (view.revision(), Changes::default());
         let plan = view.plan().map(Arc::new);
         self.bad_input = plan.as_ref().err().cloned();
+        let notes = view.facts().map_or(&[][..], Facts::notes);
+        if self.notes != notes {
+            for note in notes {
+                warn!("{note}");
+            }
+            self.notes = notes.to_vec();
+        }
         if let Ok(plan) = plan
             && self.plan.as_ref() != Some(&plan)
         {
@@ -283,7 +294,8 @@ impl Operator {
             None if !before.related_objects.is_empty() => before.related_objects.clone(),
             _ => cluster_operator::related_objects(own_namespace, namespace, objects, apply_plan.kept()),
         };
-        let remarks = apply_plan.remarks();
+        let notes = view.facts().map_or(&[][..], Facts::notes);
+        let remarks = notes.iter().fold(apply_plan.remarks(), |remarks, note| format!("{remarks}; {note}"));
         if self.is_short_rollout(outcome, &before, version) && view.observer.status_object().is_some() {
             return Ok(());
         }

@@ -21,6 +21,10 @@ pub struct TlsSettings {
     pub min_version: String,
     /// The cipher suites by IANA's names; empty for TLS 1.3, where they cannot be chosen.
     pub cipher_suites: Vec<String>,
+    /// HTTP/2 is not served: Go refuses to serve it below TLS 1.3 without one of [`HTTP2`].
+    pub disables_http2: bool,
+    /// Where the settings differ from what was asked for, for people.
+    pub notes: Vec<String>,
 }
 
 api_types! {
@@ -48,6 +52,13 @@ const API_SERVER: &str = "APIServer/cluster";
 
 const TLS13: &str = "VersionTLS13";
 
+/// The versions that Kubernetes' `--tls-min-version` takes.
+const VERSIONS: [&str; 4] = ["VersionTLS10", "VersionTLS11", "VersionTLS12", TLS13];
+
+/// One of these has to be offered with HTTP/2 below TLS 1.3 (RFC 9113, section 9.2.2; golang.org/x/net/http2,
+/// `ConfigureServer`).
+const HTTP2: [&str; 2] = ["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"];
+
 const MODERN: [&str; 3] = ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
 
 /// The suites below TLS 1.3 of profile Old that Go knows, by OpenSSL's and by IANA's names. Those of profile
@@ -73,35 +84,47 @@ const BELOW_TLS13: [(&str, &str); 18] = [
     ("DES-CBC3-SHA", "TLS_RSA_WITH_3DES_EDE_CBC_SHA"),
 ];
 
+/// The other suites below TLS 1.3 that Go knows and Kubernetes' `--tls-cipher-suites` takes.
+const OTHERS: [(&str, &str); 4] = [
+    ("ECDHE-ECDSA-RC4-SHA", "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA"),
+    ("ECDHE-RSA-RC4-SHA", "TLS_ECDHE_RSA_WITH_RC4_128_SHA"),
+    ("ECDHE-RSA-DES-CBC3-SHA", "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA"),
+    ("RC4-SHA", "TLS_RSA_WITH_RC4_128_SHA"),
+];
+
 /// The number of suites of profile Intermediate.
 const INTERMEDIATE: usize = 6;
 
 impl TlsSettings {
     /// Chooses between the flags, the cluster's profile and the default one.
     pub fn choose(profile: Option<&Profile>, flags: &TlsFlags) -> Result<Self, Error> {
+        let suites = (!flags.cipher_suites.is_empty()).then_some(&flags.cipher_suites[..]);
         if let Some(min_version) = &flags.min_version {
-            return Ok(Self::of(min_version, flags.cipher_suites.clone()));
+            return Ok(Self::of("--tls-min-version and --tls-cipher-suites", min_version, suites));
         }
-        let Self { min_version, cipher_suites } = Self::of_profile(profile)?;
-        let suites = if flags.cipher_suites.is_empty() { cipher_suites } else { flags.cipher_suites.clone() };
-        Ok(Self::of(&min_version, suites))
+        let settings = Self::of_profile(profile)?;
+        Ok(match suites {
+            Some(suites) => Self::of("--tls-cipher-suites", &settings.min_version, Some(suites)),
+            None => settings,
+        })
     }
 
     fn of_profile(profile: Option<&Profile>) -> Result<Self, Error> {
-        let suites = |below_tls13: &[(&str, &str)]| {
-            let below_tls13 = below_tls13.iter().map(|(_, iana)| *iana);
-            MODERN.into_iter().chain(below_tls13).map(str::to_owned).collect()
+        let known = |min_version, below_tls13: &[(&str, &str)]| {
+            let suites: Vec<_> = below_tls13.iter().map(|(_, iana)| *iana).collect();
+            let suites: Vec<_> = MODERN.into_iter().chain(suites).map(str::to_owned).collect();
+            Self::of("", min_version, Some(&suites))
         };
         Ok(match profile.map_or("", |profile| profile.type_.as_str()) {
-            "" | "Intermediate" => Self::of("VersionTLS12", suites(&BELOW_TLS13[..INTERMEDIATE])),
-            "Old" => Self::of("VersionTLS10", suites(&BELOW_TLS13)),
-            "Modern" => Self::of(TLS13, Vec::new()),
+            "" | "Intermediate" => known("VersionTLS12", &BELOW_TLS13[..INTERMEDIATE]),
+            "Old" => known("VersionTLS10", &BELOW_TLS13),
+            "Modern" => Self::of("", TLS13, None),
             "Custom" => {
                 let custom = profile.and_then(|profile| profile.custom.as_ref());
                 let custom =
                     custom.filter(|custom| !custom.min_tls_version.is_empty()).ok_or_else(no_custom_profile)?;
-                let suites = custom.ciphers.iter().filter_map(|name| go_suite(name)).map(str::to_owned).collect();
-                Self::of(&custom.min_tls_version, suites)
+                let source = format!("{API_SERVER}: spec.tlsSecurityProfile.custom");
+                Self::of(&source, &custom.min_tls_version, Some(&custom.ciphers))
             }
             other => {
                 let problem = format!(
@@ -112,10 +135,35 @@ impl TlsSettings {
         })
     }
 
-    /// Go chooses the suites of TLS 1.3 itself and refuses a list of them alone.
-    fn of(min_version: &str, cipher_suites: Vec<String>) -> Self {
-        let cipher_suites = if min_version == TLS13 { Vec::new() } else { cipher_suites };
-        Self { min_version: min_version.to_owned(), cipher_suites }
+    /// What Go serves of what is asked for, and never more: it ends at a version or a suite that it does not know, and
+    /// without a list it serves all of its suites. The suites of TLS 1.3 it chooses itself. `None` asks for its list.
+    fn of(source: &str, min_version: &str, asked: Option<&[String]>) -> Self {
+        let mut settings = Self { min_version: min_version.to_owned(), ..Self::default() };
+        let mut note = |text: String| settings.notes.push(format!("{source}: {text}"));
+        if !VERSIONS.contains(&min_version) {
+            note(format!(
+                "{min_version:?} is no TLS version, so TLS 1.3 is served; use one of {}",
+                VERSIONS.join(", ")
+            ));
+            TLS13.clone_into(&mut settings.min_version);
+        }
+        let unknown: Vec<_> = asked.into_iter().flatten().filter(|name| go_suite(name).is_none()).cloned().collect();
+        if !unknown.is_empty() {
+            note(format!("cipher suites that Go does not have are left out: {}", unknown.join(", ")));
+        }
+        let Some(asked) = asked.filter(|_| settings.min_version != TLS13) else { return settings };
+        let suites: Vec<_> = asked.iter().filter_map(|name| go_suite(name)).collect();
+        if suites.iter().all(|suite| MODERN.contains(suite)) {
+            note("no cipher suite below TLS 1.3 is left, so TLS 1.3 alone is served".to_owned());
+            TLS13.clone_into(&mut settings.min_version);
+            return settings;
+        }
+        if !suites.iter().any(|suite| HTTP2.contains(suite)) {
+            note(format!("HTTP/2 is not served: it needs {} or TLS 1.3", HTTP2.join(" or ")));
+            settings.disables_http2 = true;
+        }
+        settings.cipher_suites = suites.into_iter().map(str::to_owned).collect();
+        settings
     }
 }
 
@@ -129,7 +177,7 @@ fn go_suite(name: &str) -> Option<&str> {
     if MODERN.contains(&name) {
         return Some(name);
     }
-    BELOW_TLS13.iter().find(|(openssl, iana)| *openssl == name || *iana == name).map(|(_, iana)| *iana)
+    BELOW_TLS13.iter().chain(&OTHERS).find(|(openssl, iana)| *openssl == name || *iana == name).map(|(_, iana)| *iana)
 }
 
 #[cfg(test)]
@@ -146,7 +194,7 @@ mod tests {
 
     fn settings(min_version: &str, cipher_suites: &[&str]) -> TlsSettings {
         let cipher_suites = cipher_suites.iter().map(|&suite| suite.to_owned()).collect();
-        TlsSettings { min_version: min_version.to_owned(), cipher_suites }
+        TlsSettings { min_version: min_version.to_owned(), cipher_suites, ..TlsSettings::default() }
     }
 
     fn intermediate() -> TlsSettings {
@@ -217,10 +265,45 @@ mod tests {
         let spec = |custom: Value| json!({"tlsAdherence": "StrictAllComponents", "tlsSecurityProfile": {"type": "Custom", "custom": custom}});
         for version in ["VersionTLS11", "VersionTLS12"] {
             let suites = ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_RSA_WITH_AES_128_GCM_SHA256"];
-            assert_eq!(choose(&spec(custom(version)), &TlsFlags::default()), Ok(settings(version, &suites)));
+            let notes =
+                ["APIServer/cluster: spec.tlsSecurityProfile.custom: cipher suites that Go does not have are left \
+                          out: DHE-RSA-AES128-GCM-SHA256"];
+            let expected = TlsSettings { notes: notes.map(str::to_owned).into(), ..settings(version, &suites) };
+            assert_eq!(choose(&spec(custom(version)), &TlsFlags::default()), Ok(expected));
         }
         for incomplete in [json!(null), custom("")] {
             assert_eq!(choose(&spec(incomplete), &TlsFlags::default()), Err(no_custom_profile()));
+        }
+    }
+
+    #[test]
+    fn no_more_is_served_than_a_custom_profile_asks_for() {
+        const RSA: &str = "ECDHE-RSA-AES256-GCM-SHA384";
+        const RSA_BY_IANA: &str = "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384";
+        for (version, ciphers, served, suites, disables_http2, notes) in [
+            ("VersionTLS12", &[RSA][..], "VersionTLS12", &[RSA_BY_IANA][..], true, &["HTTP/2 is not served"][..]),
+            (
+                "VersionTLS12",
+                &[RSA, "TLS_AES_256_GCM_SHA384"],
+                "VersionTLS12",
+                &[RSA_BY_IANA, "TLS_AES_256_GCM_SHA384"],
+                true,
+                &["HTTP/2 is not served"],
+            ),
+            ("VersionTLS12", &["TLS_AES_256_GCM_SHA384"], "VersionTLS13", &[], false, &["no cipher suite below"]),
+            ("VersionTLS12", &[], "VersionTLS13", &[], false, &["no cipher suite below"]),
+            ("VersionTLS12", &["x", "y"], "VersionTLS13", &[], false, &["left out: x, y", "no cipher suite below"]),
+            ("VersionTLS14", &[RSA], "VersionTLS13", &[], false, &["\"VersionTLS14\" is no TLS version"]),
+            ("VersionTLS13", &[RSA], "VersionTLS13", &[], false, &[]),
+        ] {
+            let custom = json!({"minTLSVersion": version, "ciphers": ciphers});
+            let profile = json!({"type": "Custom", "custom": custom});
+            let spec = json!({"tlsAdherence": "StrictAllComponents", "tlsSecurityProfile": profile});
+            let found = choose(&spec, &TlsFlags::default()).unwrap();
+            assert_eq!(found.notes.len(), notes.len(), "{:?}", found.notes);
+            assert!(found.notes.iter().zip(notes).all(|(found, words)| found.contains(words)), "{:?}", found.notes);
+            let expected = TlsSettings { disables_http2, notes: found.notes.clone(), ..settings(served, suites) };
+            assert_eq!(found, expected, "{spec}");
         }
     }
 
@@ -237,7 +320,10 @@ mod tests {
             (flags(Some("VersionTLS12"), &suites), settings("VersionTLS12", &suites)),
             (flags(None, &suites), settings("VersionTLS12", &suites)),
         ] {
-            assert_eq!(choose(&json!({}), &flags), Ok(expected), "{flags:?}");
+            let found = choose(&json!({}), &flags).unwrap();
+            let disables_http2 = !expected.cipher_suites.is_empty();
+            assert_eq!(found.notes.len(), usize::from(disables_http2), "{flags:?}: {:?}", found.notes);
+            assert_eq!(found, TlsSettings { disables_http2, notes: found.notes.clone(), ..expected }, "{flags:?}");
         }
     }
 }

@@ -161,7 +161,12 @@ fn placeholders(descriptor: &Descriptor) -> Facts {
         ],
         images: Ok(Images::new(images)),
         feature_gates: CCM_FEATURE_GATES.into_iter().chain(gates).map(str::to_owned).collect(),
-        tls: Ok(TlsSettings { min_version: tls("--tls-min-version"), cipher_suites: vec![tls("--tls-cipher-suites")] }),
+        tls: Ok(TlsSettings {
+            min_version: tls("--tls-min-version"),
+            cipher_suites: vec![tls("--tls-cipher-suites")],
+            disables_http2: true,
+            notes: Vec::new(),
+        }),
         ..Facts::default()
     }
 }

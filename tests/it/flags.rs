@@ -21,9 +21,12 @@ use tempfile::TempDir;
 
 use crate::{
     contract,
-    lab::{LIMIT, VERSION, binary},
-    support::{artifacts, eventually, pool, process, process::Process},
+    lab::{LIMIT, VERSION},
+    support::{artifacts, eventually, process, process::Process},
 };
+
+mod bootstrap;
+mod tls;
 
 /// The program that replaces cloud-controller-managers that cannot be built here.
 const STAND_IN: &str = "generic-cloud-controller-manager";
@@ -76,12 +79,21 @@ impl Start {
 
 /// Every container of every embedded platform, with everything that a cluster can add to the arguments.
 fn starts() -> Result<Vec<Start>> {
-    starts_of(&embedded::catalog()?, "Intermediate")
+    starts_of(&embedded::catalog()?, &without_http2())
+}
+
+/// A TLS profile that adds every argument about TLS.
+fn without_http2() -> Value {
+    custom(&["ECDHE-RSA-AES256-GCM-SHA384"])
+}
+
+fn custom(ciphers: &[&str]) -> Value {
+    json!({"type": "Custom", "custom": {"minTLSVersion": "VersionTLS12", "ciphers": ciphers}})
 }
 
 /// Every container of every platform, for a cluster with a TLS profile, the feature gates of cloud-controller-managers,
 /// and the gate with which vSphere labels its nodes.
-fn starts_of(catalog: &Catalog, profile: &str) -> Result<Vec<Start>> {
+fn starts_of(catalog: &Catalog, profile: &Value) -> Result<Vec<Start>> {
     let gates = [
         "CloudControllerManagerWebhook",
         "CloudControllerManagerWatchBasedRoutesReconciliation",
@@ -91,7 +103,7 @@ fn starts_of(catalog: &Catalog, profile: &str) -> Result<Vec<Start>> {
     let gates: Vec<_> = gates.iter().map(|name| json!({"name": name})).collect();
     let mut all = Vec::new();
     let details = json!([{"version": VERSION, "enabled": gates}]);
-    let tls = json!({"tlsAdherence": "StrictAllComponents", "tlsSecurityProfile": {"type": profile}});
+    let tls = json!({"tlsAdherence": "StrictAllComponents", "tlsSecurityProfile": profile});
     let documents = Documents {
         feature_gate: Some(serde_json::from_value(json!({"status": {"featureGates": details}}))?),
         api_server: Some(serde_json::from_value(json!({"spec": tls}))?),
@@ -270,11 +282,7 @@ impl Programs {
     /// Fails unless the program accepts its TLS flags, which it reads only with a kubeconfig. It exits later, for lack of
     /// a cloud configuration.
     async fn check_serving(&self, start: &Start) -> Result<()> {
-        let kubeconfig = self.dir.path().join("kubeconfig");
-        let context = json!([{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}]);
-        let unreachable = json!([{"name": "lab", "cluster": {"server": "https://127.0.0.1:1"}}]);
-        let text = json!({"clusters": unreachable, "contexts": context, "current-context": "lab"});
-        fs::write(&kubeconfig, text.to_string())?;
+        let kubeconfig = self.unreachable_kubeconfig()?;
         let start = start.with(&[format!("--kubeconfig={}", kubeconfig.display())]).with(&free_address()?);
         let process = self.spawn(&start)?;
         let what = format!("{}: {} serves or ends", start.platform, start.program);
@@ -287,6 +295,16 @@ impl Programs {
         let Start { platform, container, arguments, .. } = &start;
         ensure!(serves, "{platform}: {container}: {arguments:?} ended with:\n{}", words(&process));
         Ok(())
+    }
+
+    /// The kubeconfig of an API server that does not answer.
+    fn unreachable_kubeconfig(&self) -> Result<PathBuf> {
+        let kubeconfig = self.dir.path().join("kubeconfig");
+        let context = json!([{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}]);
+        let unreachable = json!([{"name": "lab", "cluster": {"server": "https://127.0.0.1:1"}}]);
+        let text = json!({"clusters": unreachable, "contexts": context, "current-context": "lab"});
+        fs::write(&kubeconfig, text.to_string())?;
+        Ok(kubeconfig)
     }
 
     /// Fails unless the program prints its version, which it does not do after an unknown flag.
@@ -304,7 +322,7 @@ pub(crate) async fn check_starts(
     is_wanted: impl Fn(&str) -> bool,
 ) -> Result<(BTreeSet<String>, BTreeSet<String>)> {
     let programs = Programs::new().await?;
-    let mut starts = starts_of(catalog, "Intermediate")?;
+    let mut starts = starts_of(catalog, &without_http2())?;
     starts.retain(|start| is_wanted(&start.platform));
     let starts = programs.testable(starts).await?;
     for start in &starts {
@@ -323,71 +341,6 @@ async fn every_program_starts_with_the_arguments_of_its_manifest() -> Result<()>
     }
     let built = Programs::new().await?.built()?;
     assert!(built.is_subset(&tested), "a manifest misspells its program: built are {built:?}, tested {tested:?}");
-    Ok(())
-}
-
-/// The files that `render` writes for a cluster, with this cloud configuration or without one.
-fn rendered(platform: &str, config: Option<&str>, folder: &Path) -> Result<PathBuf> {
-    let vcenters = json!({"vcenters": [{"server": "vcenter.invalid", "datacenters": ["dc"]}]});
-    let mut spec = json!({"platformSpec": {"type": platform, "vsphere": vcenters}});
-    if config.is_some() {
-        spec["cloudConfig"] = json!({"name": "config", "key": "config"});
-    }
-    let status = json!({"platformStatus": {"type": platform}, "infrastructureName": "lab"});
-    let infrastructure =
-        json!({"kind": "Infrastructure", "metadata": {"name": "cluster"}, "spec": spec, "status": status});
-    let images = json!({"kind": "ConfigMap", "data": {"images.json": contract::images()}});
-    let config =
-        json!({"kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"config": config.unwrap_or_default()}});
-    let mut command = Command::new(binary());
-    command.arg("render").arg("--dest-dir").arg(folder);
-    for (flag, object) in
-        [("--cluster-infrastructure-file", infrastructure), ("--images-file", images), ("--cloud-config-file", config)]
-    {
-        let file = folder.join(flag.trim_start_matches('-'));
-        fs::write(&file, object.to_string())?;
-        command.arg(flag).arg(file);
-    }
-    let output = command.output()?;
-    ensure!(output.status.success(), "{platform}: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(folder.join("config/cloud.conf"))
-}
-
-/// The programs of the bootstrap pods read their flags and the configuration that `render` wrote, up to the first step that
-/// needs the cloud. What each says there was seen in its log; it says none of it without the file.
-#[tokio::test]
-async fn every_bootstrap_pod_reads_what_render_wrote() -> Result<()> {
-    // Without a subscription it ends before it would send a request.
-    const AZURE: &str = r#"{"tenantId": "t", "resourceGroup": "r", "location": "l"}"#;
-    let plane = pool::lease().await?;
-    let programs = Programs::new().await?;
-    for (platform, config, reached) in [
-        ("AWS", "[Global]\nZone = eu-north-1a\n", "AWS_EC2_METADATA_DISABLED"),
-        ("Azure", AZURE, "Azure cloud provider is starting without credentials"),
-        ("AzureStackHub", AZURE, "Azure cloud provider is starting without credentials"),
-        (
-            "OpenStack",
-            "[Global]\nauth-url = http://127.0.0.1:1\nusername = a\n",
-            "could not init cloud provider \"openstack\": ",
-        ),
-        (
-            "VSphere",
-            "global: {user: a, password: b}\nvcenter: {vcenter.invalid: {server: vcenter.invalid, datacenters: [dc]}}\n",
-            "Config initialized",
-        ),
-    ] {
-        let starts: Vec<_> = starts()?.into_iter().filter(|start| start.container.starts_with("Pod/")).collect();
-        let start = starts.iter().find(|start| start.platform == platform).context(platform)?;
-        for config in [None, Some(config)] {
-            let folder = process::temp_dir()?;
-            let file = rendered(if platform == "AzureStackHub" { "Azure" } else { platform }, config, folder.path())?;
-            let (success, said) = programs.end_of(start, &file, &plane.kubeconfig_admin(), reached).await?;
-            ensure!(!success && said.contains(reached), "{platform}, {config:?}: ended with:\n{said}");
-            let (_, said) =
-                programs.end_of(start, &file.with_file_name("none"), &plane.kubeconfig_admin(), reached).await?;
-            ensure!(!said.contains(reached), "{platform}: passes without a configuration:\n{said}");
-        }
-    }
     Ok(())
 }
 
@@ -420,7 +373,7 @@ async fn every_program_serves_the_tls_of_every_profile() -> Result<()> {
     let programs = Programs::new().await?;
     // The profile with all suites for every program, the shorter ones for one program.
     for (profile, all) in [("Old", true), ("Intermediate", false), ("Modern", false)] {
-        let starts = programs.testable(starts_of(&embedded::catalog()?, profile)?).await?;
+        let starts = programs.testable(starts_of(&embedded::catalog()?, &json!({"type": profile}))?).await?;
         let deployments = starts.iter().filter(|start| start.container.starts_with("Deployment/"));
         for start in deployments.filter(|start| all || start.platform == "AWS") {
             programs.check_serving(start).await.context(profile)?;
@@ -459,7 +412,9 @@ fn arguments_from_facts_are_set() -> Result<()> {
     // Static pods of the bootstrap VM have none of them.
     for start in ccms.filter(|start| start.container.starts_with("Deployment/")) {
         let has = |flag: &str| start.arguments.iter().any(|argument| argument.starts_with(&format!("{flag}=")));
-        assert!(has("--tls-min-version") && has("--tls-cipher-suites") && has("--feature-gates"), "{start:?}");
+        let of_every_cluster =
+            ["--tls-min-version", "--tls-cipher-suites", "--disable-http2-serving", "--feature-gates"];
+        assert!(of_every_cluster.into_iter().all(has), "{start:?}");
         assert_eq!(has("--node-labels"), start.platform == "VSphere", "{start:?}");
     }
     Ok(())

@@ -56,7 +56,7 @@ fn errors_of_a_descriptor_have_a_place_and_a_suggestion() {
         (
             "infrastructureName",
             "infrastuctureName",
-            "assets/demo/provider.yaml:7:21: unknown fact `infrastuctureName`, expected one of infrastructureName, namespace, tls.minVersion, tls.cipherSuites, featureGates (did you mean `infrastructureName`?)",
+            "assets/demo/provider.yaml:7:21: unknown fact `infrastuctureName`, expected one of infrastructureName, namespace, tls.minVersion, tls.cipherSuites, tls.disableHttp2, featureGates (did you mean `infrastructureName`?)",
         ),
         ("infrastructureName", "{fact: namespac}", "(did you mean `namespace`?)"),
         ("infrastructureName", "{}", "either `fact` or `value` must be given"),
