@@ -9,6 +9,8 @@
 mod config;
 #[path = "bench/drift.rs"]
 mod drift;
+#[path = "large.rs"]
+mod large;
 #[path = "bench/measure.rs"]
 mod measure;
 #[path = "program.rs"]
@@ -83,7 +85,9 @@ async fn bench(args: Args) -> Result<()> {
     let (render, direct, delayed) = with_rollouts_at_once(args.idle_seconds).await?;
     let (direct_rollouts, delayed_rollouts) = with_real_rollouts().await?;
     let unrelated = with_unrelated_objects().await?;
-    let results = Results { binary_bytes, render, direct, delayed, direct_rollouts, delayed_rollouts, unrelated };
+    let large = config::large();
+    let results =
+        Results { binary_bytes, render, direct, delayed, direct_rollouts, delayed_rollouts, unrelated, large };
     let report = Report::new(machine, &results);
     let text = if args.json || args.output == Output::Json { report.to_json()? } else { report.to_string() };
     Ok(io::stdout().write_all(text.as_bytes())?)

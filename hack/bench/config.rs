@@ -9,7 +9,7 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use serde_json::json;
 
 use crate::{
-    RUNS,
+    RUNS, large,
     measure::{LIMIT, SETTLE},
     program::{self, Watch},
     progress,
@@ -27,6 +27,8 @@ const CHANGES: usize = 1000;
 const WARM: usize = 100;
 /// The least length of a large bundle in bytes.
 const BUNDLE: usize = 1000 * 1024;
+/// The length of a large configuration in bytes.
+const CONFIGURATION: usize = 1024 * 1024;
 
 /// What was measured.
 pub struct ConfigSync {
@@ -40,6 +42,12 @@ pub struct ConfigSync {
     pub rss_kib: u64,
     /// Processor time for each change of a large system bundle, in seconds.
     pub bundle_cpu: Vec<f64>,
+}
+
+/// Processor time for the work on each kind of large configuration, in seconds.
+pub fn large() -> Vec<f64> {
+    progress("large configurations");
+    large::SHAPES.iter().map(|shape| large::seconds(shape, &large::text(shape, CONFIGURATION))).collect()
 }
 
 /// Changes the source many times, each time after `cloud-conf` has followed.

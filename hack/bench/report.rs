@@ -28,6 +28,8 @@ pub struct Results {
     pub direct_rollouts: Vec<Duration>,
     pub delayed_rollouts: Vec<Duration>,
     pub unrelated: Unrelated,
+    /// Processor time for each kind of a large configuration, in seconds.
+    pub large: Vec<f64>,
 }
 
 /// The output.
@@ -251,6 +253,13 @@ fn of_config_sync(results: &Results) -> Vec<Figure> {
         both("processor time, 1 MiB of certificates", Unit::Seconds, &|measured| {
             Summary::of(measured.bundle_cpu.iter().copied())
         }),
+        Figure {
+            name: "processor time, 1 MiB of configuration".to_owned(),
+            unit: Unit::Seconds,
+            direct: Summary::of(results.large.iter().copied()),
+            delayed: None,
+            upstream: "",
+        },
     ]
 }
 

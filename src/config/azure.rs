@@ -8,6 +8,8 @@
 pub mod credentials;
 pub mod read;
 
+use std::collections::BTreeMap;
+
 use serde_json::json;
 
 use crate::{
@@ -17,7 +19,7 @@ use crate::{
     },
     facts::Facts,
     text::{
-        json::{self, Document, Member, is_named},
+        json::{self, Document, Member, folded},
         suggest::did_you_mean,
     },
 };
@@ -125,10 +127,13 @@ fn rewritten(rule: &'static str, key: &str) -> Change {
 
 /// Warns about members that have no effect, and refuses values that the cloud-controller-manager would refuse.
 fn checked(document: &Document<'_>) -> Result<Vec<Problem>, Problem> {
+    let kinds: BTreeMap<_, _> = KEYS.azure.iter().map(|(known, kind)| (folded(known), *kind)).collect();
+    let names: Vec<_> = document.members.iter().map(|member| folded(&member.name)).collect();
+    let last: BTreeMap<_, _> = names.iter().enumerate().map(|(index, name)| (name, index)).collect();
     let mut warnings = Vec::new();
-    for member in &document.members {
+    for (index, (member, folded)) in document.members.iter().zip(&names).enumerate() {
         let Member { name, line, .. } = member;
-        let Some((_, kind)) = KEYS.azure.iter().find(|(known, _)| is_named(name, known)) else {
+        let Some(kind) = kinds.get(folded) else {
             let hint = hint(&warnings, name, KEYS.azure.keys());
             let what = if hint.is_empty() { "this name".to_owned() } else { format!("`{name}`") };
             warnings.push(Problem::at(*line, format!("{what} is unknown and has no effect{hint}")));
@@ -137,7 +142,7 @@ fn checked(document: &Document<'_>) -> Result<Vec<Problem>, Problem> {
         if let Some(wanted) = mismatch(*kind, member.value) {
             return Err(Problem::at(*line, format!("`{name}` must be {wanted}")));
         }
-        if !document.named(name).next_back().is_some_and(|last| std::ptr::eq(last, member)) {
+        if last.get(folded) != Some(&index) {
             warnings.push(Problem::at(*line, format!("`{name}` is given again further down: the last one counts")));
         }
     }

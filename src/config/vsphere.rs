@@ -7,7 +7,7 @@
 //! cloud-controller-manager reads a string. The positions come from the parser that reads the document; crates for
 //! editing YAML bring a parser of their own.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{cell::LazyCell, collections::BTreeSet, net::IpAddr};
 
 use serde_json::{Map, Value, json};
 
@@ -60,7 +60,11 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> 
         output.warnings.extend(keys::ignored(&outline.root));
     }
     let wanted = facts.vsphere.as_ref().map_or_else(|| before.clone(), |spec| completed(&before, spec, facts));
-    let place = |path: &[&str]| Some(Place::line(places.as_ref()?.root.line(path)?));
+    let lines = LazyCell::new(|| places.as_ref().map(|outline| keys::lines(&outline.root)).unwrap_or_default());
+    let place = |path: &[&str]| {
+        let nearest = (0..=path.len()).rev().find_map(|end| lines.get(&path[..end]));
+        nearest.map(|line| Place::line(*line))
+    };
     output.warnings.extend(keys::types(&wanted, place)?);
     if let Some((path, message)) = keys::missing(&wanted) {
         let place = place(&path);

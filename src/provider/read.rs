@@ -1,7 +1,8 @@
 //! Reads providers from a folder on disk (IO).
 
 use std::{
-    fs, io,
+    fs::{self, File, Metadata},
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
@@ -9,6 +10,9 @@ use crate::provider::{
     folder::{self, Bundle, has_yaml_extension},
     payload::Payload,
 };
+
+/// The largest file that is read. The API server refuses objects of more than 3 MiB.
+const MAX_BYTES: u64 = 4 << 20;
 
 /// The providers of a folder cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +51,20 @@ pub fn read(folder: &Path) -> Result<(Vec<Bundle>, Option<Payload>), Error> {
     Ok((bundles, Some(Payload::read(files))))
 }
 
+/// Reads a manifest. A pipe would block, a device would never end, and the folder may be a stranger's.
+fn read_file(path: &Path, meta: &Metadata) -> io::Result<Vec<u8>> {
+    if !meta.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    // The file may grow between the look and the read.
+    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(io::Error::other(format!("larger than {} MiB", MAX_BYTES >> 20)));
+    }
+    Ok(bytes)
+}
+
 /// Collects the files below a folder, as (path with slashes from the root, bytes).
 fn collect(root: &Path, below: &str, files: &mut Vec<(String, Vec<u8>)>) -> Result<(), Error> {
     let folder = root.join(below);
@@ -57,10 +75,15 @@ fn collect(root: &Path, below: &str, files: &mut Vec<(String, Vec<u8>)>) -> Resu
     for entry in fs::read_dir(&folder).map_err(failed(&folder))? {
         let entry = entry.map_err(failed(&folder))?;
         let (path, name) = (entry.path(), format!("{below}/{}", entry.file_name().to_string_lossy()));
-        if path.is_dir() {
+        let meta = fs::metadata(&path).map_err(failed(&path))?;
+        if meta.is_dir() && path.is_symlink() {
+            // Two links to the folder above would be read for ever.
+            return Err(failed(&path)(io::Error::other("a link to a folder; put the folder itself in its place")));
+        }
+        if meta.is_dir() {
             collect(root, &name, files)?;
         } else {
-            files.push((name, fs::read(&path).map_err(failed(&path))?));
+            files.push((name, read_file(&path, &meta).map_err(failed(&path))?));
         }
     }
     Ok(())

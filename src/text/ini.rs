@@ -134,7 +134,7 @@ impl Document {
     pub(crate) fn set(&mut self, rule: &'static str, section: &str, key: &str, value: &str) {
         let mut earlier = self.positions(section, key);
         earlier.pop();
-        self.remove(rule, section, key, earlier);
+        self.remove(rule, section, earlier);
         let Some((at, found)) = self.find(section, key).last() else {
             self.add(section, key, value);
             self.changed(rule, format!("[{section}] {key}"), None, Some(value));
@@ -164,21 +164,14 @@ impl Document {
 
     /// Removes every occurrence of a key in a section, with its line.
     pub(crate) fn drop_key(&mut self, rule: &'static str, section: &str, key: &str) {
-        self.remove(rule, section, key, self.positions(section, key));
+        self.remove(rule, section, self.positions(section, key));
     }
 
     /// Removes a section from its header to its last key. Comments below that may belong to the next section.
     pub(crate) fn drop_section(&mut self, rule: &'static str, section: &str) {
-        loop {
-            let Some(block) = self.blocks(section).next() else { return };
-            self.changed(rule, format!("[{section}]"), Some(""), None);
-            for line in self.lines.drain(block).collect::<Vec<_>>() {
-                if let Item::Entry(entry) = line.item {
-                    let before = entry.value.unwrap_or_default();
-                    self.changed(rule, format!("[{section}] {}", entry.key), Some(&before), None);
-                }
-            }
-        }
+        let blocks: Vec<_> = self.blocks(section).collect();
+        let gone = blocks.into_iter().flatten().collect();
+        self.remove(rule, section, gone);
     }
 
     /// The text and the changes.
@@ -186,11 +179,21 @@ impl Document {
         (self.lines.into_iter().map(|line| line.text).collect(), self.changes)
     }
 
-    fn remove(&mut self, rule: &'static str, section: &str, key: &str, lines: Vec<usize>) {
-        for (gone, at) in lines.into_iter().enumerate() {
-            if let Item::Entry(entry) = self.lines.remove(at - gone).item {
-                let before = entry.value.unwrap_or_default();
-                self.changed(rule, format!("[{section}] {key}"), Some(&before), None);
+    /// Removes lines, given in their order.
+    fn remove(&mut self, rule: &'static str, section: &str, gone: Vec<usize>) {
+        let mut gone = gone.into_iter().peekable();
+        for (at, line) in std::mem::take(&mut self.lines).into_iter().enumerate() {
+            if gone.next_if_eq(&at).is_none() {
+                self.lines.push(line);
+                continue;
+            }
+            match line.item {
+                Item::Entry(entry) => {
+                    let before = entry.value.unwrap_or_default();
+                    self.changed(rule, format!("[{section}] {}", entry.key), Some(&before), None);
+                }
+                Item::Header(_) => self.changed(rule, format!("[{section}]"), Some(""), None),
+                Item::Other => {}
             }
         }
     }

@@ -139,12 +139,20 @@ struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Whether two names are equal to Go, which folds case as Unicode does: two non-ASCII letters fold to `k` and `s`.
 pub(crate) fn is_named(name: &str, other: &str) -> bool {
-    let fold = |letter: char| match letter {
+    letters(name).eq(letters(other))
+}
+
+/// A name in the form in which equal names are the same text.
+pub(crate) fn folded(name: &str) -> String {
+    letters(name).collect()
+}
+
+fn letters(name: &str) -> impl Iterator<Item = char> {
+    name.chars().map(|letter| match letter {
         '\u{212a}' => 'k',
         '\u{17f}' => 's',
         other => other.to_ascii_lowercase(),
-    };
-    name.chars().map(fold).eq(other.chars().map(fold))
+    })
 }
 
 /// The parser's messages contain values only for data of the wrong type, which gets a message of our own.

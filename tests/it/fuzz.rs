@@ -82,6 +82,30 @@ fn every_function_survives_its_seeds_and_variations_of_them() {
     }
 }
 
+/// The most that a ConfigMap holds.
+const LARGEST: usize = 1 << 20;
+
+/// A text in which a part is repeated.
+fn inflated(text: &[u8], part: std::ops::Range<usize>, bytes: usize) -> Vec<u8> {
+    let times = bytes.saturating_sub(text.len()) / part.len().max(1);
+    [&text[..part.end], &text[part.clone()].repeat(times), &text[part.end..]].concat()
+}
+
+#[test]
+fn every_function_survives_large_inputs() {
+    let config = ProptestConfig { failure_persistence: None, cases: 4, ..ProptestConfig::default() };
+    for (name, function) in FUNCTIONS {
+        let seeds = seeds(name);
+        let largest = seeds.iter().max_by_key(|seed| seed.len()).unwrap();
+        function(&inflated(largest, 0..largest.len(), LARGEST));
+        // Most are much smaller, so that there can be more of them.
+        proptest!(config.clone(), |(seed: Index, from: Index, to: Index, size in 12..=20_u32)| {
+            let seed = seed.get(&seeds);
+            function(&inflated(seed, part(seed, from, to), 1 << size));
+        });
+    }
+}
+
 #[test]
 fn every_folder_of_seeds_belongs_to_a_function() {
     let mut folders: Vec<_> =

@@ -19,6 +19,7 @@ mod fuzz;
 mod gcfg;
 mod hysteresis;
 mod lab;
+mod large;
 mod leader;
 mod manifests;
 mod namespace;

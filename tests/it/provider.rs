@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs,
+    os::unix::fs::symlink,
     path::Path,
     process::{Command, Output},
 };
@@ -120,6 +121,31 @@ fn a_broken_folder_has_a_line_for_each_finding() -> Result<()> {
     let xml = String::from_utf8(output.stdout)?;
     assert_eq!(xml.matches("<failure ").count(), 2, "{xml}");
     assert_well_formed(&xml);
+    Ok(())
+}
+
+#[test]
+fn files_that_never_end_are_refused() -> Result<()> {
+    type Make = fn(&Path) -> std::io::Result<()>;
+    let fifo: Make = |path| {
+        let made = Command::new("mkfifo").arg(path).status()?;
+        if made.success() { Ok(()) } else { Err(std::io::Error::other("mkfifo failed")) }
+    };
+    for (make, why) in [
+        (fifo, "not a regular file"),
+        (|path| symlink("/dev/zero", path), "not a regular file"),
+        (|path| symlink("..", path), "a link to a folder"),
+        (|path| symlink("loop.yaml", path.with_file_name("loop.yaml")), "Too many levels of symbolic links"),
+        (|path| fs::File::create(path)?.set_len(1 << 40), "larger than 4 MiB"),
+    ] {
+        let folder = changed("", "")?;
+        let file = folder.path().join("assets/demo/more.yaml");
+        make(&file)?;
+        let output = provider(&["verify", path(folder.path())]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains("assets/demo/") && error.contains(why), "{why}: {error}");
+    }
     Ok(())
 }
 

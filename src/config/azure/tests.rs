@@ -2,9 +2,11 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
+
 use crate::{
     config::{Transform, tests::keys_and_values},
     facts::Platform,
+    text::json::is_named,
 };
 
 fn azure(source: &str, cloud_name: &str) -> Result<Output, Problem> {

@@ -3,6 +3,8 @@
 //! Keys are matched exactly; any other spelling has no effect. A value of the wrong type in `global`, `vcenter`, `labels`
 //! or `nodes` ends the program; in the other sections it disables the section.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::{
@@ -133,6 +135,23 @@ pub(super) fn missing(document: &Value) -> Option<(Vec<&str>, String)> {
         }
     }
     None
+}
+
+/// The lines of the keys of sections, and of the mappings in them, by their paths.
+pub(super) fn lines(root: &Node) -> BTreeMap<Vec<&str>, usize> {
+    fn note<'a>(node: &'a Node, path: &[&'a str], lines: &mut BTreeMap<Vec<&'a str>, usize>) {
+        for member in node.members() {
+            let path = [path, &[&member.key]].concat();
+            lines.entry(path.clone()).or_insert(member.line);
+            // No key that is checked is deeper.
+            if path.len() < 3 {
+                note(&member.value, &path, lines);
+            }
+        }
+    }
+    let mut lines = BTreeMap::new();
+    note(root, &[], &mut lines);
+    lines
 }
 
 /// Warns about keys without effect, in the order of the source.

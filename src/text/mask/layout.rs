@@ -21,8 +21,8 @@ pub(super) fn secrets(text: &str) -> Vec<Range<usize>> {
     let documents = documents(text);
     let is_line = !text.trim().contains('\n');
     let is_yaml = documents.roots.iter().any(|root| match &root.shape {
-        // A line such as `failed to pull the image: not found` is a message.
-        Shape::Block(members) => !is_line || members.iter().all(|member| !member.key.contains(' ')),
+        // A line such as `volume "cloud-credentials": not found` is a message.
+        Shape::Block(members) => !is_line || !members.iter().any(|member| words::names_any_object(&member.key)),
         Shape::Flow(_) | Shape::List(_) => true,
         _ => false,
     });

@@ -216,13 +216,20 @@ fn squashed(word: &str) -> String {
     word.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase()
 }
 
+/// The kinds of objects that have names like those of secrets.
+const KINDS: [&str; 6] = ["secret", "secrets", "configmap", "volume", "serviceaccount", "credentialsrequest"];
+
 /// Whether a quoted word is an object's name in a message, as in `secret "cloud-credentials" not found` and
 /// `volume "cloud-credentials" : …`.
 fn names_an_object(before: &str, rest: &str) -> bool {
-    const KINDS: [&str; 6] = ["secret", "secrets", "configmap", "volume", "serviceaccount", "credentialsrequest"];
     let Some(before) = before.strip_suffix('"').filter(|_| rest.starts_with('"')) else { return false };
     let kind = before.strip_suffix(' ').and_then(|before| before.rsplit(|c: char| !c.is_alphanumeric()).next());
     kind.is_some_and(|kind| KINDS.iter().any(|known| kind.eq_ignore_ascii_case(known)))
+}
+
+/// Whether a text has the name of an object in it.
+pub(super) fn names_any_object(text: &str) -> bool {
+    text.match_indices('"').any(|(quote, _)| names_an_object(&text[..=quote], "\""))
 }
 
 /// The position of the closing quote of a string, or the end of the text.
