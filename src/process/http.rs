@@ -5,6 +5,7 @@
 
 use std::{
     io,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -13,7 +14,16 @@ use axum::{
     http::{StatusCode, header::CONTENT_TYPE},
     routing::get,
 };
-use tokio::{net::TcpListener, sync::watch};
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use tokio::{
+    net::TcpListener,
+    sync::{Semaphore, watch},
+    time::{sleep, timeout},
+};
 
 use crate::process::metrics::{self, Metrics};
 
@@ -80,6 +90,16 @@ pub async fn bind(address: &str) -> io::Result<TcpListener> {
     }
 }
 
+/// The most connections at a time. Others wait: on the network of a host everybody can open them, and each takes a file
+/// descriptor of those that the client needs.
+const CONNECTIONS: usize = 64;
+
+/// The longest time until a request is there.
+const HEADERS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The longest time until an answer is sent.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Serves until dropped.
 pub async fn serve(listener: TcpListener, health: Health, metrics: Metrics) -> io::Result<()> {
     let exposition = move || async move { ([(CONTENT_TYPE, metrics::MEDIA_TYPE)], metrics.text()) };
@@ -94,12 +114,49 @@ pub async fn serve(listener: TcpListener, health: Health, metrics: Metrics) -> i
             get(|extract::State(health): extract::State<Health>| async move { health.ready(Instant::now()) }),
         )
         .with_state(health);
-    axum::serve(listener, routes).await
+    let service = TowerToHyperService::new(routes);
+    let connections = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let permit = connections.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of file descriptors, or the client is gone.
+            sleep(Duration::from_secs(1)).await;
+            continue;
+        };
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(HEADERS_TIMEOUT).keep_alive(false);
+        let served = http.serve_connection(TokioIo::new(stream), service.clone());
+        tokio::spawn(async move {
+            // A client that breaks off is nobody's fault.
+            let _ = timeout(ANSWER_TIMEOUT, served).await;
+            drop(permit);
+        });
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn idle_connections_keep_nobody_out() {
+        use tokio::{
+            io::{AsyncReadExt, AsyncWriteExt},
+            net::TcpStream,
+        };
+        let listener = bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serve(listener, Health::starting(), Metrics::default()));
+        let mut idle = Vec::new();
+        for _ in 0..CONNECTIONS + 8 {
+            idle.push(TcpStream::connect(address).await.unwrap());
+        }
+        let mut probe = TcpStream::connect(address).await.unwrap();
+        probe.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        probe.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
 
     #[test]
     fn readiness_is_about_the_process_and_health_about_its_loop() {
