@@ -21,7 +21,7 @@ use crate::{
     },
     cluster::{
         read,
-        request::{Cause, REQUEST_TIMEOUT, api},
+        request::{Cause, UNBUDGETED, api},
     },
     error::chain,
     object::{Key, Object, reference::CONFIG_MAP},
@@ -174,7 +174,7 @@ async fn ask(client: &Client, desired: &Object, live: Option<&Value>, is_strict:
     let mut ladder = Ladder::new(desired, live);
     let next = ladder.first();
     let api = api(client, desired.kind(), desired.namespace());
-    let requests = Requests { api, budget: || Some(REQUEST_TIMEOUT), is_strict };
+    let requests = Requests { api, budget: || UNBUDGETED, is_strict };
     let mut asker = Asker { requests, folded: None, accepted: None };
     let end = climb(&mut ladder, next, async |step| asker.perform(desired, step).await).await;
     end.map_err(|error| write::Error { action: "dry-run", ..error })

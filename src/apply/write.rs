@@ -17,7 +17,7 @@ use crate::{
         ownership::{self, FIELD_MANAGER},
         steps::{self, End, Ladder, Next, Refusal, STAND_IN, Step},
     },
-    cluster::request::{Cause, REQUEST_TIMEOUT, api, send, to_value},
+    cluster::request::{Cause, UNBUDGETED, api, send, to_value},
     object::{Key, Kind, Object, reference::CONFIG_MAP},
 };
 
@@ -188,7 +188,7 @@ impl<F: Fn() -> Option<Duration>> Requests<F> {
         let name = object.name();
         match step {
             Step::Read => {
-                let live = send(Some(REQUEST_TIMEOUT), self.api.get_opt(name)).await?;
+                let live = send(UNBUDGETED, self.api.get_opt(name)).await?;
                 Ok(live.as_ref().map(to_value))
             }
             Step::Probe(_) => self.apply(&ownership::bare(object.value()), true).await.map(Some),
@@ -197,7 +197,7 @@ impl<F: Fn() -> Option<Duration>> Requests<F> {
             Step::StandIn => self.apply(&steps::stand_in(object), !steps::is_binding(object)).await.map(Some),
             Step::DeleteStandIn => {
                 let stand_in = format!("{name}{STAND_IN}");
-                let stand_in = send(Some(REQUEST_TIMEOUT), self.api.get(&stand_in)).await?;
+                let stand_in = send(UNBUDGETED, self.api.get(&stand_in)).await?;
                 self.delete(&to_value(&stand_in)).await
             }
             Step::Delete(live) => self.delete(&live).await,

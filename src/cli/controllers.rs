@@ -3,9 +3,8 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
-use k8s_openapi::jiff::SignedDuration;
 
-use super::flags::Connection;
+use super::flags::{Connection, duration};
 use crate::{facts::DEFAULT_NAMESPACE, process::lease::Timings};
 
 /// The lease of the config-sync controllers, the same as the Go operator's.
@@ -31,6 +30,10 @@ pub struct ControllersArgs {
     /// The namespace to manage.
     #[arg(long, default_value = DEFAULT_NAMESPACE)]
     pub namespace: String,
+
+    /// The operator's own namespace [default: the Pod's].
+    #[arg(long, value_name = "NAMESPACE")]
+    pub operator_namespace: Option<String>,
 
     /// The address that serves /healthz, /readyz and /metrics; without a host on all addresses.
     #[arg(long, value_name = "ADDRESS", default_value = ":9440")]
@@ -121,7 +124,7 @@ pub struct LeaderElectionArgs {
         default_missing_value = "true", action = clap::ArgAction::Set)]
     pub leader_elect: bool,
 
-    /// The namespace of the lease [default: the Pod's own].
+    /// The namespace of the lease [default: the operator's own].
     #[arg(long, value_name = "NAMESPACE")]
     pub leader_elect_resource_namespace: Option<String>,
 
@@ -158,12 +161,6 @@ impl LeaderElectionArgs {
         };
         timings.problem().map_or(Ok(Some(timings)), Err)
     }
-}
-
-/// Parses a duration in Go's spelling, such as `137s` or `1m30s`.
-fn duration(text: &str) -> Result<Duration, &'static str> {
-    let duration = text.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());
-    duration.filter(|duration| !duration.is_zero()).ok_or("must be a positive duration such as 137s or 1m30s")
 }
 
 #[cfg(test)]

@@ -3,17 +3,19 @@
 use std::{
     fs,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::Context;
 use clap::{Args, CommandFactory, ValueEnum, error::ErrorKind};
+use k8s_openapi::jiff::SignedDuration;
 use kube::Client;
 use serde::Serialize;
 
 use super::{Cli, cluster_reader::ClusterReader};
 use crate::{
-    cluster::client,
+    cluster::{client, request},
     facts::DEFAULT_NAMESPACE,
     text::{output, yaml},
 };
@@ -21,19 +23,75 @@ use crate::{
 /// The operator's namespace if it does not run in a Pod.
 const OPERATOR_NAMESPACE: &str = "openshift-cloud-controller-manager-operator";
 
-/// How to reach a cluster.
+const CONNECTION: &str = "Connection";
+
+/// How to reach a cluster, and as whom.
 #[derive(Args, Debug)]
 pub struct Connection {
     /// The kubeconfig to use [default: KUBECONFIG or ~/.kube/config; in a Pod its own credentials].
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = CONNECTION)]
     pub kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig to use [default: its current one].
+    #[arg(long, value_name = "NAME", help_heading = CONNECTION)]
+    pub context: Option<String>,
+
+    /// The cluster of the kubeconfig to use [default: the context's].
+    #[arg(long, value_name = "NAME", help_heading = CONNECTION)]
+    pub cluster: Option<String>,
+
+    /// The user of the kubeconfig to use [default: the context's].
+    #[arg(long, value_name = "NAME", help_heading = CONNECTION)]
+    pub user: Option<String>,
+
+    /// The user to impersonate.
+    #[arg(id = "as", long = "as", value_name = "USER", help_heading = CONNECTION)]
+    pub as_user: Option<String>,
+
+    /// A group of the user to impersonate; may be repeated.
+    #[arg(long, value_name = "GROUP", requires = "as", help_heading = CONNECTION)]
+    pub as_group: Vec<String>,
+
+    /// The longest time for one request, such as 1m30s; 0 means no limit [default: 15s].
+    #[arg(long, value_name = "DURATION", value_parser = request_timeout, help_heading = CONNECTION)]
+    pub request_timeout: Option<Duration>,
 }
 
 impl Connection {
-    /// A client; sends no request.
-    pub async fn client(&self) -> anyhow::Result<Client> {
-        client::connect(self.kubeconfig.as_deref(), None).await
+    /// Whether one of the flags is given.
+    pub fn is_given(&self) -> bool {
+        let Self { kubeconfig, context, cluster, user, as_user, as_group: _, request_timeout } = self;
+        let names = [context, cluster, user, as_user].into_iter().any(Option::is_some);
+        names || kubeconfig.is_some() || request_timeout.is_some()
     }
+
+    /// A client for a cluster, whose API server a file may name. Sends no request.
+    pub async fn client(&self, env_file: Option<&Path>) -> anyhow::Result<Client> {
+        if let Some(timeout) = self.request_timeout {
+            request::limit(timeout);
+        }
+        let access = client::Access {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            cluster: self.cluster.clone(),
+            user: self.user.clone(),
+            as_user: self.as_user.clone(),
+            as_groups: self.as_group.clone(),
+            env_file: env_file.map(Path::to_owned),
+        };
+        client::connect(&access).await
+    }
+}
+
+/// Parses kubectl's limit of a request: a duration, or 0 for none.
+fn request_timeout(text: &str) -> Result<Duration, &'static str> {
+    if text == "0" { Ok(Duration::MAX) } else { duration(text) }
+}
+
+/// Parses a duration in Go's spelling, such as `137s` or `1m30s`.
+pub(super) fn duration(text: &str) -> Result<Duration, &'static str> {
+    let duration = text.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());
+    duration.filter(|duration| !duration.is_zero()).ok_or("must be a positive duration such as 137s or 1m30s")
 }
 
 /// The cluster that a command reads.
@@ -47,6 +105,10 @@ pub struct ClusterArgs {
     #[arg(long, default_value = DEFAULT_NAMESPACE)]
     pub namespace: String,
 
+    /// The operator's own namespace.
+    #[arg(long, value_name = "NAMESPACE", default_value = OPERATOR_NAMESPACE)]
+    pub operator_namespace: String,
+
     /// The file with the images of all providers [default: the ConfigMap cloud-controller-manager-images of the cluster].
     #[arg(long, value_name = "FILE")]
     pub images_json: Option<PathBuf>,
@@ -55,8 +117,9 @@ pub struct ClusterArgs {
 impl ClusterArgs {
     /// The cluster, to be read.
     pub(super) async fn reader(&self) -> anyhow::Result<ClusterReader> {
-        let client = self.connection.client().await?;
-        Ok(ClusterReader { client, namespace: self.namespace.clone(), own_namespace: own_namespace() })
+        let client = self.connection.client(None).await?;
+        let (namespace, own_namespace) = (self.namespace.clone(), self.operator_namespace.clone());
+        Ok(ClusterReader { client, namespace, own_namespace })
     }
 }
 

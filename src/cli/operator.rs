@@ -16,7 +16,7 @@ use super::{
     flags::{own_namespace, runtime, wrong_usage},
 };
 use crate::{
-    cluster::{client, request::REQUEST_TIMEOUT},
+    cluster::request::REQUEST_TIMEOUT,
     controllers::{
         Controllers,
         view::{View, ViewSettings},
@@ -88,14 +88,13 @@ async fn run(
     let timings = common.leader_election.timings().unwrap_or_else(|problem| wrong_usage(problem));
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let client =
-        client::connect(common.connection.kubeconfig.as_deref(), common.api_server_env_file.as_deref()).await?;
+    let client = common.connection.client(common.api_server_env_file.as_deref()).await?;
     let (health, metrics) = (Health::starting(), Metrics::default());
     let listener = http::bind(&common.health_addr)
         .await
         .with_context(|| format!("failed to listen on --health-addr {}", common.health_addr))?;
 
-    let own_namespace = own_namespace();
+    let own_namespace = common.operator_namespace.clone().unwrap_or_else(own_namespace);
     let lease_namespace =
         common.leader_election.leader_elect_resource_namespace.clone().unwrap_or_else(|| own_namespace.clone());
     let is_dry_run = operator.is_some_and(|operator| operator.dry_run);

@@ -54,13 +54,20 @@ pub struct VerifyArgs {
     #[arg(short, long, value_enum, default_value_t)]
     pub output: VerifyFormat,
 
-    /// Also ask the API server of a cluster, by dry runs, whether it accepts every object.
-    #[arg(long)]
-    pub cluster: bool,
+    /// Also send every object to the API server of a cluster, as a dry run, and report what it refuses.
+    #[arg(long, value_name = "MODE")]
+    pub dry_run: Option<DryRun>,
 
     /// The connection to that cluster.
     #[command(flatten)]
     pub connection: Connection,
+}
+
+/// Where a dry run takes place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DryRun {
+    /// At the API server, which stores nothing.
+    Server,
 }
 
 /// The format of findings.
@@ -109,8 +116,8 @@ fn show(args: &ShowArgs) -> anyhow::Result<()> {
 }
 
 fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
-    if args.connection.kubeconfig.is_some() && !args.cluster {
-        wrong_usage("--kubeconfig needs --cluster");
+    if args.connection.is_given() && args.dry_run.is_none() {
+        wrong_usage("flags of a connection need --dry-run=server");
     }
     let mut bundles = embedded::bundles();
     let mut payload = Some(embedded::payload());
@@ -129,9 +136,9 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
         }
     }
     let mut report = verify::verify(&bundles, payload.as_ref());
-    if args.cluster {
+    if args.dry_run.is_some() {
         let refusals = runtime()?.block_on(async {
-            let client = args.connection.client().await?;
+            let client = args.connection.client(None).await?;
             anyhow::Ok(dry_run::verify(&client, &bundles).await?)
         })?;
         report = report.with_refusals(refusals);

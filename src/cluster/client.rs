@@ -4,7 +4,7 @@
 //! connection), a request without an answer fails after half a minute, a dead connection is noticed within about a minute, and
 //! the pause that a refusal asks for is shown.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
 use axum::{
@@ -26,6 +26,8 @@ use kube::{
 use serde_json::{Value, json};
 use tower::{BoxError, ServiceBuilder, timeout::error::Elapsed};
 
+use crate::{cluster::request, text::mask};
+
 /// The longest time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -38,17 +40,40 @@ const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The silence before a connection is probed, the interval of the probes, and the number of probes without an answer.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
 
-/// A client for the cluster that a kubeconfig names, or for that of the Pod; `env_file` names its API server. Sends no
-/// request.
-pub async fn connect(kubeconfig: Option<&Path>, env_file: Option<&Path>) -> anyhow::Result<Client> {
-    let mut config = load(kubeconfig).await?;
-    if let Some(path) = env_file {
+/// How to reach a cluster, and as whom: kubectl's flags.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// The kubeconfig; without one that of `KUBECONFIG` or `~/.kube/config`, else the credentials of the Pod.
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig instead of its current one.
+    pub context: Option<String>,
+    /// The cluster of the kubeconfig instead of the context's.
+    pub cluster: Option<String>,
+    /// The user of the kubeconfig instead of the context's.
+    pub user: Option<String>,
+    /// The user to impersonate, instead of the kubeconfig's.
+    pub as_user: Option<String>,
+    /// The groups of the user to impersonate.
+    pub as_groups: Vec<String>,
+    /// A file that names the API server.
+    pub env_file: Option<PathBuf>,
+}
+
+/// A client for a cluster. Sends no request.
+pub async fn connect(access: &Access) -> anyhow::Result<Client> {
+    let mut config = load(access).await?;
+    if let Some(path) = &access.env_file {
         let path = path.display();
         let text = fs::read_to_string(path.to_string())
             .with_context(|| format!("failed to read the address of the API server from {path}"))?;
         let url = api_server_of_env_file(&text).and_then(|url| url.parse().ok());
         config.cluster_url =
             url.with_context(|| format!("{path} sets no usable KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT"))?;
+    }
+    if let Some(user) = &access.as_user {
+        config.auth_info.impersonate = Some(user.clone());
+        config.auth_info.impersonate_groups = Some(access.as_groups.clone());
+        (config.auth_info.impersonate_uid, config.auth_info.impersonate_user_extra) = (None, None);
     }
     client(&config).context("failed to set up the connection to the API server")
 }
@@ -66,35 +91,46 @@ fn api_server_of_env_file(text: &str) -> Option<String> {
 }
 
 /// The configuration of a kubeconfig: of this file, else of `KUBECONFIG` or `~/.kube/config`, else that of the Pod.
-async fn load(path: Option<&Path>) -> anyhow::Result<Config> {
-    let (kubeconfig, name) = match path {
+async fn load(access: &Access) -> anyhow::Result<Config> {
+    let (kubeconfig, name) = match &access.kubeconfig {
         Some(path) => {
             let name = path.display().to_string();
             (Kubeconfig::read_from(path).with_context(|| format!("failed to read the kubeconfig {name}"))?, name)
         }
         None => match Kubeconfig::read() {
             Ok(kubeconfig) => (kubeconfig, "of the environment".to_owned()),
-            Err(_) => {
+            Err(error) => {
+                if let Some(flag) = access.choice() {
+                    return Err(error).with_context(|| format!("--{flag} needs a kubeconfig, and none can be read"));
+                }
                 return Config::infer().await.context("failed to find a kubeconfig or the credentials of a Pod");
             }
         },
     };
     // A proxy of the environment is for hosts outside the cluster, and is not used.
-    if let Some(proxy) = proxy(&kubeconfig) {
-        bail!(
-            "the current context of the kubeconfig {name} needs the proxy {proxy} (proxy-url), which is not supported"
-        );
+    if let Some(proxy) = proxy(&kubeconfig, access) {
+        bail!("the cluster of the kubeconfig {name} needs the proxy {proxy} (proxy-url), which is not supported");
     }
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    let Access { context, cluster, user, .. } = access.clone();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions { context, cluster, user }).await;
     config.with_context(|| format!("failed to use the kubeconfig {name}"))
 }
 
-/// The proxy of the current context's cluster.
-fn proxy(kubeconfig: &Kubeconfig) -> Option<&str> {
-    let context =
-        kubeconfig.contexts.iter().find(|context| Some(&context.name) == kubeconfig.current_context.as_ref())?;
-    let name = &context.context.as_ref()?.cluster;
-    kubeconfig.clusters.iter().find(|cluster| cluster.name == *name)?.cluster.as_ref()?.proxy_url.as_deref()
+impl Access {
+    /// The flag that chooses something of a kubeconfig, if one is given.
+    fn choice(&self) -> Option<&'static str> {
+        let flags = [("context", &self.context), ("cluster", &self.cluster), ("user", &self.user)];
+        flags.into_iter().find(|(_, value)| value.is_some()).map(|(flag, _)| flag)
+    }
+}
+
+/// The proxy of the chosen cluster, without its password.
+fn proxy(kubeconfig: &Kubeconfig, access: &Access) -> Option<String> {
+    let chosen = access.context.as_ref().or(kubeconfig.current_context.as_ref());
+    let context = || kubeconfig.contexts.iter().find(|context| Some(&context.name) == chosen);
+    let name = access.cluster.as_ref().or_else(|| Some(&context()?.context.as_ref()?.cluster))?;
+    let cluster = kubeconfig.clusters.iter().find(|cluster| cluster.name == *name)?;
+    cluster.cluster.as_ref()?.proxy_url.as_deref().map(mask::text)
 }
 
 /// The longest body of a refusal, in bytes.
@@ -120,7 +156,11 @@ async fn with_retry_after(answer: Response<AnswerBody>) -> Result<Response<Answe
 }
 
 fn describe_timeout(error: BoxError) -> BoxError {
-    if error.is::<Elapsed>() { format!("no answer within {} s", HEADERS_TIMEOUT.as_secs()).into() } else { error }
+    if error.is::<Elapsed>() { format!("no answer within {} s", headers_timeout().as_secs()).into() } else { error }
+}
+
+fn headers_timeout() -> Duration {
+    HEADERS_TIMEOUT.max(request::longest())
 }
 
 /// Without a layer that retries: all retries follow one policy ([`crate::controllers`]).
@@ -140,7 +180,7 @@ fn client(config: &Config) -> Result<Client, kube::Error> {
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .map_err(describe_timeout)
-        .timeout(HEADERS_TIMEOUT)
+        .timeout(headers_timeout())
         .and_then(with_retry_after)
         .map_response(|answer: Response<_>| answer.map(AnswerBody::new))
         .map_err(BoxError::from)
@@ -187,7 +227,7 @@ mod tests {
 
     #[test]
     fn only_the_proxy_of_the_current_context_counts() {
-        let proxy_of = |current: &str| {
+        let proxy_of = |current: &str, access: &Access| {
             let kubeconfig = json!({
                 "current-context": current,
                 "contexts": [
@@ -200,9 +240,14 @@ mod tests {
                 ],
             });
             let kubeconfig: Kubeconfig = serde_json::from_value(kubeconfig).unwrap();
-            proxy(&kubeconfig).map(ToOwned::to_owned)
+            proxy(&kubeconfig, access)
         };
-        assert_eq!(proxy_of("one"), None);
-        assert_eq!(proxy_of("two").as_deref(), Some("http://proxy:3128"));
+        let direct = Access::default();
+        assert_eq!(proxy_of("one", &direct), None);
+        assert_eq!(proxy_of("two", &direct).as_deref(), Some("http://proxy:3128"));
+        let context = Access { context: Some("two".into()), ..Access::default() };
+        assert!(proxy_of("one", &context).is_some());
+        let cluster = Access { cluster: Some("direct".into()), ..context };
+        assert_eq!(proxy_of("two", &cluster), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Requests to the API server, and the meaning of its answers (IO).
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::OnceLock, time::Duration};
 
 use kube::{
     Api, Client,
@@ -15,8 +15,24 @@ use crate::{
     text::mask,
 };
 
-/// The time after which a request counts as failed.
+/// The time after which a request counts as failed, unless [`limit`] has set another.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The budget of a request that nothing but its own limit ends.
+pub const UNBUDGETED: Option<Duration> = Some(Duration::MAX);
+
+static LIMIT: OnceLock<Duration> = OnceLock::new();
+
+/// Sets the time after which a request of this process counts as failed; once, before the first request.
+pub fn limit(to: Duration) {
+    // A second limit would be that of the same command line.
+    let _ = LIMIT.set(to);
+}
+
+/// The time after which a request of this process counts as failed.
+pub fn longest() -> Duration {
+    *LIMIT.get().unwrap_or(&REQUEST_TIMEOUT)
+}
 
 /// The fields that cannot be changed, as the API server names them: an object with another value there is recreated.
 const IMMUTABLE: [&str; 2] = ["spec.selector", "roleRef"];
@@ -48,7 +64,7 @@ pub fn describe_objects(kind: &Kind, namespace: &str, name: &str) -> String {
 
 /// Sends one request, if there is a budget of time for it, and gives up when that is spent.
 pub async fn send<T>(budget: Option<Duration>, request: impl Future<Output = kube::Result<T>>) -> Result<T, Cause> {
-    let budget = budget.ok_or(Cause::NotLeading)?.min(REQUEST_TIMEOUT);
+    let budget = budget.ok_or(Cause::NotLeading)?.min(longest());
     match tokio::time::timeout(budget, request).await {
         Ok(answer) => answer.map_err(Cause::Api),
         Err(_) => Err(Cause::Timeout),
@@ -57,7 +73,7 @@ pub async fn send<T>(budget: Option<Duration>, request: impl Future<Output = kub
 
 /// Whether a namespace does not exist.
 pub async fn is_namespace_gone(client: &Client, name: &str) -> bool {
-    matches!(send(Some(REQUEST_TIMEOUT), api(client, &NAMESPACE, "").get(name)).await, Err(cause) if cause.is_absent())
+    matches!(send(UNBUDGETED, api(client, &NAMESPACE, "").get(name)).await, Err(cause) if cause.is_absent())
 }
 
 /// An answer of the API server as data.

@@ -158,7 +158,7 @@ async fn a_live_api_server_is_asked_about_every_object() -> Result<()> {
     let mark = plane.audit().mark()?;
     let kubeconfig = plane.kubeconfig_admin();
     let verify = |target: &[&str]| {
-        let arguments = ["verify", "--cluster", "--kubeconfig", path(&kubeconfig)];
+        let arguments = ["verify", "--dry-run=server", "--kubeconfig", path(&kubeconfig)];
         provider(&[&arguments, target].concat())
     };
     let output = verify(&[]);
@@ -186,7 +186,7 @@ fn an_unreachable_api_server_is_an_error_and_not_a_finding() -> Result<()> {
     let folder = TempDir::new()?;
     let kubeconfig = folder.path().join("kubeconfig");
     fs::write(&kubeconfig, "apiVersion: v1\nkind: Config\ncurrent-context: none\n")?;
-    let output = provider(&["verify", "aws", "--cluster", "--kubeconfig", path(&kubeconfig)]);
+    let output = provider(&["verify", "aws", "--dry-run=server", "--kubeconfig", path(&kubeconfig)]);
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.starts_with("ccm-operator: failed to use the kubeconfig") && error.lines().count() == 1, "{error}");

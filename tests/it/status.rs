@@ -47,6 +47,42 @@ fn a_proxy_in_a_kubeconfig_is_refused() -> Result<()> {
 }
 
 #[tokio::test]
+async fn the_flags_of_kubectl_choose_cluster_and_user() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let mut kubeconfig: Value = serde_json::from_slice(&std::fs::read(lab.plane.kubeconfig_admin())?)?;
+    let (cluster, user) = (kubeconfig["clusters"][0]["name"].clone(), kubeconfig["users"][0]["name"].clone());
+    let unreachable = json!({"name": "nowhere", "cluster": {"server": "https://127.0.0.1:1"}});
+    kubeconfig["clusters"].as_array_mut().context("clusters")?.push(unreachable);
+    kubeconfig["users"].as_array_mut().context("users")?.push(json!({"name": "nobody", "user": {"token": "wrong"}}));
+    kubeconfig["contexts"] = json!([
+        {"name": "wrong", "context": {"cluster": "nowhere", "user": "nobody"}},
+        {"name": "right", "context": {"cluster": cluster, "user": user}},
+    ]);
+    kubeconfig["current-context"] = "wrong".into();
+    let path = lab.dir.path().join("contexts.kubeconfig");
+    std::fs::write(&path, kubeconfig.to_string())?;
+    let (cluster, user) =
+        (format!("--cluster={}", cluster.as_str().unwrap()), format!("--user={}", user.as_str().unwrap()));
+    for (flags, expected) in [
+        (&["--request-timeout=5s"][..], "Connection refused"),
+        (&["--context=right"], "CONDITION"),
+        (&[&cluster, &user], "CONDITION"),
+        (&[&cluster], "Unauthorized"),
+        (&["--context=right", "--as=somebody", "--as-group=some"], r#"User "somebody" cannot"#),
+        (&["--context=right", "--as=somebody", "--as-group=system:masters"], "CONDITION"),
+        (&["--context=none"], "none"),
+        (&["--as-group=some"], "--as <USER>"),
+    ] {
+        let mut command = std::process::Command::new(binary());
+        command.args(["status", "--kubeconfig"]).arg(&path).args(flags);
+        let output = tokio::task::spawn_blocking(move || command.output()).await??;
+        let text = String::from_utf8(output.stdout)? + &String::from_utf8(output.stderr)?;
+        assert!(text.contains(expected), "{flags:?}: {text}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_impersonation_of_a_kubeconfig_is_honoured() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let mut kubeconfig: Value = serde_json::from_slice(&std::fs::read(lab.plane.kubeconfig_admin())?)?;
