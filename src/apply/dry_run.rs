@@ -198,6 +198,7 @@ impl<F: Fn() -> Option<Duration>> Asker<F> {
                 self.folded = Some(live);
                 Ok(None)
             }
+            Step::Claim => requests.claim(object.value(), true).await.map(Some),
             Step::Apply => match (self.accepted.take(), &self.folded) {
                 (Some(mut accepted), _) => {
                     accepted["metadata"]["name"] = name.into();

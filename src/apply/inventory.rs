@@ -76,6 +76,15 @@ impl Scope {
         Self { places: objects.iter().map(Place::of).collect(), unknown: BTreeSet::new() }
     }
 
+    /// The places of objects that a status lists, each as its API group, plural and namespace.
+    pub fn of_references<'a>(references: impl Iterator<Item = (&'a str, &'a str, &'a str)>) -> Self {
+        let place = |(group, plural, namespace): (&str, &str, &str)| {
+            let kind = KINDS.iter().find(|kind| (kind.group, kind.plural) == (group, plural))?;
+            (kind.namespaced != namespace.is_empty()).then(|| Place { kind, namespace: namespace.to_owned() })
+        };
+        Self { places: references.filter_map(place).collect(), unknown: BTreeSet::new() }
+    }
+
     /// Reads a live ConfigMap.
     pub fn read(config_map: &Value) -> Self {
         let mut scope = Self::default();

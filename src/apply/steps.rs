@@ -30,7 +30,9 @@ pub enum Step {
     Probe(Value),
     /// Move other managers' fields of this live object into our entry of the managed fields, unless it has changed.
     Fold(Value),
-    /// Apply the object.
+    /// Apply the object unless another manager has set one of its fields to another value.
+    Claim,
+    /// Apply the object, whoever owns its fields.
     Apply,
     /// Apply the object under the name of its stand-in: the API server has to accept it before the old one is deleted.
     /// A binding's stand-in is real, so that its rights are granted without a gap; others are dry runs.
@@ -86,7 +88,11 @@ pub enum Refusal {
 #[derive(Debug)]
 enum Stage {
     Start,
-    /// The first apply.
+    /// The first apply of an object without our label, which may exist.
+    Claim,
+    /// It exists: may it be taken over?
+    LookAtOwner,
+    /// The first apply of another one.
     Apply,
     /// An unseen object was refused: because of other managers' fields?
     LookForFold(Refusal),
@@ -132,7 +138,13 @@ impl<'a> Ladder<'a> {
 
     /// The first step.
     pub fn first(&mut self) -> Next {
-        let Some(live) = self.seen else { return self.step(Stage::Apply, Step::Apply) };
+        let Some(live) = self.seen else {
+            return if self.is_member() {
+                self.step(Stage::Claim, Step::Claim)
+            } else {
+                self.step(Stage::Apply, Step::Apply)
+            };
+        };
         if self.is_left_alone(live) {
             return Next::Break(End::LeftAlone(None));
         }
@@ -146,13 +158,31 @@ impl<'a> Ladder<'a> {
     /// The next step after an answer.
     pub fn next(&mut self, answer: Answer) -> Next {
         match (std::mem::replace(&mut self.stage, Stage::Start), answer) {
-            (Stage::Apply, Ok(Some(now))) => {
+            (Stage::Claim | Stage::Apply, Ok(Some(now))) if self.is_left_alone(&now) => {
+                Next::Break(End::LeftAlone(Some(now)))
+            }
+            (Stage::Claim, Err(Refusal::Conflict)) => self.step(Stage::LookAtOwner, Step::Read),
+            (Stage::LookAtOwner, Ok(None)) => self.step(Stage::Apply, Step::Apply),
+            (Stage::LookAtOwner, Ok(Some(live))) => {
+                if self.is_left_alone(&live) {
+                    Next::Break(End::LeftAlone(Some(live)))
+                } else if self.is_of_another_set(&live) {
+                    Next::Break(End::Refused)
+                } else if need(self.desired.value(), &live) == Need::FoldThenApply {
+                    self.fold(live)
+                } else {
+                    self.step(Stage::Apply, Step::Apply)
+                }
+            }
+            (Stage::Claim | Stage::Apply, Ok(Some(now))) => {
                 // The answer is the first to show other managers' fields of an unseen object.
                 let needs_fold = need(self.desired.value(), &now) == Need::FoldThenApply;
                 if needs_fold { self.fold(now) } else { Next::Break(End::Applied(now)) }
             }
             (Stage::ApplyFolded, Ok(Some(now))) => Next::Break(End::Applied(now)),
-            (Stage::Apply, Err(refusal @ (Refusal::Invalid | Refusal::Immutable))) if self.seen.is_none() => {
+            (Stage::Claim | Stage::Apply, Err(refusal @ (Refusal::Invalid | Refusal::Immutable)))
+                if self.seen.is_none() =>
+            {
                 // A field of another manager can make the whole object invalid.
                 self.step(Stage::LookForFold(refusal), Step::Read)
             }
@@ -160,6 +190,7 @@ impl<'a> Ladder<'a> {
                 self.step(Stage::LookForRecreate, Step::Read)
             }
             (Stage::LookForFold(refusal), Ok(live)) => match live {
+                Some(live) if self.is_left_alone(&live) => Next::Break(End::LeftAlone(Some(live))),
                 Some(live) if need(self.desired.value(), &live) == Need::FoldThenApply => self.fold(live),
                 Some(live) if refusal == Refusal::Immutable => self.recreate(live),
                 _ => Next::Break(End::Refused),
@@ -195,8 +226,17 @@ impl<'a> Ladder<'a> {
     /// Whether an administrator has annotated the object to be left alone. Only members of the set can be: synced objects,
     /// such as `cloud-conf`, are not labelled and are always ours.
     fn is_left_alone(&self, live: &Value) -> bool {
-        let is_member = self.desired.value()["metadata"]["labels"].get(inventory::PART_OF_LABEL).is_some();
-        is_member && inventory::is_left_alone(live)
+        self.is_member() && inventory::is_left_alone(live)
+    }
+
+    fn is_member(&self) -> bool {
+        !set_of(self.desired.value()).is_null()
+    }
+
+    /// Whether the object belongs to another set: another tool keeps it as that tool wants it.
+    fn is_of_another_set(&self, live: &Value) -> bool {
+        let set = set_of(live);
+        !set.is_null() && set != set_of(self.desired.value())
     }
 
     fn step(&mut self, stage: Stage, step: Step) -> Next {
@@ -222,6 +262,11 @@ impl<'a> Ladder<'a> {
         }
         Next::Break(End::Held(finalizers(&live)))
     }
+}
+
+/// The set that an object belongs to; null for none.
+fn set_of(object: &Value) -> &Value {
+    &object["metadata"]["labels"][inventory::PART_OF_LABEL]
 }
 
 /// Whether the stand-in of an object is created, not only dry-run.

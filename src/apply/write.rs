@@ -1,6 +1,6 @@
 //! Writes objects to a cluster (IO): performs the steps of [`super::steps`], deletes, and keeps the inventory.
 //!
-//! Server-side apply, forced: the operator takes over every field that it applies. It never decides which objects should exist.
+//! Server-side apply, forced for all objects that are ours: the operator takes over every field that it applies. It never decides which objects should exist.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ fn action(step: &Step) -> &'static str {
     match step {
         Step::Read => "read",
         Step::Fold(_) => "take over",
-        Step::Probe(_) | Step::Apply | Step::StandIn => "apply",
+        Step::Probe(_) | Step::Claim | Step::Apply | Step::StandIn => "apply",
         Step::DeleteStandIn | Step::Delete(_) => "delete",
     }
 }
@@ -160,7 +160,20 @@ pub async fn write_inventory(
     }
     let object = key_of(&CONFIG_MAP, &config_map);
     let requests = Requests { api: api(client, &CONFIG_MAP, &object.namespace), budget: || budget, is_strict: false };
-    let written = requests.apply(&config_map, false).await;
+    let mut written = requests.apply(&config_map, false).await;
+    if let (Some(live), Err(cause)) = (live, &written)
+        && cause.is_immutable()
+    {
+        // Somebody has made it immutable. Where it is missing, the status lists the objects.
+        written = async {
+            requests.delete(live).await?;
+            if let Some(metadata) = config_map["metadata"].as_object_mut() {
+                metadata.remove("resourceVersion");
+            }
+            requests.apply(&config_map, false).await
+        }
+        .await;
+    }
     written.map_err(|source| Error { object, action: "write the inventory", source })
 }
 
@@ -191,6 +204,7 @@ impl<F: Fn() -> Option<Duration>> Requests<F> {
                 let live = send(UNBUDGETED, self.api.get_opt(name)).await?;
                 Ok(live.as_ref().map(to_value))
             }
+            Step::Claim => self.claim(object.value(), false).await.map(Some),
             Step::Probe(_) => self.apply(&ownership::bare(object.value()), true).await.map(Some),
             Step::Fold(live) => self.merge(name, &steps::fold_patch(&live), false).await.map(|_| None),
             Step::Apply => self.apply(object.value(), false).await.map(Some),
@@ -205,7 +219,15 @@ impl<F: Fn() -> Option<Duration>> Requests<F> {
     }
 
     pub(super) async fn apply(&self, object: &Value, dry_run: bool) -> Result<Value, Cause> {
-        let params = PatchParams { dry_run, ..PatchParams::apply(FIELD_MANAGER).force() };
+        self.apply_with(PatchParams { dry_run, ..PatchParams::apply(FIELD_MANAGER).force() }, object).await
+    }
+
+    /// Applies without force: the API server refuses to change a value of another manager.
+    pub(super) async fn claim(&self, object: &Value, dry_run: bool) -> Result<Value, Cause> {
+        self.apply_with(PatchParams { dry_run, ..PatchParams::apply(FIELD_MANAGER) }, object).await
+    }
+
+    async fn apply_with(&self, params: PatchParams, object: &Value) -> Result<Value, Cause> {
         let params = if self.is_strict { params.validation_strict() } else { params };
         self.patch(name_of(object), &params, &Patch::Apply(object)).await
     }

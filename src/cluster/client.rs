@@ -4,13 +4,18 @@
 //! connection), a request without an answer fails after half a minute, a dead connection is noticed within about a minute, and
 //! the pause that a refusal asks for is shown.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
 
 use anyhow::{Context, bail};
 use axum::{
     body::Body as AnswerBody,
     http::{
-        Response,
+        Request, Response, Uri,
         header::{CONTENT_LENGTH, RETRY_AFTER},
     },
 };
@@ -62,20 +67,67 @@ pub struct Access {
 /// A client for a cluster. Sends no request.
 pub async fn connect(access: &Access) -> anyhow::Result<Client> {
     let mut config = load(access).await?;
-    if let Some(path) = &access.env_file {
-        let path = path.display();
-        let text = fs::read_to_string(path.to_string())
-            .with_context(|| format!("failed to read the address of the API server from {path}"))?;
-        let url = api_server_of_env_file(&text).and_then(|url| url.parse().ok());
-        config.cluster_url =
-            url.with_context(|| format!("{path} sets no usable KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT"))?;
-    }
+    let address = access.env_file.clone().map(EnvFile::read).transpose()?;
     if let Some(user) = &access.as_user {
         config.auth_info.impersonate = Some(user.clone());
         config.auth_info.impersonate_groups = Some(access.as_groups.clone());
         (config.auth_info.impersonate_uid, config.auth_info.impersonate_user_extra) = (None, None);
     }
-    client(&config).context("failed to set up the connection to the API server")
+    client(&config, address).context("failed to set up the connection to the API server")
+}
+
+/// A file with the address of the API server, which is read again when it changes: the address of a node may be another one
+/// after an installation.
+#[derive(Clone, Debug)]
+struct EnvFile {
+    path: PathBuf,
+    /// The file's stamp, and the address that it had then.
+    read: Arc<Mutex<(Option<Stamp>, Uri)>>,
+}
+
+/// The time and the length of a file.
+type Stamp = (SystemTime, u64);
+
+impl EnvFile {
+    /// Reads the file for the first time.
+    fn read(path: PathBuf) -> anyhow::Result<Self> {
+        let (stamp, shown) = (stamp(&path), path.display());
+        let text = fs::read_to_string(&path)
+            .with_context(|| format!("failed to read the address of the API server from {shown}"))?;
+        let uri = uri_of_env_file(&text)
+            .with_context(|| format!("{shown} sets no usable KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT"))?;
+        Ok(Self { read: Arc::new(Mutex::new((stamp, uri))), path })
+    }
+
+    /// The address now; the last good one while the file has none.
+    fn address(&self) -> Uri {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamp = stamp(&self.path);
+        if stamp.is_some() && stamp != read.0 {
+            let found = fs::read_to_string(&self.path).ok().and_then(|text| uri_of_env_file(&text));
+            *read = (stamp, found.unwrap_or_else(|| read.1.clone()));
+        }
+        read.1.clone()
+    }
+
+    /// A request to that address.
+    fn direct<B>(&self, request: Request<B>) -> Request<B> {
+        let (mut parts, body) = request.into_parts();
+        let mut uri = self.address().into_parts();
+        uri.path_and_query = parts.uri.path_and_query().cloned();
+        // Both parts come from an address, so this cannot fail.
+        parts.uri = Uri::from_parts(uri).unwrap_or(parts.uri);
+        Request::from_parts(parts, body)
+    }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let meta = fs::metadata(path).ok()?;
+    Some((meta.modified().ok()?, meta.len()))
+}
+
+fn uri_of_env_file(text: &str) -> Option<Uri> {
+    api_server_of_env_file(text)?.parse().ok()
 }
 
 /// The URL of the API server in a file of `KUBERNETES_SERVICE_HOST='…'` and `KUBERNETES_SERVICE_PORT='…'`, as OpenShift puts
@@ -164,7 +216,7 @@ fn headers_timeout() -> Duration {
 }
 
 /// Without a layer that retries: all retries follow one policy ([`crate::controllers`]).
-fn client(config: &Config) -> Result<Client, kube::Error> {
+fn client(config: &Config, address: Option<EnvFile>) -> Result<Client, kube::Error> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_nodelay(true);
@@ -177,6 +229,10 @@ fn client(config: &Config) -> Result<Client, kube::Error> {
     let http_client: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(https);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
+        .map_request(move |request: Request<Body>| match &address {
+            Some(file) => file.direct(request),
+            None => request,
+        })
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .map_err(describe_timeout)
@@ -223,6 +279,29 @@ mod tests {
         ] {
             assert_eq!(api_server_of_env_file(&text).as_deref(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_changed_env_file_changes_the_address() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("env");
+        let write = |host: &str| fs::write(&path, format!("KUBERNETES_SERVICE_HOST={host}\n")).unwrap();
+        assert!(EnvFile::read(path.clone()).is_err());
+        write("one.example.com");
+        let file = EnvFile::read(path.clone()).unwrap();
+        let directed = || {
+            let request = Request::get("https://first/api/v1/x?y=z").body(()).unwrap();
+            file.direct(request).uri().to_string()
+        };
+        assert_eq!(directed(), "https://one.example.com:443/api/v1/x?y=z");
+        write("another.example.com");
+        assert_eq!(directed(), "https://another.example.com:443/api/v1/x?y=z");
+        for broken in ["", "''"] {
+            write(broken);
+            assert_eq!(directed(), "https://another.example.com:443/api/v1/x?y=z", "the last good one");
+        }
+        fs::remove_file(&path).unwrap();
+        assert_eq!(directed(), "https://another.example.com:443/api/v1/x?y=z");
     }
 
     #[test]

@@ -34,8 +34,9 @@ pub fn longest() -> Duration {
     *LIMIT.get().unwrap_or(&REQUEST_TIMEOUT)
 }
 
-/// The fields that cannot be changed, as the API server names them: an object with another value there is recreated.
-const IMMUTABLE: [&str; 2] = ["spec.selector", "roleRef"];
+/// The fields that cannot be changed, as the API server names them: an object with another value there is recreated. Most of
+/// a Pod's `spec`, and what a ConfigMap with `immutable` holds.
+const IMMUTABLE: [&str; 6] = ["spec.selector", "roleRef", "spec", "data", "binaryData", "immutable"];
 
 /// How long missing rights must last before they are reported: an API server that has just started denies every right that
 /// it has not read yet.

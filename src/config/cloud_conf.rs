@@ -147,7 +147,9 @@ impl Synced {
 /// The data of a source with the configuration moved to [`KEY`], and its original key.
 fn data_of(config_map: &Reference, value: &Value, named_key: &str) -> Result<(Map<String, Value>, String), Error> {
     let mut data = value["data"].as_object().cloned().unwrap_or_default();
-    if let Some(key) = [KEY, named_key].into_iter().find(|key| value["binaryData"].get(key).is_some()) {
+    // Another key does not matter beside the one that is read.
+    let read: &[_] = if data.contains_key(KEY) { &[KEY] } else { &[KEY, named_key] };
+    if let Some(key) = read.iter().find(|key| value["binaryData"].get(key).is_some()) {
         return Err(Error(format!("{config_map}: key {key} is in binaryData; put it into data, as text")));
     }
     if data.contains_key(KEY) || named_key.is_empty() || named_key == KEY {

@@ -197,8 +197,14 @@ impl Applier {
             match answer {
                 Ok(applied) => {
                     self.objects.remove(&object.key());
-                    self.compare(object, applied.live.as_ref());
-                    if applied.change.action != Action::Unchanged {
+                    let is_news = if applied.change.action == Action::Skip {
+                        self.skipped.insert(object.key())
+                    } else {
+                        self.skipped.remove(&object.key());
+                        self.compare(object, applied.live.as_ref());
+                        applied.change.action != Action::Unchanged
+                    };
+                    if is_news {
                         self.events.record(&applied.change, applied.live.as_ref().unwrap_or(seen));
                     }
                     written.extend(applied.live.map(|live| (object.key(), live)));
@@ -220,7 +226,9 @@ impl Applier {
             }
             return None;
         }
-        self.skipped.remove(&object.key());
+        if live.is_some() {
+            self.skipped.remove(&object.key());
+        }
         if next.is_break() {
             self.objects.remove(&object.key());
             self.overruled.remove(&object.key());

@@ -79,7 +79,7 @@ impl ApplyPlan {
 
     /// Where our objects may be: the last written and the live inventory.
     pub(super) fn inventory(&self, observer: &Observer) -> Scope {
-        observer.inventory().map(Scope::read).unwrap_or_default().union(&self.scope)
+        observer.scope().union(&self.scope)
     }
 
     /// Brings the cluster to the plan. `may_prune`: the plan was made from the current input; `budget` returns how long the

@@ -7,7 +7,10 @@ use kube::{Client, api::DynamicObject};
 use serde_json::{Value, json};
 
 use crate::{
-    apply::inventory::{self, PART_OF_LABEL, Place, Scope, Verdict},
+    apply::{
+        inventory::{self, PART_OF_LABEL, Place, Scope, Verdict},
+        ownership::FIELD_MANAGER,
+    },
     cluster::{
         seen::Seen,
         watch::{Selector, Target},
@@ -208,6 +211,24 @@ impl Observer {
 
     pub(super) fn inventory(&self) -> Option<&Value> {
         self.watches.get(&Id::Inventory, inventory::NAME)
+    }
+
+    /// Where our objects may be: the places of the inventory; where it was deleted, those of the objects that our status
+    /// lists.
+    pub(super) fn scope(&self) -> Scope {
+        if let Some(inventory) = self.inventory() {
+            return Scope::read(inventory);
+        }
+        let status_object = self.status_object().filter(|object| {
+            let managers = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+            let is_deleted = self.watches.seen(&Id::Inventory).is_some_and(Seen::is_synced);
+            is_deleted && managers.into_iter().any(|entry| entry["manager"] == FIELD_MANAGER)
+        });
+        let related = status_object.and_then(|object| object["status"]["relatedObjects"].as_array());
+        Scope::of_references(related.into_iter().flatten().map(|object| {
+            let text = |field: &str| object[field].as_str().unwrap_or_default();
+            (text("group"), text("resource"), text("namespace"))
+        }))
     }
 
     /// The live state of one of our objects.

@@ -221,7 +221,7 @@ impl Operator {
         let inventory = match &self.hands {
             _ if plan.objects().is_empty() => Scope::default(),
             Hands::Write(apply_plan) => apply_plan.inventory(&view.observer),
-            Hands::DryRun(_) => view.observer.inventory().map(Scope::read).unwrap_or_default(),
+            Hands::DryRun(_) => view.observer.scope(),
         };
         view.observer.follow(&Scope::of(plan.objects()), &inventory);
     }

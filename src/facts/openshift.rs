@@ -110,7 +110,7 @@ impl Documents {
                 key: named.key.clone(),
             }),
             user_ca: self.proxy.as_ref().and_then(|proxy| user_config_map(&proxy.spec.trusted_ca.name)),
-            has_trusted_ca: self.proxy.is_some(),
+            has_trusted_ca: self.proxy.is_some() || infrastructure.is_some(),
             images: Ok(Images::default()),
             digests: None,
         }
@@ -170,9 +170,9 @@ fn api_server(uri: &str) -> Result<Option<(String, String)>, Error> {
 
 /// Host (IPv6 without its brackets) and port (443 when none is given) of an HTTPS URL.
 fn host_and_port(url: &str) -> Option<(String, u16)> {
-    let authority = url.strip_prefix("https://")?.split(['/', '?', '#']).next()?;
+    let authority = url.strip_prefix("https://")?.split(['/', '?', '#']).next().filter(|text| !text.contains('@'))?;
     let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) if !authority.ends_with(']') => (host, port.parse().ok()?),
+        Some((host, port)) if !authority.ends_with(']') => (host, port.parse().ok().filter(|port| *port > 0)?),
         _ => (authority, 443),
     };
     let host = match host.strip_prefix('[') {

@@ -12,9 +12,10 @@ pub enum Rollout {
     Done,
     /// It is in progress.
     Progressing,
-    /// The workload's controller has given up waiting; the rollout may still succeed.
+    /// It waits for others: the workload's controller has given up waiting, or finalizers keep an object that is being
+    /// deleted. It may still succeed.
     Stuck {
-        /// The controller's message.
+        /// The controller's message, or the finalizers.
         why: String,
     },
 }
@@ -22,8 +23,15 @@ pub enum Rollout {
 /// The rollout of a live object; objects of other kinds are done.
 pub fn of(object: &Value) -> Rollout {
     match object["kind"].as_str() {
-        // It is recreated when its finalizers are removed.
-        _ if object["metadata"]["deletionTimestamp"].is_string() => Rollout::Progressing,
+        // It is recreated when it is gone.
+        _ if object["metadata"]["deletionTimestamp"].is_string() => {
+            let finalizers = object["metadata"]["finalizers"].as_array().into_iter().flatten();
+            let finalizers: Vec<_> = finalizers.filter_map(Value::as_str).collect();
+            if finalizers.is_empty() {
+                return Rollout::Progressing;
+            }
+            Rollout::Stuck { why: format!("it is being deleted, and kept by the finalizers {}", finalizers.join(", ")) }
+        }
         Some("Deployment" | "DaemonSet") if !is_observed(object) => Rollout::Progressing,
         Some("Deployment") => deployment(object),
         Some("DaemonSet") => daemon_set(object),
@@ -115,6 +123,10 @@ mod tests {
     fn an_object_that_is_being_deleted_is_not_done() {
         let object = json!({"kind": "Service", "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
         assert_eq!(of(&object), Rollout::Progressing);
+        let mut held = object;
+        held["metadata"]["finalizers"] = json!(["example.com/a", "example.com/b"]);
+        let Rollout::Stuck { why } = of(&held) else { panic!("{:?}", of(&held)) };
+        assert!(why.ends_with("example.com/a, example.com/b"), "{why}");
     }
 
     #[test]

@@ -191,6 +191,19 @@ async fn the_operator_waits_for_the_config_sync_controllers_of_another_process()
     let found = conditions(&lab.cluster_operator().await?);
     assert!(found.contains(&"CloudConfigControllerAvailable=True".into()), "{found:?}");
     assert!(found.contains(&"TrustedCABundleControllerControllerAvailable=True".into()), "{found:?}");
+    // An edit of the copy is repaired before the operator would start the pods again for it.
+    let hash = async || {
+        let live = lab.live("Deployment").await?.unwrap_or_default();
+        anyhow::Ok(live["spec"]["template"]["metadata"]["annotations"].clone())
+    };
+    let (before, good) = (hash().await?, data(&lab, "cloud-conf").await?);
+    let (mark, edit) = (lab.mark().await?, Patch::Merge(json!({"data": {"cloud.conf": "edited"}})));
+    config_maps(&lab.client, NAMESPACE).patch("cloud-conf", &PatchParams::default(), &edit).await?;
+    eventually("the repair", LIMIT, async || Ok((data(&lab, "cloud-conf").await? == good).then_some(()))).await?;
+    lab.settle(&operator, mark).await?;
+    assert_eq!(hash().await?, before);
+    let writes = lab.writes(mark).await?;
+    assert!(!writes.iter().any(|write| write.contains("deployments")), "{writes:?}");
     // The operator waits for them only once.
     config_sync.terminate()?;
     assert!(config_sync.wait(LIMIT).await?.success());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use ccm_operator::apply::inventory;
+use ccm_operator::apply::inventory::{self, PART_OF_LABEL};
 use ccm_operator::cluster::request;
 use k8s_openapi::api::core::v1::Event;
 use kube::{
@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use crate::{
     contract::{images, plans, statuses},
     lab::{LIMIT, Lab, NAMESPACE, aws_manifest, describe, message},
-    support::{audit::Mark, eventually, openshift::Cluster, operator::Operator},
+    recreate::create,
+    support::{audit::Mark, eventually, objects, openshift::Cluster, operator::Operator},
 };
 
 /// An object without the fields that the server sets.
@@ -265,6 +266,43 @@ async fn an_object_annotated_to_be_ignored_is_left_alone_and_reported() -> Resul
     })
     .await
     .with_context(|| operator.log())
+}
+
+#[tokio::test]
+async fn objects_of_others_without_our_label_are_left_to_them() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    // Of the Go operator, and excluded by an administrator.
+    create(&lab, &aws_manifest("Deployment"), |deployment| {
+        deployment["metadata"]["annotations"] = json!({"client.lifecycle.config.k8s.io/mutation": "ignore"});
+        deployment["spec"]["replicas"] = 5.into();
+    })
+    .await?;
+    // Of another tool's set.
+    let mut service = aws_manifest("Service").value().clone();
+    service["metadata"]["labels"][PART_OF_LABEL] = "applyset-of-another-tool-v1".into();
+    objects::apply(&lab.client, service).await?;
+    let operator = lab.start()?;
+    let text = format!("left alone, as annotated: Deployment {NAMESPACE}/aws-cloud-controller-manager");
+    eventually("the conflict", LIMIT, async || {
+        ensure!(operator.log().contains("applyset.kubernetes.io/part-of"), "{}", operator.log());
+        Ok(Some(()))
+    })
+    .await?;
+    let set_of = |live: Option<Value>| live.unwrap_or_default()["metadata"]["labels"][PART_OF_LABEL].clone();
+    assert_eq!(set_of(lab.live("Service").await?), "applyset-of-another-tool-v1");
+    lab.update("Service", &json!({"metadata": {"labels": {PART_OF_LABEL: null}}})).await?;
+    eventually("the report", LIMIT, async || {
+        let cluster_operator = lab.cluster_operator().await?;
+        ensure!(message(&cluster_operator, "Available").contains(&text), "{cluster_operator}\n{}", operator.log());
+        Ok(Some(()))
+    })
+    .await?;
+    assert_ne!(set_of(lab.live("Service").await?), Value::Null, "handed over");
+    let deployment = lab.live("Deployment").await?;
+    assert_eq!(deployment.clone().unwrap_or_default()["spec"]["replicas"], 5);
+    assert_eq!(set_of(deployment), Value::Null);
+    assert_eq!(operator.log().matches("skipped Deployment").count(), 1, "{}", operator.log());
+    Ok(())
 }
 
 #[tokio::test]

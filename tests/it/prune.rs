@@ -296,7 +296,25 @@ async fn the_inventory_is_repaired_and_its_objects_are_pruned_after_a_restart() 
     operator.wait(LIMIT).await?;
     openshift::seed(&lab.client, &Cluster::on(json!({"type": "GCP"}))).await?;
     let operator = lab.start()?;
-    exactly(&lab, &operator, plan_of(&plans, "GCP"), "another platform after a restart").await
+    exactly(&lab, &operator, plan_of(&plans, "GCP"), "another platform after a restart").await?;
+
+    eventually("the list in the status", LIMIT, async || {
+        let status = lab.cluster_operator().await?["status"].clone();
+        let mut related = status["relatedObjects"].as_array().into_iter().flatten();
+        Ok(related.any(|object| object["resource"] == "clusterroles").then_some(()))
+    })
+    .await?;
+    operator.kill()?;
+    operator.wait(LIMIT).await?;
+    config_maps(&lab.client, OWN_NAMESPACE).delete(INVENTORY, &DeleteParams::default()).await?;
+    openshift::seed(&lab.client, &Cluster::default()).await?;
+    let operator = lab.start()?;
+    exactly(&lab, &operator, plan_of(&plans, "AWS"), "without an inventory after a restart").await?;
+
+    let freeze = Patch::Merge(json!({"immutable": true}));
+    config_maps(&lab.client, OWN_NAMESPACE).patch(INVENTORY, &PatchParams::default(), &freeze).await?;
+    openshift::seed(&lab.client, &Cluster::on(json!({"type": "GCP"}))).await?;
+    exactly(&lab, &operator, plan_of(&plans, "GCP"), "an immutable inventory").await
 }
 
 #[tokio::test]

@@ -62,6 +62,41 @@ fn an_object_as_planned_needs_no_step() {
     assert_eq!(synced, End::Applied(ours()), "not a member of the set");
 }
 
+/// An object of our set.
+fn member() -> Object {
+    let mut member = desired("Service");
+    member.set_label(inventory::PART_OF_LABEL, "set");
+    member
+}
+
+/// Runs the ladder of an object that was not seen and that another manager has changed.
+fn claim(live: Value) -> (String, End) {
+    let (steps, end) = run(&member(), None, vec![Err(Refusal::Conflict), object(live)]);
+    (steps.join(" "), end)
+}
+
+#[test]
+fn an_unseen_object_of_others_is_looked_at_before_it_is_taken_over() {
+    assert_eq!(run(&member(), None, vec![object(ours())]), (vec!["Claim".into()], End::Applied(ours())));
+
+    let mut ignored = with_others();
+    ignored["metadata"]["annotations"] = json!({"client.lifecycle.config.k8s.io/mutation": "ignore"});
+    assert_eq!(claim(ignored.clone()), ("Claim Read".into(), End::LeftAlone(Some(ignored.clone()))));
+    let (_, end) = run(&member(), None, vec![object(ignored.clone())]);
+    assert_eq!(end, End::LeftAlone(Some(ignored.clone())), "without a conflict");
+    let (_, end) = run(&member(), None, vec![Err(Refusal::Invalid), object(ignored.clone())]);
+    assert_eq!(end, End::LeftAlone(Some(ignored)), "refused for another reason");
+
+    let mut of_another_set = with_others();
+    of_another_set["metadata"]["labels"] = json!({inventory::PART_OF_LABEL: "other"});
+    assert_eq!(claim(of_another_set), ("Claim Read".into(), End::Refused));
+
+    let answers = vec![Err(Refusal::Conflict), object(with_others()), Ok(None), object(ours())];
+    assert_eq!(run(&member(), None, answers).0.join(" "), "Claim Read Fold Apply");
+    let gone = vec![Err(Refusal::Conflict), Ok(None), object(ours())];
+    assert_eq!(run(&member(), None, gone).0.join(" "), "Claim Read Apply");
+}
+
 #[test]
 fn other_managers_fields_are_folded_once() {
     let service = desired("Service");

@@ -15,6 +15,8 @@ fn the_host_is_found_in_every_form_of_url() {
         ("api-int.example.com:6443", None),
         ("https://", None),
         ("https://host:port", None),
+        ("https://host:0", None),
+        ("https://user@host:6443", None),
     ] {
         assert_eq!(host_and_port(url), expected.map(|(host, port)| (host.to_owned(), port)), "{url}");
     }

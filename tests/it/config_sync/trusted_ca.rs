@@ -111,7 +111,7 @@ async fn a_certificate_that_expires_soon_is_reported() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_broken_system_bundle_is_waited_for_and_unused_without_a_proxy() -> Result<()> {
+async fn a_broken_system_bundle_is_waited_for_and_a_proxy_is_not_needed() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     lab.write_system_bundle("nothing")?;
     let port = crate::bad_input::free_port()?;
@@ -128,10 +128,13 @@ async fn a_broken_system_bundle_is_waited_for_and_unused_without_a_proxy() -> Re
     assert_eq!(of_trust, 0, "the system may be writing its bundle: {found:?}");
     lab.write_system_bundle(&pki::authority("system")?)?;
     lab.converged(&operator).await?;
+    // Pods mount the bundle also where there is no Proxy.
     openshift::delete_proxy(&lab.client).await?;
+    let bundles = config_maps(&lab.client, NAMESPACE);
+    bundles.delete("ccm-trusted-ca", &kube::api::DeleteParams::default()).await?;
+    eventually("the bundle", LIMIT, async || Ok(bundles.get_opt("ccm-trusted-ca").await?)).await?;
     let mark = lab.mark().await?;
     lab.write_system_bundle("nothing")?;
-    // The Proxy comes back after the broken bundle was read: both are needed, and the last good copy stays.
     lab.settle(&operator, mark).await?;
     lab.conditions(&operator, &WELL).await?;
     Ok(())
