@@ -1,5 +1,6 @@
 # make test     everything that CI checks of behaviour: unit tests and tests on a real control plane
 # make test-list-watch  the tests that depend on watches, on API servers that list and then watch, as before Kubernetes 1.34
+# make test-faults  every fault that a cluster may have, some for minutes
 # make check    format, lints and docs
 # make deny     the dependencies' licences, sources and versions (deny.toml)
 # make fuzz     a million inputs, or RUNS=…, for every function that reads foreign text; needs a C++ compiler
@@ -10,7 +11,7 @@
 # make rbac     the rights of the operator that no test has used
 # make generate generated files: image-references, the images ConfigMap, docs/provider.schema.json, snapshots
 .DEFAULT_GOAL := build
-.PHONY: build test test-list-watch check deny fuzz mutants demo bench crash rbac generate testplane ccm
+.PHONY: build test test-list-watch test-faults check deny fuzz mutants demo bench crash rbac generate testplane ccm
 
 build:
 	cargo build --release --locked
@@ -34,6 +35,9 @@ test: testplane ccm
 # What depends on watches once more, on API servers that do not stream lists: the default before Kubernetes 1.34.
 test-list-watch: testplane
 	WATCH_LIST=false cargo test --locked --test it -- operator:: prune:: recreate:: drift:: faults:: leader:: blind::
+
+test-faults: testplane
+	cargo test --locked --test it -- fault_suite:: --include-ignored
 
 check:
 	cargo fmt --check

@@ -107,7 +107,7 @@ async fn with_rollouts_at_once(idle_seconds: u32) -> Result<(Vec<Duration>, Meas
 /// Start to converged, with Pods that are created, scheduled and started.
 async fn with_real_rollouts() -> Result<(Vec<Duration>, Vec<Duration>)> {
     progress("starting the control plane with real rollouts");
-    let mut lab = lab(Options { controllers: true, is_durable: true }).await?;
+    let mut lab = lab(Options { controllers: true, is_durable: true, ..Options::default() }).await?;
     program::add_masters(&mut lab).await?;
     let direct = measure::cold_runs(&Access::direct(&lab)).await?.0;
     let delayed = measure::cold_runs(&Access::delayed(&lab, LATENCY).await?).await?.0;

@@ -139,6 +139,11 @@ impl Cause {
         self.code() == 409
     }
 
+    /// Whether a right is missing.
+    pub fn is_denied(&self) -> bool {
+        self.code() == 403
+    }
+
     /// Whether the same request can never succeed: the object has to change first, or the operator's rights.
     pub fn is_terminal(&self) -> bool {
         match self.code() {

@@ -1,6 +1,9 @@
 //! What a watch has seen, from its events.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use kube::api::DynamicObject;
 use serde_json::Value;
@@ -20,8 +23,13 @@ pub enum Event {
     Changed(Box<DynamicObject>),
     /// An object was deleted; its last state.
     Deleted(Box<DynamicObject>),
-    /// The watch has failed and will be restarted; the error with its causes.
-    Failed(String),
+    /// The watch has failed and will be restarted.
+    Failed {
+        /// The error with its causes.
+        error: String,
+        /// Whether a right is missing.
+        is_denied: bool,
+    },
 }
 
 /// What a watch has seen: the existing objects, by name.
@@ -41,6 +49,20 @@ pub struct Trouble {
     pub error: String,
     /// The time of the first error.
     pub since: Instant,
+    /// Since when a right is missing; `None` if the last error was another one.
+    pub denied_since: Option<Instant>,
+}
+
+/// How long a right must be missing before it is reported: an API server that has just started denies every right that it
+/// has not read yet.
+const DENIED_PATIENCE: Duration = Duration::from_secs(30);
+
+impl Trouble {
+    /// When it will have lasted for this long; earlier for a missing right, which does not come back by itself.
+    pub fn lasts_at(&self, period: Duration) -> Instant {
+        let denied = self.denied_since.map(|since| since + DENIED_PATIENCE.min(period));
+        denied.map_or(self.since + period, |denied| denied.min(self.since + period))
+    }
 }
 
 impl Seen {
@@ -95,10 +117,15 @@ impl Seen {
                     }
                 }
             }
-            Event::Failed(error) => {
-                let is_news = self.trouble.as_ref().is_none_or(|known| known.error != error);
-                let since = self.trouble.take().map_or_else(Instant::now, |known| known.since);
-                self.trouble = Some(Trouble { error: error.clone(), since });
+            Event::Failed { error, is_denied } => {
+                let (known, now) = (self.trouble.take(), Instant::now());
+                let is_news = known.as_ref().is_none_or(|known| known.error != error);
+                let denied_since = known.as_ref().and_then(|known| known.denied_since).unwrap_or(now);
+                self.trouble = Some(Trouble {
+                    error: error.clone(),
+                    since: known.map_or(now, |known| known.since),
+                    denied_since: is_denied.then_some(denied_since),
+                });
                 return is_news.then_some(error);
             }
         }
@@ -211,13 +238,18 @@ mod tests {
     #[test]
     fn a_failure_lasts_until_all_objects_were_listed() {
         let mut seen = Seen::default();
-        assert_eq!(seen.take(Event::Failed("x".into())).as_deref(), Some("x"));
+        let failed = |error: &str, is_denied| Event::Failed { error: error.into(), is_denied };
+        assert_eq!(seen.take(failed("x", false)).as_deref(), Some("x"));
         let since = seen.trouble().unwrap().since;
         seen.take(Event::Started);
         seen.take(Event::Listed(object("1")));
-        assert_eq!(seen.take(Event::Failed("x".into())), None, "no news");
-        assert_eq!(seen.take(Event::Failed("y".into())).as_deref(), Some("y"));
-        assert_eq!(seen.trouble().unwrap().since, since);
+        assert_eq!(seen.take(failed("x", true)), None, "no news");
+        let denied_since = seen.trouble().unwrap().denied_since;
+        assert!(denied_since.is_some_and(|denied| denied >= since));
+        assert_eq!(seen.take(failed("y", true)).as_deref(), Some("y"));
+        assert_eq!((seen.trouble().unwrap().since, seen.trouble().unwrap().denied_since), (since, denied_since));
+        seen.take(failed("z", false));
+        assert_eq!(seen.trouble().unwrap().denied_since, None);
         seen.take(Event::Started);
         seen.take(Event::Synced);
         assert!(seen.trouble().is_none());

@@ -141,10 +141,11 @@ impl Watch {
             }
             let mut asked = Duration::ZERO;
             if let Err(error) = over {
+                let mut is_denied = false;
                 if let Error::Request(cause) = &error {
-                    asked = cause.retry_after().min(PAUSE.1);
+                    (asked, is_denied) = (cause.retry_after().min(PAUSE.1), cause.is_denied());
                 }
-                self.send(Event::Failed(error.to_string()));
+                self.send(Event::Failed { error: error.to_string(), is_denied });
             }
             // All watches end together with the API server, and should not come back to it together.
             let jitter = Timestamp::now().subsec_nanosecond().unsigned_abs() % 1000;

@@ -119,7 +119,8 @@ impl<Id: Ord + Clone> Watches<Id> {
 
     /// The errors of those of the chosen watches that have failed for this long.
     pub fn lasting_trouble(&self, period: Duration, counts: impl Fn(&Id) -> bool) -> Option<String> {
-        let has_lasted = |watched: &Watched| watched.seen.trouble().is_some_and(|one| one.since.elapsed() >= period);
+        let now = Instant::now();
+        let has_lasted = |watched: &Watched| watched.seen.trouble().is_some_and(|one| one.lasts_at(period) <= now);
         let lasting = self.watched.iter().filter(|(id, watched)| counts(id) && has_lasted(watched));
         let texts: Vec<_> = lasting.map(|(_, watched)| watched.describe()).collect();
         (!texts.is_empty()).then(|| format!("failed to watch {}", texts.join("; ")))
@@ -128,7 +129,7 @@ impl<Id: Ord + Clone> Watches<Id> {
     /// The time at which the first failure will have lasted for this long.
     pub fn trouble_lasts_at(&self, period: Duration) -> Option<Instant> {
         let troubles = self.watched.values().filter_map(|watched| watched.seen.trouble());
-        troubles.map(|trouble| trouble.since + period).filter(|at| *at > Instant::now()).min()
+        troubles.map(|trouble| trouble.lasts_at(period)).filter(|at| *at > Instant::now()).min()
     }
 }
 

@@ -59,8 +59,9 @@ struct Overruled {
     since: Instant,
 }
 
-/// How long the answer to an apply counts. Then the same apply may be answered in another way, such as without a webhook.
-const ANSWER_LIFETIME: Duration = Duration::from_secs(600);
+/// How long the answer to an apply counts. Then the same apply may be answered in another way, such as without a webhook; if
+/// it is not, nothing is written.
+const ANSWER_LIFETIME: Duration = Duration::from_secs(45);
 
 impl From<String> for Stopped {
     fn from(error: String) -> Self {
@@ -164,10 +165,11 @@ impl Applier {
         self.failures.iter().any(|failure| failure.is_servers)
     }
 
-    /// The earliest time of a retry, and of a repair.
-    pub(super) fn due(&self) -> [Option<Instant>; 2] {
+    /// The earliest time of a retry, of a repair, and of a question whether an answer is still the same.
+    pub(super) fn due(&self) -> [Option<Instant>; 3] {
         let retries = self.objects.values().chain([&self.server]).filter_map(Backoff::due);
-        [retries.min(), self.held_until]
+        let answers = self.overruled.values().filter(|known| !known.fields.is_empty());
+        [retries.min(), self.held_until, answers.map(|known| known.since + ANSWER_LIFETIME).min()]
     }
 
     pub(super) fn holds_back(&self) -> bool {
@@ -240,7 +242,8 @@ impl Applier {
         if !self.is_due(&object.key()) {
             return None;
         }
-        let may_repair = self.may_repair(object.key());
+        // Asking again is no repair: nobody has changed the object.
+        let may_repair = self.overruled.contains_key(&object.key()) || self.may_repair(object.key());
         if !may_repair && !self.contested.contains_key(&object.key()) {
             let who = live.and_then(ownership::last_foreign_manager).unwrap_or("another manager");
             warn!("{who} keeps changing {}: it is repaired less and less often", object.key());

@@ -115,6 +115,17 @@ impl Observer {
         self.watches.seen(&Id::Status).is_some_and(Seen::is_synced)
     }
 
+    /// The documents that were seen, while others were not.
+    pub(super) fn documents_so_far(&self) -> Documents {
+        let mut documents = Documents::default();
+        for document in &self.documents {
+            let object = self.watches.get(&Id::Document(document.kind.plural), document.name);
+            // What cannot be read is reported when all were seen.
+            let _ = documents.take(document, object);
+        }
+        documents
+    }
+
     /// Updates the documents, if one may have changed since the last call; the error is that of a document that cannot be
     /// read.
     pub(super) fn update(&mut self, documents: &mut Documents) -> Option<Result<(), String>> {

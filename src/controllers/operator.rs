@@ -126,7 +126,7 @@ impl Operator {
         }
         let acting = match &self.hands {
             Hands::Write(apply_plan) => apply_plan.applier.due(),
-            Hands::DryRun(dry_run) => [dry_run.backoff.due(), None],
+            Hands::DryRun(dry_run) => [dry_run.backoff.due(), None, None],
         };
         let due = [
             self.reporting.due(),

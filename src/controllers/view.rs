@@ -66,6 +66,8 @@ pub struct View {
     limiter: RepairLimiter,
     /// The writers of the status whose writes are held back, each with the time of the next one.
     held_writers: BTreeMap<String, Instant>,
+    /// The writers whose writes are limited, which is logged once.
+    limited_writers: BTreeSet<String>,
 }
 
 impl View {
@@ -97,6 +99,7 @@ impl View {
             revision: 0,
             limiter: RepairLimiter::new(STATUS_WRITES),
             held_writers: BTreeMap::new(),
+            limited_writers: BTreeSet::new(),
         }
     }
 
@@ -104,6 +107,7 @@ impl View {
     pub(super) fn refresh(&mut self) {
         self.last_status = self.status();
         if !self.observer.knows_documents() {
+            self.find_topology();
             return;
         }
         if let Some(read) = self.observer.update(&mut self.documents) {
@@ -117,6 +121,16 @@ impl View {
         if std::mem::take(&mut self.observer.named_changed) {
             self.facts.digests = Some(self.observer.digests(&self.references));
             self.revision += 1;
+        }
+    }
+
+    /// Reports the topology as soon as the document that has it was seen: the lease needs no other.
+    fn find_topology(&self) {
+        if self.single_replica.borrow().is_none() {
+            let facts = self.observer.documents_so_far().facts(&self.settings.facts);
+            if matches!(facts.platform, Ok(Some(_))) {
+                self.single_replica.send_replace(Some(facts.single_replica));
+            }
         }
     }
 
@@ -185,12 +199,17 @@ impl View {
                 namespace: String::new(),
                 name: writer.0.to_owned(),
             };
-            if let Err(free) = self.limiter.repair(own, Instant::now()) {
+            let now = Instant::now();
+            if let Err(free) = self.limiter.repair(own.clone(), now) {
                 let text = "another writer keeps changing the status: it is written less often".to_owned();
-                if self.held_writers.insert(writer.0.to_owned(), free).is_none() {
+                self.held_writers.insert(writer.0.to_owned(), free);
+                if self.limited_writers.insert(writer.0.to_owned()) {
                     warn!("{text}");
                 }
                 return Err(text);
+            }
+            if !self.limiter.limits(&own, now) {
+                self.limited_writers.remove(writer.0);
             }
         }
         self.held_writers.remove(writer.0);

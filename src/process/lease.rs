@@ -218,7 +218,7 @@ impl Election {
                 }
                 Event::Synced if changes.is_present => changes.is_synced = true,
                 Event::Synced | Event::Deleted(_) => return,
-                Event::Failed(error) => {
+                Event::Failed { error, .. } => {
                     debug!(lease = self.name, "failed to watch the lease, reading it instead: {error}");
                     changes.is_synced = false;
                 }

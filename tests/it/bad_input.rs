@@ -12,7 +12,7 @@ use crate::{
     lab::{IMAGE, LIMIT, Lab, NAMESPACE, OWN_NAMESPACE, SERVICE_ACCOUNT, binary, describe, message, repository},
     support::{
         eventually,
-        faults::Faults,
+        faults::{Fault, Faults, Rule, Seen},
         objects,
         objects::Workloads,
         openshift::{self, Cluster},
@@ -103,6 +103,21 @@ async fn missing_rights_are_reported_and_retried_with_pauses() -> Result<()> {
     assert!(most <= MOST_A_SECOND, "{most} requests in a second");
     // It recovers once it has its rights back.
     objects::install_manifests(&lab.client, &repository().join("manifests"), Workloads::Skip).await?;
+    lab.converged(&operator).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_missing_right_to_one_document_is_reported_at_the_start() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let proxy = Faults::start(lab.kubeconfig(), lab.dir.path()).await?;
+    let networks = |seen: &Seen| seen.path.contains("/networks");
+    proxy.inject(vec![Rule { fault: Fault::Answer(403, None), applies: networks, times: usize::MAX }]);
+    let operator = lab.start_through(proxy.kubeconfig())?;
+    let cluster_operator = lab.conditions(&operator, &["Degraded=True"]).await?;
+    let text = message(&cluster_operator, "Degraded");
+    assert!(text.contains("networks.config.openshift.io"), "{text}");
+    proxy.forget();
     lab.converged(&operator).await?;
     Ok(())
 }

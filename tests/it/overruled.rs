@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A policy that changes new and changed Deployments of AWS.
-async fn mutate_deployments(lab: &Lab, expression: &str) -> Result<()> {
+pub(crate) async fn mutate_deployments(lab: &Lab, expression: &str) -> Result<()> {
     let group = "admissionregistration.k8s.io";
     let policy = json!({
         "apiVersion": format!("{group}/v1beta1"), "kind": "MutatingAdmissionPolicy", "metadata": {"name": "deployments"},
@@ -46,7 +46,7 @@ async fn becomes_effective(lab: &Lab, is_there: bool) -> Result<()> {
     .await
 }
 
-async fn remove_policy(lab: &Lab) -> Result<()> {
+pub(crate) async fn remove_policy(lab: &Lab) -> Result<()> {
     for kind in ["MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"] {
         let object = json!({"apiVersion": "admissionregistration.k8s.io/v1beta1", "kind": kind,
             "metadata": {"name": "deployments"}});
@@ -55,7 +55,7 @@ async fn remove_policy(lab: &Lab) -> Result<()> {
     becomes_effective(lab, false).await
 }
 
-const OTHER_IMAGE: &str = r#"Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{
+pub(crate) const OTHER_IMAGE: &str = r#"Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{
     containers: [Object.spec.template.spec.containers{name: "cloud-controller-manager", image: "registry.example/mutated"}]
 }}}}"#;
 

@@ -65,7 +65,7 @@ fn names(objects: &[Object]) -> BTreeSet<String> {
 }
 
 /// Waits until exactly the planned objects exist, and the inventory lists them.
-async fn exactly(lab: &Lab, operator: &Operator, objects: &[Object], what: &str) -> Result<()> {
+pub(crate) async fn exactly(lab: &Lab, operator: &Operator, objects: &[Object], what: &str) -> Result<()> {
     let expected = names(objects);
     let places = objects.iter().map(Place::of).collect::<BTreeSet<_>>().len();
     let waited = eventually("exactly the new set", LIMIT, async || {
@@ -81,7 +81,7 @@ async fn exactly(lab: &Lab, operator: &Operator, objects: &[Object], what: &str)
     waited.with_context(|| format!("{what}; the operator's log:\n{}", operator.log()))
 }
 
-fn plan_of<'a>(plans: &'a [(&'static str, Plan)], platform: &str) -> &'a [Object] {
+pub(crate) fn plan_of<'a>(plans: &'a [(&'static str, Plan)], platform: &str) -> &'a [Object] {
     plans.iter().find(|(name, _)| *name == platform).map_or(&[], |(_, plan)| plan.objects())
 }
 

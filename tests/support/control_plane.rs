@@ -58,6 +58,8 @@ pub struct Options {
     /// Runs kube-controller-manager and kube-scheduler: Deployments get Pods, Pods get Nodes, and Pods need a
     /// ServiceAccount.
     pub controllers: bool,
+    /// The API server keeps no watch cache: watches come from etcd, and lists are not streamed.
+    pub without_watch_cache: bool,
     /// etcd syncs every write to disk, as it does by default. Tests do without: they are about behaviour, not time.
     pub is_durable: bool,
 }
@@ -273,6 +275,9 @@ impl ControlPlane {
         }
         flags.push(format!("--feature-gates={}", gates.join(",")));
         flags.push("--runtime-config=admissionregistration.k8s.io/v1beta1=true".into());
+        if options.without_watch_cache {
+            flags.push("--watch-cache=false".into());
+        }
         if !options.controllers {
             // Without kube-controller-manager nothing creates the "default" ServiceAccounts that this plug-in requires.
             flags.push("--disable-admission-plugins=ServiceAccount".into());

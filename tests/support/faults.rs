@@ -36,6 +36,8 @@ pub enum Fault {
     CutAnswer,
     /// Half of the first piece of the answer is delivered, and nothing more. The connection stays open.
     HalfAnswer,
+    /// It is answered with this status after a while, as by a load balancer.
+    LateAnswer(Duration, u16),
     /// It is forwarded after a while.
     Slow(Duration),
     /// A watch ends after a while.
@@ -231,6 +233,10 @@ async fn pass(request: Request<Incoming>, client: Client, state: Arc<Mutex<State
     };
     match fault {
         Some(Fault::Answer(code, retry_after)) => Ok(refusal(code, retry_after)),
+        Some(Fault::LateAnswer(delay, code)) => {
+            tokio::time::sleep(delay).await;
+            Ok(refusal(code, None))
+        }
         Some(Fault::Cut) => Err(cut()),
         Some(Fault::CutAnswer) => {
             forward(request, &client).await?;
@@ -314,6 +320,7 @@ fn until(answer: Response<Body>, after: Duration, last: Option<String>, is_silen
 /// The answer of an API server.
 fn refusal(code: u16, retry_after: Option<u32>) -> Response<Body> {
     let reason = match code {
+        403 => "Forbidden",
         409 => "Conflict",
         503 => "ServiceUnavailable",
         _ => "InternalError",

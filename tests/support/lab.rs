@@ -70,6 +70,8 @@ pub struct Lab {
     pub client: Client,
     pub dir: TempDir,
     kubeconfig: PathBuf,
+    /// More variables for the operator, such as of a library that is loaded before others.
+    pub env: Vec<(String, String)>,
     /// Stopped with the cluster.
     stand_ins: JoinSet<()>,
 }
@@ -101,7 +103,7 @@ impl Lab {
         objects::install_manifests(&client, manifests, Workloads::Skip).await?;
         delete_all(&client).await?;
         let kubeconfig = plane.service_account_kubeconfig(OWN_NAMESPACE, SERVICE_ACCOUNT).await?;
-        let lab = Self { plane, client, dir: TempDir::new()?, kubeconfig, stand_ins: JoinSet::new() };
+        let lab = Self { plane, client, dir: TempDir::new()?, kubeconfig, env: Vec::new(), stand_ins: JoinSet::new() };
         lab.write_system_bundle(&pki::authority("system")?)?;
         lab.write_images(&json!({"cloudControllerManagerAWS": IMAGE}).to_string())?;
         // The authorizer learns of RBAC a moment after it is written, in a cluster long before the operator starts.
@@ -204,7 +206,8 @@ impl Lab {
             all.push("--health-addr=127.0.0.1:0");
         }
         all.extend(arguments);
-        let env = [("RELEASE_VERSION", VERSION), ("POD_UID", pod_uid), ("CONTAINER_NAME", container)];
+        let mut env = vec![("RELEASE_VERSION", VERSION), ("POD_UID", pod_uid), ("CONTAINER_NAME", container)];
+        env.extend(self.env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         Operator::start(&binary()?, kubeconfig, &all, &env)
     }
 

@@ -1,4 +1,4 @@
-//! A slow network: a TCP proxy on loopback that delays the data of the client.
+//! A slow network: a TCP proxy on loopback that delays the data of the client, or accepts connections and is silent.
 //!
 //! Runs on its own thread and runtime, so that a busy test does not add to the delay. Data of the server is not delayed: a
 //! request, or a round trip of the TLS handshake, takes longer by one delay.
@@ -12,7 +12,7 @@ use tokio::{
         TcpListener, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     time::Instant,
 };
 
@@ -20,6 +20,8 @@ use tokio::{
 #[derive(Debug)]
 pub struct Latency {
     port: u16,
+    /// Whether all connections are silent.
+    is_silent: watch::Sender<bool>,
     /// Dropped to stop the thread.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -33,21 +35,27 @@ impl Latency {
         let port = listener.local_addr()?.port();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
+        let (is_silent, silent) = watch::channel(false);
         let thread = std::thread::spawn(move || {
             runtime.block_on(async {
                 // If this fails, connections are refused, and the test fails.
                 let _ = tokio::select! {
                     _ = stopped => Ok(()),
-                    result = serve(listener, to_port, delay) => result,
+                    result = serve(listener, to_port, delay, silent) => result,
                 };
             });
         });
-        Ok(Self { port, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { port, is_silent, stop: Some(stop), thread: Some(thread) })
     }
 
     /// The port to connect to.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Breaks all connections; the next ones are accepted and get no byte, so that no TLS handshake ends. Or ends that.
+    pub fn silence(&self, is_silent: bool) {
+        self.is_silent.send_replace(is_silent);
     }
 }
 
@@ -60,12 +68,22 @@ impl Drop for Latency {
     }
 }
 
-async fn serve(listener: std::net::TcpListener, to_port: u16, delay: Duration) -> Result<()> {
+async fn serve(
+    listener: std::net::TcpListener,
+    to_port: u16,
+    delay: Duration,
+    mut silent: watch::Receiver<bool>,
+) -> Result<()> {
     let listener = TcpListener::from_std(listener)?;
     loop {
         let (client, _) = listener.accept().await?;
-        // Both ends see a broken connection.
-        tokio::spawn(async move {
+        let is_silent = *silent.borrow_and_update();
+        let mut changed = silent.clone();
+        let connection = async move {
+            if is_silent {
+                // Open until that is over.
+                return std::future::pending().await;
+            }
             let server = TcpStream::connect((Ipv4Addr::LOCALHOST, to_port)).await?;
             client.set_nodelay(true)?;
             server.set_nodelay(true)?;
@@ -77,6 +95,13 @@ async fn serve(listener: std::net::TcpListener, to_port: u16, delay: Duration) -
                 to_client.shutdown().await
             })
             .map(drop)
+        };
+        // Both ends see a broken connection.
+        tokio::spawn(async move {
+            tokio::select! {
+                result = connection => result,
+                _ = changed.changed() => Ok(()),
+            }
         });
     }
 }
