@@ -16,12 +16,12 @@ use crate::{
         diff::Diff,
         inventory::{self, PART_OF_LABEL, Scope, Verdict},
         ownership::preview,
-        steps::{self, End, Ladder, Step},
+        steps::{self, End, Ladder, Sight, Step},
         write::{self, Requests, climb},
     },
     cluster::{
         read,
-        request::{Cause, UNBUDGETED, api},
+        request::{Cause, NO_DEADLINE, api},
     },
     error::chain,
     object::{Key, Object, reference::CONFIG_MAP},
@@ -86,7 +86,9 @@ pub async fn change(client: &Client, desired: &Object, live: Option<&Value>) -> 
         Ok(End::Applied(after)) => (Change::planned(key, live, &after), live.cloned(), Some(after)),
         Ok(End::Recreated { before, after }) => (Change::recreated(key, &before, &after), Some(before), Some(after)),
         Ok(End::LeftAlone(_)) => (Change::plain(key, Action::Skip).because(inventory::LEFT_ALONE), None, None),
-        Ok(End::Unchanged | End::Held(_) | End::Refused) => (Change::plain(key, Action::Unchanged), None, None),
+        Ok(End::Unchanged | End::Held(_) | End::OfAnotherSet(_) | End::Refused) => {
+            (Change::plain(key, Action::Unchanged), None, None)
+        }
         // The operator would get the same answer.
         Err(error) if error.source.is_answer() => {
             (Change::plain(key, Action::Refuse).because(chain(&error.source)), None, None)
@@ -171,10 +173,10 @@ fn pointer(field: &str) -> String {
 }
 
 async fn ask(client: &Client, desired: &Object, live: Option<&Value>, is_strict: bool) -> Result<End, write::Error> {
-    let mut ladder = Ladder::new(desired, live);
+    let mut ladder = Ladder::new(desired, Sight::of(live));
     let next = ladder.first();
     let api = api(client, desired.kind(), desired.namespace());
-    let requests = Requests { api, budget: || UNBUDGETED, is_strict };
+    let requests = Requests { api, budget: || NO_DEADLINE, is_strict };
     let mut asker = Asker { requests, folded: None, accepted: None };
     let end = climb(&mut ladder, next, async |step| asker.perform(desired, step).await).await;
     end.map_err(|error| write::Error { action: "dry-run", ..error })
@@ -198,7 +200,6 @@ impl<F: Fn() -> Option<Duration>> Asker<F> {
                 self.folded = Some(live);
                 Ok(None)
             }
-            Step::Claim => requests.claim(object.value(), true).await.map(Some),
             Step::Apply => match (self.accepted.take(), &self.folded) {
                 (Some(mut accepted), _) => {
                     accepted["metadata"]["name"] = name.into();

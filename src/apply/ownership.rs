@@ -89,6 +89,13 @@ pub fn bare(desired: &Value) -> Value {
     json!({"apiVersion": desired["apiVersion"], "kind": desired["kind"], "metadata": metadata})
 }
 
+/// Whether another manager owns a label of an object.
+pub fn is_label_of_others(live: &Value, label: &str) -> bool {
+    let field = format!("f:{label}");
+    let owns = |entry: &&Value| !entry["fieldsV1"]["f:metadata"]["f:labels"][&field].is_null();
+    managed_fields(live).iter().filter(owns).any(|entry| !is_ours(entry))
+}
+
 /// Whether we have applied an object.
 pub fn is_applied_by_us(live: &Value) -> bool {
     managed_fields(live).iter().any(is_ours)

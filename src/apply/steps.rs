@@ -30,9 +30,7 @@ pub enum Step {
     Probe(Value),
     /// Move other managers' fields of this live object into our entry of the managed fields, unless it has changed.
     Fold(Value),
-    /// Apply the object unless another manager has set one of its fields to another value.
-    Claim,
-    /// Apply the object, whoever owns its fields.
+    /// Apply the object.
     Apply,
     /// Apply the object under the name of its stand-in: the API server has to accept it before the old one is deleted.
     /// A binding's stand-in is real, so that its rights are granted without a gap; others are dry runs.
@@ -64,8 +62,28 @@ pub enum End {
     },
     /// These finalizers keep the object from being deleted.
     Held(String),
+    /// The object belongs to this set of another tool, which keeps it as that tool wants it.
+    OfAnotherSet(String),
     /// The last refusal stands.
     Refused,
+}
+
+/// What is known about the live object before the first step.
+#[derive(Clone, Copy, Debug)]
+pub enum Sight<'a> {
+    /// It is this.
+    Seen(&'a Value),
+    /// It does not exist.
+    Absent,
+    /// It may exist without our label, by which objects are watched.
+    Unknown,
+}
+
+impl<'a> Sight<'a> {
+    /// Of an object that was read.
+    pub fn of(live: Option<&'a Value>) -> Self {
+        live.map_or(Self::Absent, Self::Seen)
+    }
 }
 
 /// The answer to a step: the object as it is now, `None` if there is none or the step has no answer; or a refusal.
@@ -88,11 +106,9 @@ pub enum Refusal {
 #[derive(Debug)]
 enum Stage {
     Start,
-    /// The first apply of an object without our label, which may exist.
-    Claim,
-    /// It exists: may it be taken over?
-    LookAtOwner,
-    /// The first apply of another one.
+    /// Does an object without our label exist, and may it be taken over?
+    Look,
+    /// The first apply.
     Apply,
     /// An unseen object was refused: because of other managers' fields?
     LookForFold(Refusal),
@@ -115,15 +131,15 @@ enum Stage {
 #[derive(Debug)]
 pub struct Ladder<'a> {
     desired: &'a Object,
-    seen: Option<&'a Value>,
+    sight: Sight<'a>,
     folds: usize,
     stage: Stage,
 }
 
 impl<'a> Ladder<'a> {
-    /// `seen` is the live object; `None` if it does not exist or does not carry our label.
-    pub fn new(desired: &'a Object, seen: Option<&'a Value>) -> Self {
-        Self { desired, seen, folds: 0, stage: Stage::Start }
+    /// The ladder from what is known about the live object.
+    pub fn new(desired: &'a Object, sight: Sight<'a>) -> Self {
+        Self { desired, sight, folds: 0, stage: Stage::Start }
     }
 
     /// The planned object.
@@ -133,56 +149,34 @@ impl<'a> Ladder<'a> {
 
     /// The object as it was seen.
     pub fn seen(&self) -> Option<&'a Value> {
-        self.seen
+        match self.sight {
+            Sight::Seen(live) => Some(live),
+            Sight::Absent | Sight::Unknown => None,
+        }
     }
 
     /// The first step.
     pub fn first(&mut self) -> Next {
-        let Some(live) = self.seen else {
-            return if self.is_member() {
-                self.step(Stage::Claim, Step::Claim)
-            } else {
-                self.step(Stage::Apply, Step::Apply)
-            };
-        };
-        if self.is_left_alone(live) {
-            return Next::Break(End::LeftAlone(None));
-        }
-        match need(self.desired.value(), live) {
-            Need::Nothing => Next::Break(End::Unchanged),
-            Need::Apply => self.step(Stage::Apply, Step::Apply),
-            Need::FoldThenApply => self.fold(live.clone()),
+        match self.sight {
+            Sight::Unknown if self.is_member() => self.step(Stage::Look, Step::Read),
+            Sight::Unknown | Sight::Absent => self.step(Stage::Apply, Step::Apply),
+            Sight::Seen(live) if self.is_left_alone(live) => Next::Break(End::LeftAlone(None)),
+            Sight::Seen(live) => self.take_over(live.clone()),
         }
     }
 
     /// The next step after an answer.
     pub fn next(&mut self, answer: Answer) -> Next {
         match (std::mem::replace(&mut self.stage, Stage::Start), answer) {
-            (Stage::Claim | Stage::Apply, Ok(Some(now))) if self.is_left_alone(&now) => {
-                Next::Break(End::LeftAlone(Some(now)))
-            }
-            (Stage::Claim, Err(Refusal::Conflict)) => self.step(Stage::LookAtOwner, Step::Read),
-            (Stage::LookAtOwner, Ok(None)) => self.step(Stage::Apply, Step::Apply),
-            (Stage::LookAtOwner, Ok(Some(live))) => {
-                if self.is_left_alone(&live) {
-                    Next::Break(End::LeftAlone(Some(live)))
-                } else if self.is_of_another_set(&live) {
-                    Next::Break(End::Refused)
-                } else if need(self.desired.value(), &live) == Need::FoldThenApply {
-                    self.fold(live)
-                } else {
-                    self.step(Stage::Apply, Step::Apply)
-                }
-            }
-            (Stage::Claim | Stage::Apply, Ok(Some(now))) => {
+            (Stage::Look, Ok(None)) => self.step(Stage::Apply, Step::Apply),
+            (Stage::Look | Stage::Reread, Ok(Some(live))) => self.take_over(live),
+            (Stage::Apply, Ok(Some(now))) => {
                 // The answer is the first to show other managers' fields of an unseen object.
                 let needs_fold = need(self.desired.value(), &now) == Need::FoldThenApply;
                 if needs_fold { self.fold(now) } else { Next::Break(End::Applied(now)) }
             }
             (Stage::ApplyFolded, Ok(Some(now))) => Next::Break(End::Applied(now)),
-            (Stage::Claim | Stage::Apply, Err(refusal @ (Refusal::Invalid | Refusal::Immutable)))
-                if self.seen.is_none() =>
-            {
+            (Stage::Apply, Err(refusal @ (Refusal::Invalid | Refusal::Immutable))) if self.seen().is_none() => {
                 // A field of another manager can make the whole object invalid.
                 self.step(Stage::LookForFold(refusal), Step::Read)
             }
@@ -190,7 +184,7 @@ impl<'a> Ladder<'a> {
                 self.step(Stage::LookForRecreate, Step::Read)
             }
             (Stage::LookForFold(refusal), Ok(live)) => match live {
-                Some(live) if self.is_left_alone(&live) => Next::Break(End::LeftAlone(Some(live))),
+                Some(live) if self.hands_off(&live).is_some() => self.take_over(live),
                 Some(live) if need(self.desired.value(), &live) == Need::FoldThenApply => self.fold(live),
                 Some(live) if refusal == Refusal::Immutable => self.recreate(live),
                 _ => Next::Break(End::Refused),
@@ -203,7 +197,6 @@ impl<'a> Ladder<'a> {
                 self.step(Stage::Fold, Step::Fold(live))
             }
             (Stage::Fold, Err(Refusal::Conflict)) if self.folds < FOLD_TRIES => self.step(Stage::Reread, Step::Read),
-            (Stage::Reread, Ok(Some(live))) => self.fold(live),
             // After the last conflict the refusal stands: an apply alone would leave other managers' fields.
             (Stage::Fold, Ok(_)) => self.step(Stage::ApplyFolded, Step::Apply),
             (Stage::LookForRecreate, Ok(Some(live))) => self.recreate(live),
@@ -233,10 +226,28 @@ impl<'a> Ladder<'a> {
         !set_of(self.desired.value()).is_null()
     }
 
-    /// Whether the object belongs to another set: another tool keeps it as that tool wants it.
-    fn is_of_another_set(&self, live: &Value) -> bool {
-        let set = set_of(live);
-        !set.is_null() && set != set_of(self.desired.value())
+    /// Why a live object is not changed, if it is not ours to change.
+    fn hands_off(&self, live: &Value) -> Option<End> {
+        if self.is_left_alone(live) {
+            return Some(End::LeftAlone(Some(live.clone())));
+        }
+        let set = live["metadata"]["labels"][inventory::PART_OF_LABEL].as_str()?;
+        let is_another = self.is_member() && *set_of(self.desired.value()) != *set;
+        // A label of our own is that of this operator in another namespace.
+        let is_owned = ownership::is_label_of_others(live, inventory::PART_OF_LABEL);
+        (is_another && is_owned).then(|| End::OfAnotherSet(set.to_owned()))
+    }
+
+    /// The next step for a live object.
+    fn take_over(&mut self, live: Value) -> Next {
+        if let Some(end) = self.hands_off(&live) {
+            return Next::Break(end);
+        }
+        match need(self.desired.value(), &live) {
+            Need::Nothing => Next::Break(End::Unchanged),
+            Need::Apply => self.step(Stage::Apply, Step::Apply),
+            Need::FoldThenApply => self.fold(live),
+        }
     }
 
     fn step(&mut self, stage: Stage, step: Step) -> Next {
@@ -254,8 +265,8 @@ impl<'a> Ladder<'a> {
 
     /// Deletes nothing before the API server has accepted the stand-in.
     fn recreate(&mut self, live: Value) -> Next {
-        if self.is_left_alone(&live) {
-            return Next::Break(End::LeftAlone(Some(live)));
+        if let Some(end) = self.hands_off(&live) {
+            return Next::Break(end);
         }
         if live["metadata"]["deletionTimestamp"].is_null() {
             return self.step(Stage::StandIn(live), Step::StandIn);

@@ -1,8 +1,9 @@
 //! Writes objects to a cluster (IO): performs the steps of [`super::steps`], deletes, and keeps the inventory.
 //!
-//! Server-side apply, forced for all objects that are ours: the operator takes over every field that it applies. It never decides which objects should exist.
+//! Server-side apply, forced: the operator takes over every field that it applies. It never decides which objects should
+//! exist.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kube::{
     Api, Client,
@@ -17,7 +18,7 @@ use crate::{
         ownership::{self, FIELD_MANAGER},
         steps::{self, End, Ladder, Next, Refusal, STAND_IN, Step},
     },
-    cluster::request::{Cause, UNBUDGETED, api, send, to_value},
+    cluster::request::{Cause, NO_DEADLINE, api, send, to_value},
     object::{Key, Kind, Object, reference::CONFIG_MAP},
 };
 
@@ -50,6 +51,9 @@ pub(super) async fn climb(
             Next::Break(End::Held(finalizers)) => {
                 return Err(Error { object: object.key(), action: "recreate", source: Cause::Held(finalizers) });
             }
+            Next::Break(End::OfAnotherSet(set)) => {
+                return Err(Error { object: object.key(), action: "apply", source: Cause::OfAnotherSet(set) });
+            }
             Next::Break(end) => return Ok(end),
         };
         let action = action(&step);
@@ -74,7 +78,7 @@ fn action(step: &Step) -> &'static str {
     match step {
         Step::Read => "read",
         Step::Fold(_) => "take over",
-        Step::Probe(_) | Step::Claim | Step::Apply | Step::StandIn => "apply",
+        Step::Probe(_) | Step::Apply | Step::StandIn => "apply",
         Step::DeleteStandIn | Step::Delete(_) => "delete",
     }
 }
@@ -120,7 +124,9 @@ pub async fn apply(
         }
         (End::Recreated { before, after }, _) => (Change::recreated(key, &before, &after), Some(after)),
         (End::LeftAlone(live), _) => (Change::plain(key, Action::Skip).because(inventory::LEFT_ALONE), live),
-        (End::Unchanged | End::Refused | End::Held(_), _) => (Change::plain(key, Action::Unchanged), None),
+        (End::Unchanged | End::Refused | End::Held(_) | End::OfAnotherSet(_), _) => {
+            (Change::plain(key, Action::Unchanged), None)
+        }
     };
     Ok(Applied { live, change })
 }
@@ -147,34 +153,38 @@ pub async fn prune(client: &Client, kind: &Kind, live: &Value, budget: Option<Du
     }
 }
 
-/// Writes the inventory; `live` is its last known state.
+/// Writes the inventory; `live` is its last known state. Where somebody has made it immutable, it is recreated.
 pub async fn write_inventory(
     client: &Client,
-    mut config_map: Value,
+    config_map: &Value,
     live: Option<&Value>,
     budget: Option<Duration>,
 ) -> Result<Value, Error> {
+    let object = key_of(&CONFIG_MAP, config_map);
+    let deadline = budget.and_then(|budget| Instant::now().checked_add(budget));
+    // All requests together have the budget.
+    let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    let requests = Requests { api: api(client, &CONFIG_MAP, &object.namespace), budget: left, is_strict: false };
+    let mut guarded = config_map.clone();
     if let Some(live) = live {
         // A write of another leader has to be read first.
-        config_map["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
+        guarded["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
     }
-    let object = key_of(&CONFIG_MAP, &config_map);
-    let requests = Requests { api: api(client, &CONFIG_MAP, &object.namespace), budget: || budget, is_strict: false };
-    let mut written = requests.apply(&config_map, false).await;
-    if let (Some(live), Err(cause)) = (live, &written)
-        && cause.is_immutable()
-    {
-        // Somebody has made it immutable. Where it is missing, the status lists the objects.
-        written = async {
-            requests.delete(live).await?;
-            if let Some(metadata) = config_map["metadata"].as_object_mut() {
-                metadata.remove("resourceVersion");
-            }
-            requests.apply(&config_map, false).await
-        }
-        .await;
-    }
+    let written = match (requests.apply(&guarded, false).await, live) {
+        (Err(cause), Some(live)) if cause.is_immutable() => recreate(&requests, config_map, live).await,
+        (written, _) => written,
+    };
     written.map_err(|source| Error { object, action: "write the inventory", source })
+}
+
+/// Deletes an object in the state that was seen, and creates the other one.
+async fn recreate<F: Fn() -> Option<Duration>>(
+    requests: &Requests<F>,
+    object: &Value,
+    live: &Value,
+) -> Result<Value, Cause> {
+    requests.delete(live).await?;
+    requests.apply(object, false).await
 }
 
 /// The key of a live object of a kind.
@@ -201,17 +211,16 @@ impl<F: Fn() -> Option<Duration>> Requests<F> {
         let name = object.name();
         match step {
             Step::Read => {
-                let live = send(UNBUDGETED, self.api.get_opt(name)).await?;
+                let live = send(NO_DEADLINE, self.api.get_opt(name)).await?;
                 Ok(live.as_ref().map(to_value))
             }
-            Step::Claim => self.claim(object.value(), false).await.map(Some),
             Step::Probe(_) => self.apply(&ownership::bare(object.value()), true).await.map(Some),
             Step::Fold(live) => self.merge(name, &steps::fold_patch(&live), false).await.map(|_| None),
             Step::Apply => self.apply(object.value(), false).await.map(Some),
             Step::StandIn => self.apply(&steps::stand_in(object), !steps::is_binding(object)).await.map(Some),
             Step::DeleteStandIn => {
                 let stand_in = format!("{name}{STAND_IN}");
-                let stand_in = send(UNBUDGETED, self.api.get(&stand_in)).await?;
+                let stand_in = send(NO_DEADLINE, self.api.get(&stand_in)).await?;
                 self.delete(&to_value(&stand_in)).await
             }
             Step::Delete(live) => self.delete(&live).await,
@@ -219,15 +228,7 @@ impl<F: Fn() -> Option<Duration>> Requests<F> {
     }
 
     pub(super) async fn apply(&self, object: &Value, dry_run: bool) -> Result<Value, Cause> {
-        self.apply_with(PatchParams { dry_run, ..PatchParams::apply(FIELD_MANAGER).force() }, object).await
-    }
-
-    /// Applies without force: the API server refuses to change a value of another manager.
-    pub(super) async fn claim(&self, object: &Value, dry_run: bool) -> Result<Value, Cause> {
-        self.apply_with(PatchParams { dry_run, ..PatchParams::apply(FIELD_MANAGER) }, object).await
-    }
-
-    async fn apply_with(&self, params: PatchParams, object: &Value) -> Result<Value, Cause> {
+        let params = PatchParams { dry_run, ..PatchParams::apply(FIELD_MANAGER).force() };
         let params = if self.is_strict { params.validation_strict() } else { params };
         self.patch(name_of(object), &params, &Patch::Apply(object)).await
     }

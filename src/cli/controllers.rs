@@ -45,7 +45,7 @@ pub struct ControllersArgs {
 
     /// A file with the address of the API server, such as /etc/kubernetes/apiserver-url.env on OpenShift nodes. It takes
     /// precedence over the Pod's environment, whose address works only with a pod network.
-    #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kubeconfig", "context", "cluster", "user"])]
     pub api_server_env_file: Option<PathBuf>,
 
     /// The system's trusted certificates, merged into the bundle that the cloud-controller-manager trusts.

@@ -51,25 +51,18 @@ pub struct Connection {
     /// A group of the user to impersonate; may be repeated.
     #[arg(long, value_name = "GROUP", requires = "as", help_heading = CONNECTION)]
     pub as_group: Vec<String>,
-
-    /// The longest time for one request, such as 1m30s; 0 means no limit [default: 15s].
-    #[arg(long, value_name = "DURATION", value_parser = request_timeout, help_heading = CONNECTION)]
-    pub request_timeout: Option<Duration>,
 }
 
 impl Connection {
     /// Whether one of the flags is given.
     pub fn is_given(&self) -> bool {
-        let Self { kubeconfig, context, cluster, user, as_user, as_group: _, request_timeout } = self;
+        let Self { kubeconfig, context, cluster, user, as_user, as_group: _ } = self;
         let names = [context, cluster, user, as_user].into_iter().any(Option::is_some);
-        names || kubeconfig.is_some() || request_timeout.is_some()
+        names || kubeconfig.is_some()
     }
 
     /// A client for a cluster, whose API server a file may name. Sends no request.
     pub async fn client(&self, env_file: Option<&Path>) -> anyhow::Result<Client> {
-        if let Some(timeout) = self.request_timeout {
-            request::limit(timeout);
-        }
         let access = client::Access {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
@@ -83,9 +76,26 @@ impl Connection {
     }
 }
 
+/// How long the requests of a command may take that reads a cluster once.
+#[derive(Args, Debug)]
+pub struct RequestTimeout {
+    /// The longest time for one request, such as 1m30s; 0 means no limit [default: 15s].
+    #[arg(long, value_name = "DURATION", value_parser = request_timeout, help_heading = CONNECTION)]
+    pub request_timeout: Option<Duration>,
+}
+
+impl RequestTimeout {
+    /// Sets the limit of this process, before its first request.
+    pub(super) fn set(&self) {
+        if let Some(timeout) = self.request_timeout {
+            request::set_timeout(timeout);
+        }
+    }
+}
+
 /// Parses kubectl's limit of a request: a duration, or 0 for none.
 fn request_timeout(text: &str) -> Result<Duration, &'static str> {
-    if text == "0" { Ok(Duration::MAX) } else { duration(text) }
+    if matches!(text, "0" | "0s") { Ok(Duration::MAX) } else { duration(text) }
 }
 
 /// Parses a duration in Go's spelling, such as `137s` or `1m30s`.
@@ -100,6 +110,10 @@ pub struct ClusterArgs {
     /// The connection to it.
     #[command(flatten)]
     pub connection: Connection,
+
+    /// The limit of its requests.
+    #[command(flatten)]
+    pub request_timeout: RequestTimeout,
 
     /// The managed namespace.
     #[arg(long, default_value = DEFAULT_NAMESPACE)]
@@ -117,6 +131,7 @@ pub struct ClusterArgs {
 impl ClusterArgs {
     /// The cluster, to be read.
     pub(super) async fn reader(&self) -> anyhow::Result<ClusterReader> {
+        self.request_timeout.set();
         let client = self.connection.client(None).await?;
         let (namespace, own_namespace) = (self.namespace.clone(), self.operator_namespace.clone());
         Ok(ClusterReader { client, namespace, own_namespace })

@@ -4,7 +4,7 @@ use std::{path::Path, process::ExitCode};
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::flags::{Connection, OutputFormat, print, runtime, wrong_usage};
+use super::flags::{Connection, OutputFormat, RequestTimeout, print, runtime, wrong_usage};
 use crate::{
     apply::dry_run,
     plan::show,
@@ -61,6 +61,10 @@ pub struct VerifyArgs {
     /// The connection to that cluster.
     #[command(flatten)]
     pub connection: Connection,
+
+    /// The limit of its requests.
+    #[command(flatten)]
+    pub request_timeout: RequestTimeout,
 }
 
 /// Where a dry run takes place.
@@ -138,6 +142,7 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     let mut report = verify::verify(&bundles, payload.as_ref());
     if args.dry_run.is_some() {
         let refusals = runtime()?.block_on(async {
+            args.request_timeout.set();
             let client = args.connection.client(None).await?;
             anyhow::Ok(dry_run::verify(&client, &bundles).await?)
         })?;

@@ -134,11 +134,16 @@ fn uri_of_env_file(text: &str) -> Option<Uri> {
 /// it on every node; `None` when the file does not have it.
 fn api_server_of_env_file(text: &str) -> Option<String> {
     let value = |name: &str| {
-        let value = text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='))?;
-        Some(value.trim().trim_matches(['\'', '"'])).filter(|value| !value.is_empty())
+        let value = text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='))?.trim();
+        // A file that is being written may end anywhere.
+        let bare = match value.strip_prefix(['\'', '"']) {
+            Some(quoted) => quoted.strip_suffix(['\'', '"'])?,
+            None => value,
+        };
+        (!bare.is_empty()).then_some(bare)
     };
     let host = value("KUBERNETES_SERVICE_HOST")?;
-    let port: u16 = value("KUBERNETES_SERVICE_PORT").map_or(Ok(443), str::parse).ok()?;
+    let port: u16 = value("KUBERNETES_SERVICE_PORT")?.parse().ok()?;
     Some(if host.contains(':') { format!("https://[{host}]:{port}") } else { format!("https://{host}:{port}") })
 }
 
@@ -212,7 +217,7 @@ fn describe_timeout(error: BoxError) -> BoxError {
 }
 
 fn headers_timeout() -> Duration {
-    HEADERS_TIMEOUT.max(request::longest())
+    HEADERS_TIMEOUT.max(request::timeout())
 }
 
 /// Without a layer that retries: all retries follow one policy ([`crate::controllers`]).
@@ -271,7 +276,9 @@ mod tests {
         let file = |host: &str, port: &str| format!("KUBERNETES_SERVICE_HOST={host}\nKUBERNETES_SERVICE_PORT={port}\n");
         for (text, expected) in [
             (file("'api-int.example.com'", "'6443'"), Some("https://api-int.example.com:6443")),
-            (file("api-int.example.com", ""), Some("https://api-int.example.com:443")),
+            (file("api-int.example.com", ""), None),
+            ("KUBERNETES_SERVICE_HOST='api-in".into(), None),
+            (file("'api-int.example.com'", "'64"), None),
             (file("\"fd00::1\"", "6443"), Some("https://[fd00::1]:6443")),
             (file("'api-int.example.com'", "'port'"), None),
             (file("''", "'6443'"), None),
@@ -285,7 +292,9 @@ mod tests {
     fn a_changed_env_file_changes_the_address() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("env");
-        let write = |host: &str| fs::write(&path, format!("KUBERNETES_SERVICE_HOST={host}\n")).unwrap();
+        let write = |host: &str| {
+            fs::write(&path, format!("KUBERNETES_SERVICE_HOST={host}\nKUBERNETES_SERVICE_PORT=443\n")).unwrap();
+        };
         assert!(EnvFile::read(path.clone()).is_err());
         write("one.example.com");
         let file = EnvFile::read(path.clone()).unwrap();

@@ -9,7 +9,7 @@ use kube::{
 use serde_json::Value;
 
 use crate::{
-    cluster::request::{self, Cause, UNBUDGETED, api, describe_objects},
+    cluster::request::{self, Cause, NO_DEADLINE, api, describe_objects},
     object::{Kind, Object},
 };
 
@@ -59,14 +59,14 @@ pub async fn live(client: &Client, object: &Object) -> Result<Option<Value>, Err
 
 /// One object, `None` if it does not exist. The namespace of a cluster-scoped kind is empty.
 pub async fn get(client: &Client, kind: &Kind, namespace: &str, name: &str) -> Result<Option<Value>, Error> {
-    let answer = request::send(UNBUDGETED, api(client, kind, namespace).get_opt(name)).await;
+    let answer = request::send(NO_DEADLINE, api(client, kind, namespace).get_opt(name)).await;
     let failed = |source| Error::Read { what: describe_objects(kind, namespace, name), source };
     Ok(answer.map_err(failed)?.as_ref().map(request::to_value))
 }
 
 /// The objects of a kind in a namespace. The namespace of a cluster-scoped kind is empty.
 pub async fn list(client: &Client, kind: &Kind, namespace: &str, params: &ListParams) -> Result<Vec<Value>, Error> {
-    let answer = request::send(UNBUDGETED, api(client, kind, namespace).list(params)).await;
+    let answer = request::send(NO_DEADLINE, api(client, kind, namespace).list(params)).await;
     let list = answer.map_err(|source| Error::Read { what: describe_objects(kind, namespace, ""), source })?;
     let with_types = |object: &DynamicObject| {
         let mut value = request::to_value(object);

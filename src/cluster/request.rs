@@ -12,31 +12,35 @@ use serde_json::Value;
 use crate::{
     error::chain,
     object::{Kind, NAMESPACE},
+    plan::PART_OF_LABEL,
     text::mask,
 };
 
-/// The time after which a request counts as failed, unless [`limit`] has set another.
+/// The time after which a request counts as failed, unless [`set_timeout`] has set another.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The budget of a request that nothing but its own limit ends.
-pub const UNBUDGETED: Option<Duration> = Some(Duration::MAX);
+/// The budget of a request that nothing but its own timeout ends.
+pub const NO_DEADLINE: Option<Duration> = Some(Duration::MAX);
 
-static LIMIT: OnceLock<Duration> = OnceLock::new();
+static TIMEOUT: OnceLock<Duration> = OnceLock::new();
 
 /// Sets the time after which a request of this process counts as failed; once, before the first request.
-pub fn limit(to: Duration) {
+pub fn set_timeout(to: Duration) {
     // A second limit would be that of the same command line.
-    let _ = LIMIT.set(to);
+    let _ = TIMEOUT.set(to);
 }
 
 /// The time after which a request of this process counts as failed.
-pub fn longest() -> Duration {
-    *LIMIT.get().unwrap_or(&REQUEST_TIMEOUT)
+pub fn timeout() -> Duration {
+    *TIMEOUT.get().unwrap_or(&REQUEST_TIMEOUT)
 }
 
-/// The fields that cannot be changed, as the API server names them: an object with another value there is recreated. Most of
-/// a Pod's `spec`, and what a ConfigMap with `immutable` holds.
-const IMMUTABLE: [&str; 6] = ["spec.selector", "roleRef", "spec", "data", "binaryData", "immutable"];
+/// The fields that cannot be changed, as the API server names them: an object with another value there is recreated.
+const IMMUTABLE: [&str; 2] = ["spec.selector", "roleRef"];
+
+/// The fields that cannot be changed if they are forbidden, and can be wrong for other reasons: most of a Pod's `spec`, and
+/// what a ConfigMap with `immutable` holds.
+const FORBIDDEN: [&str; 4] = ["spec", "data", "binaryData", "immutable"];
 
 /// How long missing rights must last before they are reported: an API server that has just started denies every right that
 /// it has not read yet.
@@ -65,7 +69,7 @@ pub fn describe_objects(kind: &Kind, namespace: &str, name: &str) -> String {
 
 /// Sends one request, if there is a budget of time for it, and gives up when that is spent.
 pub async fn send<T>(budget: Option<Duration>, request: impl Future<Output = kube::Result<T>>) -> Result<T, Cause> {
-    let budget = budget.ok_or(Cause::NotLeading)?.min(longest());
+    let budget = budget.ok_or(Cause::NotLeading)?.min(timeout());
     match tokio::time::timeout(budget, request).await {
         Ok(answer) => answer.map_err(Cause::Api),
         Err(_) => Err(Cause::Timeout),
@@ -74,7 +78,7 @@ pub async fn send<T>(budget: Option<Duration>, request: impl Future<Output = kub
 
 /// Whether a namespace does not exist.
 pub async fn is_namespace_gone(client: &Client, name: &str) -> bool {
-    matches!(send(UNBUDGETED, api(client, &NAMESPACE, "").get(name)).await, Err(cause) if cause.is_absent())
+    matches!(send(NO_DEADLINE, api(client, &NAMESPACE, "").get(name)).await, Err(cause) if cause.is_absent())
 }
 
 /// An answer of the API server as data.
@@ -87,14 +91,14 @@ pub fn to_value(object: &DynamicObject) -> Value {
 /// repeat values of the object.
 pub fn describe(error: &kube::Error) -> String {
     match error {
-        kube::Error::Api(status) => without_ports(&mask::text(&status.message)),
+        kube::Error::Api(status) => without_addresses(&mask::text(&status.message)),
         other => chain(other),
     }
 }
 
 /// A message in one line. `<address>` replaces addresses with a port, which differ from try to try when a webhook does not
 /// answer, as in `dial tcp 10.0.0.1:443`.
-fn without_ports(message: &str) -> String {
+fn without_addresses(message: &str) -> String {
     let is_address = |word: &str| word.split("->").all(|address| address.parse::<SocketAddr>().is_ok());
     let words = message.split_whitespace().map(|word| {
         let bare = word.trim_end_matches([':', ',', ';', '.']);
@@ -112,6 +116,9 @@ pub enum Cause {
     /// The API server did not answer in time.
     #[error("no answer from the API server in time")]
     Timeout,
+    /// The object belongs to this set of another tool (KEP-3659).
+    #[error("it belongs to the set {0} of another tool; remove its label {PART_OF_LABEL} to hand it over")]
+    OfAnotherSet(String),
     /// Finalizers block the deletion.
     #[error("deletion is blocked by finalizers: {0}")]
     Held(String),
@@ -147,6 +154,7 @@ impl Cause {
     /// Whether the same request can never succeed: the object has to change first, or the operator's rights.
     pub fn is_terminal(&self) -> bool {
         match self.code() {
+            0 if matches!(self, Self::OfAnotherSet(_)) => true,
             401 | 404 | 408 | 409 | 429 => false,
             400..500 => true,
             _ => self.is_invalid(),
@@ -171,18 +179,21 @@ impl Cause {
     /// Whether the object was refused because it changes an immutable field.
     pub fn is_immutable(&self) -> bool {
         let Some(Status { code: 422, details: Some(details), .. }) = self.status() else { return false };
-        details.causes.iter().any(|cause| IMMUTABLE.contains(&cause.field.as_str()))
+        details.causes.iter().any(|cause| {
+            let field = cause.field.as_str();
+            IMMUTABLE.contains(&field) || (cause.reason == "FieldValueForbidden" && FORBIDDEN.contains(&field))
+        })
     }
 
     /// Whether the API server has answered, so that it would give the same answer again.
     pub fn is_answer(&self) -> bool {
-        self.status().is_some() || matches!(self, Self::Held(_))
+        self.status().is_some() || matches!(self, Self::Held(_) | Self::OfAnotherSet(_))
     }
 
     /// Whether the API server as a whole fails, so that other requests would fail, too.
     pub fn is_servers(&self) -> bool {
         match self.code() {
-            0 => !matches!(self, Self::Held(_)),
+            0 => !matches!(self, Self::Held(_) | Self::OfAnotherSet(_)),
             code => matches!(code, 429 | 502..=504),
         }
     }

@@ -3,7 +3,7 @@
 //! The controllers decide what should exist and what is reported.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     time::{Duration, Instant},
 };
 
@@ -17,7 +17,7 @@ use crate::{
         change::{self, Action, Change},
         inventory,
         ownership::{self, Need},
-        steps::{End, Ladder, Next},
+        steps::{End, Ladder, Next, Sight},
         write::{self, Error, Pruned},
     },
     cluster::request::Cause,
@@ -28,6 +28,14 @@ use crate::{
     error::chain,
     object::{Key, Kind, Object},
 };
+
+/// How long an object that is left alone and that no watch shows is not looked at again.
+const LOOK_PERIOD: Duration = Duration::from_secs(45);
+
+/// Whether it is time to look again.
+fn is_over(looked_at: Option<Instant>) -> bool {
+    looked_at.is_none_or(|looked_at| looked_at.elapsed() >= LOOK_PERIOD)
+}
 
 /// The number of concurrent applies; over HTTP/1.1 each needs its own connection.
 const CONCURRENCY: usize = 4;
@@ -84,8 +92,10 @@ pub(super) struct Applier {
     limiter: RepairLimiter,
     /// When the next repair that is held back will be granted.
     held_until: Option<Instant>,
-    /// Objects that are annotated to be left alone.
-    pub(super) skipped: BTreeSet<Key>,
+    /// Objects that are annotated to be left alone; those that no watch shows, with the time of the last look.
+    skipped: BTreeMap<Key, Option<Instant>>,
+    /// Whether an object that no watch shows may exist: others may have installed it, or taken our label off.
+    pub(super) looks: bool,
     overruled: BTreeMap<Key, Overruled>,
     /// Objects whose repairs are limited, each with the manager that keeps changing it.
     contested: BTreeMap<Key, String>,
@@ -102,7 +112,8 @@ impl Applier {
             failures: Vec::new(),
             limiter: RepairLimiter::new(REPAIRS),
             held_until: None,
-            skipped: BTreeSet::new(),
+            skipped: BTreeMap::new(),
+            looks: true,
             overruled: BTreeMap::new(),
             contested: BTreeMap::new(),
         }
@@ -111,10 +122,28 @@ impl Applier {
     /// Forgets objects that are no longer planned.
     pub(super) fn keep_only(&mut self, planned: &[Object]) {
         let is_planned = |key: &Key| planned.iter().any(|object| object.key() == *key);
-        self.skipped.retain(is_planned);
+        self.skipped.retain(|key, _| is_planned(key));
         self.overruled.retain(|key, _| is_planned(key));
         let now = Instant::now();
         self.contested.retain(|key, _| is_planned(key) && self.limiter.limits(key, now));
+    }
+
+    /// The objects that are annotated to be left alone.
+    pub(super) fn skipped(&self) -> impl Iterator<Item = &Key> {
+        self.skipped.keys()
+    }
+
+    /// Whether an object is annotated to be left alone.
+    pub(super) fn skips(&self, key: &Key) -> bool {
+        self.skipped.contains_key(key)
+    }
+
+    /// Leaves an object alone. Returns whether that is news.
+    fn skip(&mut self, key: Key, looked_at: Option<Instant>) -> bool {
+        self.objects.remove(&key);
+        self.overruled.remove(&key);
+        self.contested.remove(&key);
+        self.skipped.insert(key, looked_at).is_none()
     }
 
     /// The objects whose repairs are limited, each with the manager that keeps changing it.
@@ -166,10 +195,12 @@ impl Applier {
     }
 
     /// The earliest time of a retry, of a repair, and of a question whether an answer is still the same.
-    pub(super) fn due(&self) -> [Option<Instant>; 3] {
+    pub(super) fn due(&self) -> [Option<Instant>; 4] {
         let retries = self.objects.values().chain([&self.server]).filter_map(Backoff::due);
         let answers = self.overruled.values().filter(|known| !known.fields.is_empty());
-        [retries.min(), self.held_until, answers.map(|known| known.since + ANSWER_LIFETIME).min()]
+        let answers = answers.map(|known| known.since + ANSWER_LIFETIME);
+        let looks = self.skipped.values().flatten().map(|looked_at| *looked_at + LOOK_PERIOD);
+        [retries.min(), self.held_until, answers.min(), looks.min()]
     }
 
     pub(super) fn holds_back(&self) -> bool {
@@ -198,15 +229,17 @@ impl Applier {
             let seen = seen.unwrap_or(object.value());
             match answer {
                 Ok(applied) => {
+                    if applied.change.action == Action::Skip {
+                        // No watch shows it: it may lack our label.
+                        if self.skip(object.key(), Some(Instant::now())) {
+                            self.events.record(&applied.change, applied.live.as_ref().unwrap_or(seen));
+                        }
+                        continue;
+                    }
                     self.objects.remove(&object.key());
-                    let is_news = if applied.change.action == Action::Skip {
-                        self.skipped.insert(object.key())
-                    } else {
-                        self.skipped.remove(&object.key());
-                        self.compare(object, applied.live.as_ref());
-                        applied.change.action != Action::Unchanged
-                    };
-                    if is_news {
+                    self.skipped.remove(&object.key());
+                    self.compare(object, applied.live.as_ref());
+                    if applied.change.action != Action::Unchanged {
                         self.events.record(&applied.change, applied.live.as_ref().unwrap_or(seen));
                     }
                     written.extend(applied.live.map(|live| (object.key(), live)));
@@ -219,10 +252,14 @@ impl Applier {
 
     /// The first step for an object that is not as planned and may be written now.
     fn start<'a>(&mut self, object: &'a Object, live: Option<&'a Value>) -> Option<(Ladder<'a>, Next)> {
-        let mut ladder = Ladder::new(object, live);
+        if live.is_none() && self.skipped.get(&object.key()).is_some_and(|looked_at| !is_over(*looked_at)) {
+            return None;
+        }
+        let sight = if live.is_none() && self.looks { Sight::Unknown } else { Sight::of(live) };
+        let mut ladder = Ladder::new(object, sight);
         let next = ladder.first();
         if next == Next::Break(End::LeftAlone(None)) {
-            if self.skipped.insert(object.key()) {
+            if self.skip(object.key(), None) {
                 let change = Change::plain(object.key(), Action::Skip).because(inventory::LEFT_ALONE);
                 self.events.record(&change, live.unwrap_or(object.value()));
             }

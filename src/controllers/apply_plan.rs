@@ -15,7 +15,7 @@ use crate::{
         inventory::{self, Place, Scope, Verdict},
         write::{self, Pruned},
     },
-    cluster::request,
+    cluster::{read, request},
     controllers::{
         applier::{Applier, Stopped},
         events::Events,
@@ -31,6 +31,8 @@ pub(super) struct ApplyPlan {
     pub(super) applier: Applier,
     /// The inventory as last written; the live one may have been deleted since.
     scope: Scope,
+    /// Whether nobody has ever installed anything; `None` until the first pass.
+    is_fresh: Option<bool>,
     /// Objects that are no longer planned and stay, and why.
     kept: BTreeMap<Key, (&'static Kind, &'static str)>,
 }
@@ -42,6 +44,7 @@ impl ApplyPlan {
             client,
             own_namespace: own_namespace.to_owned(),
             scope: Scope::default(),
+            is_fresh: None,
             kept: BTreeMap::new(),
         }
     }
@@ -51,7 +54,7 @@ impl ApplyPlan {
         let remark = |title, names: Vec<_>| {
             if names.is_empty() { String::new() } else { format!("; {title}: {}", names.join(", ")) }
         };
-        let skipped = self.applier.skipped.iter().map(Key::to_string).collect();
+        let skipped = self.applier.skipped().map(Key::to_string).collect();
         let kept = self.kept.iter().map(|(key, (_, why))| format!("{key} ({why})")).collect();
         let overruled =
             self.applier.overruled().map(|(key, fields)| format!("{key} ({})", fields.join(", "))).collect();
@@ -92,6 +95,10 @@ impl ApplyPlan {
         budget: impl Fn() -> Option<Duration>,
     ) -> Result<(), Stopped> {
         self.applier.begin()?;
+        if self.is_fresh.is_none() {
+            self.is_fresh = Some(self.find_fresh(observer, objects).await);
+        }
+        self.applier.looks = self.is_fresh == Some(false);
         let planned = Scope::of(objects);
         let wider = planned.union(&self.inventory(observer));
         self.write_inventory(observer, wider, &budget).await?;
@@ -121,7 +128,22 @@ impl ApplyPlan {
                 self.write_inventory(observer, narrower, &budget).await?;
             }
         }
+        if is_applied {
+            self.is_fresh = Some(false);
+        }
         self.applier.finish()
+    }
+
+    /// Whether nobody has ever installed anything: then it is not looked for each object whether others have it. One request
+    /// tells, for the object that everything else is for.
+    async fn find_fresh(&self, observer: &Observer, objects: &[Object]) -> bool {
+        if observer.inventory().is_some() || observer.has_report() {
+            return false;
+        }
+        match objects.iter().find(|object| object.pod_spec().is_some()) {
+            Some(workload) => matches!(read::live(&self.client, workload).await, Ok(None)),
+            None => true,
+        }
     }
 
     /// Deletes our objects that are no longer planned, the last applied first.
@@ -183,7 +205,7 @@ impl ApplyPlan {
             if !self.applier.is_due(&write::key_of(&CONFIG_MAP, &config_map)) {
                 return self.applier.finish();
             }
-            match write::write_inventory(&self.client, config_map.clone(), live, budget()).await {
+            match write::write_inventory(&self.client, &config_map, live, budget()).await {
                 Ok(written) => observer.watches.put(&Id::Inventory, inventory::NAME, written),
                 Err(error) => {
                     self.applier.fail(&error, live.unwrap_or(&config_map));

@@ -224,6 +224,12 @@ impl Observer {
         self.watches.get(&Id::Inventory, inventory::NAME)
     }
 
+    /// Whether an operator has reported before, of this or of another program.
+    pub(super) fn has_report(&self) -> bool {
+        let conditions = self.status_object().and_then(|object| object["status"]["conditions"].as_array());
+        conditions.into_iter().flatten().any(|condition| condition["type"] == "Available")
+    }
+
     /// Where our objects may be: the places of the inventory; where it was deleted, those of the objects that our status
     /// lists.
     pub(super) fn scope(&self) -> Scope {

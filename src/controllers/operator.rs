@@ -126,7 +126,7 @@ impl Operator {
         }
         let acting = match &self.hands {
             Hands::Write(apply_plan) => apply_plan.applier.due(),
-            Hands::DryRun(dry_run) => [dry_run.backoff.due(), None, None],
+            Hands::DryRun(dry_run) => [dry_run.backoff.due(), None, None, None],
         };
         let due = [
             self.reporting.due(),
@@ -259,6 +259,9 @@ impl Operator {
         let (mut rollouts, mut stuck) = (Vec::new(), None);
         for object in objects {
             let rollout = view.observer.live(object).map(rollout::of);
+            if rollout.is_none() && matches!(&self.hands, Hands::Write(plan) if plan.applier.skips(&object.key())) {
+                continue;
+            }
             if let Some(Rollout::Stuck { why }) = &rollout {
                 stuck = Some(format!("the rollout of {} is stuck: {why}", object.key()));
             }
@@ -292,6 +295,10 @@ impl Operator {
         let related_objects = match self.plan {
             // Objects that a previous process has applied still exist.
             None if !before.related_objects.is_empty() => before.related_objects.clone(),
+            // Without an inventory only this list says where objects of an earlier plan are.
+            _ if view.observer.inventory().is_none() && !before.related_objects.is_empty() => {
+                before.related_objects.clone()
+            }
             _ => cluster_operator::related_objects(own_namespace, namespace, objects, apply_plan.kept()),
         };
         let notes = view.facts().map_or(&[][..], Facts::notes);

@@ -4,8 +4,8 @@
 //! succeeds while the process does its work, whether or not that succeeds: the status reports that. Both say what is wrong.
 
 use std::{
+    collections::VecDeque,
     io,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -21,7 +21,8 @@ use hyper_util::{
 };
 use tokio::{
     net::TcpListener,
-    sync::{Semaphore, watch},
+    sync::watch,
+    task::JoinHandle,
     time::{sleep, timeout},
 };
 
@@ -90,12 +91,15 @@ pub async fn bind(address: &str) -> io::Result<TcpListener> {
     }
 }
 
-/// The most connections at a time. Others wait: on the network of a host everybody can open them, and each takes a file
-/// descriptor of those that the client needs.
+/// The most connections at a time. A further one ends the oldest: on the network of a host everybody can open them, and each
+/// takes a file descriptor of those that the client needs.
 const CONNECTIONS: usize = 64;
 
-/// The longest time until a request is there.
+/// The longest time until the headers of a request have arrived.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The pause after a connection that could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest time until an answer is sent.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -115,22 +119,26 @@ pub async fn serve(listener: TcpListener, health: Health, metrics: Metrics) -> i
         )
         .with_state(health);
     let service = TowerToHyperService::new(routes);
-    let connections = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut connections: VecDeque<JoinHandle<()>> = VecDeque::new();
     loop {
-        let permit = connections.clone().acquire_owned().await.map_err(io::Error::other)?;
         let Ok((stream, _)) = listener.accept().await else {
             // Out of file descriptors, or the client is gone.
-            sleep(Duration::from_secs(1)).await;
+            sleep(ACCEPT_PAUSE).await;
             continue;
         };
+        connections.retain(|connection| !connection.is_finished());
+        if connections.len() >= CONNECTIONS
+            && let Some(oldest) = connections.pop_front()
+        {
+            oldest.abort();
+        }
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(HEADERS_TIMEOUT).keep_alive(false);
         let served = http.serve_connection(TokioIo::new(stream), service.clone());
-        tokio::spawn(async move {
-            // A client that breaks off is nobody's fault.
+        connections.push_back(tokio::spawn(async move {
+            // Errors of a connection are the client's.
             let _ = timeout(ANSWER_TIMEOUT, served).await;
-            drop(permit);
-        });
+        }));
     }
 }
 
@@ -154,7 +162,9 @@ mod tests {
         let mut probe = TcpStream::connect(address).await.unwrap();
         probe.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
         let mut answer = String::new();
-        probe.read_to_string(&mut answer).await.unwrap();
+        // Before the idle connections time out.
+        let read = probe.read_to_string(&mut answer);
+        timeout(HEADERS_TIMEOUT / 2, read).await.expect("an answer at once").unwrap();
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     }
 

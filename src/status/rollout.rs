@@ -30,7 +30,7 @@ pub fn of(object: &Value) -> Rollout {
             if finalizers.is_empty() {
                 return Rollout::Progressing;
             }
-            Rollout::Stuck { why: format!("it is being deleted, and kept by the finalizers {}", finalizers.join(", ")) }
+            Rollout::Stuck { why: format!("deletion is blocked by finalizers: {}", finalizers.join(", ")) }
         }
         Some("Deployment" | "DaemonSet") if !is_observed(object) => Rollout::Progressing,
         Some("Deployment") => deployment(object),

@@ -10,7 +10,7 @@ use ccm_operator::cluster::request;
 use ccm_operator::{
     apply::{
         inventory::{PART_OF_LABEL, Scope},
-        steps::Ladder,
+        steps::{Ladder, Sight},
         write,
     },
     cluster::request::REQUEST_TIMEOUT,
@@ -97,9 +97,9 @@ impl Stage {
             Found::OtherPlatform(objects) => {
                 let budget = || Some(REQUEST_TIMEOUT);
                 let inventory = Scope::of(objects).config_map(OWN_NAMESPACE);
-                write::write_inventory(client, inventory, None, budget()).await?;
+                write::write_inventory(client, &inventory, None, budget()).await?;
                 let applied = stream::iter(objects).map(|object| {
-                    let mut ladder = Ladder::new(object, None);
+                    let mut ladder = Ladder::new(object, Sight::Absent);
                     let next = ladder.first();
                     write::apply(client, ladder, next, budget)
                 });

@@ -274,17 +274,19 @@ async fn objects_of_others_without_our_label_are_left_to_them() -> Result<()> {
     // Of the Go operator, and excluded by an administrator.
     create(&lab, &aws_manifest("Deployment"), |deployment| {
         deployment["metadata"]["annotations"] = json!({"client.lifecycle.config.k8s.io/mutation": "ignore"});
-        deployment["spec"]["replicas"] = 5.into();
+        let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
+        container.as_object_mut().unwrap().remove("livenessProbe").unwrap();
     })
     .await?;
+    let excluded = lab.live("Deployment").await?.unwrap();
     // Of another tool's set.
     let mut service = aws_manifest("Service").value().clone();
     service["metadata"]["labels"][PART_OF_LABEL] = "applyset-of-another-tool-v1".into();
     objects::apply(&lab.client, service).await?;
     let operator = lab.start()?;
     let text = format!("left alone, as annotated: Deployment {NAMESPACE}/aws-cloud-controller-manager");
-    eventually("the conflict", LIMIT, async || {
-        ensure!(operator.log().contains("applyset.kubernetes.io/part-of"), "{}", operator.log());
+    eventually("the refusal", LIMIT, async || {
+        ensure!(operator.log().contains("it belongs to the set applyset-of-another-tool-v1"), "{}", operator.log());
         Ok(Some(()))
     })
     .await?;
@@ -298,11 +300,19 @@ async fn objects_of_others_without_our_label_are_left_to_them() -> Result<()> {
     })
     .await?;
     assert_ne!(set_of(lab.live("Service").await?), Value::Null, "handed over");
-    let deployment = lab.live("Deployment").await?;
-    assert_eq!(deployment.clone().unwrap_or_default()["spec"]["replicas"], 5);
-    assert_eq!(set_of(deployment), Value::Null);
+    let left = lab.live("Deployment").await?.unwrap();
+    assert_eq!((&left["spec"], &left["metadata"]["labels"]), (&excluded["spec"], &excluded["metadata"]["labels"]));
     assert_eq!(operator.log().matches("skipped Deployment").count(), 1, "{}", operator.log());
-    Ok(())
+
+    // Without a watch it is looked at now and then.
+    lab.delete("Deployment").await?;
+    lab.exists("Deployment", &operator).await?;
+    eventually("the report", LIMIT, async || {
+        let cluster_operator = lab.cluster_operator().await?;
+        ensure!(!message(&cluster_operator, "Available").contains("left alone"), "{cluster_operator}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 #[tokio::test]

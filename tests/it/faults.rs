@@ -83,6 +83,9 @@ async fn writes_that_fail_for_a_while_are_retried_with_pauses_and_not_reported()
         let writes: Vec<_> = seen.iter().filter(|seen| seen.method != Method::GET).cloned().collect();
         let most = most_in_a_second(&writes);
         ensure!(most <= MOST_A_SECOND, "{fault:?}: {most} writes in a second: {seen:#?}");
+        let reads: Vec<_> = seen.iter().filter(|seen| seen.method == Method::GET).cloned().collect();
+        let most = most_in_a_second(&reads);
+        ensure!(most <= MOST_A_SECOND, "{fault:?}: {most} reads in a second: {seen:#?}");
         if let Fault::Answer(_, Some(seconds)) = fault {
             let pause = Duration::from_secs(seconds.into());
             // Two creations, such as of Events, are two objects.

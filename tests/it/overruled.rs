@@ -9,6 +9,8 @@ use crate::{
     support::{eventually, objects, openshift::Cluster},
 };
 
+const MUTATION: &str = "client.lifecycle.config.k8s.io/mutation";
+
 /// A policy that changes new and changed Deployments of AWS.
 pub(crate) async fn mutate_deployments(lab: &Lab, expression: &str) -> Result<()> {
     let group = "admissionregistration.k8s.io";
@@ -77,6 +79,12 @@ async fn another_image_is_degraded_and_applied_once() -> Result<()> {
     }
     let writes = lab.settled_writes(&operator, mark).await?;
     ensure!(!writes.iter().any(|write| write.contains("deployments")), "{writes:?}");
+    // Who leaves it to the policy is not bothered.
+    let ignore = |value: Option<&str>| json!({"metadata": {"annotations": {MUTATION: value}}});
+    lab.update("Deployment", &ignore(Some("ignore"))).await?;
+    lab.conditions(&operator, &["Available=True", "Degraded=False"]).await?;
+    lab.update("Deployment", &ignore(None)).await?;
+    lab.conditions(&operator, &["Degraded=True"]).await?;
     remove_policy(&lab).await?;
     // The next change of the object is repaired, and the repair holds.
     lab.update("Deployment", &json!({"spec": {"replicas": 7}})).await?;

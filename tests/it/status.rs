@@ -51,7 +51,10 @@ async fn the_flags_of_kubectl_choose_cluster_and_user() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let mut kubeconfig: Value = serde_json::from_slice(&std::fs::read(lab.plane.kubeconfig_admin())?)?;
     let (cluster, user) = (kubeconfig["clusters"][0]["name"].clone(), kubeconfig["users"][0]["name"].clone());
-    let unreachable = json!({"name": "nowhere", "cluster": {"server": "https://127.0.0.1:1"}});
+    // It accepts connections, and never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let server = format!("https://{}", silent.local_addr()?);
+    let unreachable = json!({"name": "nowhere", "cluster": {"server": server}});
     kubeconfig["clusters"].as_array_mut().context("clusters")?.push(unreachable);
     kubeconfig["users"].as_array_mut().context("users")?.push(json!({"name": "nobody", "user": {"token": "wrong"}}));
     kubeconfig["contexts"] = json!([
@@ -64,7 +67,7 @@ async fn the_flags_of_kubectl_choose_cluster_and_user() -> Result<()> {
     let (cluster, user) =
         (format!("--cluster={}", cluster.as_str().unwrap()), format!("--user={}", user.as_str().unwrap()));
     for (flags, expected) in [
-        (&["--request-timeout=5s"][..], "Connection refused"),
+        (&["--request-timeout=1s"][..], "no answer from the API server in time"),
         (&["--context=right"], "CONDITION"),
         (&[&cluster, &user], "CONDITION"),
         (&[&cluster], "Unauthorized"),

@@ -29,7 +29,11 @@ fn with_others() -> Value {
 
 /// Runs a ladder with these answers; returns the names of its steps and its end.
 fn run(desired: &Object, seen: Option<&Value>, answers: Vec<Answer>) -> (Vec<String>, End) {
-    let mut ladder = Ladder::new(desired, seen);
+    climb(desired, Sight::of(seen), answers)
+}
+
+fn climb(desired: &Object, sight: Sight, answers: Vec<Answer>) -> (Vec<String>, End) {
+    let mut ladder = Ladder::new(desired, sight);
     let (mut steps, mut next, mut answers) = (Vec::new(), ladder.first(), answers.into_iter());
     loop {
         match next {
@@ -69,32 +73,36 @@ fn member() -> Object {
     member
 }
 
-/// Runs the ladder of an object that was not seen and that another manager has changed.
-fn claim(live: Value) -> (String, End) {
-    let (steps, end) = run(&member(), None, vec![Err(Refusal::Conflict), object(live)]);
+/// Runs the ladder of an object that no watch shows and that is read as this.
+fn look(live: Value, answers: Vec<Answer>) -> (String, End) {
+    let (steps, end) = climb(&member(), Sight::Unknown, [vec![object(live)], answers].concat());
     (steps.join(" "), end)
 }
 
 #[test]
-fn an_unseen_object_of_others_is_looked_at_before_it_is_taken_over() {
-    assert_eq!(run(&member(), None, vec![object(ours())]), (vec!["Claim".into()], End::Applied(ours())));
+fn an_object_that_may_exist_is_looked_at_before_it_is_taken_over() {
+    let (steps, end) = climb(&member(), Sight::Unknown, vec![Ok(None), object(ours())]);
+    assert_eq!((steps.join(" "), end), ("Read Apply".into(), End::Applied(ours())));
+    let taken = look(with_others(), vec![Ok(None), object(ours())]);
+    assert_eq!(taken, ("Read Fold Apply".into(), End::Applied(ours())));
 
-    let mut ignored = with_others();
+    let mut ignored = ours();
     ignored["metadata"]["annotations"] = json!({"client.lifecycle.config.k8s.io/mutation": "ignore"});
-    assert_eq!(claim(ignored.clone()), ("Claim Read".into(), End::LeftAlone(Some(ignored.clone()))));
-    let (_, end) = run(&member(), None, vec![object(ignored.clone())]);
-    assert_eq!(end, End::LeftAlone(Some(ignored.clone())), "without a conflict");
-    let (_, end) = run(&member(), None, vec![Err(Refusal::Invalid), object(ignored.clone())]);
-    assert_eq!(end, End::LeftAlone(Some(ignored)), "refused for another reason");
+    assert_eq!(look(ignored.clone(), vec![]), ("Read".into(), End::LeftAlone(Some(ignored.clone()))));
+    let (_, end) = climb(&member(), Sight::Absent, vec![Err(Refusal::Invalid), object(ignored.clone())]);
+    assert_eq!(end, End::LeftAlone(Some(ignored)), "it came meanwhile, and was refused");
 
-    let mut of_another_set = with_others();
-    of_another_set["metadata"]["labels"] = json!({inventory::PART_OF_LABEL: "other"});
-    assert_eq!(claim(of_another_set), ("Claim Read".into(), End::Refused));
-
-    let answers = vec![Err(Refusal::Conflict), object(with_others()), Ok(None), object(ours())];
-    assert_eq!(run(&member(), None, answers).0.join(" "), "Claim Read Fold Apply");
-    let gone = vec![Err(Refusal::Conflict), Ok(None), object(ours())];
-    assert_eq!(run(&member(), None, gone).0.join(" "), "Claim Read Apply");
+    let label = json!({"f:metadata": {"f:labels": {format!("f:{}", inventory::PART_OF_LABEL): {}}}});
+    let of_set = |manager: &str| {
+        let mut live = live(json!([entry(manager, "Apply", label.clone())]));
+        live["metadata"]["labels"] = json!({inventory::PART_OF_LABEL: "other"});
+        live
+    };
+    assert_eq!(look(of_set("tool"), vec![]), ("Read".into(), End::OfAnotherSet("other".into())));
+    let seen = of_set("tool");
+    assert_eq!(climb(&member(), Sight::Seen(&seen), vec![]), (vec![], End::OfAnotherSet("other".into())));
+    let (steps, _) = look(of_set(FIELD_MANAGER), vec![object(ours())]);
+    assert_eq!(steps, "Read Apply", "of this operator, in another namespace");
 }
 
 #[test]
