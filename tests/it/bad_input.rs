@@ -90,7 +90,7 @@ async fn missing_rights_are_reported_and_retried_with_pauses() -> Result<()> {
     let cluster_operator = lab.conditions(&operator, &["Degraded=True"]).await?;
     let text = message(&cluster_operator, "Degraded");
     // Each is retried by itself, so that any may be the first whose error has lasted.
-    assert!(text.starts_with("failed to apply ") && text.contains("is forbidden"), "{text}");
+    assert!(text.starts_with("failed to ") && text.contains("is forbidden"), "{text}");
     assert!(!text.contains("Status {"), "{text}");
     proxy.forget();
     // Two of them: each pause is twice the one before, and the last one must end within the limit below.

@@ -14,11 +14,6 @@ use crate::{
 
 const OTHER: &str = "other-cloud-controller-manager";
 
-/// Whether a request was refused; an object that does not exist yet is none.
-fn is_refused(request: &Request) -> bool {
-    request.code >= 400 && !(request.verb == "get" && request.code == 404)
-}
-
 #[tokio::test]
 async fn everything_works_in_another_namespace() -> Result<()> {
     let payload = tempfile::tempdir()?;
@@ -41,7 +36,7 @@ async fn everything_works_in_another_namespace() -> Result<()> {
         let related = cluster_operator["status"]["relatedObjects"].as_array().context("related objects")?;
         let namespace = json!({"group": "", "resource": "namespaces", "name": OTHER});
         assert!(related.contains(&namespace), "{related:#?}");
-        let refused: Vec<_> = lab.requests(mark).await?.into_iter().filter(is_refused).collect();
+        let refused: Vec<_> = lab.requests(mark).await?.into_iter().filter(Request::is_refused).collect();
         let refused: Vec<_> = refused.iter().filter(|request| !request.is_lease()).map(describe).collect();
         assert_eq!(refused, Vec::<String>::new(), "{name}");
 

@@ -24,7 +24,7 @@ async fn converges_on_every_platform(topology: Topology, without: &[&str]) -> Re
         let related = cluster_operator["status"]["relatedObjects"].as_array().map_or(0, Vec::len);
         ensure!(related == 3 + count, "{name}: {related} related objects");
         let requests = lab.requests(mark).await?;
-        let refused: Vec<_> = requests.iter().filter(|request| request.code >= 400 && !request.is_lease()).collect();
+        let refused: Vec<_> = requests.iter().filter(|request| request.is_refused() && !request.is_lease()).collect();
         ensure!(refused.is_empty(), "{name}: {refused:#?}");
         let mut writes = lab.writes(mark).await?;
         writes.retain(|write| !write.contains("clusteroperators"));

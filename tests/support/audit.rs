@@ -123,6 +123,11 @@ impl AuditLog {
 }
 
 impl Request {
+    /// Whether it was refused; the absence of an object that is read is no refusal.
+    pub fn is_refused(&self) -> bool {
+        self.code >= 400 && !(self.verb == "get" && self.code == 404)
+    }
+
     /// Whether it changes something.
     pub fn is_write(&self) -> bool {
         !self.dry_run && matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
