@@ -1,10 +1,11 @@
 //! A file that appears whole or not at all (IO).
 
 use std::{
-    fs::{self, Permissions},
+    fs::{self, Metadata, Permissions},
     io::{self, Write},
     os::unix::fs::PermissionsExt,
     path::Path,
+    time::Duration,
 };
 
 use tempfile::NamedTempFile;
@@ -38,19 +39,31 @@ pub(crate) fn beside(folder: &Path, text: &str, readers: Readers) -> io::Result<
     Ok(file)
 }
 
-/// Removes incomplete files from a folder: those of a process that was killed while it wrote.
-pub(crate) fn remove_incomplete(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with(PREFIX) && entry.file_type()?.is_file() {
-            fs::remove_file(entry.path())?;
+/// The age from which an incomplete file is no longer being written.
+const ABANDONED: Duration = Duration::from_secs(600);
+
+/// Removes incomplete files from a folder: those of a process that was killed while it wrote. Failures are those of the write
+/// that follows.
+pub(crate) fn remove_incomplete(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let (name, meta) = (entry.file_name(), entry.metadata());
+        let suffix = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let is_ours =
+            suffix.is_some_and(|suffix| suffix.len() == 6 && suffix.bytes().all(|b| b.is_ascii_alphanumeric()));
+        let is_abandoned = |meta: &Metadata| {
+            let age = meta.modified().ok().and_then(|modified| modified.elapsed().ok());
+            meta.is_file() && age.is_some_and(|age| age >= ABANDONED)
+        };
+        if is_ours && meta.is_ok_and(|meta| is_abandoned(&meta)) {
+            let _ = fs::remove_file(entry.path());
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     #[test]
@@ -59,9 +72,15 @@ mod tests {
         let (_, path) = beside(folder.path(), "a", Readers::All).unwrap().keep().unwrap();
         assert!(path.file_name().unwrap().to_str().unwrap().starts_with('.'));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
-        fs::write(folder.path().join("other"), "").unwrap();
-        remove_incomplete(folder.path()).unwrap();
-        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(left, ["other"]);
+        for other in ["other", ".ccm-operator-settings.yaml"] {
+            fs::write(folder.path().join(other), "").unwrap();
+        }
+        remove_incomplete(folder.path());
+        assert!(path.exists(), "another process may be writing it");
+        let old = SystemTime::now() - ABANDONED;
+        fs::File::open(&path).unwrap().set_modified(old).unwrap();
+        remove_incomplete(folder.path());
+        assert!(!path.exists());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context;
-use clap::{Args, CommandFactory, ValueEnum, error::ErrorKind};
+use clap::{Args, CommandFactory, ValueEnum, builder::NonEmptyStringValueParser, error::ErrorKind};
 use k8s_openapi::jiff::SignedDuration;
 use kube::Client;
 use serde::Serialize;
@@ -45,7 +45,8 @@ pub struct Connection {
     pub user: Option<String>,
 
     /// The user to impersonate.
-    #[arg(id = "as", long = "as", value_name = "USER", help_heading = CONNECTION)]
+    #[arg(id = "as", long = "as", value_name = "USER", help_heading = CONNECTION,
+        value_parser = NonEmptyStringValueParser::new())]
     pub as_user: Option<String>,
 
     /// A group of the user to impersonate; may be repeated.
@@ -65,15 +66,20 @@ impl Connection {
     pub async fn client(&self, env_file: Option<&Path>) -> anyhow::Result<Client> {
         let access = client::Access {
             kubeconfig: self.kubeconfig.clone(),
-            context: self.context.clone(),
-            cluster: self.cluster.clone(),
-            user: self.user.clone(),
+            context: given(self.context.as_ref()),
+            cluster: given(self.cluster.as_ref()),
+            user: given(self.user.as_ref()),
             as_user: self.as_user.clone(),
             as_groups: self.as_group.clone(),
             env_file: env_file.map(Path::to_owned),
         };
         client::connect(&access).await
     }
+}
+
+/// The value of a flag; as for kubectl, an empty one counts as none.
+fn given(value: Option<&String>) -> Option<String> {
+    value.filter(|value| !value.is_empty()).cloned()
 }
 
 /// How long the requests of a command may take that reads a cluster once.

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use axum::{
     body::Body as AnswerBody,
     http::{
@@ -26,8 +26,9 @@ use hyper_util::{
 use kube::{
     Client, Config,
     client::{Body, ConfigExt},
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{self, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
+use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use tower::{BoxError, ServiceBuilder, timeout::error::Elapsed};
 
@@ -73,7 +74,9 @@ pub async fn connect(access: &Access) -> anyhow::Result<Client> {
         config.auth_info.impersonate_groups = Some(access.as_groups.clone());
         (config.auth_info.impersonate_uid, config.auth_info.impersonate_user_extra) = (None, None);
     }
-    client(&config, address).context("failed to set up the connection to the API server")
+    client(&config, address)
+        .map_err(|error| anyhow!(request::describe(&error)))
+        .context("failed to set up the connection to the API server")
 }
 
 /// A file with the address of the API server, which is read again when it changes: the address of a node may be another one
@@ -149,28 +152,74 @@ fn api_server_of_env_file(text: &str) -> Option<String> {
 
 /// The configuration of a kubeconfig: of this file, else of `KUBECONFIG` or `~/.kube/config`, else that of the Pod.
 async fn load(access: &Access) -> anyhow::Result<Config> {
-    let (kubeconfig, name) = match &access.kubeconfig {
+    let (mut kubeconfig, name) = match &access.kubeconfig {
         Some(path) => {
             let name = path.display().to_string();
-            (Kubeconfig::read_from(path).with_context(|| format!("failed to read the kubeconfig {name}"))?, name)
+            let read = Kubeconfig::read_from(path).map_err(without_values);
+            (read.with_context(|| format!("failed to read the kubeconfig {name}"))?, name)
         }
-        None => match Kubeconfig::read() {
-            Ok(kubeconfig) => (kubeconfig, "of the environment".to_owned()),
-            Err(error) => {
-                if let Some(flag) = access.choice() {
-                    return Err(error).with_context(|| format!("--{flag} needs a kubeconfig, and none can be read"));
-                }
-                return Config::infer().await.context("failed to find a kubeconfig or the credentials of a Pod");
+        None if is_there() => {
+            let read = Kubeconfig::read().map_err(without_values);
+            (
+                read.context("failed to read the kubeconfig of KUBECONFIG or ~/.kube/config")?,
+                "of the environment".into(),
+            )
+        }
+        None => {
+            if let Some(flag) = access.choice() {
+                bail!("--{flag} needs a kubeconfig, and there is none: give --kubeconfig or set KUBECONFIG");
             }
-        },
+            return Config::incluster()
+                .context("there is no kubeconfig, and no credentials of a Pod: give --kubeconfig, or set KUBECONFIG");
+        }
     };
     // A proxy of the environment is for hosts outside the cluster, and is not used.
     if let Some(proxy) = proxy(&kubeconfig, access) {
         bail!("the cluster of the kubeconfig {name} needs the proxy {proxy} (proxy-url), which is not supported");
     }
+    // Without it the requests would be those of nobody.
+    if let Some(user) = user(&kubeconfig, access)
+        && !kubeconfig.auth_infos.iter().any(|info| info.name == user)
+    {
+        bail!("the kubeconfig {name} has no user {user:?}");
+    }
+    for info in kubeconfig.auth_infos.iter_mut().filter_map(|info| info.auth_info.as_mut()) {
+        // A block scalar ends in a line break, which no header can hold.
+        if let Some(token) = &info.token {
+            info.token = Some(token.expose_secret().trim().to_owned().into());
+        }
+    }
     let Access { context, cluster, user, .. } = access.clone();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions { context, cluster, user }).await;
     config.with_context(|| format!("failed to use the kubeconfig {name}"))
+}
+
+/// Whether a kubeconfig is meant to be used: a broken one is no reason to act as the Pod.
+fn is_there() -> bool {
+    std::env::var_os("KUBECONFIG").is_some_and(|paths| !paths.is_empty())
+        || std::env::home_dir().is_some_and(|home| home.join(".kube/config").exists())
+}
+
+/// The library's error without the lines of the file, which hold credentials.
+fn without_values(error: KubeconfigError) -> anyhow::Error {
+    match error {
+        KubeconfigError::Parse(error) => match error.location() {
+            Some(at) => anyhow!("invalid YAML, or not a kubeconfig, at {}:{}", at.line(), at.column()),
+            None => anyhow!("invalid YAML, or not a kubeconfig"),
+        },
+        error => error.into(),
+    }
+}
+
+/// The user that is chosen.
+fn user<'a>(kubeconfig: &'a Kubeconfig, access: &'a Access) -> Option<&'a str> {
+    access.user.as_deref().or_else(|| context(kubeconfig, access)?.user.as_deref()).filter(|user| !user.is_empty())
+}
+
+/// The context that is chosen.
+fn context<'a>(kubeconfig: &'a Kubeconfig, access: &Access) -> Option<&'a config::Context> {
+    let chosen = access.context.as_ref().or(kubeconfig.current_context.as_ref())?;
+    kubeconfig.contexts.iter().find(|context| context.name == *chosen)?.context.as_ref()
 }
 
 impl Access {
@@ -183,9 +232,7 @@ impl Access {
 
 /// The proxy of the chosen cluster, without its password.
 fn proxy(kubeconfig: &Kubeconfig, access: &Access) -> Option<String> {
-    let chosen = access.context.as_ref().or(kubeconfig.current_context.as_ref());
-    let context = || kubeconfig.contexts.iter().find(|context| Some(&context.name) == chosen);
-    let name = access.cluster.as_ref().or_else(|| Some(&context()?.context.as_ref()?.cluster))?;
+    let name = access.cluster.as_ref().or_else(|| Some(&context(kubeconfig, access)?.cluster))?;
     let cluster = kubeconfig.clusters.iter().find(|cluster| cluster.name == *name)?;
     cluster.cluster.as_ref()?.proxy_url.as_deref().map(mask::text)
 }

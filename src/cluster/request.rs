@@ -5,6 +5,7 @@ use std::{net::SocketAddr, sync::OnceLock, time::Duration};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, GroupVersionKind},
+    client::AuthError,
     core::Status,
 };
 use serde_json::Value;
@@ -91,9 +92,23 @@ pub fn to_value(object: &DynamicObject) -> Value {
 /// repeat values of the object.
 pub fn describe(error: &kube::Error) -> String {
     match error {
-        kube::Error::Api(status) => without_addresses(&mask::text(&status.message)),
-        other => chain(other),
+        kube::Error::Api(status) => without_addresses(&mask::message(&status.message)),
+        other => program(other).map_or_else(|| chain(other), ToOwned::to_owned),
     }
+}
+
+/// The failure of the program that a kubeconfig runs for credentials. The library's words hold what it has printed.
+fn program(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    causes.find_map(|cause| match cause.downcast_ref::<AuthError>()? {
+        AuthError::AuthExecRun { .. } => {
+            Some("the credentials' program of the kubeconfig (exec) has failed; run it by hand")
+        }
+        AuthError::AuthExecParse(_) => {
+            Some("the credentials' program of the kubeconfig (exec) printed no ExecCredential")
+        }
+        _ => None,
+    })
 }
 
 /// A message in one line. `<address>` replaces addresses with a port, which differ from try to try when a webhook does not

@@ -66,7 +66,7 @@ impl Preview {
             .header(&self.from, &format!("ConfigMap {}, key {}", cloud_conf::TARGET_NAME, cloud_conf::KEY))
             .to_string();
         for change in &self.synced.changes {
-            text.extend(["# ", &change.key, ": ", change.rule, "\n"]);
+            text.extend(["# ", &mask::message(&change.key), ": ", change.rule, "\n"]);
         }
         text
     }

@@ -89,7 +89,7 @@ fn create_folders(destination: &Path, folders: &[&str], created: &mut Vec<PathBu
             fs::create_dir(path).map_err(|source| failed(path, source))?;
             created.push(path.to_path_buf());
         }
-        remove_incomplete(&folder).map_err(|source| failed(&folder, source))?;
+        remove_incomplete(&folder);
     }
     Ok(())
 }

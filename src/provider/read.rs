@@ -14,6 +14,9 @@ use crate::provider::{
 /// The largest file that is read. The API server refuses objects of more than 3 MiB.
 const MAX_BYTES: u64 = 4 << 20;
 
+/// The largest sum of files.
+const MAX_SUM: u64 = 64 << 20;
+
 /// The providers of a folder cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -32,10 +35,10 @@ pub enum Error {
 
 /// Reads the providers of a folder with `assets/` and `bootstrap/`, and its install payload if it has `manifests/`.
 pub fn read(folder: &Path) -> Result<(Vec<Bundle>, Option<Payload>), Error> {
-    let mut files = Vec::new();
+    let (mut files, mut left) = (Vec::new(), MAX_SUM);
     for root in ["assets", "bootstrap"] {
         if folder.join(root).is_dir() {
-            collect(folder, root, &mut files)?;
+            collect(folder, root, &mut files, &mut left)?;
         }
     }
     if !files.iter().any(|(path, _)| path.starts_with("assets/") && path.matches('/').count() > 1) {
@@ -46,7 +49,7 @@ pub fn read(folder: &Path) -> Result<(Vec<Bundle>, Option<Payload>), Error> {
         return Ok((bundles, None));
     }
     let mut files = Vec::new();
-    collect(folder, "manifests", &mut files)?;
+    collect(folder, "manifests", &mut files, &mut left)?;
     files.retain(|(path, _)| has_yaml_extension(path));
     Ok((bundles, Some(Payload::read(files))))
 }
@@ -66,7 +69,7 @@ fn read_file(path: &Path, meta: &Metadata) -> io::Result<Vec<u8>> {
 }
 
 /// Collects the files below a folder, as (path with slashes from the root, bytes).
-fn collect(root: &Path, below: &str, files: &mut Vec<(String, Vec<u8>)>) -> Result<(), Error> {
+fn collect(root: &Path, below: &str, files: &mut Vec<(String, Vec<u8>)>, left: &mut u64) -> Result<(), Error> {
     let folder = root.join(below);
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -75,15 +78,21 @@ fn collect(root: &Path, below: &str, files: &mut Vec<(String, Vec<u8>)>) -> Resu
     for entry in fs::read_dir(&folder).map_err(failed(&folder))? {
         let entry = entry.map_err(failed(&folder))?;
         let (path, name) = (entry.path(), format!("{below}/{}", entry.file_name().to_string_lossy()));
-        let meta = fs::metadata(&path).map_err(failed(&path))?;
-        if meta.is_dir() && path.is_symlink() {
-            // Two links to the folder above would be read for ever.
-            return Err(failed(&path)(io::Error::other("a link to a folder; put the folder itself in its place")));
+        let meta = fs::symlink_metadata(&path).map_err(failed(&path))?;
+        if path.is_symlink() {
+            // Two links to the folder above would be read for ever, and a link may lead to files that are none of ours.
+            return Err(failed(&path)(io::Error::other(
+                "a symbolic link; put the file or the folder itself in its place",
+            )));
         }
         if meta.is_dir() {
-            collect(root, &name, files)?;
+            collect(root, &name, files, left)?;
         } else {
-            files.push((name, read_file(&path, &meta).map_err(failed(&path))?));
+            let bytes = read_file(&path, &meta).map_err(failed(&path))?;
+            files.push((name, bytes));
+            *left = left.checked_sub(meta.len()).ok_or_else(|| {
+                failed(&path)(io::Error::other(format!("with it the files are larger than {} MiB", MAX_SUM >> 20)))
+            })?;
         }
     }
     Ok(())

@@ -261,7 +261,7 @@ fn last_changes<'a>(live: impl Iterator<Item = &'a Value>, events: &[Value]) -> 
 /// The first line of a message, without secrets.
 fn first_line(message: &Value) -> String {
     let first = message.as_str().and_then(|text| text.lines().find(|line| !line.trim().is_empty()));
-    mask::text(first.unwrap_or_default())
+    mask::message(first.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use crate::text::json::folded;
+
 mod layout;
 mod words;
 
@@ -24,14 +26,15 @@ const KEYS: &str = "\
 /// Endings of keys that name, locate or describe a secret.
 const HARMLESS: &str = "\
     audience enabled endpoint expiry file files id ids key kind mode mount name names namespace namespaces \
-    path paths provider ref refs seconds source ttl type url version";
+    dir directory lifetime applicationcredentials path paths policy provider ref refs seconds source ttl type url version";
 
 /// Whole names of secrets that the lists above miss: of Docker's configuration, of Vault, of Azure's signed URLs.
-const NAMES: &str = "auth secretid sas sasuri sasurl";
+const NAMES: &str = "auth cookie creds jwt pass passcode psk secretid sas sasuri sasurl";
 
 /// Whether the value of a key is masked.
 pub fn is_secret_key(key: &str) -> bool {
-    let squashed: String = key.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
+    // As Go compares names: two letters beyond ASCII count as k and s.
+    let squashed: String = folded(key).chars().filter(char::is_ascii_alphanumeric).collect();
     let ends_with_any = |words: &str| words.split(' ').any(|end| squashed.ends_with(end));
     let has_secret_word = SECRET.split(' ').any(|word| squashed.contains(word));
     ends_with_any(KEYS)
@@ -44,9 +47,20 @@ pub fn text(text: &str) -> String {
     replaced(text, |_| MASK.to_owned())
 }
 
+/// A message of a program in one line, with its secrets masked. In prose, what stands behind a colon is masked only if it looks
+/// like a secret: `failed to refresh token: no such host` stays readable.
+pub fn message(text: &str) -> String {
+    let line = text.replace('\n', " ");
+    let secrets = layout::json(&line).unwrap_or_else(|| words::of_message(&line));
+    hide(&line, secrets, |_| MASK.to_owned())
+}
+
 /// A text in which each secret is replaced; the lines of a secret behind its first one become [`MASK`].
-pub fn replaced(text: &str, mut replacement: impl FnMut(&str) -> String) -> String {
-    let mut secrets = layout::secrets(text);
+pub fn replaced(text: &str, replacement: impl FnMut(&str) -> String) -> String {
+    hide(text, layout::secrets(text), replacement)
+}
+
+fn hide(text: &str, mut secrets: Vec<Range<usize>>, mut replacement: impl FnMut(&str) -> String) -> String {
     secrets.sort_by_key(|secret| (secret.start, secret.end));
     let (mut shown, mut done) = (String::with_capacity(text.len()), 0);
     let mut secrets = secrets.into_iter().peekable();
@@ -77,7 +91,7 @@ pub fn replaced(text: &str, mut replacement: impl FnMut(&str) -> String) -> Stri
 
 /// Whether a value cannot be a secret; in JSON a comma may follow it.
 fn is_harmless_value(value: &str) -> bool {
-    let value = value.trim().trim_end_matches(',').trim_matches(['"', '\'']);
+    let value = value.trim().trim_end_matches([',', '\\', ' ']).trim_matches(['"', '\'']);
     matches!(value.to_lowercase().as_str(), "" | "true" | "false" | "yes" | "no" | "null" | "~" | "{}" | "[]" | MASK)
 }
 

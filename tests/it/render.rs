@@ -224,7 +224,8 @@ fn what_a_killed_process_left_is_removed() -> Result<()> {
     let files = Files::new()?;
     for folder in ["bootstrap", "config"] {
         fs::create_dir_all(files.destination().join(folder))?;
-        fs::write(files.destination().join(folder).join(".ccm-operator-Xy1"), "half")?;
+        let file = fs::File::create(files.destination().join(folder).join(".ccm-operator-Xy1z23"))?;
+        file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(3600))?;
     }
     assert!(files.render(&[]).status.success());
     assert_eq!(tree(&files.destination()), ["bootstrap/aws-cloud-controller-manager-pod.yaml", "config/cloud.conf"]);

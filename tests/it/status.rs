@@ -46,6 +46,43 @@ fn a_proxy_in_a_kubeconfig_is_refused() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_broken_kubeconfig_shows_no_credential() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("kubeconfig");
+    let head = "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters:\n- {name: a, cluster: {server: 'https://127.0.0.1:1'}}\n\
+                contexts:\n- {name: a, context: {cluster: a, user: a}}\nusers:\n- name: a\n  user:\n";
+    for (user, expected) in [
+        ("    token: hunter2\n    token: hunter3\n", "at 11:5"),
+        ("    token: [hunter2]\n", "not a kubeconfig"),
+        ("    token: \"hunter2\n", "not a kubeconfig"),
+        (
+            "    exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, args: [-c, 'echo hunter2; exit 1'], \
+             interactiveMode: Never}\n",
+            "(exec) has failed",
+        ),
+        (
+            "    exec: {apiVersion: client.authentication.k8s.io/v1, command: echo, args: [hunter2], \
+             interactiveMode: Never}\n",
+            "printed no ExecCredential",
+        ),
+    ] {
+        std::fs::write(&path, format!("{head}{user}"))?;
+        let output = std::process::Command::new(binary()).args(["status", "--kubeconfig"]).arg(&path).output()?;
+        let error = String::from_utf8(output.stderr)?;
+        assert!(error.contains(expected) && !error.contains("hunter"), "{user}: {error}");
+    }
+    std::fs::write(&path, format!("{head}    token: |\n      abc\n"))?;
+    for (flag, expected) in
+        [("--user=b", "has no user \"b\""), ("--user=", "Connection refused"), ("--as=", "--as <USER>")]
+    {
+        let output = std::process::Command::new(binary()).args(["status", flag, "--kubeconfig"]).arg(&path).output()?;
+        let error = String::from_utf8(output.stderr)?;
+        assert!(error.contains(expected), "{flag}: {error}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn the_flags_of_kubectl_choose_cluster_and_user() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;

@@ -80,6 +80,7 @@ fn each_secret_inside(value: &mut Value, replace: Replace) {
 fn hide(value: &mut Value, replace: Replace) {
     match value {
         Value::String(text) => *text = replace(text),
+        Value::Number(number) => *value = replace(&number.to_string()).into(),
         Value::Array(items) if items.iter().all(Value::is_string) => {
             for item in items {
                 hide(item, replace);

@@ -62,7 +62,7 @@ fn without_line_break(mut text: String, name: &str) -> String {
 pub fn write(path: &Path, text: &str) -> Result<(), Error> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let write = || {
-        files::remove_incomplete(folder)?;
+        files::remove_incomplete(folder);
         files::beside(folder, text, files::Readers::Group)?.persist(path).map_err(|error| error.error)?;
         File::open(folder)?.sync_all()
     };

@@ -105,9 +105,8 @@ fn crashed(pod: &Value, container: &Value, end: &Value) -> String {
 
 /// The last line of a termination message, which may come from the log.
 fn last_line(message: &Value) -> String {
-    // A secret may go on from the line before.
-    let message = mask::text(message.as_str().unwrap_or_default());
-    message.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_owned()
+    let lines = message.as_str().unwrap_or_default().lines().map(str::trim);
+    mask::message(lines.rev().find(|line| !line.is_empty()).unwrap_or_default())
 }
 
 /// The newest warning about a pod.

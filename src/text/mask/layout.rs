@@ -21,8 +21,8 @@ pub(super) fn secrets(text: &str) -> Vec<Range<usize>> {
     let documents = documents(text);
     let is_line = !text.trim().contains('\n');
     let is_yaml = documents.roots.iter().any(|root| match &root.shape {
-        // A line such as `volume "cloud-credentials": not found` is a message.
-        Shape::Block(members) => !is_line || !members.iter().any(|member| words::names_any_object(&member.key)),
+        // A line such as `failed to pull the image: not found` is no YAML.
+        Shape::Block(members) => !is_line || members.iter().all(|member| !member.key.contains(' ')),
         Shape::Flow(_) | Shape::List(_) => true,
         _ => false,
     });
@@ -35,7 +35,7 @@ pub(super) fn secrets(text: &str) -> Vec<Range<usize>> {
     }
 }
 
-fn json(text: &str) -> Option<Vec<Range<usize>>> {
+pub(super) fn json(text: &str) -> Option<Vec<Range<usize>>> {
     let mark = text.len() - text.trim_start_matches('\u{feff}').len();
     let is_json = text[mark..].trim_start().starts_with(['{', '[']);
     if !is_json || serde_json::from_str::<IgnoredAny>(&text[mark..]).is_err() {
@@ -71,7 +71,9 @@ fn json(text: &str) -> Option<Vec<Range<usize>>> {
             ':' => is_key = false,
             blank if blank.is_whitespace() => {}
             '"' if is_key => {
-                is_secret = serde_json::from_str::<String>(&text[at..end]).is_ok_and(|key| is_secret_key(&key));
+                let written = &text[at..end];
+                // A name that cannot be decoded may be any.
+                is_secret = serde_json::from_str::<String>(written).map_or(true, |key| is_secret_key(&key));
             }
             _ if is_secret => found.push(inside_quotes(text, at..end)),
             _ => found.extend(words::secrets(text, inside_quotes(text, at..end))),
@@ -87,12 +89,34 @@ fn ini(text: &str) -> Option<Vec<Range<usize>>> {
     // The parser drops the byte order mark.
     let mark = text.len() - text.strip_prefix('\u{feff}').unwrap_or(text).len();
     let (mut found, mut others) = (Vec::new(), Reader::default());
+    // A secret's key without a value: the secret may be on the next lines.
+    let (mut hides_line, mut is_open) = (false, false);
     for (key, part) in document.parts() {
         let part = part.start + mark..part.end + mark;
-        match key {
-            Some(key) if is_secret_key(key) => found.push(part),
-            Some(_) => found.extend(words::secrets(text, part)),
-            None => found.extend(others.read(text, part)),
+        let written = &text[part.clone()];
+        if let Some(key) = key {
+            let is_secret = is_secret_key(key);
+            let start = text[..part.start].rfind('\n').map_or(0, |at| at + 1);
+            let is_value = !is_secret && !text[start..part.end].trim_end_matches('=').contains('=');
+            is_open = (is_open && is_value) || (is_secret && written.trim().is_empty());
+            hides_line = is_secret || is_open;
+            others = Reader::default();
+            match (is_secret, is_open) {
+                (true, _) => found.push(part),
+                (false, true) => found.push(start..part.end),
+                (false, false) => found.extend(words::secrets(text, part)),
+            }
+            continue;
+        }
+        // What stands behind a secret may be a part of it: the value ends at `#` and `;`.
+        let end = part.start + written.find('\n').unwrap_or(written.len());
+        if std::mem::take(&mut hides_line) {
+            found.push(part.start..end);
+        } else if written.trim_start().starts_with('[') {
+            (others, is_open) = (Reader::default(), false);
+            found.extend(words::secrets(text, part));
+        } else {
+            found.extend(others.read(text, part));
         }
     }
     Some(found)
@@ -187,13 +211,15 @@ impl<'a> Walk<'a> {
     fn value(&self, key: &Range<usize>, value: &Node, limit: usize) -> Option<Range<usize>> {
         let behind = self.text.get(key.end..limit)?;
         let colon = key.end + behind.find(':')? + 1;
-        let end = if value.span.is_empty() { limit } else { value.span.end };
+        // The rest of its line may be a part of it: a value ends at ` #`.
+        let rest = self.text.get(value.span.end..limit).unwrap_or_default();
+        let line = value.span.end + rest.find('\n').unwrap_or(rest.len());
+        let end = if ends_with_omitted(value) { limit } else { line.max(colon) };
         let secret = self.text.get(colon..end)?;
-        let secret = if value.span.is_empty() {
-            secret.trim_end_matches(|c: char| c.is_whitespace() || matches!(c, ',' | '}' | '-' | '?'))
-        } else {
-            secret
-        };
+        let least = value.span.end.saturating_sub(colon).min(secret.len());
+        let beyond = |c: char| c.is_whitespace() || matches!(c, ',' | '}' | ']' | '-' | '?');
+        let length = secret.trim_end_matches(beyond).len().max(least);
+        let secret = self.text.get(colon..colon + length)?;
         let start = colon + secret.len() - secret.trim_start_matches([' ', '\t']).len();
         Some(inside_quotes(self.text, start..colon + secret.len()))
     }
@@ -213,6 +239,15 @@ impl<'a> Walk<'a> {
                 _ => open.extend(node.members().iter().map(|member| &member.value)),
             }
         }
+    }
+}
+
+/// Whether the last value in a value is omitted: the parser places no tag and no anchor of it.
+fn ends_with_omitted(node: &Node) -> bool {
+    match &node.shape {
+        Shape::List(items) => items.last().is_some_and(ends_with_omitted),
+        Shape::Block(members) => members.last().is_some_and(|member| ends_with_omitted(&member.value)),
+        _ => node.span.is_empty(),
     }
 }
 

@@ -117,22 +117,44 @@ fn only_the_secret_part_of_a_line_is_masked() {
         ("url: https://a/?t%6Fken=x", "url: https://a/?t%6Fken=***"),
         ("proxy: http://a:b@c http://d:e@f", "proxy: http://a:***@c http://d:***@f"),
         ("value: Server=x;Password=y", "value: Server=x;Password=***"),
-        ("login failed: password: hunter2", "login failed: password: ***"),
-        ("E1122 1 main.go] x: password = hunter2", "E1122 1 main.go] x: password = ***"),
         ("Authorization: Bearer abc", "Authorization: ***"),
-        ("sent Bearer abcdefghijklmnop, got 401", "sent Bearer ***, got 401"),
         ("ccm --client-secret hunter2", "ccm --client-secret ***"),
-        ("invalid bearer token, token lookup failed", "invalid bearer token, token lookup failed"),
-        (
-            r#"MountVolume.SetUp failed for volume "cloud-credentials" : secret "aws-credentials" not found"#,
-            r#"MountVolume.SetUp failed for volume "cloud-credentials" : secret "aws-credentials" not found"#,
-        ),
+        ("--use-service-account-credentials=true --v=2", "--use-service-account-credentials=true --v=2"),
+        ("--token=abc --v=2", "--token=*** --v=2"),
+        ("  --use-service-account-credentials=true \\", "  --use-service-account-credentials=true \\"),
         ("[Global]", "[Global]"),
         ("# a comment", "# a comment"),
         ("", ""),
     ];
     for (before, shown) in cases {
         assert_eq!(text(before), shown, "{before}");
+    }
+}
+
+#[test]
+fn the_reason_in_a_message_stays_readable() {
+    let unchanged = [
+        r#"admission webhook "token-policy.example.com" denied the request: replicas must be 2"#,
+        r#"failed calling webhook "credentials.example.com": connect: connection refused"#,
+        r#"in the namespace "openshift-secret-store": RBAC: clusterrole "y" not found"#,
+        "F1122 unable to read token file /var/run/x: permission denied",
+        "could not get credentials: open /etc/x: no such file",
+        "invalid bearer token, token lookup failed",
+        r#"MountVolume.SetUp failed for volume "cloud-credentials" : secret "aws-credentials" not found"#,
+    ];
+    for text in unchanged {
+        assert_eq!(message(text), text);
+    }
+    for (before, shown) in [
+        ("login failed: password: hunter2", "login failed: password: ***"),
+        ("login failed: password: hunter of admin", "login failed: password: *** of admin"),
+        ("E1122 1 main.go] x: password = hunter2", "E1122 1 main.go] x: password = ***"),
+        ("failed to refresh token: AADSTS7000215: invalid", "failed to refresh token: *** invalid"),
+        ("sent Bearer abcdefghijklmnop, got 401", "sent Bearer ***, got 401"),
+        (r#"{"level":"error","token":"abc","msg":"x"}"#, r#"{"level":"error","token":"***","msg":"x"}"#),
+        ("two\nlines: token=abc", "two lines: token=***"),
+    ] {
+        assert_eq!(message(before), shown);
     }
 }
 
@@ -224,6 +246,9 @@ fn other_values_stay_readable() {
     let shown = "# of the installer\nglobal: {user: me, password: ***, port: 443}\nnodes:\n  # the networks\n  a: b # fine\n\
                  passwords:\n***\nlast: |\n  text\n";
     assert_eq!(text(yaml), shown);
-    let ini = "[Global]\npassword = x # old\nregion = y\n";
-    assert_eq!(text(ini), "[Global]\npassword = *** # old\nregion = y\n");
+    let ini = "[Global]\npassword = x#y # old\nregion = y # fine\n; token: \"see\n[Other]\na = b\n";
+    let shown = "[Global]\npassword = ***\nregion = y # fine\n; token: ***\n[Other]\na = b\n";
+    assert_eq!(text(ini).replace("******", "***").replace("*** ***", "***"), shown);
+    let stray = "[Global]\npassword =\nhunter2\nMIIabc==\n\nregion = y\n";
+    assert_eq!(text(stray), "[Global]\npassword =\n***\n***\n\nregion = y\n");
 }

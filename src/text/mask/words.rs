@@ -18,9 +18,17 @@ pub(super) fn secrets(text: &str, part: Range<usize>) -> Vec<Range<usize>> {
     Reader::default().read(text, part)
 }
 
+/// The secrets of a message.
+pub(super) fn of_message(line: &str) -> Vec<Range<usize>> {
+    Reader { is_message: true, ..Reader::default() }.read(line, 0..line.len())
+}
+
 /// What the previous lines say about the next one.
 #[derive(Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(super) struct Reader {
+    /// Whether the text is a message in prose.
+    is_message: bool,
     /// In a private key.
     private_key: bool,
     /// The value of a secret's key goes on in the lines that are indented deeper than this.
@@ -158,6 +166,20 @@ impl Reader {
                 None => continue,
             };
             let from = line.len() - value.len();
+            // A flag ends at a blank, and so does what may be a secret in prose.
+            let is_flag = word.starts_with("--") && behind.starts_with('=');
+            if is_flag || (self.is_message && !value.starts_with(['[', '{'])) {
+                let end = from + length_of_word(value);
+                let is_last = line[end..].trim().is_empty();
+                let word_after = &line[from..end];
+                if (is_flag || is_last || is_password(word) || looks_secret(word_after))
+                    && !is_harmless_value(word_after)
+                {
+                    found.push(from..end);
+                }
+                at = if self.is_message && !is_flag { at.max(from) } else { end };
+                continue;
+            }
             if in_query {
                 let end = from + value.find(['&', '#', ' ', '"', '\'', '<', '>', '`']).unwrap_or(value.len());
                 found.push(from..end);
@@ -227,9 +249,24 @@ fn names_an_object(before: &str, rest: &str) -> bool {
     kind.is_some_and(|kind| KINDS.iter().any(|known| kind.eq_ignore_ascii_case(known)))
 }
 
-/// Whether a text has the name of an object in it.
-pub(super) fn names_any_object(text: &str) -> bool {
-    text.match_indices('"').any(|(quote, _)| names_an_object(&text[..=quote], "\""))
+/// The length of the word at the beginning of a text, with its quotes.
+fn length_of_word(text: &str) -> usize {
+    let Some(quote) = text.chars().next().filter(|first| matches!(first, '"' | '\'')) else {
+        return text.find(char::is_whitespace).unwrap_or(text.len());
+    };
+    text[1..].find(quote).map_or(text.len(), |end| end + 2)
+}
+
+/// Whether a key is that of a password, behind which no prose is expected.
+fn is_password(key: &str) -> bool {
+    let key = squashed(key);
+    ["passw", "passphrase", "pwd"].iter().any(|word| key.contains(word))
+}
+
+/// Whether a word in prose looks like a secret and not like an English word or a path.
+fn looks_secret(word: &str) -> bool {
+    let bare = word.trim_end_matches([',', '.', ';', ':']);
+    !bare.starts_with('/') && (bare.len() >= TOKEN || bare.contains(|c: char| c.is_ascii_digit()))
 }
 
 /// The position of the closing quote of a string, or the end of the text.
