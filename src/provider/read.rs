@@ -68,6 +68,19 @@ fn read_file(path: &Path, meta: &Metadata) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Refuses a link to a folder, because two links to the folder above would be read for ever, and one to a file that is none of
+/// this folder's.
+fn check_link(root: &Path, path: &Path) -> io::Result<()> {
+    let target = fs::canonicalize(path)?;
+    if target.is_dir() {
+        return Err(io::Error::other("a link to a folder; put the folder itself in its place"));
+    }
+    if !target.starts_with(fs::canonicalize(root)?) {
+        return Err(io::Error::other("a link that leads out of the folder; put the file itself in its place"));
+    }
+    Ok(())
+}
+
 /// Collects the files below a folder, as (path with slashes from the root, bytes).
 fn collect(root: &Path, below: &str, files: &mut Vec<(String, Vec<u8>)>, left: &mut u64) -> Result<(), Error> {
     let folder = root.join(below);
@@ -78,13 +91,10 @@ fn collect(root: &Path, below: &str, files: &mut Vec<(String, Vec<u8>)>, left: &
     for entry in fs::read_dir(&folder).map_err(failed(&folder))? {
         let entry = entry.map_err(failed(&folder))?;
         let (path, name) = (entry.path(), format!("{below}/{}", entry.file_name().to_string_lossy()));
-        let meta = fs::symlink_metadata(&path).map_err(failed(&path))?;
         if path.is_symlink() {
-            // Two links to the folder above would be read for ever, and a link may lead to files that are none of ours.
-            return Err(failed(&path)(io::Error::other(
-                "a symbolic link; put the file or the folder itself in its place",
-            )));
+            check_link(root, &path).map_err(failed(&path))?;
         }
+        let meta = fs::metadata(&path).map_err(failed(&path))?;
         if meta.is_dir() {
             collect(root, &name, files, left)?;
         } else {

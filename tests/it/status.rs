@@ -53,7 +53,7 @@ fn a_broken_kubeconfig_shows_no_credential() -> Result<()> {
     let head = "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters:\n- {name: a, cluster: {server: 'https://127.0.0.1:1'}}\n\
                 contexts:\n- {name: a, context: {cluster: a, user: a}}\nusers:\n- name: a\n  user:\n";
     for (user, expected) in [
-        ("    token: hunter2\n    token: hunter3\n", "at 11:5"),
+        ("    token: hunter2\n    token: hunter3\n", "at 12:5"),
         ("    token: [hunter2]\n", "not a kubeconfig"),
         ("    token: \"hunter2\n", "not a kubeconfig"),
         (
