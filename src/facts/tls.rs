@@ -50,6 +50,9 @@ api_types! {
 /// How errors name the document of the profile.
 const API_SERVER: &str = "APIServer/cluster";
 
+/// How messages name a custom profile.
+const CUSTOM: &str = "APIServer/cluster: spec.tlsSecurityProfile.custom";
+
 const TLS13: &str = "VersionTLS13";
 
 /// The versions that Kubernetes' `--tls-min-version` takes.
@@ -98,40 +101,16 @@ const INTERMEDIATE: usize = 6;
 impl TlsSettings {
     /// Chooses between the flags, the cluster's profile and the default one.
     pub fn choose(profile: Option<&Profile>, flags: &TlsFlags) -> Result<Self, Error> {
-        let suites = (!flags.cipher_suites.is_empty()).then_some(&flags.cipher_suites[..]);
+        let suites = (!flags.cipher_suites.is_empty()).then(|| flags.cipher_suites.clone());
         if let Some(min_version) = &flags.min_version {
-            return Ok(Self::of("--tls-min-version and --tls-cipher-suites", min_version, suites));
+            return Ok(Self::of("--tls-min-version and --tls-cipher-suites", min_version, suites.as_deref()));
         }
-        let settings = Self::of_profile(profile)?;
+        let (source, min_version, of_profile) = asked_by(profile)?;
         Ok(match suites {
-            Some(suites) => Self::of("--tls-cipher-suites", &settings.min_version, Some(suites)),
-            None => settings,
-        })
-    }
-
-    fn of_profile(profile: Option<&Profile>) -> Result<Self, Error> {
-        let known = |min_version, below_tls13: &[(&str, &str)]| {
-            let suites: Vec<_> = below_tls13.iter().map(|(_, iana)| *iana).collect();
-            let suites: Vec<_> = MODERN.into_iter().chain(suites).map(str::to_owned).collect();
-            Self::of("", min_version, Some(&suites))
-        };
-        Ok(match profile.map_or("", |profile| profile.type_.as_str()) {
-            "" | "Intermediate" => known("VersionTLS12", &BELOW_TLS13[..INTERMEDIATE]),
-            "Old" => known("VersionTLS10", &BELOW_TLS13),
-            "Modern" => Self::of("", TLS13, None),
-            "Custom" => {
-                let custom = profile.and_then(|profile| profile.custom.as_ref());
-                let custom =
-                    custom.filter(|custom| !custom.min_tls_version.is_empty()).ok_or_else(no_custom_profile)?;
-                let source = format!("{API_SERVER}: spec.tlsSecurityProfile.custom");
-                Self::of(&source, &custom.min_tls_version, Some(&custom.ciphers))
+            Some(suites) => {
+                Self::of("--tls-cipher-suites, with the version of the profile", min_version, Some(&suites))
             }
-            other => {
-                let problem = format!(
-                    "spec.tlsSecurityProfile.type {other:?} is not known; set it to Old, Intermediate, Modern or Custom"
-                );
-                return Err(Error::Field { object: API_SERVER, problem });
-            }
+            None => Self::of(source, min_version, of_profile.as_deref()),
         })
     }
 
@@ -165,6 +144,30 @@ impl TlsSettings {
         settings.cipher_suites = suites.into_iter().map(str::to_owned).collect();
         settings
     }
+}
+
+/// What a profile asks for: its place for messages, the lowest version, and the cipher suites.
+fn asked_by(profile: Option<&Profile>) -> Result<(&'static str, &str, Option<Vec<String>>), Error> {
+    let known = |below_tls13: &[(&str, &str)]| {
+        let suites: Vec<_> = below_tls13.iter().map(|(_, iana)| *iana).collect();
+        Some(MODERN.into_iter().chain(suites).map(str::to_owned).collect())
+    };
+    Ok(match profile.map_or("", |profile| profile.type_.as_str()) {
+        "" | "Intermediate" => ("", "VersionTLS12", known(&BELOW_TLS13[..INTERMEDIATE])),
+        "Old" => ("", "VersionTLS10", known(&BELOW_TLS13)),
+        "Modern" => ("", TLS13, None),
+        "Custom" => {
+            let custom = profile.and_then(|profile| profile.custom.as_ref());
+            let custom = custom.filter(|custom| !custom.min_tls_version.is_empty()).ok_or_else(no_custom_profile)?;
+            (CUSTOM, &custom.min_tls_version, Some(custom.ciphers.clone()))
+        }
+        other => {
+            let problem = format!(
+                "spec.tlsSecurityProfile.type {other:?} is not known; set it to Old, Intermediate, Modern or Custom"
+            );
+            return Err(Error::Field { object: API_SERVER, problem });
+        }
+    })
 }
 
 fn no_custom_profile() -> Error {
@@ -305,6 +308,15 @@ mod tests {
             let expected = TlsSettings { disables_http2, notes: found.notes.clone(), ..settings(served, suites) };
             assert_eq!(found, expected, "{spec}");
         }
+    }
+
+    #[test]
+    fn the_suites_of_a_flag_count_where_those_of_the_profile_are_left_out() {
+        let profile = json!({"type": "Custom", "custom": {"minTLSVersion": "VersionTLS12", "ciphers": ["unknown"]}});
+        let spec = json!({"tlsAdherence": "StrictAllComponents", "tlsSecurityProfile": profile});
+        let suites = ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"];
+        let flags = TlsFlags { min_version: None, cipher_suites: suites.map(Into::into).into() };
+        assert_eq!(choose(&spec, &flags), Ok(settings("VersionTLS12", &suites)));
     }
 
     #[test]

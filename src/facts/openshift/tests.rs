@@ -39,6 +39,35 @@ fn a_platform_must_have_a_type() {
 }
 
 #[test]
+fn every_document_is_read() {
+    let object = |kind: &str| match kind {
+        "Infrastructure" => json!({"status": {"platformStatus": {"type": "AWS"}}}),
+        "Proxy" => json!({"status": {"httpProxy": "http://proxy"}}),
+        "FeatureGate" => json!({"status": {"featureGates": [{"version": "1", "enabled": [{"name": "Gate"}]}]}}),
+        "APIServer" => {
+            json!({"spec": {"tlsAdherence": "StrictAllComponents", "tlsSecurityProfile": {"type": "Modern"}}})
+        }
+        "Network" => json!({"spec": {"serviceNetwork": ["fd02::/112"]}}),
+        _ => json!({"status": {"history": [{"version": "1"}]}}),
+    };
+    let mut documents = Documents::default();
+    for document in &DOCUMENTS {
+        documents.take(document, Some(&object(document.kind.kind))).unwrap();
+    }
+    let facts = documents.facts(&Settings::default());
+    assert!(matches!(&facts.platform, Ok(Some(platform)) if platform.name == "AWS"));
+    assert!(facts.proxy.contains(&("HTTP_PROXY", "http://proxy".into())), "{:?}", facts.proxy);
+    assert_eq!(facts.feature_gates, ["Gate"], "of the version of the cluster");
+    assert_eq!(facts.tls.unwrap().min_version, "VersionTLS13");
+    assert_eq!(facts.service_networks, ["fd02::/112"]);
+    for document in &DOCUMENTS {
+        documents.take(document, None).unwrap();
+    }
+    assert_eq!(documents, Documents::default());
+    assert!(documents.take(&DOCUMENTS[0], Some(&json!({"status": 1}))).is_err());
+}
+
+#[test]
 fn gates_are_those_of_the_running_version() {
     let gates = json!({"status": {"featureGates": [
         {"version": "1", "enabled": [{"name": "Old"}]},
