@@ -21,7 +21,7 @@ pub struct TlsSettings {
     pub min_version: String,
     /// The cipher suites by IANA's names; empty for TLS 1.3, where they cannot be chosen.
     pub cipher_suites: Vec<String>,
-    /// HTTP/2 is not served: Go refuses to serve it below TLS 1.3 without one of [`HTTP2`].
+    /// HTTP/2 is not served: Go refuses to serve it below TLS 1.3 without a suite that HTTP/2 needs.
     pub disables_http2: bool,
     /// Where the settings differ from what was asked for, for people.
     pub notes: Vec<String>,
