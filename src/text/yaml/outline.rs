@@ -152,8 +152,13 @@ pub(crate) fn plain_scalars(text: &str) -> Vec<(usize, String)> {
     plain.collect()
 }
 
+/// How deeply values may be nested. No configuration comes near it, and each level takes a piece of the stack.
+const DEEPEST: usize = 100;
+
 struct Events<'a> {
     text: &'a str,
+    /// How deeply the current value is nested.
+    depth: usize,
     parser: Parser<'a, StrInput<'a>>,
 }
 
@@ -161,7 +166,7 @@ impl<'a> Events<'a> {
     fn new(text: &'a str) -> Self {
         let mut options = Options::default();
         options.set_emit_comments(false);
-        Self { text, parser: Parser::new_from_str_with_options(text, options) }
+        Self { text, depth: 0, parser: Parser::new_from_str_with_options(text, options) }
     }
 
     fn next(&mut self) -> Result<Option<(Event<'a>, Span)>, Problem> {
@@ -185,6 +190,16 @@ impl<'a> Events<'a> {
     }
 
     fn node(&mut self, event: &Event<'a>, span: &Span) -> Result<Node, Problem> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(Problem::at(span.start.line(), format!("nested deeper than {DEEPEST} levels")));
+        }
+        let node = self.value(event, span);
+        self.depth -= 1;
+        node
+    }
+
+    fn value(&mut self, event: &Event<'a>, span: &Span) -> Result<Node, Problem> {
         let (line, mut span) = (span.start.line(), bytes(span));
         let shape = match event {
             Event::MappingStart(style, ..) => {
@@ -280,5 +295,10 @@ mod tests {
         let place = outline("a: 1\nb: [\n").unwrap_err().place;
         assert_eq!(place, Some(Place { line: 2, column: Some(4) }));
         assert!(outline(&"[".repeat(10_000)).is_err());
+        for (open, close) in [("[", "]"), ("{a: ", "}")] {
+            let nested = |depth| open.repeat(depth) + "b" + &close.repeat(depth);
+            assert!(outline(&nested(DEEPEST - 1)).is_ok());
+            assert!(outline(&nested(DEEPEST)).is_err());
+        }
     }
 }
