@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
     os::unix::fs::PermissionsExt,
     path::Path,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use tempfile::NamedTempFile;
@@ -13,6 +13,15 @@ use tempfile::NamedTempFile;
 /// The first part of the name of an incomplete file. A kubelet that reads static pods from the folder ignores names that
 /// begin with a dot.
 const PREFIX: &str = ".ccm-operator-";
+
+/// The time of the last change of a file, and its length: another stamp means that the file has changed.
+pub(crate) type Stamp = (SystemTime, u64);
+
+/// The stamp of a file.
+pub(crate) fn stamp(path: &Path) -> io::Result<Stamp> {
+    let meta = fs::metadata(path)?;
+    Ok((meta.modified()?, meta.len()))
+}
 
 /// Who may read a file besides its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +71,6 @@ pub(crate) fn remove_incomplete(folder: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
-
     use super::*;
 
     #[test]

@@ -161,7 +161,7 @@ impl<'a> Ladder<'a> {
             Sight::Unknown if self.is_member() => self.step(Stage::Look, Step::Read),
             Sight::Unknown | Sight::Absent => self.step(Stage::Apply, Step::Apply),
             Sight::Seen(live) if self.is_left_alone(live) => Next::Break(End::LeftAlone(None)),
-            Sight::Seen(live) => self.take_over(live.clone()),
+            Sight::Seen(live) => self.take_over(live),
         }
     }
 
@@ -169,7 +169,7 @@ impl<'a> Ladder<'a> {
     pub fn next(&mut self, answer: Answer) -> Next {
         match (std::mem::replace(&mut self.stage, Stage::Start), answer) {
             (Stage::Look, Ok(None)) => self.step(Stage::Apply, Step::Apply),
-            (Stage::Look | Stage::Reread, Ok(Some(live))) => self.take_over(live),
+            (Stage::Look | Stage::Reread, Ok(Some(live))) => self.take_over(&live),
             (Stage::Apply, Ok(Some(now))) => {
                 // The answer is the first to show other managers' fields of an unseen object.
                 let needs_fold = need(self.desired.value(), &now) == Need::FoldThenApply;
@@ -184,7 +184,7 @@ impl<'a> Ladder<'a> {
                 self.step(Stage::LookForRecreate, Step::Read)
             }
             (Stage::LookForFold(refusal), Ok(live)) => match live {
-                Some(live) if self.hands_off(&live).is_some() => self.take_over(live),
+                Some(live) if self.hands_off(&live).is_some() => self.take_over(&live),
                 Some(live) if need(self.desired.value(), &live) == Need::FoldThenApply => self.fold(live),
                 Some(live) if refusal == Refusal::Immutable => self.recreate(live),
                 _ => Next::Break(End::Refused),
@@ -239,14 +239,14 @@ impl<'a> Ladder<'a> {
     }
 
     /// The next step for a live object.
-    fn take_over(&mut self, live: Value) -> Next {
-        if let Some(end) = self.hands_off(&live) {
+    fn take_over(&mut self, live: &Value) -> Next {
+        if let Some(end) = self.hands_off(live) {
             return Next::Break(end);
         }
-        match need(self.desired.value(), &live) {
+        match need(self.desired.value(), live) {
             Need::Nothing => Next::Break(End::Unchanged),
             Need::Apply => self.step(Stage::Apply, Step::Apply),
-            Need::FoldThenApply => self.fold(live),
+            Need::FoldThenApply => self.fold(live.clone()),
         }
     }
 
@@ -300,7 +300,8 @@ pub(super) fn fold_patch(live: &Value) -> Value {
     }})
 }
 
-fn finalizers(live: &Value) -> String {
+/// The finalizers of an object, comma-separated; empty if it has none.
+pub(crate) fn finalizers(live: &Value) -> String {
     let finalizers = live["metadata"]["finalizers"].as_array().into_iter().flatten();
     finalizers.filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
 }

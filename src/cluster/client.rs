@@ -6,9 +6,9 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use anyhow::{Context, anyhow, bail};
@@ -32,7 +32,11 @@ use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use tower::{BoxError, ServiceBuilder, timeout::error::Elapsed};
 
-use crate::{cluster::request, text::mask};
+use crate::{
+    cluster::request,
+    files::{self, Stamp},
+    text::mask,
+};
 
 /// The longest time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -88,13 +92,10 @@ struct EnvFile {
     read: Arc<Mutex<(Option<Stamp>, Uri)>>,
 }
 
-/// The time and the length of a file.
-type Stamp = (SystemTime, u64);
-
 impl EnvFile {
     /// Reads the file for the first time.
     fn read(path: PathBuf) -> anyhow::Result<Self> {
-        let (stamp, shown) = (stamp(&path), path.display());
+        let (stamp, shown) = (files::stamp(&path).ok(), path.display());
         let text = fs::read_to_string(&path)
             .with_context(|| format!("failed to read the address of the API server from {shown}"))?;
         let uri = uri_of_env_file(&text)
@@ -105,7 +106,7 @@ impl EnvFile {
     /// The address now; the last good one while the file has none.
     fn address(&self) -> Uri {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamp = stamp(&self.path);
+        let stamp = files::stamp(&self.path).ok();
         if stamp.is_some() && stamp != read.0 {
             let found = fs::read_to_string(&self.path).ok().and_then(|text| uri_of_env_file(&text));
             *read = (stamp, found.unwrap_or_else(|| read.1.clone()));
@@ -122,11 +123,6 @@ impl EnvFile {
         parts.uri = Uri::from_parts(uri).unwrap_or(parts.uri);
         Request::from_parts(parts, body)
     }
-}
-
-fn stamp(path: &Path) -> Option<Stamp> {
-    let meta = fs::metadata(path).ok()?;
-    Some((meta.modified().ok()?, meta.len()))
 }
 
 fn uri_of_env_file(text: &str) -> Option<Uri> {

@@ -3,7 +3,7 @@
 //! [`crate::config::certificates`] computes the content, [`super::sync`] writes it. Unusable certificates of an
 //! administrator are left out and reported; the others stay trusted.
 
-use std::{collections::BTreeMap, fs, io, path::PathBuf, time::SystemTime};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -18,6 +18,7 @@ use crate::{
         view::View,
     },
     error::chain,
+    files,
     object::{Object, reference::Reference},
     process::metrics::Metrics,
 };
@@ -32,7 +33,7 @@ const CLOUD_CONFIG_KEY: &str = "ca-bundle.pem";
 const SOURCES: [&str; 3] = ["system", "proxy", "cloud-config"];
 
 /// The modification time and size of a file when it was read.
-type Stamp = Result<(SystemTime, u64), String>;
+type Stamp = Result<files::Stamp, String>;
 
 pub(super) struct TrustedCa {
     sync: Sync,
@@ -68,7 +69,7 @@ impl TrustedCa {
 
     /// Reads the system's certificates if the file has changed; returns whether it has.
     pub(super) fn read_system_bundle(&mut self) -> bool {
-        let stamp: Stamp = self.stamp().map_err(|error| error.to_string());
+        let stamp: Stamp = files::stamp(&self.system_bundle).map_err(|error| error.to_string());
         if self.stamp.as_ref() == Some(&stamp) {
             return false;
         }
@@ -79,11 +80,6 @@ impl TrustedCa {
             system.map_err(|error| format!("failed to read the certificates that the system trusts, {error}"));
         (self.stamp, self.sync.revision) = (Some(stamp), None);
         true
-    }
-
-    fn stamp(&self) -> io::Result<(SystemTime, u64)> {
-        let metadata = fs::metadata(&self.system_bundle)?;
-        Ok((metadata.modified()?, metadata.len()))
     }
 
     pub(super) async fn pass(&mut self, view: &mut View) -> Pass {

@@ -5,6 +5,8 @@
 
 use serde_json::Value;
 
+use crate::apply::steps::finalizers;
+
 /// The state of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rollout {
@@ -25,12 +27,11 @@ pub fn of(object: &Value) -> Rollout {
     match object["kind"].as_str() {
         // It is recreated when it is gone.
         _ if object["metadata"]["deletionTimestamp"].is_string() => {
-            let finalizers = object["metadata"]["finalizers"].as_array().into_iter().flatten();
-            let finalizers: Vec<_> = finalizers.filter_map(Value::as_str).collect();
+            let finalizers = finalizers(object);
             if finalizers.is_empty() {
                 return Rollout::Progressing;
             }
-            Rollout::Stuck { why: format!("deletion is blocked by finalizers: {}", finalizers.join(", ")) }
+            Rollout::Stuck { why: format!("deletion is blocked by finalizers: {finalizers}") }
         }
         Some("Deployment" | "DaemonSet") if !is_observed(object) => Rollout::Progressing,
         Some("Deployment") => deployment(object),

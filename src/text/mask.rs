@@ -33,13 +33,17 @@ const NAMES: &str = "auth cookie creds jwt pass passcode psk secretid sas sasuri
 
 /// Whether the value of a key is masked.
 pub fn is_secret_key(key: &str) -> bool {
-    // As Go compares names: two letters beyond ASCII count as k and s.
-    let squashed: String = folded(key).chars().filter(char::is_ascii_alphanumeric).collect();
+    let squashed = squashed(key);
     let ends_with_any = |words: &str| words.split(' ').any(|end| squashed.ends_with(end));
     let has_secret_word = SECRET.split(' ').any(|word| squashed.contains(word));
     ends_with_any(KEYS)
         || NAMES.split(' ').any(|name| squashed == name)
         || (has_secret_word && !ends_with_any(HARMLESS) && !squashed.starts_with("automount"))
+}
+
+/// The letters and digits of a key. As Go compares names: two letters beyond ASCII count as k and s.
+fn squashed(key: &str) -> String {
+    folded(key).chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
 /// A text with its secrets masked. It has as many lines as before.

@@ -11,7 +11,7 @@ use crate::{
 const POD_A: &str = "aaaaaaaa-0000-4000-8000-000000000000";
 const POD_B: &str = "bbbbbbbb-0000-4000-8000-000000000000";
 /// A short Lease, so that a test can wait until it expires.
-const FAST: [&str; 3] =
+pub(crate) const FAST: [&str; 3] =
     ["--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s"];
 const LEASE_DURATION: SignedDuration = SignedDuration::from_secs(4);
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::text::mask::{is_harmless_value, is_secret_key};
+use crate::text::mask::{is_harmless_value, is_secret_key, squashed};
 
 /// The first characters of a comment or a list's item.
 const MARKERS: [char; 7] = [' ', '\t', '#', ';', '/', '*', '-'];
@@ -232,10 +232,6 @@ impl Open {
 
 fn is_word(character: char) -> bool {
     character.is_alphanumeric() || matches!(character, '-' | '_' | '.' | '/' | '\\' | '%')
-}
-
-fn squashed(word: &str) -> String {
-    word.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase()
 }
 
 /// The kinds of objects that have names like those of secrets.

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::clock::Clock;
 use crate::{
     lab::{LEASE, LIMIT, Lab, OWN_NAMESPACE, SERVICE_ACCOUNT, leases},
+    leader::FAST,
     overruled::{self, OTHER_IMAGE},
     support::{
         eventually,
@@ -23,10 +24,6 @@ const WHILE: Duration = Duration::from_secs(5);
 
 /// Another holder of the lease than the operator.
 const OTHER: &str = "another";
-
-/// A short Lease, so that a test can wait until it expires.
-const FAST: [&str; 3] =
-    ["--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s"];
 
 /// What is wrong for a while.
 #[derive(Clone, Copy)]
