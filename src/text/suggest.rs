@@ -8,7 +8,7 @@ pub fn did_you_mean<S: AsRef<str> + Ord>(word: &str, known: impl IntoIterator<It
         .into_iter()
         // Comparing lengths is cheaper, and words of very different lengths are not near.
         .filter(|candidate| candidate.as_ref().len().abs_diff(lower.len()) <= near(candidate))
-        .map(|candidate| (strsim::damerau_levenshtein(&lower, &candidate.as_ref().to_lowercase()), candidate))
+        .map(|candidate| (strsim::osa_distance(&lower, &candidate.as_ref().to_lowercase()), candidate))
         .filter(|(distance, candidate)| *distance <= near(candidate))
         .min()
         .map(|(_, candidate)| format!(" (did you mean `{}`?)", candidate.as_ref()))

@@ -91,18 +91,41 @@ fn inflated(text: &[u8], part: std::ops::Range<usize>, bytes: usize) -> Vec<u8> 
     [&text[..part.end], &text[part.clone()].repeat(times), &text[part.end..]].concat()
 }
 
+/// Runs a function on an input, which a file keeps: when the stack overflows, the process ends without a word.
+fn kept(name: &str, function: functions::Function, input: &[u8]) {
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("input-of-{name}"));
+    fs::write(file, input).unwrap();
+    function(input);
+}
+
 #[test]
 fn every_function_survives_large_inputs() {
     let config = ProptestConfig { failure_persistence: None, cases: 4, ..ProptestConfig::default() };
     for (name, function) in FUNCTIONS {
         let seeds = seeds(name);
         let largest = seeds.iter().max_by_key(|seed| seed.len()).unwrap();
-        function(&inflated(largest, 0..largest.len(), LARGEST));
+        kept(name, function, &inflated(largest, 0..largest.len(), LARGEST));
         // Most are much smaller, so that there can be more of them.
         proptest!(config.clone(), |(seed: Index, from: Index, to: Index, size in 12..=20_u32)| {
             let seed = seed.get(&seeds);
-            function(&inflated(seed, part(seed, from, to), 1 << size));
+            kept(name, function, &inflated(seed, part(seed, from, to), 1 << size));
         });
+    }
+}
+
+/// Pieces that nest what follows. The last ones nest it by turns, which two limits of a parser may count separately.
+const NESTING: [&str; 10] = ["[", "{a: ", "{\"a\":", "- ", "? ", "&a [", "((", "\"\\\"", "- ? ", "{a: [b,bal: "];
+
+#[test]
+fn no_function_needs_more_stack_for_deeper_nesting() {
+    for (name, function) in FUNCTIONS {
+        for piece in NESTING {
+            let nested = piece.repeat(LARGEST / 32 / piece.len());
+            kept(name, function, nested.as_bytes());
+            kept(name, function, format!("global: {nested}").as_bytes());
+        }
+        let indented: String = (0..400).map(|level| " ".repeat(level) + "a:\n").collect();
+        kept(name, function, indented.as_bytes());
     }
 }
 
