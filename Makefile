@@ -27,7 +27,7 @@ ccm:
 # Tests on a control plane wait more than they compute, so several run at once even on two cores. Not the examples: demo,
 # bench and rbac are checked by the lints.
 TESTS = --locked --lib --bins --test it
-export RUST_TEST_THREADS ?= $(shell nproc | awk '{ print ($$1 > 4) ? $$1 : 4 }')
+export RUST_TEST_THREADS ?= $(shell nproc | awk '{ print ($$1 > 6) ? $$1 : 6 }')
 
 test: testplane ccm
 	cargo test $(TESTS)

@@ -76,7 +76,7 @@ pub(crate) fn can(what: &str, is_possible: bool) -> bool {
     is_possible
 }
 
-/// Runs a check for each item, several at a time. Each needs at most one cluster, and there are no more of them.
+/// Runs a check for each item, several at a time. Each needs at most one cluster, and other tests need some of them too.
 pub(crate) async fn for_each<T>(
     items: impl IntoIterator<Item = T>,
     check: impl AsyncFn(T) -> Result<()>,

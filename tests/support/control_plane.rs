@@ -308,7 +308,8 @@ impl ControlPlane {
 
     fn spawn(&mut self, binaries: &Path, name: &str, flags: Vec<String>) -> Result<()> {
         let mut command = Command::new(binaries.join(name));
-        command.args(flags).current_dir(self.dir()).env_remove("KUBECONFIG");
+        // Several control planes share few cores; memory is what there is enough of.
+        command.args(flags).current_dir(self.dir()).env_remove("KUBECONFIG").env("GOGC", "400");
         self.processes.push(Process::spawn(name, command, &self.file(&format!("{name}.log")))?);
         Ok(())
     }

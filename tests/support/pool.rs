@@ -18,8 +18,8 @@ use super::{
     process,
 };
 
-/// The largest number of pooled control planes. Each takes about 360 MB of memory.
-const SIZE: usize = 4;
+/// The largest number of pooled control planes. Each takes about half a gigabyte of memory.
+const SIZE: usize = 6;
 
 /// Names the file to which the audit logs of all control planes are appended at exit.
 const KEEP_AUDIT_LOG: &str = "CCM_OPERATOR_AUDIT_LOG";
