@@ -23,6 +23,7 @@ mod cluster_reader;
 mod controllers;
 mod diff;
 mod flags;
+mod go_operator;
 mod image_references;
 mod operator;
 mod provider;
@@ -30,15 +31,14 @@ mod render;
 mod status;
 mod status_input;
 
-/// The Go operator's program that `azure-inject-credentials` replaces.
-const GO_INJECTOR: &str = "azure-config-credentials-injector";
-
-/// The command line; started as the Go operator's program, this program runs the command that replaces it.
+/// The command line; started as one of the Go operator's programs, this program runs the command that replaces it.
 pub fn arguments(mut given: Vec<OsString>) -> Vec<OsString> {
     let name = given.first().and_then(|program| Path::new(program).file_name());
-    if name.is_some_and(|name| name == GO_INJECTOR) {
+    if let Some((_, command)) =
+        go_operator::PROGRAMS.iter().find(|(program, _)| name.is_some_and(|name| name == *program))
+    {
         // Help names the program and the command as they are typed.
-        given.splice(..1, ["ccm-operator".into(), "azure-inject-credentials".into()]);
+        given.splice(..1, ["ccm-operator"].iter().chain(*command).map(OsString::from));
     }
     given
 }
@@ -129,13 +129,16 @@ mod tests {
 
     #[test]
     fn the_name_of_the_program_can_select_the_command() {
-        let of = |line: &str| arguments(line.split_whitespace().map(OsString::from).collect());
-        assert_eq!(
-            of("/azure-config-credentials-injector -v=4").join(" ".as_ref()),
-            "ccm-operator azure-inject-credentials -v=4"
-        );
-        for line in ["ccm-operator render", "./azure-config-credentials-injectors x", ""] {
-            assert_eq!(of(line).join(" ".as_ref()), line);
+        for (line, command) in [
+            ("/azure-config-credentials-injector -v=4", "ccm-operator azure-inject-credentials -v=4"),
+            ("bin/cluster-controller-manager-operator -v=2", "ccm-operator operator --controllers=operator -v=2"),
+            ("/config-sync-controllers", "ccm-operator config-sync"),
+            ("ccm-operator render", "ccm-operator render"),
+            ("./azure-config-credentials-injectors x", "./azure-config-credentials-injectors x"),
+            ("", ""),
+        ] {
+            let arguments = arguments(line.split_whitespace().map(OsString::from).collect());
+            assert_eq!(arguments.join(" ".as_ref()), command);
         }
     }
 
@@ -163,6 +166,8 @@ mod tests {
             ("--disable-identity-extension-auth=maybe", None),
             ("--disable-identity-extension-auth false", None),
             ("--enable-azure-workload-identity", None),
+            ("--logtostderr --alsologtostderr=false --v=4 --vmodule=a=1 --log_dir /x", Some(false)),
+            ("--logtostderr=x", None),
         ] {
             assert_eq!(parse(line).map(|args| args.disable_identity_extension_auth), disabled, "{line}");
         }

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use clap::Args;
 use tracing::info;
 
-use super::flags::boolean;
+use super::{flags::boolean, go_operator::KlogFlags};
 use crate::config::azure::{credentials, read};
 
 /// Flags of `azure-inject-credentials`.
@@ -32,6 +32,10 @@ pub struct AzureInjectCredentialsArgs {
     /// Accepted for the Go operator's command lines; workload identity is detected from the credentials.
     #[arg(long, value_name = "TEXT", default_value = "false", hide_short_help = true)]
     pub enable_azure_workload_identity: String,
+
+    /// What else the Go operator's command lines have.
+    #[command(flatten)]
+    pub klog: KlogFlags,
 }
 
 /// Writes the configuration with the credentials.

@@ -4,7 +4,10 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 
-use super::flags::{Connection, duration};
+use super::{
+    flags::{Connection, duration},
+    go_operator::KlogFlags,
+};
 use crate::{facts::DEFAULT_NAMESPACE, process::lease::Timings};
 
 /// The lease of the config-sync controllers, the same as the Go operator's.
@@ -59,6 +62,10 @@ pub struct ControllersArgs {
     /// Leader election.
     #[command(flatten)]
     pub leader_election: LeaderElectionArgs,
+
+    /// What else the Go operator's command lines have.
+    #[command(flatten)]
+    pub klog: KlogFlags,
 }
 
 /// Flags of `config-sync`.
@@ -117,31 +124,30 @@ pub struct OperatorArgs {
 /// Flags of leader election.
 #[derive(Args, Debug)]
 #[allow(clippy::struct_field_names, reason = "the fields are the names of the flags")]
-#[command(next_help_heading = LEADER_ELECTION)]
 pub struct LeaderElectionArgs {
     /// Compete for the lease, and act only while holding it.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true,
+    #[arg(long, help_heading = LEADER_ELECTION, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true,
         default_missing_value = "true", action = clap::ArgAction::Set)]
     pub leader_elect: bool,
 
     /// The namespace of the lease [default: the operator's own].
-    #[arg(long, value_name = "NAMESPACE")]
+    #[arg(long, help_heading = LEADER_ELECTION, value_name = "NAMESPACE")]
     pub leader_elect_resource_namespace: Option<String>,
 
     /// How long a lease stays valid without a renewal [default: 137s; 270s on a single node].
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, help_heading = LEADER_ELECTION, value_name = "DURATION", value_parser = duration)]
     pub leader_elect_lease_duration: Option<Duration>,
 
     /// How long the holder retries a renewal before it gives up the lease [default: 107s; 240s on a single node].
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, help_heading = LEADER_ELECTION, value_name = "DURATION", value_parser = duration)]
     pub leader_elect_renew_deadline: Option<Duration>,
 
     /// The time between two attempts to acquire or renew the lease [default: 26s; 60s on a single node].
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, help_heading = LEADER_ELECTION, value_name = "DURATION", value_parser = duration)]
     pub leader_elect_retry_period: Option<Duration>,
 
     /// Accepted for the Go operator's command lines; the lock is always a Lease.
-    #[arg(long, value_name = "KIND", hide_short_help = true)]
+    #[arg(long, help_heading = LEADER_ELECTION, value_name = "KIND", hide_short_help = true)]
     pub leader_elect_resource_lock: Option<String>,
 }
 
@@ -182,7 +188,8 @@ mod tests {
         let args = operator(
             "--leader-elect=true --leader-elect-lease-duration=137s --leader-elect-renew-deadline=1m47s \
              --leader-elect-retry-period=26s --leader-elect-resource-namespace=openshift-cloud-controller-manager-operator \
-             --images-json=/x/images.json --webhook-port=9443 --metrics-bind-address=:9258 --health-addr=127.0.0.1:9259 -v=2",
+             --images-json=/x/images.json --webhook-port=9443 --metrics-bind-address=:9258 --health-addr=127.0.0.1:9259 -v=2 \
+             --logtostderr=true --stderrthreshold=INFO --one_output",
         )
         .unwrap();
         assert!(args.common.leader_election.leader_elect);

@@ -14,6 +14,7 @@ mod contract;
 mod crash;
 mod diff;
 mod drift;
+mod drop_in;
 mod fault_suite;
 mod faults;
 mod flags;
