@@ -160,7 +160,7 @@ pub async fn render(lab: &Lab) -> Result<Command> {
 
 /// The objects that the operator applies to this cluster, as the binary renders them.
 pub async fn planned(lab: &Lab) -> Result<Vec<Value>> {
-    let output = render(lab).await?.args(["--phase", "cluster", "--output", "-"]).output()?;
+    let output = render(lab).await?.args(["--phase", "cluster", "--dest-dir", "-"]).output()?;
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "ccm-operator render failed: {}", errors.trim_end());
     let text = String::from_utf8(output.stdout)?;

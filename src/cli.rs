@@ -1,25 +1,31 @@
 //! The command line (IO): the flags of each command, and what it does.
 //!
-//! Flags are accepted in Go's spellings, so that the Go operator's command lines work. Exit codes: 0 success, 1 failure
-//! (with one line on standard error), 2 wrong usage. `diff` and `status` answer with 0 or 1, and fail with 2.
+//! Flags are accepted in Go's spellings, so that the Go operator's command lines work. Exit codes are those of `kubectl diff`:
+//! 0 success, 1 the answer of a command that asks something, 2 failure (with one line on standard error) or wrong usage. A
+//! lost lease has a code of its own.
 
 use std::{
     ffi::OsString,
+    io::{self, IsTerminal},
     path::Path,
     process::{ExitCode, Termination},
 };
 
-use clap::{Parser, Subcommand};
+use clap::{ColorChoice, Parser, Subcommand};
 
 use crate::{
     error::chain,
-    process::logs::{self, LogFormat},
+    process::{
+        lease::Lost,
+        logs::{self, LogFormat},
+    },
 };
 use flags::say;
 
 mod azure;
 mod cloud_config;
 mod cluster_reader;
+mod completion;
 mod controllers;
 mod diff;
 mod flags;
@@ -30,6 +36,22 @@ mod provider;
 mod render;
 mod status;
 mod status_input;
+mod version;
+
+/// The exit code of a failure, and of wrong usage.
+const FAILED: u8 = 2;
+
+/// The exit code of a process that has lost its lease.
+const LOST_LEASE: u8 = 3;
+
+/// What every command's exit codes mean, for the help.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done; nothing was found
+  1  found: `diff` a change, `status` that the cluster is not healthy, `provider verify` a defect
+  2  failed, or wrong usage; one line on standard error says why
+  3  the lease was lost to another process
+";
 
 /// The command line; started as one of the Go operator's programs, this program runs the command that replaces it.
 pub fn arguments(mut given: Vec<OsString>) -> Vec<OsString> {
@@ -45,7 +67,7 @@ pub fn arguments(mut given: Vec<OsString>) -> Vec<OsString> {
 
 /// Installs a cluster's cloud-controller-manager, keeps it installed, and renders it for the bootstrap VM.
 #[derive(Debug, Parser)]
-#[command(name = "ccm-operator", version, max_term_width = 100)]
+#[command(name = "ccm-operator", version, max_term_width = 100, after_help = EXIT_CODES)]
 pub struct Cli {
     /// The command to run.
     #[command(subcommand)]
@@ -58,6 +80,19 @@ pub struct Cli {
     /// The log level, as in klog: 4 logs debugging messages, 6 those of libraries too.
     #[arg(short, long, global = true, value_name = "LEVEL", default_value_t = 2)]
     pub v: u8,
+
+    /// Color in the output and in the log; auto: on a terminal, unless `NO_COLOR` is set.
+    #[arg(long, global = true, value_name = "WHEN", default_value_t, hide_short_help = true)]
+    pub color: ColorChoice,
+}
+
+/// Whether to write in color to something that may be a terminal.
+fn has_color(choice: ColorChoice, output: &impl IsTerminal) -> bool {
+    match choice {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto => output.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty()),
+    }
 }
 
 /// The commands.
@@ -88,31 +123,41 @@ pub enum Command {
     /// List, show and verify providers.
     #[command(subcommand)]
     Provider(provider::ProviderCommand),
+    /// Show the version of this program and of the cluster.
+    Version(version::VersionArgs),
+    /// Print the script with which a shell completes this program's command lines.
+    Completion(completion::CompletionArgs),
+    /// Write the manual pages, for packages.
+    #[command(hide = true)]
+    ManPages(completion::ManPagesArgs),
 }
 
 /// Runs a command to its end.
 pub fn run(cli: Cli) -> ExitCode {
-    logs::init(cli.log_format, cli.v);
+    logs::init(cli.log_format, cli.v, has_color(cli.color, &io::stderr()));
     match cli.command {
-        Command::Operator(args) => exit_code(operator::run_operator(&args), 1),
-        Command::ConfigSync(args) => exit_code(operator::run_config_sync(&args), 1),
-        Command::Diff(args) => exit_code(diff::run(&args), 2),
-        Command::Status(args) => exit_code(status::run(&args), 2),
-        Command::CloudConfig(args) => exit_code(cloud_config::run(args), 1),
-        Command::Render(args) => exit_code(render::run(&args), 1),
-        Command::ImageReferences(args) => exit_code(image_references::run(&args), 1),
-        Command::AzureInjectCredentials(args) => exit_code(azure::run(&args), 1),
-        Command::Provider(command) => exit_code(provider::run(&command), 1),
+        Command::Operator(args) => exit_code(operator::run_operator(&args)),
+        Command::ConfigSync(args) => exit_code(operator::run_config_sync(&args)),
+        Command::Diff(args) => exit_code(diff::run(&args, has_color(cli.color, &io::stdout()))),
+        Command::Status(args) => exit_code(status::run(&args)),
+        Command::CloudConfig(args) => exit_code(cloud_config::run(args)),
+        Command::Render(args) => exit_code(render::run(&args)),
+        Command::ImageReferences(args) => exit_code(image_references::run(&args)),
+        Command::AzureInjectCredentials(args) => exit_code(azure::run(&args)),
+        Command::Provider(command) => exit_code(provider::run(&command)),
+        Command::Version(args) => exit_code(version::run(&args)),
+        Command::Completion(args) => exit_code(completion::run(&args)),
+        Command::ManPages(args) => exit_code(completion::man_pages(&args)),
     }
 }
 
-/// The exit code of a command. An error is reported and gives `failure`.
-fn exit_code(done: anyhow::Result<impl Termination>, failure: u8) -> ExitCode {
+/// The exit code of a command; an error is reported.
+fn exit_code(done: anyhow::Result<impl Termination>) -> ExitCode {
     match done {
         Ok(done) => done.report(),
         Err(error) => {
             say(&format!("ccm-operator: {}", chain(error.as_ref())));
-            ExitCode::from(failure)
+            ExitCode::from(if error.is::<Lost>() { LOST_LEASE } else { FAILED })
         }
     }
 }

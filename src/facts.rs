@@ -18,7 +18,7 @@ use tls::{TlsFlags, TlsSettings};
 use vsphere::VSphere;
 
 /// Where facts come from: OpenShift's documents are the only source so far.
-pub use openshift::{DOCUMENTS, Document, Documents};
+pub use openshift::{DOCUMENTS, Document, Documents, VERSION_PLACEHOLDER};
 
 /// Declares parts of API types: absent fields have their default value, unknown fields are ignored.
 macro_rules! api_types {

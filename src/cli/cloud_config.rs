@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use anyhow::{Context, anyhow};
 use clap::Args;
 
-use super::flags::{boolean, print, say};
+use super::flags::{boolean, one_reads_stdin, print, say};
 use crate::{
     config::preview::Preview,
     facts::{Facts, read::CloudConfigFiles},
@@ -15,7 +15,7 @@ use crate::{
 /// Flags of `cloud-config`.
 #[derive(Args, Debug)]
 pub struct CloudConfigArgs {
-    /// An Infrastructure manifest with its status.
+    /// An Infrastructure manifest with its status. This file or another may be -, the standard input.
     #[arg(long, value_name = "FILE")]
     pub cluster_infrastructure_file: PathBuf,
 
@@ -45,6 +45,8 @@ fn feature_gate(text: &str) -> Result<(String, bool), String> {
 
 /// Prints the result or the changes.
 pub(super) fn run(args: CloudConfigArgs) -> anyhow::Result<()> {
+    let infrastructure = Some(args.cluster_infrastructure_file.clone());
+    one_reads_stdin(&[&infrastructure, &args.cloud_config_file, &args.network_file]);
     let files = CloudConfigFiles {
         infrastructure: args.cluster_infrastructure_file,
         cloud_config: args.cloud_config_file,

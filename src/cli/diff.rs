@@ -1,9 +1,6 @@
 //! The command `diff`: what the operator would change in a cluster.
 
-use std::{
-    io::{self, IsTerminal},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
@@ -39,7 +36,7 @@ pub struct DiffArgs {
 /// The format of differences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum DiffFormat {
-    /// A unified diff of YAML; in color on a terminal, unless `NO_COLOR` is set.
+    /// A unified diff of YAML.
     #[default]
     Diff,
     /// One JSON document with the action on each object and the changed fields.
@@ -47,7 +44,7 @@ pub enum DiffFormat {
 }
 
 /// Prints the changes; the exit code says whether there are any.
-pub(super) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &DiffArgs, colors: bool) -> anyhow::Result<ExitCode> {
     let changes = runtime()?.block_on(async {
         let reader = args.cluster.reader().await?;
         let catalog = embedded::catalog()?;
@@ -70,7 +67,6 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     match args.output {
         DiffFormat::Json => print(&output::json(&changes)?)?,
         DiffFormat::Diff => {
-            let colors = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
             print(&diff::unified(&changes, colors))?;
             say(&diff::summary(&changes));
         }

@@ -196,7 +196,24 @@ pub(super) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Writes the output of a command to standard output.
+/// Writes the output of a command to standard output. A reader that has seen enough, such as `head`, is no failure.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
-    io::stdout().write_all(text.as_bytes()).context("failed to write to standard output")
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("failed to write to standard output")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The name of standard input, or of standard output, where a flag names a file or a folder.
+pub(super) const STANDARD: &str = "-";
+
+/// Ends if several of these flags read standard input.
+pub(super) fn one_reads_stdin(files: &[&Option<PathBuf>]) {
+    let readers = files.iter().filter(|file| file.as_ref().is_some_and(|file| file.as_os_str() == STANDARD));
+    if readers.count() > 1 {
+        wrong_usage("only one of the files can be -, the standard input");
+    }
 }

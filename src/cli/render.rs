@@ -5,12 +5,15 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 
-use super::flags::{print, say, wrong_usage};
+use super::flags::{STANDARD, one_reads_stdin, print, say, wrong_usage};
 use crate::{
     config::cloud_conf,
-    facts::{DEFAULT_NAMESPACE, read::Files},
+    facts::{
+        DEFAULT_NAMESPACE, Settings,
+        read::{self, Files},
+    },
     plan::{Plan, write},
-    provider::{Phase, embedded, payload},
+    provider::{Phase, embedded, payload::Installation},
 };
 
 /// The only file of the install payload that is not applied to the cluster.
@@ -19,11 +22,17 @@ const IMAGE_REFERENCES: &str = "image-references";
 /// Flags of `render`.
 #[derive(Args, Debug)]
 pub struct RenderArgs {
-    /// The folder to write to; created if it does not exist.
-    #[arg(long, value_name = "DIR", required_unless_present = "output")]
-    pub dest_dir: Option<PathBuf>,
+    /// The folder to write to; created if it does not exist. With - the manifests are printed as one YAML stream, which
+    /// --phase bootstrap cannot do.
+    #[arg(long, value_name = "DIR")]
+    pub dest_dir: PathBuf,
 
-    /// An Infrastructure manifest with its status; required unless --phase install.
+    /// The manifests to write: to DIR/bootstrap and DIR/config, or those of the cluster or the installation to DIR/manifests.
+    #[arg(long, value_enum, default_value_t)]
+    pub phase: RenderPhase,
+
+    /// An Infrastructure manifest with its status; required unless --phase install. One of the files may be -, the standard
+    /// input.
     #[arg(long, value_name = "FILE")]
     pub cluster_infrastructure_file: Option<PathBuf>,
 
@@ -31,21 +40,33 @@ pub struct RenderArgs {
     #[arg(long, value_name = "FILE")]
     pub images_file: Option<PathBuf>,
 
-    /// The ConfigMap manifest of the cloud's configuration; required if the Infrastructure names one.
+    /// The ConfigMap manifest of the cloud's configuration, for --phase bootstrap; required if the Infrastructure names one.
     #[arg(long, value_name = "FILE")]
     pub cloud_config_file: Option<PathBuf>,
 
-    /// The manifests to write: to DIR/bootstrap and DIR/config, or those of the cluster or the installation to DIR/manifests.
-    #[arg(long, value_enum, default_value_t)]
-    pub phase: RenderPhase,
+    /// The Proxy manifest, for --phase cluster.
+    #[arg(long, value_name = "FILE")]
+    pub proxy_file: Option<PathBuf>,
 
-    /// The namespace to manage, for --phase cluster and install.
-    #[arg(long, default_value = DEFAULT_NAMESPACE)]
-    pub namespace: String,
+    /// The FeatureGate manifest, for --phase cluster; needs --release-version.
+    #[arg(long, value_name = "FILE", requires = "release_version")]
+    pub feature_gate_file: Option<PathBuf>,
 
-    /// `-` prints the manifests as one YAML stream; not available for --phase bootstrap.
-    #[arg(short, long, value_name = "-", value_parser = ["-"], conflicts_with = "dest_dir")]
-    pub output: Option<String>,
+    /// The APIServer manifest with the TLS profile, for --phase cluster.
+    #[arg(long, value_name = "FILE")]
+    pub api_server_file: Option<PathBuf>,
+
+    /// The version of the release, for --phase cluster and install.
+    #[arg(long, value_name = "VERSION")]
+    pub release_version: Option<String>,
+
+    /// The operator's image, for --phase install.
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Option<String>,
+
+    /// The namespace to manage, for --phase cluster and install [default: openshift-cloud-controller-manager].
+    #[arg(long)]
+    pub namespace: Option<String>,
 }
 
 /// Which manifests `render` writes.
@@ -60,15 +81,65 @@ pub enum RenderPhase {
     Install,
 }
 
+impl RenderPhase {
+    /// The name on the command line.
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+impl RenderArgs {
+    /// Ends if a flag is given that the phase has no use for.
+    fn check(&self) {
+        use RenderPhase::{Bootstrap, Cluster, Install};
+        let flags: [(&str, bool, &[RenderPhase]); 8] = [
+            ("--cluster-infrastructure-file", self.cluster_infrastructure_file.is_some(), &[Bootstrap, Cluster]),
+            ("--cloud-config-file", self.cloud_config_file.is_some(), &[Bootstrap]),
+            ("--proxy-file", self.proxy_file.is_some(), &[Cluster]),
+            ("--feature-gate-file", self.feature_gate_file.is_some(), &[Cluster]),
+            ("--api-server-file", self.api_server_file.is_some(), &[Cluster]),
+            ("--release-version", self.release_version.is_some(), &[Cluster, Install]),
+            ("--image", self.image.is_some(), &[Install]),
+            ("--namespace", self.namespace.is_some(), &[Cluster, Install]),
+        ];
+        if let Some((flag, ..)) = flags.iter().find(|(_, given, phases)| *given && !phases.contains(&self.phase)) {
+            wrong_usage(&format!("{flag} has no use with --phase {}", self.phase.name()));
+        }
+        if self.phase == Bootstrap && self.is_stream() {
+            wrong_usage(
+                "--dest-dir - needs --phase cluster or install: the bootstrap phase writes more than manifests",
+            );
+        }
+        one_reads_stdin(&[
+            &self.cluster_infrastructure_file,
+            &self.images_file,
+            &self.cloud_config_file,
+            &self.proxy_file,
+            &self.feature_gate_file,
+            &self.api_server_file,
+        ]);
+    }
+
+    /// Whether the manifests are printed.
+    fn is_stream(&self) -> bool {
+        self.dest_dir.as_os_str() == STANDARD
+    }
+
+    fn namespace(&self) -> &str {
+        self.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE)
+    }
+}
+
 /// Writes the manifests of one phase below the destination, or to standard output.
 pub(super) fn run(args: &RenderArgs) -> anyhow::Result<()> {
-    let files = if args.phase == RenderPhase::Install { install(&args.namespace)? } else { planned(args)? };
-    let Some(destination) = &args.dest_dir else {
+    args.check();
+    let files = if args.phase == RenderPhase::Install { install(args)? } else { planned(args)? };
+    if args.is_stream() {
         let manifests = files.iter().filter(|(path, _)| !path.ends_with(IMAGE_REFERENCES));
         return print(&write::stream(manifests));
-    };
+    }
     let folders: &[_] = if args.phase == RenderPhase::Bootstrap { &["bootstrap", "config"] } else { &["manifests"] };
-    for path in write::write(destination, folders, &files)? {
+    for path in write::write(&args.dest_dir, folders, &files)? {
         say(&format!("wrote {}", path.display()));
     }
     Ok(())
@@ -76,9 +147,6 @@ pub(super) fn run(args: &RenderArgs) -> anyhow::Result<()> {
 
 /// The files of the phases that are planned for a cluster.
 fn planned(args: &RenderArgs) -> anyhow::Result<Vec<(PathBuf, String)>> {
-    if args.output.is_some() && args.phase == RenderPhase::Bootstrap {
-        wrong_usage("--output needs --phase cluster or install: the bootstrap phase writes more than manifests");
-    }
     let (Some(infrastructure), Some(images)) = (&args.cluster_infrastructure_file, &args.images_file) else {
         wrong_usage("--cluster-infrastructure-file and --images-file are required unless --phase install")
     };
@@ -86,8 +154,16 @@ fn planned(args: &RenderArgs) -> anyhow::Result<Vec<(PathBuf, String)>> {
         infrastructure: infrastructure.clone(),
         images: images.clone(),
         cloud_config: args.cloud_config_file.clone(),
+        proxy: args.proxy_file.clone(),
+        feature_gate: args.feature_gate_file.clone(),
+        api_server: args.api_server_file.clone(),
     };
-    let facts = files.facts(&args.namespace)?;
+    let settings = Settings {
+        namespace: args.namespace().to_owned(),
+        release_version: args.release_version.clone(),
+        ..Settings::default()
+    };
+    let facts = files.facts(&settings)?;
     let phase = if args.phase == RenderPhase::Cluster { Phase::Cluster } else { Phase::Bootstrap };
     let catalog = embedded::catalog()?;
     let plan = Plan::new(&catalog, &facts, phase)?;
@@ -102,17 +178,44 @@ fn planned(args: &RenderArgs) -> anyhow::Result<Vec<(PathBuf, String)>> {
             let smallest = || Some(cloud_conf::smallest(settings.filter(|_| !plan.objects().is_empty())?, &facts));
             write::bootstrap_files(plan.objects(), given.or_else(smallest))?
         }
-        Phase::Cluster => write::cluster_files(plan.objects())?,
+        Phase::Cluster => {
+            say(&left_out(args));
+            write::cluster_files(plan.objects())?
+        }
     })
 }
 
+/// What the operator adds to the objects of the cluster, and this command does not know.
+fn left_out(args: &RenderArgs) -> String {
+    let missing = [
+        (&args.proxy_file, "the proxy (--proxy-file)"),
+        (&args.feature_gate_file, "the feature gates (--feature-gate-file)"),
+        (&args.api_server_file, "the TLS profile (--api-server-file)"),
+    ];
+    let missing = missing.into_iter().filter(|(file, _)| file.is_none()).map(|(_, what)| what);
+    let always = ["the digests of mounted ConfigMaps and Secrets", "the label of the set of objects"];
+    format!("left out, but applied by the operator: {}", missing.chain(always).collect::<Vec<_>>().join(", "))
+}
+
 /// The files of the installation.
-fn install(namespace: &str) -> anyhow::Result<Vec<(PathBuf, String)>> {
+fn install(args: &RenderArgs) -> anyhow::Result<Vec<(PathBuf, String)>> {
+    let images = args.images_file.as_ref().map(|path| read::images(path)).transpose()?.map(|(json, _)| json);
+    let installation = Installation {
+        namespace: args.namespace().to_owned(),
+        image: args.image.clone(),
+        version: args.release_version.clone(),
+        images,
+    };
     let file = |(name, bytes): (String, &[u8])| {
         let text = std::str::from_utf8(bytes).with_context(|| format!("failed to read the embedded {name}"))?;
-        // The image stream is for release tooling, and has no namespace.
-        let text = if name == IMAGE_REFERENCES { text.to_owned() } else { payload::for_namespace(text, namespace)? };
+        // The image stream is for release tooling, which replaces what it names itself.
+        let text = if name == IMAGE_REFERENCES { text.to_owned() } else { installation.of(text)? };
         Ok((PathBuf::from("manifests").join(name), text))
     };
-    embedded::manifests().into_iter().map(file).collect()
+    let files: Vec<_> = embedded::manifests().into_iter().map(file).collect::<anyhow::Result<_>>()?;
+    let missing = installation.placeholders();
+    if !missing.is_empty() {
+        say(&format!("placeholders of a release are left: give {} to replace them", missing.join(", ")));
+    }
+    Ok(files)
 }

@@ -21,7 +21,7 @@ use crate::{
 const USER_NAMESPACE: &str = "openshift-config";
 
 /// The version in manifests until the release tooling replaces it.
-const VERSION_PLACEHOLDER: &str = "0.0.1-snapshot";
+pub const VERSION_PLACEHOLDER: &str = "0.0.1-snapshot";
 
 /// How errors name the Infrastructure.
 const INFRASTRUCTURE: &str = "Infrastructure/cluster";

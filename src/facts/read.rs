@@ -50,16 +50,26 @@ pub struct Files {
     pub images: PathBuf,
     /// The ConfigMap manifest of the cloud's configuration.
     pub cloud_config: Option<PathBuf>,
+    /// A Proxy manifest.
+    pub proxy: Option<PathBuf>,
+    /// A FeatureGate manifest.
+    pub feature_gate: Option<PathBuf>,
+    /// An APIServer manifest, with the TLS profile.
+    pub api_server: Option<PathBuf>,
 }
 
 impl Files {
     /// Reads the facts that the plan needs.
-    pub fn facts(&self, namespace: &str) -> Result<Facts, Error> {
-        let infrastructure = config("infrastructure", &self.infrastructure, "Infrastructure")?;
-        let images = self.images()?;
-        let settings = Settings { namespace: namespace.to_owned(), ..Settings::default() };
-        let documents = Documents { infrastructure: Some(infrastructure), ..Documents::default() };
-        Ok(Facts { images: Ok(images), ..documents.facts(&settings) })
+    pub fn facts(&self, settings: &Settings) -> Result<Facts, Error> {
+        let documents = Documents {
+            infrastructure: Some(config("infrastructure", &self.infrastructure, "Infrastructure")?),
+            proxy: optional("proxy", self.proxy.as_ref(), "Proxy")?,
+            feature_gate: optional("feature gate", self.feature_gate.as_ref(), "FeatureGate")?,
+            api_server: optional("API server", self.api_server.as_ref(), "APIServer")?,
+            ..Documents::default()
+        };
+        let (_, images) = images(&self.images)?;
+        Ok(Facts { images: Ok(images), ..documents.facts(settings) })
     }
 
     /// The cloud's configuration unchanged; `None` if the Infrastructure names none.
@@ -73,15 +83,17 @@ impl Files {
             Error::Content(file(WHAT, path), format!("data has none of the keys {:?}", keys.collect::<Vec<_>>()))
         })
     }
+}
 
-    fn images(&self) -> Result<Images, Error> {
-        const WHAT: &str = "images";
-        let config_map = read(WHAT, &self.images, "ConfigMap")?;
-        let json = config_map["data"]["images.json"]
-            .as_str()
-            .ok_or_else(|| Error::Content(file(WHAT, &self.images), "data has no key \"images.json\"".into()))?;
-        Ok(Images::parse(json, &format!("{} (key images.json)", self.images.display()))?)
-    }
+/// The images in the ConfigMap manifest `cloud-controller-manager-images`, as written and parsed.
+pub fn images(path: &Path) -> Result<(String, Images), Error> {
+    const WHAT: &str = "images";
+    let config_map = read(WHAT, path, "ConfigMap")?;
+    let json = config_map["data"]["images.json"]
+        .as_str()
+        .ok_or_else(|| Error::Content(file(WHAT, path), "data has no key \"images.json\"".into()))?;
+    let images = Images::parse(json, &format!("{} (key images.json)", path.display()))?;
+    Ok((json.to_owned(), images))
 }
 
 /// The files from which a cloud's configuration is computed.
@@ -99,7 +111,7 @@ impl CloudConfigFiles {
     /// The facts in Infrastructure and Network, and the ConfigMap.
     pub fn read(&self) -> Result<(Facts, Option<Value>), Error> {
         let infrastructure = config("infrastructure", &self.infrastructure, "Infrastructure")?;
-        let network = self.network.as_ref().map(|path| config("network", path, "Network")).transpose()?;
+        let network = optional("network", self.network.as_ref(), "Network")?;
         let config_map = self.cloud_config.as_ref().map(|path| read("cloud config", path, "ConfigMap")).transpose()?;
         let documents = Documents { infrastructure: Some(infrastructure), network, ..Documents::default() };
         Ok((documents.facts(&Settings::default()), config_map))
@@ -114,10 +126,15 @@ fn config<T: DeserializeOwned>(what: &str, path: &Path, kind: &str) -> Result<T,
     })
 }
 
+/// The same of a file that need not be given.
+fn optional<T: DeserializeOwned>(what: &str, path: Option<&PathBuf>, kind: &str) -> Result<Option<T>, Error> {
+    path.map(|path| config(what, path, kind)).transpose()
+}
+
 /// Reads a file that holds one manifest of the given kind.
 fn read(what: &str, path: &Path, kind: &str) -> Result<Value, Error> {
     let file = file(what, path);
-    let text = fs::read_to_string(path).map_err(|error| Error::Read(file.clone(), error))?;
+    let text = text(path).map_err(|error| Error::Read(file.clone(), error))?;
     let documents = yaml::documents(&text).map_err(|error| Error::Yaml(file.clone(), error))?;
     let mut documents = documents.into_iter();
     let problem = match (documents.next(), documents.next()) {
@@ -132,6 +149,23 @@ fn read(what: &str, path: &Path, kind: &str) -> Result<Value, Error> {
     Err(Error::Content(file, format!("{problem}; it must hold one manifest of kind {kind}")))
 }
 
+/// The text of a file, or of the standard input.
+fn text(path: &Path) -> io::Result<String> {
+    let read = if is_stdin(path) { io::read_to_string(io::stdin()) } else { fs::read_to_string(path) };
+    read.map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => io::Error::other("it is not UTF-8: save it in this encoding"),
+        _ => error,
+    })
+}
+
+fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
 fn file(what: &str, path: &Path) -> String {
-    format!("the {what} file {}", path.display())
+    if is_stdin(path) {
+        format!("the {what} file (standard input)")
+    } else {
+        format!("the {what} file {}", path.display())
+    }
 }

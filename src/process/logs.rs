@@ -1,7 +1,5 @@
 //! Logs (IO): one line an event on standard error, as text or as JSON.
 
-use std::io::IsTerminal;
-
 use clap::ValueEnum;
 use tracing_subscriber::{Layer, filter::LevelFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
@@ -16,7 +14,7 @@ pub enum LogFormat {
 }
 
 /// Starts logging. `verbosity` is klog's: from 4 on the program logs debug messages, from 6 on its libraries do, too.
-pub fn init(format: LogFormat, verbosity: u8) {
+pub fn init(format: LogFormat, verbosity: u8, colors: bool) {
     let ours = if verbosity >= 4 { LevelFilter::DEBUG } else { LevelFilter::INFO };
     let libraries = if verbosity >= 6 { LevelFilter::DEBUG } else { LevelFilter::WARN };
     // It warns about errors that it also returns to its caller, who logs each once.
@@ -27,7 +25,7 @@ pub fn init(format: LogFormat, verbosity: u8) {
         .with_default(libraries);
     let layer = fmt::layer().with_writer(std::io::stderr).with_target(false);
     let layer = match format {
-        LogFormat::Text => layer.with_ansi(std::io::stderr().is_terminal()).boxed(),
+        LogFormat::Text => layer.with_ansi(colors).boxed(),
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
     tracing_subscriber::registry().with(layer.with_filter(filter)).init();

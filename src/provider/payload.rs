@@ -10,7 +10,12 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{facts::DEFAULT_NAMESPACE, object::each_text, provider::catalog::Catalog, text::yaml};
+use crate::{
+    facts::{DEFAULT_NAMESPACE, VERSION_PLACEHOLDER},
+    object::each_text,
+    provider::catalog::Catalog,
+    text::yaml,
+};
 
 /// The part of the install payload (`manifests/`) that providers depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,7 +56,7 @@ impl Payload {
 /// The operator's own image, which belongs to no provider.
 const OPERATOR_IMAGE: (&str, &str) = ("cloudControllerManagerOperator", "cluster-cloud-controller-manager-operator");
 
-/// The Deployment of the operator, which needs an argument for another namespace.
+/// The Deployment of the operator.
 const OPERATOR_DEPLOYMENT: &str = "cluster-cloud-controller-manager-operator";
 
 /// The registry of the images in manifests, until the release tooling replaces them.
@@ -94,30 +99,75 @@ pub fn images_config_map(manifest: &str, catalog: &Catalog) -> Option<String> {
     Some(format!("{head}{IMAGES_KEY}    {{\n{images}\n    }}\n"))
 }
 
-/// A file of the payload for a namespace; unchanged for the default one.
-pub fn for_namespace(file: &str, namespace: &str) -> Result<String, yaml::Error> {
-    if namespace == DEFAULT_NAMESPACE {
-        return Ok(file.to_owned());
-    }
-    let mut text = String::new();
-    for mut document in yaml::documents(file)? {
-        each_text(&mut document, &mut |text| {
-            if text == DEFAULT_NAMESPACE {
-                namespace.clone_into(text);
-            }
-        });
-        set_namespace_argument(&mut document, namespace);
-        text.extend(["---\n", &yaml::to_string(&document)?]);
-    }
-    Ok(text)
+/// What an installation replaces in the payload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Installation {
+    /// The namespace to manage.
+    pub namespace: String,
+    /// The operator's own image.
+    pub image: Option<String>,
+    /// The version of the release.
+    pub version: Option<String>,
+    /// The images of the providers: `images.json`.
+    pub images: Option<String>,
 }
 
-fn set_namespace_argument(document: &mut Value, namespace: &str) {
-    let is_operator = document["kind"] == "Deployment" && document["metadata"]["name"] == OPERATOR_DEPLOYMENT;
-    let arguments = document.pointer_mut("/spec/template/spec/containers/0/args").and_then(Value::as_array_mut);
-    if let Some(arguments) = arguments.filter(|_| is_operator) {
-        arguments.push(format!("--namespace={namespace}").into());
+impl Installation {
+    /// A file of the payload; unchanged if nothing is replaced.
+    pub fn of(&self, file: &str) -> Result<String, yaml::Error> {
+        let other_namespace = (self.namespace != DEFAULT_NAMESPACE).then_some(self.namespace.as_str());
+        let mut documents = yaml::documents(file)?;
+        let before = documents.clone();
+        for document in &mut documents {
+            each_text(document, &mut |text| match (text.as_str(), other_namespace, &self.version) {
+                (DEFAULT_NAMESPACE, Some(namespace), _) => namespace.clone_into(text),
+                (VERSION_PLACEHOLDER, _, Some(version)) => version.clone_into(text),
+                _ => {}
+            });
+            self.replace_images(document);
+            if let Some(container) = operator_container(document) {
+                if let Some(namespace) = other_namespace
+                    && let Some(arguments) = container["args"].as_array_mut()
+                {
+                    arguments.push(format!("--namespace={namespace}").into());
+                }
+                if let Some(image) = &self.image {
+                    container["image"] = image.as_str().into();
+                }
+            }
+        }
+        if documents == before {
+            return Ok(file.to_owned());
+        }
+        let texts = documents.iter().map(|document| Ok(format!("---\n{}", yaml::to_string(document)?)));
+        texts.collect()
     }
+
+    /// Replaces the images of the images ConfigMap.
+    fn replace_images(&self, document: &mut Value) {
+        let Some(Value::String(json)) = document.pointer_mut("/data/images.json") else { return };
+        if let Some(images) = &self.images {
+            json.clone_from(images);
+        }
+        if let Some(image) = &self.image
+            && let Ok(mut images) = serde_json::from_str::<BTreeMap<String, Value>>(json)
+        {
+            images.insert(OPERATOR_IMAGE.0.to_owned(), image.as_str().into());
+            *json = serde_json::to_string_pretty(&images).unwrap_or_default();
+        }
+    }
+
+    /// The flags of `render` that would replace what is still that of no release.
+    pub fn placeholders(&self) -> Vec<&'static str> {
+        let flags = [("--image", &self.image), ("--release-version", &self.version), ("--images-file", &self.images)];
+        flags.into_iter().filter(|(_, given)| given.is_none()).map(|(flag, _)| flag).collect()
+    }
+}
+
+/// The container of the operator's Deployment.
+fn operator_container(document: &mut Value) -> Option<&mut Value> {
+    let is_operator = document["kind"] == "Deployment" && document["metadata"]["name"] == OPERATOR_DEPLOYMENT;
+    document.pointer_mut("/spec/template/spec/containers/0").filter(|_| is_operator)
 }
 
 #[cfg(test)]
@@ -135,20 +185,31 @@ mod tests {
     }
 
     #[test]
-    fn another_namespace_replaces_every_default_one() {
-        let mut operators = 0;
-        for (path, bytes) in embedded::manifests() {
+    fn an_installation_replaces_every_placeholder() {
+        let default = Installation { namespace: DEFAULT_NAMESPACE.into(), ..Installation::default() };
+        let other = Installation {
+            namespace: "other".into(),
+            image: Some("registry/operator@sha256:0".into()),
+            version: Some("4.99.0".into()),
+            images: Some(r#"{"aws": "registry/aws:1"}"#.into()),
+        };
+        assert_eq!(default.placeholders(), ["--image", "--release-version", "--images-file"]);
+        assert!(other.placeholders().is_empty());
+        let (mut operators, mut images) = (0, 0);
+        for (path, bytes) in embedded::manifests().into_iter().filter(|(path, _)| path != "image-references") {
             let file = std::str::from_utf8(bytes).unwrap();
-            assert_eq!(for_namespace(file, DEFAULT_NAMESPACE).unwrap(), file);
-            let other = for_namespace(file, "other").unwrap();
+            assert_eq!(default.of(file).unwrap(), file);
+            let other = other.of(file).unwrap();
             let left = other.lines().find(|line| {
                 let names = line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
-                names.into_iter().any(|name| name == DEFAULT_NAMESPACE)
+                let has_namespace = names.into_iter().any(|name| name == DEFAULT_NAMESPACE);
+                has_namespace || line.contains(VERSION_PLACEHOLDER) || line.contains(REPOSITORY)
             });
             assert_eq!(left, None, "{path}");
             operators += other.matches("--namespace=other").count();
+            images += other.matches("registry/operator@sha256:0").count() + other.matches("registry/aws:1").count();
         }
-        assert_eq!(operators, 1);
+        assert_eq!((operators, images), (1, 3), "the Deployment, and two keys of the images ConfigMap");
     }
 
     #[test]

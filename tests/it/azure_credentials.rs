@@ -145,7 +145,7 @@ fn errors_are_reported_and_the_last_good_file_is_kept() -> Result<()> {
         }
         let output = pod.command().output()?;
         let error = String::from_utf8(output.stderr.clone())?;
-        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
         let last = error.lines().last().unwrap_or_default();
         assert!(last.starts_with("ccm-operator: ") && last.contains(expected), "{expected:?} is not in {error}");
         assert_eq!(fs::read_to_string(pod.output())?, "the last good one");
@@ -159,7 +159,7 @@ fn a_binary_credential_is_named_but_not_shown() -> Result<()> {
     let pod = Pod::new()?;
     fs::write(pod.path("credentials/azure_client_secret"), [SECRET.as_bytes(), &[0xff]].concat())?;
     let output = pod.command().output()?;
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("azure_client_secret: stream did not contain valid UTF-8"), "{}", said(&output));
     assert!(!pod.output().exists());
     Ok(())

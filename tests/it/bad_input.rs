@@ -202,7 +202,7 @@ async fn a_wrong_kubeconfig_is_an_error() -> Result<()> {
         let operator = Operator::start(binary(), &kubeconfig, &["operator", "--kubeconfig", path], &[])?;
         let status = operator.wait(LIMIT).await?;
         let log = operator.log();
-        assert_eq!(status.code(), Some(1), "{log}");
+        assert_eq!(status.code(), Some(2), "{log}");
         assert!(log.starts_with("ccm-operator: ") && log.contains(expected) && log.contains(path), "{log}");
         assert_eq!(log.lines().count(), 1, "{log}");
     }

@@ -68,7 +68,7 @@ impl Files {
     /// Runs the program, which must fail with one line that contains all of these texts, and print nothing else.
     fn refused(&self, expected: &[&str]) {
         let Finished { code, stdout, stderr } = self.run(&[]);
-        assert_eq!((code, stdout.as_str(), stderr.lines().count()), (Some(1), "", 1), "{stderr}");
+        assert_eq!((code, stdout.as_str(), stderr.lines().count()), (Some(2), "", 1), "{stderr}");
         assert!(stderr.starts_with("ccm-operator: "), "{stderr}");
         for text in expected {
             assert!(stderr.contains(text), "{text:?} is not in {stderr}");

@@ -115,7 +115,7 @@ async fn an_operator_that_loses_its_lease_exits() -> Result<()> {
     lease.spec.as_mut().unwrap().holder_identity = Some(POD_B.into());
     leases(&lab.client).replace(LEASE, &kube::api::PostParams::default(), &lease).await?;
     let status = operator.wait(LIMIT).await?;
-    assert_eq!(status.code(), Some(1), "{}", operator.log());
+    assert_eq!(status.code(), Some(3), "{}", operator.log());
     assert!(
         operator
             .log()
@@ -164,7 +164,7 @@ async fn a_process_that_was_stopped_for_longer_than_its_lease_writes_nothing_mor
     lab.delete("Service").await?;
     first.resume()?;
     let status = first.wait(LIMIT).await?;
-    assert_eq!(status.code(), Some(1), "{}", first.log());
+    assert_eq!(status.code(), Some(3), "{}", first.log());
     let written: Vec<_> =
         first.log()[before.len()..].lines().filter(|line| line.contains(" created ")).map(ToOwned::to_owned).collect();
     assert_eq!(written, Vec::<String>::new(), "{}", first.log());

@@ -8,6 +8,7 @@ mod azure_credentials;
 mod bad_input;
 mod blind;
 mod cloud_config;
+mod command_line;
 mod config_sync;
 mod contested;
 mod contract;

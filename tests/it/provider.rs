@@ -143,7 +143,7 @@ fn files_that_never_end_are_refused() -> Result<()> {
         make(&file)?;
         let output = provider(&["verify", path(folder.path())]);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains("assets/demo/") && error.contains(why), "{why}: {error}");
     }
     Ok(())
@@ -187,7 +187,7 @@ fn an_unreachable_api_server_is_an_error_and_not_a_finding() -> Result<()> {
     let kubeconfig = folder.path().join("kubeconfig");
     fs::write(&kubeconfig, "apiVersion: v1\nkind: Config\ncurrent-context: none\n")?;
     let output = provider(&["verify", "aws", "--dry-run=server", "--kubeconfig", path(&kubeconfig)]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.starts_with("ccm-operator: failed to use the kubeconfig") && error.lines().count() == 1, "{error}");
     Ok(())

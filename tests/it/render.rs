@@ -4,7 +4,7 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 use anyhow::{Result, ensure};
@@ -51,11 +51,12 @@ impl Files {
             ("--images-file", "images"),
             ("--cloud-config-file", "cloud-config"),
         ] {
-            if self.path(file).exists() || file != "cloud-config" {
+            // Only the bootstrap phase takes a configuration.
+            if file != "cloud-config" || (self.path(file).exists() && !more.contains(&"cluster")) {
                 command.arg(flag).arg(self.path(file));
             }
         }
-        if !more.contains(&"-o") {
+        if !more.contains(&"--dest-dir") {
             command.arg("--dest-dir").arg(self.destination());
         }
         command.args(more).output().expect("the binary")
@@ -65,7 +66,7 @@ impl Files {
     fn refused(&self, expected: &str) {
         let output = self.render(&[]);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert_eq!(output.status.code(), Some(2), "{error}");
         assert_eq!(error.lines().count(), 1, "{error}");
         assert!(error.starts_with("ccm-operator: ") && error.contains(expected), "{expected:?} is not in {error}");
         assert_eq!(tree(&self.destination()), Vec::<String>::new(), "{error}");
@@ -128,7 +129,7 @@ fn the_cluster_phase_writes_a_folder_or_one_stream() -> Result<()> {
     assert!(files.render(&["--phase", "cluster"]).status.success());
     let folder = tree(&files.destination());
     assert!(folder.iter().all(|file| file.starts_with("manifests/")), "{folder:?}");
-    let output = files.render(&["--phase", "cluster", "-o", "-"]);
+    let output = files.render(&["--phase", "cluster", "--dest-dir", "-"]);
     let stream = String::from_utf8(output.stdout)?;
     let documents = yaml::documents(&stream)?;
     assert_eq!(documents.len(), folder.len());
@@ -298,13 +299,13 @@ fn a_destination_that_cannot_be_written_is_refused() -> Result<()> {
     files.write("destination", "a file")?;
     let output = files.render(&[]);
     let error = String::from_utf8(output.stderr)?;
-    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert_eq!(output.status.code(), Some(2), "{error}");
     assert!(error.starts_with("ccm-operator: failed to write ") && error.lines().count() == 1, "{error}");
     fs::remove_file(files.destination())?;
     // A folder has the name of the second file: the first is not written either.
     fs::create_dir_all(files.destination().join("config/cloud.conf"))?;
     let output = files.render(&[]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert_eq!(tree(&files.destination()), Vec::<String>::new());
     Ok(())
 }
@@ -320,7 +321,7 @@ fn a_write_that_fails_leaves_nothing() -> Result<()> {
     command.arg("--images-file").arg(files.path("images")).arg("--cloud-config-file").arg(files.path("cloud-config"));
     let output = command.output()?;
     let error = String::from_utf8(output.stderr)?;
-    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert_eq!(output.status.code(), Some(2), "{error}");
     assert!(error.contains("File too large") && error.lines().count() == 1, "{error}");
     assert!(!files.destination().exists(), "the folders are removed as well");
     Ok(())
@@ -339,7 +340,7 @@ fn a_full_disk_leaves_nothing() -> Result<()> {
     let left = tree(&destination);
     Command::new("umount").arg(&destination).status()?;
     let error = String::from_utf8(output.stderr)?;
-    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert_eq!(output.status.code(), Some(2), "{error}");
     assert!(error.contains("No space left on device") && error.lines().count() == 1, "{error}");
     assert_eq!(left, Vec::<String>::new());
     Ok(())
@@ -355,7 +356,7 @@ fn the_install_phase_writes_the_payload_unchanged() -> Result<()> {
     for file in &files {
         assert_eq!(fs::read(dir.path().join(file))?, fs::read(repository().join(file))?, "{file}");
     }
-    let stream = String::from_utf8(render(&["-o", "-"])?.stdout)?;
+    let stream = String::from_utf8(render(&["--dest-dir", "-"])?.stdout)?;
     let kinds: Vec<_> = yaml::documents(&stream)?.iter().map(|document| document["kind"].clone()).collect();
     assert!(kinds.contains(&json!("Deployment")) && !kinds.contains(&json!("ImageStream")), "{kinds:?}");
     Ok(())
@@ -364,8 +365,8 @@ fn the_install_phase_writes_the_payload_unchanged() -> Result<()> {
 #[test]
 fn two_processes_plan_the_same_bytes() -> Result<()> {
     let files = Files::new()?;
-    let first = files.render(&["--phase", "cluster", "-o", "-"]);
-    let second = files.render(&["--phase", "cluster", "-o", "-"]);
+    let first = files.render(&["--phase", "cluster", "--dest-dir", "-"]);
+    let second = files.render(&["--phase", "cluster", "--dest-dir", "-"]);
     assert!(first.status.success() && !first.stdout.is_empty());
     assert_eq!(first.stdout, second.stdout);
     Ok(())
@@ -379,9 +380,128 @@ fn image_references_are_printed_unchanged() -> Result<()> {
 }
 
 #[test]
+fn a_flag_that_a_phase_has_no_use_for_is_an_error() -> Result<()> {
+    let files = Files::new()?;
+    for (arguments, flag) in [
+        (&["--namespace", "x"][..], "--namespace"),
+        (&["--image", "x"], "--image"),
+        (&["--phase", "cluster", "--image", "x"], "--image"),
+        (&["--phase", "install"], "--cluster-infrastructure-file"),
+        (&["--phase", "cluster", "--cloud-config-file", "x"], "--cloud-config-file"),
+    ] {
+        let output = files.render(arguments);
+        let error = String::from_utf8(output.stderr)?;
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(error.contains(&format!("{flag} has no use with --phase ")), "{error}");
+        assert!(!files.destination().exists(), "{arguments:?}");
+    }
+    Ok(())
+}
+
+/// Runs the program with a file as its standard input.
+fn render_with_stdin(arguments: &[&str], stdin: &Path) -> Result<Output> {
+    Ok(Command::new(binary()).arg("render").args(arguments).stdin(fs::File::open(stdin)?).output()?)
+}
+
+#[test]
+fn a_file_may_be_the_standard_input() -> Result<()> {
+    let files = Files::new()?;
+    let (images, infrastructure) = (files.path("images"), files.path("infrastructure"));
+    let arguments = |infrastructure: &Path, images: &Path| {
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        [
+            "--phase=cluster",
+            "--dest-dir=-",
+            "--cluster-infrastructure-file",
+            &text(infrastructure),
+            "--images-file",
+            &text(images),
+        ]
+        .map(str::to_owned)
+    };
+    let render = |arguments: [String; 6]| render_with_stdin(&arguments.each_ref().map(String::as_str), &infrastructure);
+    let of_file = render(arguments(&infrastructure, &images))?;
+    let of_stdin = render(arguments("-".as_ref(), &images))?;
+    assert!(of_file.status.success() && of_stdin.status.success(), "{}", String::from_utf8_lossy(&of_stdin.stderr));
+    assert_eq!(of_file.stdout, of_stdin.stdout);
+    assert_eq!(render(arguments("-".as_ref(), "-".as_ref()))?.status.code(), Some(2));
+    let wrong = render(arguments(&infrastructure, "-".as_ref()))?;
+    let error = String::from_utf8(wrong.stderr)?;
+    assert!(error.contains("the images file (standard input): a manifest of kind Infrastructure"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() -> Result<()> {
+    let mut child = Command::new(binary())
+        .args(["render", "--phase", "install", "--dest-dir", "-"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    drop(child.stdout.take());
+    let output = child.wait_with_output()?;
+    let error = String::from_utf8(output.stderr)?;
+    assert!(output.status.success() && !error.contains("pipe"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn the_cluster_phase_takes_every_document() -> Result<()> {
+    let files = Files::new()?;
+    let document = |name: &str, kind: &str, rest: &str| {
+        let text = format!("apiVersion: config.openshift.io/v1\nkind: {kind}\nmetadata: {{name: cluster}}\n{rest}\n");
+        files.write(name, &text).map(|()| files.path(name).to_str().unwrap().to_owned())
+    };
+    let proxy = document("proxy", "Proxy", "status: {httpsProxy: 'http://proxy.example.com:3128'}")?;
+    let gates = "status: {featureGates: [{version: 4.99.0, enabled: [{name: CloudControllerManagerWebhook}]}]}";
+    let gates = document("gates", "FeatureGate", gates)?;
+    let api_server = document(
+        "api-server",
+        "APIServer",
+        "spec: {tlsAdherence: StrictAllComponents, tlsSecurityProfile: {type: Modern, modern: {}}}",
+    )?;
+    let plain = files.render(&["--phase", "cluster", "--dest-dir", "-"]);
+    let note = String::from_utf8(plain.stderr)?;
+    assert!(note.contains("--proxy-file") && note.contains("--api-server-file"), "{note}");
+    let sources = ["--proxy-file", &proxy, "--feature-gate-file", &gates, "--api-server-file", &api_server];
+    let arguments = [&["--phase", "cluster", "--dest-dir", "-", "--release-version", "4.99.0"], &sources[..]].concat();
+    let output = files.render(&arguments);
+    let (text, note) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+    for expected in ["http://proxy.example.com:3128", "CloudControllerManagerWebhook=true", "VersionTLS13"] {
+        assert!(
+            text.contains(expected) && !String::from_utf8_lossy(&plain.stdout).contains(expected),
+            "{expected}: {note}"
+        );
+    }
+    assert!(note.contains("digests") && !note.contains("-file"), "{note}");
+    let output = files.render(&["--phase", "cluster", "--feature-gate-file", &gates]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--release-version"), "gates belong to a version");
+    Ok(())
+}
+
+#[test]
+fn an_installation_has_the_given_images_and_version() -> Result<()> {
+    let files = Files::new()?;
+    let images = files.path("images");
+    let install = ["render", "--phase", "install", "--dest-dir", "-"];
+    let output = Command::new(binary()).args(install).output()?;
+    let note = String::from_utf8(output.stderr)?;
+    assert!(note.contains("give --image, --release-version, --images-file"), "{note}");
+    let given = ["--image", "registry.example.com/operator:1", "--release-version", "4.99.0", "--images-file"];
+    let output = Command::new(binary()).args(install).args(given).arg(images).output()?;
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout)?;
+    assert!(!text.contains("0.0.1-snapshot") && !text.contains("quay.io"), "{text}");
+    let documents = yaml::documents(&text)?;
+    let deployment = documents.iter().find(|document| document["kind"] == "Deployment").unwrap();
+    assert_eq!(deployment["spec"]["template"]["spec"]["containers"][0]["image"], given[1]);
+    Ok(())
+}
+
+#[test]
 fn wrong_usage_is_exit_code_two() -> Result<()> {
     let files = Files::new()?;
-    assert_eq!(files.render(&["-o", "-"]).status.code(), Some(2), "the bootstrap phase is more than a stream");
+    assert_eq!(files.render(&["--dest-dir", "-"]).status.code(), Some(2), "the bootstrap phase is more than a stream");
     assert_eq!(files.render(&["--phase", "other"]).status.code(), Some(2));
     assert_eq!(Command::new(binary()).arg("render").output()?.status.code(), Some(2));
     Ok(())

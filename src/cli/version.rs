@@ -1,0 +1,83 @@
+//! The command `version`: of this program, and of the cluster's API server.
+
+use anyhow::Context;
+use clap::Args;
+use k8s_openapi::apimachinery::pkg::version::Info;
+use serde::Serialize;
+
+use super::flags::{Connection, OutputFormat, RequestTimeout, print, runtime};
+use crate::cluster::request::{self, NO_DEADLINE};
+
+/// The commit that this program was built from; the build sets the variable.
+const COMMIT: Option<&str> = option_env!("CCM_OPERATOR_COMMIT");
+
+/// The version of the package, which `--version` prints too.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Flags of `version`.
+#[derive(Args, Debug)]
+pub struct VersionArgs {
+    /// Only this program's version; ask no cluster.
+    #[arg(long)]
+    pub client: bool,
+
+    /// The connection to the cluster.
+    #[command(flatten)]
+    pub connection: Connection,
+
+    /// The limit of its requests.
+    #[command(flatten)]
+    pub request_timeout: RequestTimeout,
+
+    /// The format of the output.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: OutputFormat,
+}
+
+/// Both versions, with the names of `kubectl version -o json`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Versions {
+    client_version: ClientVersion,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_version: Option<Info>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ClientVersion {
+    version: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    git_commit: Option<&'static str>,
+    platform: String,
+}
+
+/// Prints the versions; this program's also if the cluster does not answer.
+pub(super) fn run(args: &VersionArgs) -> anyhow::Result<()> {
+    let server = if args.client { Ok(None) } else { runtime()?.block_on(server(args)).map(Some) };
+    let (server_version, failure) = match server {
+        Ok(version) => (version, None),
+        Err(error) => (None, Some(error)),
+    };
+    let platform = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);
+    let client_version = ClientVersion { version: VERSION, git_commit: COMMIT, platform };
+    let versions = Versions { client_version, server_version };
+    print(&args.output.write(&versions, || lines(&versions))?)?;
+    failure.map_or(Ok(()), Err)
+}
+
+async fn server(args: &VersionArgs) -> anyhow::Result<Info> {
+    args.request_timeout.set();
+    let client = args.connection.client(None).await?;
+    let version = request::send(NO_DEADLINE, client.apiserver_version()).await;
+    version.context("failed to read the version of the API server")
+}
+
+fn lines(Versions { client_version, server_version }: &Versions) -> String {
+    let ClientVersion { version, git_commit, platform } = client_version;
+    let commit = git_commit.map(|commit| format!(", commit {commit}")).unwrap_or_default();
+    let server = server_version
+        .as_ref()
+        .map(|server| format!("Server  Kubernetes {}, {}\n", server.git_version, server.platform));
+    format!("Client  ccm-operator {version}{commit}, {platform}\n{}", server.unwrap_or_default())
+}

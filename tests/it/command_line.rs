@@ -1,0 +1,75 @@
+//! What every program's command line has: versions, completions, manual pages, errors that help.
+
+use std::{
+    fs,
+    process::{Command, Output},
+};
+
+use anyhow::Result;
+use serde_json::Value;
+
+use crate::{
+    lab::{Lab, binary},
+    support::openshift::Cluster,
+};
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(binary())
+        .args(arguments)
+        .env_remove("KUBECONFIG")
+        .env("HOME", "/nowhere")
+        .output()
+        .expect("the binary")
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).expect("text")
+}
+
+#[tokio::test]
+async fn the_version_is_this_programs_and_the_clusters() -> Result<()> {
+    let client = run(&["version", "--client"]);
+    assert!(text(client.stdout).starts_with(&format!("Client  ccm-operator {}", env!("CARGO_PKG_VERSION"))));
+
+    let lab = Lab::new(&Cluster::default()).await?;
+    let kubeconfig = lab.kubeconfig().to_str().unwrap();
+    let both: Value = serde_json::from_slice(&run(&["version", "-o", "json", "--kubeconfig", kubeconfig]).stdout)?;
+    assert_eq!(both["clientVersion"]["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(both["serverVersion"]["gitVersion"], lab.client.apiserver_version().await?.git_version);
+
+    let unreachable = run(&["version"]);
+    assert_eq!(unreachable.status.code(), Some(2));
+    assert!(text(unreachable.stdout).starts_with("Client "), "this program's version is known without a cluster");
+    assert!(text(unreachable.stderr).contains("kubeconfig"));
+    Ok(())
+}
+
+#[test]
+fn completions_and_manual_pages_name_every_command() -> Result<()> {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = text(run(&["completion", shell]).stdout);
+        assert!(script.contains("image-references") && script.contains("cluster-infrastructure-file"), "{shell}");
+    }
+    let folder = tempfile::tempdir()?;
+    let output = run(&["man-pages", "--dest-dir", folder.path().to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(output.stderr));
+    for page in ["ccm-operator", "ccm-operator-render", "ccm-operator-provider-verify"] {
+        let page = fs::read_to_string(folder.path().join(format!("{page}.1")))?;
+        assert!(page.contains(".SH SYNOPSIS"), "{page}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_unknown_flag_or_command_names_the_nearest_one() {
+    for (arguments, nearest) in [
+        (&["operator", "--leader-elct"][..], "'--leader-elect'"),
+        (&["render", "--images-fle", "x"], "'--images-file'"),
+        (&["staus"], "'status'"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2));
+        let error = text(output.stderr);
+        assert!(error.contains(nearest), "{error}");
+    }
+}
