@@ -38,6 +38,9 @@ mod status;
 mod status_input;
 mod version;
 
+/// The lease of the operator, the same as the Go operator's.
+const OPERATOR_LEASE: &str = "cluster-cloud-controller-manager-leader";
+
 /// The exit code of a failure, and of wrong usage.
 const FAILED: u8 = 2;
 
@@ -107,7 +110,7 @@ pub enum Command {
     Diff(diff::DiffArgs),
     /// Show the state of the cluster's cloud-controller-manager on one screen; writes nothing.
     ///
-    /// Exit code: 0 available and not degraded, 1 otherwise, 2 the cluster cannot be read.
+    /// Exit code: 0 available, not degraded and kept so by an operator; 1 otherwise; 2 the status cannot be read.
     Status(status::StatusArgs),
     /// Sync the cloud's configuration and the trusted certificates, in a process of their own (by default `operator` syncs
     /// them too).

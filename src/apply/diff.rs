@@ -44,7 +44,7 @@ impl Diff {
             Action::Unchanged => format!("{object} is as planned"),
             Action::Prune => format!("would delete {object}: it is no longer planned"),
             Action::Skip | Action::Keep => format!("would leave {object} alone: {why}"),
-            Action::Refuse => format!("could not write {object}: {why}"),
+            Action::Refuse => format!("could not apply {object}: {why}"),
         }
     }
 

@@ -8,6 +8,7 @@ use std::path::Path;
 use kube::{Client, api::ListParams};
 use serde_json::Value;
 
+use super::OPERATOR_LEASE;
 use crate::{
     cluster::{
         read::{self, Error},
@@ -30,6 +31,12 @@ use crate::{
 /// The ConfigMap with the images, in the operator's namespace, and its key.
 const IMAGES: (&str, &str) = ("cloud-controller-manager-images", "images.json");
 
+/// The document that every cluster of OpenShift has.
+const INFRASTRUCTURE: &str = "Infrastructure";
+
+const LEASE: Kind =
+    Kind { group: "coordination.k8s.io", version: "v1", kind: "Lease", plural: "leases", namespaced: true, wave: 0 };
+
 /// Reads a cluster.
 pub(super) struct ClusterReader {
     pub(super) client: Client,
@@ -42,18 +49,44 @@ pub(super) struct ClusterReader {
 impl ClusterReader {
     /// What is known about the cluster. The images are those of a file, or of the ConfigMap that the operator's Pod mounts.
     pub(super) async fn facts(&self, images_json: Option<&Path>) -> Result<Facts, Error> {
+        let (facts, refused) = self.documents(images_json).await?;
+        refused.into_iter().next().map_or(Ok(facts), Err)
+    }
+
+    /// What is known about the cluster, and the reads that the API server has refused.
+    pub(super) async fn documents(&self, images_json: Option<&Path>) -> Result<(Facts, Vec<Error>), Error> {
+        let (mut refused, mut documents) = (Vec::new(), Documents::default());
         let images = match images_json {
             Some(path) => images_of_file(path),
-            None => self.images().await?,
+            None => match self.images().await {
+                Err(error) if error.is_an_answer() => {
+                    refused.push(error);
+                    Ok(Images::default())
+                }
+                images => images?,
+            },
         };
-        let mut documents = Documents::default();
         for document in &DOCUMENTS {
-            let object = read::get(&self.client, &document.kind, "", document.name).await?;
+            let object = match read::get(&self.client, &document.kind, "", document.name).await {
+                Err(Error::NotServed(kind)) if document.kind.kind == INFRASTRUCTURE => {
+                    return Err(Error::NotServed(format!("{kind}: it is no OpenShift or OKD cluster")));
+                }
+                Err(error) if error.is_an_answer() => {
+                    refused.push(error);
+                    continue;
+                }
+                object => object?,
+            };
             let failed = |source| Error::Parse { what: describe_objects(&document.kind, "", document.name), source };
             documents.take(document, object.as_ref()).map_err(failed)?;
         }
         let settings = Settings { namespace: self.namespace.clone(), ..Settings::default() };
-        Ok(Facts { images, ..documents.facts(&settings) })
+        Ok((Facts { images, ..documents.facts(&settings) }, refused))
+    }
+
+    /// The operator's lease.
+    pub(super) async fn lease(&self) -> Result<Option<Value>, Error> {
+        read::get(&self.client, &LEASE, &self.own_namespace, OPERATOR_LEASE).await
     }
 
     /// The digests of the ConfigMaps and Secrets that the provider's pods refer to.

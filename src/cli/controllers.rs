@@ -5,6 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, ValueEnum};
 
 use super::{
+    OPERATOR_LEASE,
     flags::{Connection, duration},
     go_operator::KlogFlags,
 };
@@ -96,7 +97,7 @@ pub struct OperatorArgs {
     pub controllers: Vec<ControllerGroup>,
 
     /// The name of the operator's lease.
-    #[arg(long, value_name = "NAME", default_value = "cluster-cloud-controller-manager-leader",
+    #[arg(long, value_name = "NAME", default_value = OPERATOR_LEASE,
         help_heading = LEADER_ELECTION)]
     pub leader_elect_resource_name: String,
 

@@ -72,7 +72,7 @@ pub(super) fn run(args: &DiffArgs, colors: bool) -> anyhow::Result<ExitCode> {
         }
     }
     let refused = changes.iter().filter(|diff| diff.change.action == Action::Refuse).count();
-    anyhow::ensure!(refused == 0, "the API server refuses {refused} of the objects");
+    anyhow::ensure!(refused == 0, "{refused} of the objects could not be applied; the reasons stand above");
     Ok(ExitCode::from(u8::from(changes.iter().any(|diff| diff.change.is_difference()))))
 }
 

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use serde_json::Value;
 
 use super::flags::{STANDARD, one_reads_stdin, print, say, wrong_usage};
 use crate::{
-    config::cloud_conf,
+    config::{CloudConfigSettings, cloud_conf, preview::Preview},
     facts::{
-        DEFAULT_NAMESPACE, Settings,
+        DEFAULT_NAMESPACE, Facts, Settings,
         read::{self, Files},
     },
     plan::{Plan, write},
@@ -172,9 +173,13 @@ fn planned(args: &RenderArgs) -> anyhow::Result<Vec<(PathBuf, String)>> {
     }
     Ok(match phase {
         Phase::Bootstrap => {
-            let given = files.cloud_config(&facts.cloud_config)?;
+            let config_map = files.cloud_config_map()?;
+            let given = files.cloud_config(&facts.cloud_config, config_map.as_ref())?;
             // Static pods name the file whether there is a configuration or not.
             let settings = catalog.provider(&facts).and_then(|provider| provider.descriptor.cloud_config.as_ref());
+            if let Some(settings) = settings {
+                warn(&files, settings, &facts, config_map.as_ref());
+            }
             let smallest = || Some(cloud_conf::smallest(settings.filter(|_| !plan.objects().is_empty())?, &facts));
             write::bootstrap_files(plan.objects(), given.or_else(smallest))?
         }
@@ -183,6 +188,17 @@ fn planned(args: &RenderArgs) -> anyhow::Result<Vec<(PathBuf, String)>> {
             write::cluster_files(plan.objects())?
         }
     })
+}
+
+/// Warns of a configuration that the cluster will not read, or refuse: it is written as it is, and the installation would fail
+/// only later.
+fn warn(files: &Files, settings: &CloudConfigSettings, facts: &Facts, config_map: Option<&Value>) {
+    let preview = Preview::new(settings, facts, config_map);
+    let file = files.cloud_config.as_ref().map_or("the cluster".into(), |path| path.display().to_string());
+    match preview {
+        Ok(preview) => preview.synced.warnings.iter().for_each(|warning| say(&format!("warning: {warning}"))),
+        Err(error) => say(&format!("warning: {file}: the operator will refuse the cloud configuration: {error}")),
+    }
 }
 
 /// What the operator adds to the objects of the cluster, and this command does not know.

@@ -10,10 +10,12 @@ use clap::Args;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
+    FAILED,
     flags::{ClusterArgs, OutputFormat, print, runtime, say},
     status_input,
 };
 use crate::{
+    controllers::view::images_of_file,
     error::chain,
     provider::embedded,
     status::screen::{self, Report},
@@ -44,6 +46,9 @@ pub struct StatusArgs {
 /// Prints the report; the exit code says whether the cluster is healthy.
 pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let catalog = embedded::catalog()?;
+    if let Some(path) = &args.cluster.images_json {
+        images_of_file(path)?;
+    }
     runtime()?.block_on(async {
         let reader = args.cluster.reader().await?;
         let clears = args.watch && args.output == OutputFormat::Table && io::stdout().is_terminal();
@@ -61,7 +66,10 @@ pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
                         print(&if clears { format!("{CLEAR}{text}") } else { text })?;
                     }
                     if !args.watch {
-                        return Ok(ExitCode::from(u8::from(!report.healthy)));
+                        return Ok(match report.healthy {
+                            Some(is_healthy) => ExitCode::from(u8::from(!is_healthy)),
+                            None => ExitCode::from(FAILED),
+                        });
                     }
                     shown = Some(report);
                 }

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use k8s_openapi::jiff::Timestamp;
+
 use crate::{
     apply::{dry_run, inventory},
     cli::cluster_reader::ClusterReader,
@@ -18,12 +20,16 @@ pub(super) async fn read(
     catalog: &Catalog,
     images_json: Option<&Path>,
 ) -> Result<Findings, Error> {
-    let mut findings = Findings::default();
-    findings.cluster_operator = findings.take(reader.status_object().await)?.flatten();
-    if let Some(mut facts) = findings.take(reader.facts(images_json).await)? {
+    let mut findings = Findings { now: Timestamp::now(), ..Findings::default() };
+    findings.cluster_operator = findings.take(reader.status_object().await)?;
+    findings.lease = findings.take(reader.lease().await)?;
+    let (facts, refused) = reader.documents(images_json).await?;
+    findings.platform = facts.platform.clone().ok().flatten().map(|platform| platform.name);
+    let is_known = refused.is_empty();
+    findings.unread.extend(refused.iter().map(|error| chain(error)));
+    if let Some(mut facts) = is_known.then_some(facts) {
         facts.digests = findings.take(reader.digests(catalog, &facts).await)?;
         findings.knows_digests = facts.digests.is_some();
-        findings.platform = facts.platform.clone().ok().flatten().map(|platform| platform.name);
         let plan = Plan::new(catalog, &facts, Phase::Cluster);
         let plan = plan.map(|plan| plan.labelled(&inventory::set_id(&reader.own_namespace)));
         if let Ok(plan) = &plan {

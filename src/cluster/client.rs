@@ -173,6 +173,22 @@ async fn load(access: &Access) -> anyhow::Result<Config> {
     if let Some(proxy) = proxy(&kubeconfig, access) {
         bail!("the cluster of the kubeconfig {name} needs the proxy {proxy} (proxy-url), which is not supported");
     }
+    let chosen = access.context.as_ref().or(kubeconfig.current_context.as_ref()).filter(|chosen| !chosen.is_empty());
+    let names = || kubeconfig.contexts.iter().map(|context| context.name.as_str()).collect::<Vec<_>>().join(", ");
+    match (chosen, &access.cluster, &access.user) {
+        (Some(chosen), ..) if kubeconfig.contexts.iter().all(|context| context.name != *chosen) => {
+            bail!("the kubeconfig {name} has no context {chosen:?}; it has: {}", names());
+        }
+        (None, cluster, user) if cluster.is_none() || user.is_none() => {
+            bail!("the kubeconfig {name} has no current context: give --context; it has: {}", names());
+        }
+        _ => {}
+    }
+    if let Some(cluster) = access.cluster.as_deref().or_else(|| Some(context(&kubeconfig, access)?.cluster.as_str()))
+        && kubeconfig.clusters.iter().all(|one| one.name != cluster)
+    {
+        bail!("the kubeconfig {name} has no cluster {cluster:?}");
+    }
     // Without it the requests would be those of nobody.
     if let Some(user) = user(&kubeconfig, access)
         && !kubeconfig.auth_infos.iter().any(|info| info.name == user)

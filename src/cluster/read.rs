@@ -32,6 +32,9 @@ pub enum Error {
         /// The cause.
         source: serde_json::Error,
     },
+    /// The API server does not serve this kind.
+    #[error("this cluster does not serve {0}")]
+    NotServed(String),
 }
 
 impl Error {
@@ -39,7 +42,7 @@ impl Error {
     pub fn retry_after(&self) -> Duration {
         match self {
             Self::Read { source, .. } => source.retry_after(),
-            Self::Parse { .. } => Duration::ZERO,
+            Self::Parse { .. } | Self::NotServed(_) => Duration::ZERO,
         }
     }
 
@@ -47,7 +50,7 @@ impl Error {
     pub fn is_an_answer(&self) -> bool {
         match self {
             Self::Read { source, .. } => source.is_answer(),
-            Self::Parse { .. } => true,
+            Self::Parse { .. } | Self::NotServed(_) => true,
         }
     }
 }
@@ -60,8 +63,14 @@ pub async fn live(client: &Client, object: &Object) -> Result<Option<Value>, Err
 /// One object, `None` if it does not exist. The namespace of a cluster-scoped kind is empty.
 pub async fn get(client: &Client, kind: &Kind, namespace: &str, name: &str) -> Result<Option<Value>, Error> {
     let answer = request::send(NO_DEADLINE, api(client, kind, namespace).get_opt(name)).await;
-    let failed = |source| Error::Read { what: describe_objects(kind, namespace, name), source };
-    Ok(answer.map_err(failed)?.as_ref().map(request::to_value))
+    let answer = answer.map_err(|source| {
+        // That an object does not exist is no error.
+        if source.is_absent() {
+            return Error::NotServed(format!("{}.{}", kind.plural, kind.api_version()));
+        }
+        Error::Read { what: describe_objects(kind, namespace, name), source }
+    });
+    Ok(answer?.as_ref().map(request::to_value))
 }
 
 /// The objects of a kind in a namespace. The namespace of a cluster-scoped kind is empty.

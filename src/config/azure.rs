@@ -38,10 +38,11 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> 
     if let Some((member, text)) = edit.text(CLOUD)?
         && !text.eq_ignore_ascii_case(cloud)
     {
-        let message = format!(
-            "`cloud` differs from {cloud}, which Infrastructure/cluster sets in \
-             status.platformStatus.azure.cloudName; correct it, or leave it out"
-        );
+        let why = match facts.platform_variant() {
+            "" => "the cloud of an Infrastructure/cluster without status.platformStatus.azure.cloudName",
+            _ => "which Infrastructure/cluster sets in status.platformStatus.azure.cloudName",
+        };
+        let message = format!("`cloud` differs from {cloud}, {why}; correct it, or leave it out");
         return Err(Problem::at(member.line, message));
     }
     edit.set("the Infrastructure names the cloud", CLOUD, cloud);

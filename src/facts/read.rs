@@ -72,15 +72,22 @@ impl Files {
         Ok(Facts { images: Ok(images), ..documents.facts(settings) })
     }
 
-    /// The cloud's configuration unchanged; `None` if the Infrastructure names none.
-    pub fn cloud_config(&self, named: &ConfigMapKey) -> Result<Option<String>, Error> {
-        const WHAT: &str = "cloud config";
+    /// The ConfigMap of the cloud's configuration, if one is given.
+    pub fn cloud_config_map(&self) -> Result<Option<Value>, Error> {
+        self.cloud_config.as_ref().map(|path| read("cloud config", path, "ConfigMap")).transpose()
+    }
+
+    /// The cloud's configuration in this ConfigMap, unchanged; `None` if the Infrastructure names none.
+    pub fn cloud_config(&self, named: &ConfigMapKey, found: Option<&Value>) -> Result<Option<String>, Error> {
         let Some(config_map) = &named.config_map else { return Ok(None) };
-        let path = self.cloud_config.as_ref().ok_or_else(|| Error::NoCloudConfigFile(config_map.name.clone()))?;
-        let found = read(WHAT, path, "ConfigMap")?;
+        let no_file = || Error::NoCloudConfigFile(config_map.name.clone());
+        let (path, found) = (self.cloud_config.as_ref().ok_or_else(no_file)?, found.ok_or_else(no_file)?);
         let keys = ["cloud.conf", &named.key].into_iter().filter(|key| !key.is_empty());
         keys.clone().find_map(|key| found["data"][key].as_str()).map(|text| Some(text.to_owned())).ok_or_else(|| {
-            Error::Content(file(WHAT, path), format!("data has none of the keys {:?}", keys.collect::<Vec<_>>()))
+            Error::Content(
+                file("cloud config", path),
+                format!("data has none of the keys {:?}", keys.collect::<Vec<_>>()),
+            )
         })
     }
 }

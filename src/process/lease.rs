@@ -55,11 +55,13 @@ impl Timings {
     /// The problem with these timings, if there is one: the rules of client-go.
     pub fn problem(&self) -> Option<&'static str> {
         if self.lease_duration < Duration::from_secs(1) {
-            Some("the lease duration must be at least 1s: leases count in seconds")
+            Some("--leader-elect-lease-duration must be at least 1s: leases count in seconds")
         } else if self.lease_duration <= self.renew_deadline {
-            Some("the lease duration must be longer than the renew deadline, or two would lead at once")
+            Some(
+                "--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, or two would lead at once",
+            )
         } else if self.renew_deadline <= self.retry_period * 6 / 5 {
-            Some("the renew deadline must be longer than 1.2 times the retry period")
+            Some("--leader-elect-renew-deadline must be longer than 1.2 times --leader-elect-retry-period")
         } else {
             None
         }

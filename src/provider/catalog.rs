@@ -8,6 +8,7 @@ use crate::{
         Error, Provider,
         folder::{Bundle, bundles},
     },
+    text::suggest::did_you_mean,
 };
 
 /// Every provider, by name.
@@ -33,26 +34,29 @@ impl Catalog {
         let matching = self.providers().filter(|provider| matches(provider, platform));
         // The narrowest match wins.
         let narrowest = matching.max_by_key(|provider| provider.descriptor.platform.cloud_name.is_some());
-        narrowest.ok_or_else(|| why_none(&platform.name))
+        narrowest.ok_or_else(|| self.why_none(&platform.name))
     }
 
     /// The provider that serves a cluster, if one does; `None` also while the platform is not known.
     pub fn provider(&self, facts: &Facts) -> Option<&Provider> {
         self.select(facts.platform.as_ref().ok()?.as_ref()?).ok()
     }
+
+    fn why_none(&self, platform: &str) -> String {
+        match platform {
+            "External" => "platform External brings its cloud-controller-manager itself".into(),
+            "None" => "platform None has no cloud and needs no cloud-controller-manager".into(),
+            other => {
+                let hint = did_you_mean(other, self.providers().map(|one| one.descriptor.platform.type_.as_str()));
+                format!("no provider of this operator serves platform {other}{hint}")
+            }
+        }
+    }
 }
 
 fn matches(provider: &Provider, platform: &Platform) -> bool {
     let served = &provider.descriptor.platform;
     served.type_ == platform.name && (served.cloud_name.is_none() || served.cloud_name == platform.variant)
-}
-
-fn why_none(platform: &str) -> String {
-    match platform {
-        "External" => "platform External brings its cloud-controller-manager itself".into(),
-        "None" => "platform None has no cloud and needs no cloud-controller-manager".into(),
-        other => format!("platform {other} needs no cloud-controller-manager of this operator"),
-    }
 }
 
 #[cfg(test)]

@@ -196,11 +196,16 @@ impl Status {
         let Context { version, related_objects, remarks, now } = context;
         let condition = |type_, status, reason, message: &str| self.condition(now, type_, status, reason, message);
         let expected = |type_, status| condition(type_, status, AS_EXPECTED, "");
-        let available = |remarks: &str| {
+        let available_at = |version: &str, remarks: &str| {
             let message = format!("Cluster Cloud Controller Manager Operator is available at {version}{remarks}");
             condition(AVAILABLE, "True", AS_EXPECTED, &message)
         };
-        let kept_available = || self.kept(condition(AVAILABLE, "False", SYNCING, "Nothing has been rolled out yet"));
+        let available = |remarks: &str| available_at(version, remarks);
+        // What was said of an earlier plan may no longer be so.
+        let kept_available = || match self.version().filter(|_| self.find_true(AVAILABLE).is_some()) {
+            Some(reached) => available_at(reached, remarks),
+            None => self.kept(condition(AVAILABLE, "False", SYNCING, "Nothing has been rolled out yet")),
+        };
         let (available, progressing, error) = match outcome {
             Outcome::Done => (available(remarks), expected(PROGRESSING, "False"), None),
             Outcome::Nothing { why } => {

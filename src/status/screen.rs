@@ -7,6 +7,7 @@
 mod pods;
 pub mod text;
 
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -45,8 +46,12 @@ pub struct Findings {
     pub pods: Vec<Value>,
     /// The events of that namespace.
     pub events: Vec<Value>,
-    /// The ClusterOperator.
-    pub cluster_operator: Option<Value>,
+    /// The ClusterOperator: `None` if it could not be read, `Some(None)` if it does not exist.
+    pub cluster_operator: Option<Option<Value>>,
+    /// The operator's lease, in the same way.
+    pub lease: Option<Option<Value>>,
+    /// When it was read.
+    pub now: Timestamp,
     /// The errors of failed reads.
     pub unread: Vec<String>,
 }
@@ -55,8 +60,9 @@ pub struct Findings {
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// Whether the ClusterOperator is available and not degraded.
-    pub healthy: bool,
+    /// Whether the ClusterOperator is available and not degraded, and an operator keeps it so; `None` if it cannot be read.
+    pub healthy: Option<bool>,
+    operator: OperatorState,
     platform: Option<String>,
     provider: Option<String>,
     /// Why nothing is applied.
@@ -74,6 +80,42 @@ pub struct Report {
     /// The errors of failed reads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unread: Vec<String>,
+}
+
+/// The holder of the operator's lease.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+struct OperatorState {
+    /// `leading`, `expired` if the holder has not renewed its lease, `absent` if nobody holds it, `unknown` if it could not be
+    /// read.
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder: Option<String>,
+    /// The last renewal of an expired lease; others are renewed all the time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    renewed: Option<String>,
+}
+
+impl OperatorState {
+    fn of(lease: Option<&Option<Value>>, now: Timestamp) -> Self {
+        let Some(lease) = lease else { return Self { state: "unknown", ..Self::default() } };
+        let spec = |field: &str| lease.as_ref().map_or(&Value::Null, |lease| &lease["spec"][field]);
+        let holder = spec("holderIdentity").as_str().filter(|holder| !holder.is_empty()).map(str::to_owned);
+        if holder.is_none() {
+            return Self { state: "absent", ..Self::default() };
+        }
+        let renewed = spec("renewTime").as_str();
+        let duration = SignedDuration::from_secs(spec("leaseDurationSeconds").as_i64().unwrap_or_default());
+        let is_expired = |renewed: Timestamp| now.duration_since(renewed) > duration;
+        if renewed.and_then(|time| time.parse().ok()).is_some_and(is_expired) {
+            return Self { state: "expired", holder, renewed: renewed.map(str::to_owned) };
+        }
+        Self { state: "leading", holder, renewed: None }
+    }
+
+    /// Whether nobody repairs anything.
+    fn is_gone(&self) -> bool {
+        matches!(self.state, "expired" | "absent")
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -129,12 +171,16 @@ impl Report {
             Some(Err(error)) => (None, &[][..], Some(format!("there is no plan: {error}"))),
             None => (None, &[][..], None),
         };
-        let status = findings.cluster_operator.as_ref().map(Status::of).unwrap_or_default();
+        let live_status = findings.cluster_operator.as_ref();
+        let status = live_status.and_then(Option::as_ref).map(Status::of).unwrap_or_default();
+        let operator = OperatorState::of(findings.lease.as_ref(), findings.now);
+        let healthy = live_status.map(|_| status.is_healthy() && !operator.is_gone());
         let compared = planned.iter().zip(&findings.live);
         let compared = compared.map(|(object, live)| planned_state(object, live.as_ref(), findings));
         let live = || findings.live.iter().flatten().flatten();
         Self {
-            healthy: status.is_healthy(),
+            healthy,
+            operator,
             platform: findings.platform.clone(),
             provider,
             why,
@@ -142,7 +188,7 @@ impl Report {
             namespace: namespace.to_owned(),
             objects: compared.chain(findings.left_over.iter().map(left_over_state)).collect(),
             rollouts: live().filter_map(|live| rollout_state(live, findings)).collect(),
-            conditions: conditions(&status.conditions),
+            conditions: live_status.map(|_| conditions(&status.conditions)).unwrap_or_default(),
             changes: last_changes(live(), &findings.events),
             unread: findings.unread.clone(),
         }

@@ -10,7 +10,10 @@ use serde_json::Value;
 
 use crate::{
     lab::{Lab, binary},
-    support::openshift::Cluster,
+    support::{
+        control_plane::{ControlPlane, Options},
+        openshift::Cluster,
+    },
 };
 
 fn run(arguments: &[&str]) -> Output {
@@ -41,6 +44,22 @@ async fn the_version_is_this_programs_and_the_clusters() -> Result<()> {
     assert_eq!(unreachable.status.code(), Some(2));
     assert!(text(unreachable.stdout).starts_with("Client "), "this program's version is known without a cluster");
     assert!(text(unreachable.stderr).contains("kubeconfig"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_not_openshift_is_said_to_be_none() -> Result<()> {
+    let plane = ControlPlane::start(Options::default()).await?;
+    let kubeconfig = plane.kubeconfig_admin();
+    for command in ["status", "diff"] {
+        let output = run(&[command, "--kubeconfig", kubeconfig.to_str().unwrap()]);
+        let error = text(output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert_eq!(
+            text(output.stdout) + &error,
+            "ccm-operator: this cluster does not serve infrastructures.config.openshift.io/v1: it is no OpenShift or OKD cluster\n"
+        );
+    }
     Ok(())
 }
 

@@ -162,7 +162,7 @@ fn a_platform_without_a_provider_is_explained_and_no_error() -> Result<()> {
     let output = files.render(&[]);
     let text = String::from_utf8(output.stderr)?;
     assert!(output.status.success(), "{text}");
-    assert!(text.contains("no manifests are written: platform Libvirt"), "{text}");
+    assert!(text.contains("no manifests are written: no provider of this operator serves platform Libvirt"), "{text}");
     assert_eq!(tree(&files.destination()), ["config/cloud.conf"]);
     assert!(files.destination().join("bootstrap").is_dir(), "both folders are always created");
     Ok(())
@@ -376,6 +376,34 @@ fn two_processes_plan_the_same_bytes() -> Result<()> {
 fn image_references_are_printed_unchanged() -> Result<()> {
     let output = Command::new(binary()).arg("image-references").output()?;
     assert_eq!(output.stdout, fs::read(repository().join("image-references"))?);
+    Ok(())
+}
+
+#[test]
+fn a_configuration_that_the_operator_would_refuse_is_written_with_a_warning() -> Result<()> {
+    let files = Files::new()?;
+    files.write("infrastructure", &infrastructure(&json!({"type": "AWS"})))?;
+    let output = files.render(&[]);
+    let error = String::from_utf8(output.stderr)?;
+    assert!(output.status.success() && !error.contains("warning: "), "{error}");
+    let config = |name: &str, text: &str| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "openshift-config"},
+            "data": {"cloud.conf": text}})
+        .to_string()
+    };
+    files.write("cloud-config", &config("cloud-provider-config", "[Global"))?;
+    let named = json!({"type": "AWS"});
+    let mut manifest: Value = yaml::from_str(&infrastructure(&named))?;
+    for (name, expected) in [
+        (Some("cloud-provider-config"), "the operator will refuse the cloud configuration"),
+        (None, "Infrastructure cluster names none"),
+    ] {
+        manifest["spec"]["cloudConfig"] = name.map_or(json!({}), |name| json!({"name": name, "key": "cloud.conf"}));
+        files.write("infrastructure", &manifest.to_string())?;
+        let output = files.render(&[]);
+        let error = String::from_utf8(output.stderr)?;
+        assert!(output.status.success() && error.contains("warning: ") && error.contains(expected), "{error}");
+    }
     Ok(())
 }
 

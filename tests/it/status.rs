@@ -140,7 +140,12 @@ async fn a_healthy_cluster_fits_in_eighty_columns() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let (code, text, _) = status(&lab, &[]).await?;
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.starts_with("Cluster    NOT HEALTHY\nPlatform   AWS, provider aws\n"), "{text}");
+    assert!(
+        text.starts_with(
+            "Cluster    NOT HEALTHY\nOperator   NOT RUNNING: nobody holds its lease\nPlatform   AWS, provider aws\n"
+        ),
+        "{text}"
+    );
     assert!(text.contains("missing") && text.contains("Available: not reported"), "{text}");
 
     let operator = lab.start()?;
@@ -154,7 +159,13 @@ async fn a_healthy_cluster_fits_in_eighty_columns() -> Result<()> {
     assert!(!text.contains("not shown"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let (_, yaml, _) = status(&lab, &["-o", "yaml"]).await?;
-    assert!(yaml.contains("healthy: true\n"), "{yaml}");
+    assert!(yaml.contains("healthy: true\n") && yaml.contains("state: leading\n"), "{yaml}");
+
+    operator.terminate()?;
+    operator.wait(LIMIT).await?;
+    let (code, text, _) = status(&lab, &[]).await?;
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("Operator   NOT RUNNING: nobody holds its lease"), "nothing is repaired: {text}");
     Ok(())
 }
 

@@ -187,7 +187,7 @@ fn errors_name_the_place_and_hold_no_values() {
         (
             "{\n\n\"cloud\": \"AzureChinaCloud\"}",
             "",
-            "3: `cloud` differs from AzurePublicCloud, which Infrastructure/cluster sets in \
+            "3: `cloud` differs from AzurePublicCloud, the cloud of an Infrastructure/cluster without \
              status.platformStatus.azure.cloudName; correct it, or leave it out",
         ),
         (

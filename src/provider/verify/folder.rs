@@ -1,5 +1,7 @@
 //! Rules about a provider's folder as a whole: its files, its RBAC rules, and its fit to the install payload (pure).
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::{
@@ -143,6 +145,16 @@ fn secrets(pod: &Value) -> Vec<(String, String)> {
         found.extend(fields.map(|(field, name)| (format!("{pointer}/{field}"), &value[field][name])));
     });
     found.into_iter().filter_map(|(pointer, name)| Some((pointer, name.as_str()?.to_owned()))).collect()
+}
+
+pub(super) fn duplicates(subject: Subject) -> Vec<Error> {
+    [Phase::Cluster, Phase::Bootstrap].into_iter().flat_map(|phase| duplicates_of(subject, phase)).collect()
+}
+
+fn duplicates_of(subject: Subject, phase: Phase) -> Vec<Error> {
+    let mut seen = BTreeSet::new();
+    let repeated = subject.manifests(phase).filter(|manifest| !seen.insert(manifest.object.key()));
+    repeated.map(|manifest| manifest.defect("", format!("{} is there already", manifest.object.key()))).collect()
 }
 
 pub(super) fn rbac_wildcards(subject: Subject) -> Vec<Error> {

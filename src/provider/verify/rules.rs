@@ -50,6 +50,12 @@ pub static RULES: &[Rule] = &[
         folder::credentials,
     ),
     rule(
+        "one-object",
+        "the two would be applied in turn, and each pass would undo what the other one wrote",
+        "remove one, or give it another name",
+        folder::duplicates,
+    ),
+    rule(
         "rbac-wildcard",
         "an attacker on the CCM's node would hold every right that the wildcard covers",
         "list the groups, resources and verbs that the CCM uses",

@@ -40,6 +40,7 @@ const FIXTURES: &[(&str, usize, &str, &str, &str)] = &[
     ("credentials-requested", DEPLOYMENT, "secretName: demo-cloud-credentials", "secretName: other", "secret:"),
     ("credentials-requested", DEPLOYMENT, "        - name: CLOUD_CONFIG", "        - name: DEMO_SECRET_NAME\n          value: other\n        - name: CLOUD_CONFIG", "value: other"),
     ("credentials-requested", DEPLOYMENT, "        - name: CLOUD_CONFIG", "        - name: TOKEN\n          valueFrom: {secretKeyRef: {name: other, key: a}}\n        - name: CLOUD_CONFIG", "secretKeyRef"),
+    ("one-object", ROLE, "  verbs: [get, update]\n---", "  verbs: [get, update]\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata:\n  name: demo-cloud-provider\n  namespace: kube-system\nrules: []  # again\n---", "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata:\n  name: demo-cloud-provider\n  namespace: kube-system\nrules: []"),
     ("rbac-wildcard", ROLE, "verbs: [get, update]", "verbs: [\"*\"]", "verbs"),
     ("rbac-wildcard", ROLE, "resources: [leases]", "resources: [\"leases/*\"]", "resources"),
     ("rbac-wildcard", ROLE, "kind: Role\n  name: demo-cloud-provider", "kind: ClusterRole\n  name: cluster-admin", "cluster-admin"),

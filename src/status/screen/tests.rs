@@ -64,7 +64,11 @@ fn findings() -> Findings {
         })],
         events: vec![json!({"reason": "ScalingReplicaSet", "message": "Scaled up", "count": 3, "type": "Normal",
             "lastTimestamp": "2026-01-09T23:58:00Z", "involvedObject": {"kind": "Deployment", "name": "azure-ccm"}})],
-        cluster_operator: Some(json!({"status": {
+        lease: Some(Some(json!({"spec": {
+            "holderIdentity": "operator-1", "renewTime": "2026-01-09T23:59:00.000000Z", "leaseDurationSeconds": 137,
+        }}))),
+        now: NOW.parse().unwrap(),
+        cluster_operator: Some(Some(json!({"status": {
             "versions": [{"name": "operator", "version": "4.99.0"}],
             "conditions": [
                 condition("TrustedCABundleControllerControllerAvailable", "True", "Trusted CA Bundle is available"),
@@ -72,7 +76,7 @@ fn findings() -> Findings {
                 condition("Available", "True", "Cluster Cloud Controller Manager Operator is available at 4.99.0"),
                 condition("SomebodyElse", "True", ""),
             ],
-        }})),
+        }}))),
         unread: vec!["failed to read clusterroles.rbac.authorization.k8s.io x: forbidden".into()],
     }
 }
@@ -83,7 +87,8 @@ fn the_screen_shows_everything() {
     let screen = text::screen(&report, NOW.parse().unwrap());
     assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
     insta::assert_snapshot!(screen, @r"
-    Cluster    healthy
+    Cluster    healthy, but one object is not as planned
+    Operator   runs as operator-1
     Platform   Azure, provider azure
     Version    4.99.0
     Namespace  managed
@@ -165,13 +170,34 @@ fn objects_that_differ_or_are_kept_are_reported() {
 fn health_is_that_of_the_cluster_operator() {
     let healthy = |available: &str, degraded: &str| {
         let conditions = json!([{"type": "Available", "status": available}, {"type": "Degraded", "status": degraded}]);
-        let cluster_operator = Some(json!({"status": {"conditions": conditions}}));
+        let cluster_operator = Some(Some(json!({"status": {"conditions": conditions}})));
         Report::new(&Findings { cluster_operator, ..Findings::default() }, "managed").healthy
     };
-    assert!(healthy("True", "False"));
-    assert!(!healthy("True", "True"));
-    assert!(!healthy("False", "False"));
-    assert!(!Report::new(&Findings::default(), "managed").healthy, "there is no ClusterOperator");
+    assert_eq!(healthy("True", "False"), Some(true));
+    assert_eq!(healthy("True", "True"), Some(false));
+    assert_eq!(healthy("False", "False"), Some(false));
+    let of = |cluster_operator| Report::new(&Findings { cluster_operator, ..Findings::default() }, "managed");
+    assert_eq!(of(Some(None)).healthy, Some(false), "there is no ClusterOperator");
+    assert_eq!(of(None).healthy, None, "it cannot be read");
+    assert!(text::screen(&of(None), NOW.parse().unwrap()).starts_with("Cluster    unknown: "));
+}
+
+#[test]
+fn a_cluster_without_an_operator_is_not_healthy() {
+    let report = |now: &str, holder: &str| {
+        let mut findings = Findings { now: now.parse().unwrap(), ..findings() };
+        findings.lease.as_mut().unwrap().as_mut().unwrap()["spec"]["holderIdentity"] = holder.into();
+        Report::new(&findings, "managed")
+    };
+    let line = |report: &Report| text::screen(report, NOW.parse().unwrap()).lines().nth(1).unwrap().to_owned();
+    assert_eq!(report(NOW, "a").healthy, Some(true));
+    let expired = report("2026-01-10T00:05:00Z", "a");
+    assert_eq!(
+        (expired.healthy, line(&expired)),
+        (Some(false), "Operator   NOT RUNNING: a renewed its lease 60s ago".into())
+    );
+    let absent = report(NOW, "");
+    assert_eq!((absent.healthy, line(&absent)), (Some(false), "Operator   NOT RUNNING: nobody holds its lease".into()));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use crate::{
-    status::screen::{ConditionState, Report},
+    status::screen::{ConditionState, OperatorState, Report},
     text::output::{table_within, wrap},
 };
 
@@ -15,7 +15,7 @@ const NO_TIME: &str = "-";
 
 /// The report for people, with ages counted back from `now`.
 pub fn screen(report: &Report, now: Timestamp) -> String {
-    let mut text = head(report);
+    let mut text = head(report, now);
     let age = |time: Option<&String>| time.map_or_else(|| NO_TIME.to_owned(), |time| age(time, now));
 
     let objects = report.objects.iter().map(|object| {
@@ -52,12 +52,36 @@ pub fn screen(report: &Report, now: Timestamp) -> String {
     text
 }
 
-fn head(report: &Report) -> String {
+/// The health in words: what is about to be repaired is named.
+fn health(report: &Report) -> String {
+    let waiting = report.objects.iter().filter(|object| matches!(object.state, "missing" | "differs")).count();
+    match (report.healthy, waiting) {
+        (None, _) => "unknown: the ClusterOperator cannot be read".to_owned(),
+        (Some(false), _) => "NOT HEALTHY".to_owned(),
+        (Some(true), 0) => "healthy".to_owned(),
+        (Some(true), 1) => "healthy, but one object is not as planned".to_owned(),
+        (Some(true), count) => format!("healthy, but {count} objects are not as planned"),
+    }
+}
+
+fn operator(state: &OperatorState, now: Timestamp) -> String {
+    let OperatorState { state, holder, renewed } = state;
+    match (*state, holder, renewed) {
+        ("leading", Some(holder), _) => format!("runs as {holder}"),
+        ("expired", Some(holder), Some(renewed)) => {
+            format!("NOT RUNNING: {holder} renewed its lease {} ago", age(renewed, now))
+        }
+        ("absent", ..) => "NOT RUNNING: nobody holds its lease".to_owned(),
+        _ => "unknown: its lease cannot be read".to_owned(),
+    }
+}
+
+fn head(report: &Report, now: Timestamp) -> String {
     let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".to_owned());
     let provider = report.provider.clone().unwrap_or_else(|| "none".to_owned());
-    let health = if report.healthy { "healthy" } else { "NOT HEALTHY" };
     let facts = [
-        ("Cluster", health.to_owned()),
+        ("Cluster", health(report)),
+        ("Operator", operator(&report.operator, now)),
         ("Platform", format!("{}, provider {provider}", known(&report.platform))),
         ("Version", known(&report.version)),
         ("Namespace", report.namespace.clone()),
