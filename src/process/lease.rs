@@ -145,9 +145,11 @@ impl Election {
         let Timings { renew_deadline, retry_period, .. } = self.timings;
         self.leading.send_replace(Leadership::Leading(Deadline::after(renewed, renew_deadline)));
         let mut pause = retry_period;
+        let mut is_contested = false;
         let lost = loop {
             tokio::time::sleep(pause).await;
             pause = retry_period.min(RETRY_AFTER_ERROR);
+            let was_contested = std::mem::take(&mut is_contested);
             let started = Now::read();
             match self.try_once().await {
                 Ok(Try::Held) => {
@@ -156,7 +158,14 @@ impl Election {
                     continue;
                 }
                 Ok(Try::HeldBy(holder)) => break format!("{lease} to {holder}"),
-                Ok(Try::Conflict) => debug!(lease, "the lease was changed by another process"),
+                Ok(Try::Conflict) => {
+                    debug!(lease, "the lease was changed by another process");
+                    is_contested = true;
+                    if !was_contested {
+                        // Another process may lead already.
+                        pause = Duration::ZERO;
+                    }
+                }
                 Err(error) => warn!(lease, "failed to renew the lease: {}", request::describe(&error)),
             }
             if Deadline::after(renewed, renew_deadline).remaining(Now::read()).is_none() {
@@ -195,7 +204,8 @@ impl Election {
         }
     }
 
-    /// Waits until the lease is released or deleted, or has expired; for one period at most while it cannot be watched.
+    /// Waits until the lease is released or has expired; for one period at most while it cannot be watched. The holder of a
+    /// deleted lease does not know yet: its lease is valid for as long as before.
     async fn wait_until_free(&mut self, changes: &mut Changes) {
         loop {
             let expiry = self.observed.as_ref().map_or_else(Instant::now, |(lease, seen)| *seen + duration(lease));
@@ -208,9 +218,9 @@ impl Election {
                 () = tokio::time::sleep(pause) => return,
             };
             match event {
-                Event::Started => changes.is_present = false,
+                // Of a deletion its holder does not know yet.
+                Event::Started | Event::Deleted(_) => {}
                 Event::Listed(object) | Event::Changed(object) => {
-                    changes.is_present = true;
                     let Ok(lease) = object.try_parse::<Lease>() else { return };
                     let is_free = holder(&lease).is_empty();
                     self.observe(lease);
@@ -218,8 +228,7 @@ impl Election {
                         return;
                     }
                 }
-                Event::Synced if changes.is_present => changes.is_synced = true,
-                Event::Synced | Event::Deleted(_) => return,
+                Event::Synced => changes.is_synced = true,
                 Event::Failed { error, .. } => {
                     debug!(lease = self.name, "failed to watch the lease, reading it instead: {error}");
                     changes.is_synced = false;
@@ -265,7 +274,12 @@ impl Election {
         if self.conflicted || !is_holder {
             match self.api.get_opt(&self.name).await? {
                 Some(lease) => self.observe(lease),
-                None => self.observed = None,
+                None => match &self.observed {
+                    Some((lease, seen)) if self.is_others(lease) && seen.elapsed() <= duration(lease) => {
+                        return Ok(Try::HeldBy(holder(lease).to_owned()));
+                    }
+                    _ => self.observed = None,
+                },
             }
         }
         self.conflicted = false;
@@ -275,7 +289,7 @@ impl Election {
             Some((lease, seen)) => {
                 let holder = holder(&lease);
                 let has_expired = seen.elapsed() > duration(&lease);
-                if !(holder.is_empty() || holder == self.identity || has_expired) {
+                if self.is_others(&lease) && !has_expired {
                     return Ok(Try::HeldBy(holder.to_owned()));
                 }
                 self.api.replace(&self.name, &params, &self.record(lease)).await
@@ -331,6 +345,10 @@ impl Election {
     fn is_ours(&self, lease: &Lease) -> bool {
         holder(lease) == self.identity
     }
+
+    fn is_others(&self, lease: &Lease) -> bool {
+        !holder(lease).is_empty() && !self.is_ours(lease)
+    }
 }
 
 /// A watch of the lease.
@@ -338,15 +356,13 @@ struct Changes {
     events: BoxStream<'static, Event>,
     /// Whether it works.
     is_synced: bool,
-    /// Whether the lease exists.
-    is_present: bool,
 }
 
 impl Changes {
     fn of(election: &Election) -> Self {
         let selector = Selector::Name(election.name.clone());
         let target = Target { kind: &LEASE, namespace: election.namespace.clone(), selector };
-        Self { events: lease_watch::events(&election.client, &target), is_synced: false, is_present: false }
+        Self { events: lease_watch::events(&election.client, &target), is_synced: false }
     }
 }
 

@@ -170,3 +170,26 @@ async fn a_process_that_was_stopped_for_longer_than_its_lease_writes_nothing_mor
     assert_eq!(written, Vec::<String>::new(), "{}", first.log());
     lab.exists("Service", &second).await
 }
+
+#[tokio::test]
+async fn a_deleted_lease_is_not_taken_from_its_holder() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let first = lab.start_as(POD_A, &FAST)?;
+    lab.converged(&first).await?;
+    let second = lab.start_as(POD_B, &FAST)?;
+    eventually("the other to wait for both leases", LIMIT, async || {
+        ensure!(second.log().matches("waiting for the lease").count() == 2, "{}", second.log());
+        Ok(Some(()))
+    })
+    .await?;
+    for _ in 0..2 {
+        leases(&lab.client).delete(LEASE, &kube::api::DeleteParams::default()).await?;
+        // The holder learns of it at its next renewal; until then it leads.
+        eventually("the lease", LIMIT, async || Ok(leases(&lab.client).get_opt(LEASE).await?.map(drop))).await?;
+        assert_eq!(holder(&lab).await?, identity(POD_A), "{}\n{}", first.log(), second.log());
+    }
+    first.kill()?;
+    first.wait(LIMIT).await?;
+    leases(&lab.client).delete(LEASE, &kube::api::DeleteParams::default()).await?;
+    is_held_by(&lab, POD_B).await
+}
