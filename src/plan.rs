@@ -7,9 +7,11 @@ pub mod show;
 mod substitute;
 pub mod write;
 
+use serde_json::Value;
+
 use crate::{
     facts::{self, Facts, images},
-    object::Object,
+    object::{Object, reference},
     provider::{Phase, Provider, catalog::Catalog},
 };
 
@@ -88,6 +90,13 @@ impl Plan {
         self
     }
 
+    /// Whether it differs from an earlier plan only in the digests of what pods mount, which restart them.
+    pub fn only_restarts(&self, before: &Self) -> bool {
+        let (now, then) = (self.objects(), before.objects());
+        now.len() == then.len()
+            && now.iter().zip(then).all(|(now, then)| now == then || without_digest(now) == without_digest(then))
+    }
+
     /// The objects, in the order of applying.
     pub fn objects(&self) -> &[Object] {
         match self {
@@ -95,6 +104,15 @@ impl Plan {
             Self::Objects { objects, .. } => objects,
         }
     }
+}
+
+/// An object without the digest of what its pods mount.
+fn without_digest(object: &Object) -> Value {
+    let mut value = object.value().clone();
+    if let Some(Value::Object(annotations)) = value.pointer_mut("/spec/template/metadata/annotations") {
+        annotations.remove(reference::ANNOTATION);
+    }
+    value
 }
 
 impl Provider {

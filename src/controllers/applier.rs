@@ -3,7 +3,7 @@
 //! The controllers decide what should exist and what is reported.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, btree_map::Entry},
     time::{Duration, Instant},
 };
 
@@ -26,11 +26,14 @@ use crate::{
         events::Events,
     },
     error::chain,
-    object::{Key, Kind, Object},
+    object::{Key, Kind, Object, reference},
 };
 
 /// How long an object that is left alone and that no watch shows is not looked at again.
 const LOOK_PERIOD: Duration = Duration::from_secs(45);
+
+/// Where a workload has the digest of what its pods mount.
+const DIGEST: &str = "/spec/template/metadata/annotations/operator.openshift.io~1config-hash";
 
 /// Whether it is time to look again.
 fn is_over(looked_at: Option<Instant>) -> bool {
@@ -122,10 +125,11 @@ impl Applier {
     /// Forgets objects that are no longer planned.
     pub(super) fn keep_only(&mut self, planned: &[Object]) {
         let is_planned = |key: &Key| planned.iter().any(|object| object.key() == *key);
+        let is_inventory = |key: &Key| key.kind == reference::CONFIG_MAP.kind && key.name == inventory::NAME;
         self.skipped.retain(|key, _| is_planned(key));
         self.overruled.retain(|key, _| is_planned(key));
         let now = Instant::now();
-        self.contested.retain(|key, _| is_planned(key) && self.limiter.limits(key, now));
+        self.contested.retain(|key, _| (is_planned(key) || is_inventory(key)) && self.limiter.limits(key, now));
     }
 
     /// The objects that are annotated to be left alone.
@@ -157,10 +161,13 @@ impl Applier {
         all.filter(|(_, fields)| !fields.is_empty())
     }
 
-    /// Starts over for a new plan: errors may have come from the old one, and writes for the new one are no repairs.
-    pub(super) fn replanned(&mut self) {
+    /// Starts over for a new plan: errors may have come from the old one, and writes for the new one are no repairs. A plan that
+    /// only restarts pods, because what they mount has changed, counts as a repair: somebody may keep changing that.
+    pub(super) fn replanned(&mut self, only_restarts: bool) {
         (self.server, self.objects) = (Backoff::default(), HashMap::new());
-        self.limiter = RepairLimiter::new(REPAIRS);
+        if !only_restarts {
+            self.limiter = RepairLimiter::new(REPAIRS);
+        }
     }
 
     /// Begins a pass, unless the API server is to be left alone.
@@ -279,14 +286,27 @@ impl Applier {
         if !self.is_due(&object.key()) {
             return None;
         }
+        let digest = |value: &Value| value.pointer(DIGEST).cloned();
+        let restarts = live.is_some_and(|live| digest(live) != digest(object.value()));
         // Asking again is no repair: nobody has changed the object.
-        let may_repair = self.overruled.contains_key(&object.key()) || self.may_repair(object.key());
-        if !may_repair && !self.contested.contains_key(&object.key()) {
-            let who = live.and_then(ownership::last_foreign_manager).unwrap_or("another manager");
-            warn!("{who} keeps changing {}: it is repaired less and less often", object.key());
-            self.contested.insert(object.key(), who.to_owned());
-        }
+        let may_repair =
+            self.overruled.contains_key(&object.key()) || self.may_repair_again(object.key(), live, restarts);
         may_repair.then_some((ladder, next))
+    }
+
+    /// Whether an object may be repaired now; if not, the manager that keeps changing it is named. `restarts`: the write is for
+    /// what its pods mount.
+    pub(super) fn may_repair_again(&mut self, key: Key, live: Option<&Value>, restarts: bool) -> bool {
+        if self.may_repair(key.clone()) {
+            return true;
+        }
+        if let Entry::Vacant(entry) = self.contested.entry(key) {
+            let who = live.and_then(ownership::last_foreign_manager).unwrap_or("another manager");
+            let who = if restarts { "a change of what its pods mount" } else { who };
+            warn!("{who} keeps changing {}: it is repaired less and less often", entry.key());
+            entry.insert(who.to_owned());
+        }
+        false
     }
 
     /// Whether an object may be repaired now; counts as a repair.

@@ -191,7 +191,7 @@ impl Operator {
         let now = Instant::now();
         // Each rollout of a Deployment may interrupt its pods: changes that come together become one. At a start the last
         // inputs arrive one by one, and what runs was started with them.
-        if matches!(self.last, Some(Outcome::Done)) && !self.changes.are_over(view.revision(), now) {
+        if self.last.is_some() && !self.changes.are_over(view.revision(), now) {
             return;
         }
         (self.revision, self.changes) = (view.revision(), Changes::default());
@@ -207,9 +207,10 @@ impl Operator {
         if let Ok(plan) = plan
             && self.plan.as_ref() != Some(&plan)
         {
+            let only_restarts = self.plan.as_ref().is_some_and(|before| plan.only_restarts(before));
             self.plan = Some(plan);
             if let Hands::Write(apply_plan) = &mut self.hands {
-                apply_plan.applier.replanned();
+                apply_plan.applier.replanned(only_restarts);
             }
         }
     }

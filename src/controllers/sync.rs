@@ -96,7 +96,7 @@ impl Sync {
     pub(super) fn desire(&mut self, desired: Desired, view: &View) {
         if self.desired != desired {
             self.desired = desired;
-            self.applier.replanned();
+            self.applier.replanned(false);
         }
         self.revision = Some(view.revision());
     }

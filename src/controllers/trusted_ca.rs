@@ -3,7 +3,7 @@
 //! [`crate::config::certificates`] computes the content, [`super::sync`] writes it. Unusable certificates of an
 //! administrator are left out and reported; the others stay trusted.
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -74,7 +74,7 @@ impl TrustedCa {
             return false;
         }
         let path = self.system_bundle.display();
-        let text = fs::read(&self.system_bundle).map_err(|error| format!("{path}: {error}"));
+        let text = files::read(&self.system_bundle).map_err(|error| format!("{path}: {error}"));
         let system = text.and_then(|text| certificates::parse(&text).map_err(|problem| problem.of(path)));
         self.system =
             system.map_err(|error| format!("failed to read the certificates that the system trusts, {error}"));

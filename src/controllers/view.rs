@@ -4,7 +4,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     path::Path,
     time::{Duration, Instant},
 };
@@ -25,6 +24,7 @@ use crate::{
         Documents, Facts, Settings,
         images::{self, Images},
     },
+    files,
     object::{Key, reference::Reference},
     plan::Plan,
     process::leadership::Authority,
@@ -275,7 +275,7 @@ impl View {
 /// The images in a file.
 pub fn images_of_file(path: &Path) -> Result<Images, images::Error> {
     let from = path.display().to_string();
-    match fs::read_to_string(path) {
+    match files::read_text(path) {
         Ok(json) => Images::parse(&json, &from),
         Err(error) => Err(images::Error::Unreadable { from, why: error.to_string() }),
     }

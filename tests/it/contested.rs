@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use kube::api::DeleteParams;
 use serde_json::json;
 
 use crate::{
-    lab::{LIMIT, Lab, NAMESPACE, message},
+    lab::{LIMIT, Lab, NAMESPACE, config_maps, message},
     support::{
-        eventually,
+        eventually, objects,
         openshift::{self, Cluster},
     },
 };
@@ -76,4 +77,79 @@ async fn a_status_that_is_changed_after_each_write_is_written_less_often() -> Re
     ensure!((5..=CHANGES / 2).contains(&reports), "{reports} writes");
     ensure!(operator.log().matches("it is written less often").count() == 1, "{}", operator.log());
     Ok(())
+}
+
+#[tokio::test]
+async fn an_inventory_that_is_deleted_again_and_again_is_written_less_often() -> Result<()> {
+    const INVENTORY: &str = "ccm-operator-inventory";
+    let lab = Lab::new(&Cluster::default()).await?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    let mark = lab.mark().await?;
+    let inventories = config_maps(&lab.client, "openshift-cloud-controller-manager-operator");
+    let fight = async {
+        for _ in 0..CHANGES {
+            inventories.delete(INVENTORY, &DeleteParams::default()).await?;
+            eventually("it again", LIMIT, async || Ok(inventories.get_opt(INVENTORY).await?.map(drop))).await?;
+        }
+        anyhow::Ok(())
+    };
+    if let Ok(ended) = tokio::time::timeout(WHILE / 2, fight).await {
+        ended?;
+    }
+    eventually("the report", LIMIT, async || {
+        let cluster_operator = lab.cluster_operator().await?;
+        let text = message(&cluster_operator, "Available");
+        ensure!(text.contains("repaired less often") && text.contains(INVENTORY), "{text}");
+        Ok(Some(()))
+    })
+    .await?;
+    let writes = lab.writes(mark).await?;
+    let written = writes.iter().filter(|write| write.starts_with("patch") && write.ends_with(INVENTORY)).count();
+    ensure!((5..=CHANGES / 4).contains(&written), "{written} writes: {writes:?}");
+    // Others are repaired meanwhile.
+    lab.update("Deployment", &json!({"spec": {"replicas": 5}})).await?;
+    lab.has_two_replicas(&operator).await
+}
+
+#[tokio::test]
+async fn a_configuration_that_keeps_changing_restarts_the_pods_less_and_less_often() -> Result<()> {
+    let lab = Lab::without_workloads(&Cluster::default()).await?;
+    let operator = lab.start()?;
+    lab.exists("Deployment", &operator).await?;
+    let mark = lab.mark().await?;
+    let edit = async |number: usize| {
+        let metadata = json!({"name": "kube-cloud-config", "namespace": "openshift-config-managed"});
+        let data = json!({"cloud.conf": format!("[Global]\nZone = z{number}\n")});
+        let source = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+        objects::apply(&lab.client, source).await?;
+        eventually("cloud-conf", LIMIT, async || {
+            let data = config_maps(&lab.client, NAMESPACE).get("cloud-conf").await?.data.unwrap_or_default();
+            Ok(data["cloud.conf"].contains(&format!("z{number}\n")).then_some(()))
+        })
+        .await
+    };
+    let flapping = async {
+        for number in 0..CHANGES {
+            edit(number).await?;
+        }
+        anyhow::Ok(())
+    };
+    if let Ok(ended) = tokio::time::timeout(WHILE, flapping).await {
+        ended?;
+    }
+    let writes = lab.writes(mark).await?;
+    let (edits, restarts) = ["configmaps cloud-conf", "deployments "]
+        .map(|name| writes.iter().filter(|write| write.contains(name)).count())
+        .into();
+    ensure!(restarts <= 15 && edits > 2 * restarts, "{restarts} rollouts for {edits} edits");
+    // The last configuration is rolled out all the same.
+    edit(CHANGES).await?;
+    let images = format!("--images-json={}", lab.images_file().display());
+    eventually("the last configuration", LIMIT, async || {
+        let output = crate::diff::run(&lab.plane.kubeconfig_admin(), &["diff", &images]).await?;
+        ensure!(output.status.code() == Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+        Ok(Some(()))
+    })
+    .await
 }
