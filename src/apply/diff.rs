@@ -2,6 +2,8 @@
 
 mod secrets;
 
+pub(super) use secrets::redacted;
+
 use serde::Serialize;
 use serde_json::Value;
 use similar::TextDiff;

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::{
     apply::{
         change::{Action, Change},
-        inventory,
+        diff, inventory,
         ownership::{self, FIELD_MANAGER},
         steps::{self, End, Ladder, Next, Refusal, STAND_IN, Step},
     },
@@ -66,12 +66,21 @@ pub(super) async fn climb(
                 let is_explained =
                     action == "read" && refused.as_ref().is_some_and(|error: &Error| is_invalid(&error.source));
                 if !is_explained {
-                    refused = Some(Error { object: object.key(), action, source });
+                    let known = [Some(object.value()), ladder.seen()].into_iter().flatten();
+                    refused = Some(Error { object: object.key(), action, source: redacted(source, known) });
                 }
                 next
             }
         };
     }
+}
+
+/// A refusal without the secrets of the object that it is about.
+fn redacted<'a>(mut cause: Cause, objects: impl Iterator<Item = &'a Value>) -> Cause {
+    if let Cause::Api(kube::Error::Api(status)) = &mut cause {
+        status.message = diff::redacted(&status.message, objects);
+    }
+    cause
 }
 
 fn action(step: &Step) -> &'static str {
@@ -149,7 +158,7 @@ pub async fn prune(client: &Client, kind: &Kind, live: &Value, budget: Option<Du
     match requests.delete(live).await {
         Ok(left) => Ok(left.map_or(Pruned::Gone, Pruned::Terminating)),
         Err(cause) if cause.is_absent() => Ok(Pruned::Absent),
-        Err(source) => Err(Error { object: key, action: "delete", source }),
+        Err(source) => Err(Error { object: key, action: "delete", source: redacted(source, std::iter::once(live)) }),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::{
         vsphere::VSphere,
     },
     object::{Kind, reference::Reference},
+    text::mask,
 };
 
 /// The namespace of the ConfigMaps that administrators write.
@@ -163,7 +164,7 @@ fn api_server(uri: &str) -> Result<Option<(String, String)>, Error> {
     }
     let (host, port) = host_and_port(uri).ok_or_else(|| Error::Field {
         object: INFRASTRUCTURE,
-        problem: format!("status.apiServerInternalURI {uri:?} is not an https:// URL with a host"),
+        problem: format!("status.apiServerInternalURI {:?} is not an https:// URL with a host", mask::text(uri)),
     })?;
     Ok(Some((host, port.to_string())))
 }

@@ -15,7 +15,7 @@ use crate::{
     provider::{Error, folder::Bundle, payload::Payload},
     text::{
         Place, located,
-        output::{Failure, Suite, table, wrap},
+        output::{Failure, Suite, printable, table, wrap},
     },
 };
 
@@ -91,6 +91,10 @@ impl Report {
 
     /// A table for people: a line for each finding, then the reason and the fix of each broken rule.
     pub fn table(&self) -> String {
+        printable(&self.lines())
+    }
+
+    fn lines(&self) -> String {
         let (providers, rules) = (self.providers.len(), self.rules.len());
         let checked = format!("{} checked by {rules} rules", count(providers, "provider"));
         if self.findings.is_empty() {

@@ -262,7 +262,8 @@ fn conditions(reported: &[Condition]) -> Vec<ConditionState> {
         type_: one.type_.clone(),
         status: Some(one.status.clone()),
         reason: one.reason.clone(),
-        message: one.message.clone(),
+        // Others may have written it.
+        message: mask::message(&one.message),
         since: Some(one.last_transition_time.clone()).filter(|time| !time.is_empty()),
     };
     let known = CONDITIONS.map(|type_| match reported.iter().find(|one| one.type_ == type_) {

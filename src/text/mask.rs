@@ -20,25 +20,50 @@ const SECRET: &str = "password passwd passphrase pwd secret token credential aut
 /// Endings of the names of cryptographic and API keys; in other names `key` is harmless. `accesskey` is the secret half of a
 /// pair whose other half ends in `id`.
 const KEYS: &str = "\
-    accesskey accountkey apikey authkey clientkey encryptionkey keydata keymaterial masterkey privatekey \
-    secretkey signingkey sshkey";
+    accesskey accountkey aeskey apikey authkey clientkey enckey encryptionkey hmackey keydata keymaterial masterkey privatekey \
+    secretkey sharedkey signingkey sshkey storagekey";
 
 /// Endings of keys that name, locate or describe a secret.
 const HARMLESS: &str = "\
     audience enabled endpoint expiry file files id ids key kind mode mount name names namespace namespaces \
     dir directory lifetime applicationcredentials path paths policy provider ref refs seconds source ttl type url version";
 
-/// Whole names of secrets that the lists above miss: of Docker's configuration, of Vault, of Azure's signed URLs.
-const NAMES: &str = "auth cookie creds jwt pass passcode psk secretid sas sasuri sasurl";
+/// Last words of the names of secrets that the lists above miss: of Docker's configuration, of Vault, of Azure's signed URLs.
+const NAMES: &str = "auth cookie creds jwt pass passcode pat pgpass psk secretid sas sasuri sasurl";
 
 /// Whether the value of a key is masked.
 pub fn is_secret_key(key: &str) -> bool {
     let squashed = squashed(key);
     let ends_with_any = |words: &str| words.split(' ').any(|end| squashed.ends_with(end));
     let has_secret_word = SECRET.split(' ').any(|word| squashed.contains(word));
+    let has_name = || {
+        let last = last_words(key);
+        NAMES.split(' ').any(|name| last.iter().any(|last| last == name))
+    };
     ends_with_any(KEYS)
-        || NAMES.split(' ').any(|name| squashed == name)
+        || KEYS.split(' ').any(|key| squashed.strip_suffix('s').is_some_and(|one| one.ends_with(key)))
+        || has_name()
         || (has_secret_word && !ends_with_any(HARMLESS) && !squashed.starts_with("automount"))
+}
+
+/// The last word of a key, the last two, and so on, squashed: of `DB_PASS` and `dbPass` these are `pass` and `dbpass`.
+fn last_words(key: &str) -> Vec<String> {
+    let mut tails = Vec::new();
+    let mut before = None;
+    for (at, character) in key.char_indices() {
+        let is_start = match before {
+            None => true,
+            Some(previous) => {
+                let previous: char = previous;
+                !previous.is_alphanumeric() || (previous.is_lowercase() && character.is_uppercase())
+            }
+        };
+        if is_start && character.is_alphanumeric() {
+            tails.push(squashed(&key[at..]));
+        }
+        before = Some(character);
+    }
+    tails
 }
 
 /// The letters and digits of a key. As Go compares names: two letters beyond ASCII count as k and s.

@@ -22,6 +22,15 @@ pub fn table<const N: usize>(titles: [&str; N], rows: &[[String; N]]) -> String 
     table_within(WIDTH, titles, rows)
 }
 
+/// A text without characters that would steer a terminal or reorder the line: others may have written it.
+pub fn printable(text: &str) -> String {
+    let steers = |c: char| {
+        (c.is_control() && !matches!(c, '\n' | '\t'))
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|c| if steers(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
 /// A [`table`] of another width.
 pub fn table_within<const N: usize>(width: usize, titles: [&str; N], rows: &[[String; N]]) -> String {
     let titles = titles.map(str::to_owned);
@@ -153,6 +162,11 @@ mod tests {
         assert!(lines[3].starts_with("           word"), "{text}");
         assert_eq!(lines.last().map(|line| line.len()), Some(131), "nothing is cut off: {text}");
         assert_eq!(table(["NAME", "WHAT"], &[["a".into(), String::new()]]), "NAME  WHAT\na\n");
+    }
+
+    #[test]
+    fn nothing_steers_a_terminal() {
+        assert_eq!(printable("a\x1b[2J\tb\r\n\u{202e}c"), "a\u{fffd}[2J\tb\u{fffd}\n\u{fffd}c");
     }
 
     #[test]

@@ -104,3 +104,60 @@ async fn another_value_of_less_weight_is_named_and_not_degraded() -> Result<()> 
     ensure!(text.contains("spec.template.spec.priorityClassName"), "{text}\n{}", operator.log());
     Ok(())
 }
+
+#[tokio::test]
+async fn a_refusal_that_quotes_the_object_shows_none_of_its_secrets() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let group = "admissionregistration.k8s.io/v1";
+    let resources = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"],
+        "resources": ["configmaps"], "resourceNames": ["cloud-conf"]}]);
+    let policy = json!({
+        "apiVersion": group, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "quoting"},
+        "spec": {"matchConstraints": {"resourceRules": resources}, "validations": [{
+            "expression": "false",
+            "messageExpression": "'bad cloud.conf: ' + object.data['cloud.conf'].replace('\\n', ' ')",
+        }]},
+    });
+    let binding = json!({
+        "apiVersion": group, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "quoting"},
+        "spec": {"policyName": "quoting", "validationActions": ["Deny"]},
+    });
+    for object in [policy, binding] {
+        objects::apply(&lab.client, object).await?;
+    }
+    let source = "[Global]\npassword = correct horse ZQbattery\ntoken = \"a b ZQtok\"\nsecret = it''s ZQsec\npassphrase = hunter2 ZQpp\n";
+    let source = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"cloud.conf": source},
+        "metadata": {"name": "kube-cloud-config", "namespace": "openshift-config-managed"}});
+    let operator = lab.start()?;
+    eventually("the refusal", LIMIT, async || {
+        // The policy may be known late: each change is another try.
+        let mut source = source.clone();
+        source["data"]["try"] = operator.log().len().to_string().into();
+        objects::apply(&lab.client, source).await?;
+        let text = lab.cluster_operator().await?.to_string();
+        ensure!(text.contains("bad cloud.conf"), "{text}\n{}", operator.log());
+        Ok(Some(()))
+    })
+    .await?;
+    let cluster_operator = lab.cluster_operator().await?;
+    let events: kube::Api<k8s_openapi::api::core::v1::Event> = kube::Api::all(lab.client.clone());
+    let events = serde_json::to_string(&events.list(&kube::api::ListParams::default()).await?.items)?;
+    for (place, text) in [("status", cluster_operator.to_string()), ("log", operator.log()), ("events", events)] {
+        ensure!(!text.contains("ZQ"), "the {place} shows a secret: {text}");
+    }
+    for kind in ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"] {
+        objects::delete(&lab.client, &json!({"apiVersion": group, "kind": kind, "metadata": {"name": "quoting"}}))
+            .await?;
+    }
+    // Another test of this control plane must not meet it.
+    eventually("the end of the policy", LIMIT, async || {
+        objects::apply(
+            &lab.client,
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"cloud.conf": ""},
+            "metadata": {"name": "cloud-conf", "namespace": "default"}}),
+        )
+        .await?;
+        Ok(Some(()))
+    })
+    .await
+}

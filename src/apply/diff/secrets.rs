@@ -34,6 +34,26 @@ pub(super) fn masked(before: Option<Value>, after: Option<Value>) -> (Option<Val
     (mask(before, &new, "before"), mask(after, &old, "after"))
 }
 
+/// The shortest secret that is looked for in other texts: a shorter one is part of too many words.
+const SHORTEST: usize = 4;
+
+/// A message about an object without the object's secrets, and without their lines and words: admission may quote a part of
+/// what it refuses.
+pub(in crate::apply) fn redacted<'a>(message: &str, objects: impl Iterator<Item = &'a Value>) -> String {
+    let mut found = BTreeSet::new();
+    for object in objects {
+        each_secret(&mut object.clone(), &mut |secret| {
+            let whole = secret.trim().trim_matches(['"', '\'']);
+            found.extend([whole].into_iter().chain(whole.lines()).chain(whole.split_whitespace()).map(str::to_owned));
+            String::new()
+        });
+    }
+    let mut found: Vec<_> = found.into_iter().filter(|secret| secret.len() >= SHORTEST).collect();
+    // The whole before its parts.
+    found.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    found.iter().fold(message.to_owned(), |message, secret| message.replace(secret, MASK))
+}
+
 /// What replaces a secret.
 type Replace<'a> = &'a mut dyn FnMut(&str) -> String;
 
@@ -95,6 +115,19 @@ fn hide(value: &mut Value, replace: Replace) {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_message_repeats_no_part_of_an_objects_secrets() {
+        let object = json!({
+            "kind": "ConfigMap",
+            "data": {"cloud.conf": "[Global]\npassword = correct horse battery\ntoken = \"a b c12d\"\nzone = x\n", "other-secret": "li\nnes one"},
+        });
+        let message = "denied: [Global] password = correct horse battery token = \"a b c12d\" zone = x, lines: one nes";
+        let shown = redacted(message, [&object].into_iter());
+        assert_eq!(shown, "denied: [Global] password = *** token = \"***\" zone = x, lines: one nes");
+        let quoted = redacted("value \"horse\" and c12d", [&object].into_iter());
+        assert_eq!(quoted, "value \"***\" and ***");
+    }
 
     #[test]
     fn secrets_are_masked_and_their_change_is_visible() {

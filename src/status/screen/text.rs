@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::{
     status::screen::{ConditionState, OperatorState, Report},
-    text::output::{table_within, wrap},
+    text::output::{printable, table_within, wrap},
 };
 
 /// The width of the usual terminal.
@@ -49,7 +49,7 @@ pub fn screen(report: &Report, now: Timestamp) -> String {
     for problem in &report.unread {
         text.extend(["\n", &wrap(&format!("not shown: {problem}"), WIDTH).join("\n"), "\n"]);
     }
-    text
+    printable(&text)
 }
 
 /// The health in words: what is about to be repaired is named.

@@ -7,6 +7,48 @@ use super::{
 use crate::text::{ini::Document, yaml::outline::documents};
 
 #[test]
+fn names_of_secrets_are_known_by_their_last_word() {
+    for key in [
+        "VAULT_SECRET_ID",
+        "DB_PASS",
+        "smtpPass",
+        "PGPASS",
+        "AWS_CREDS",
+        "BASIC_AUTH",
+        "API_KEYS",
+        "aes-key",
+        "GITHUB_PAT",
+        "client-creds",
+        "sessionCookie",
+        "X-Auth",
+        "HMAC_KEY",
+        "storageKey",
+    ] {
+        assert!(is_secret_key(key), "{key}");
+    }
+    for key in ["bypass", "compass", "author", "authority", "path", "key", "keys", "compat", "passive", "pattern"] {
+        assert!(!is_secret_key(key), "{key}");
+    }
+}
+
+#[test]
+fn tokens_in_urls_and_assigned_secrets_are_masked() {
+    for (shown, expected) in [
+        (text("url: https://ghp_0123456789abcdef@example.com/x"), "url: https://***@example.com/x"),
+        (text("url: https://ghp_0123456789abcdef:x-oauth-basic@example.com"), "url: https://***@example.com"),
+        (text("url: https://git@example.com"), "url: https://git@example.com"),
+        (message("bad cloud.conf: token = \"a b c\" zone = x"), "bad cloud.conf: token = *** zone = x"),
+        (message("failed to refresh token: no such host"), "failed to refresh token: no such host"),
+        (
+            text("-----BEGIN PGP PRIVATE KEY BLOCK-----\nabc\n-----END PGP PRIVATE KEY BLOCK-----"),
+            "-----BEGIN PGP PRIVATE KEY BLOCK-----\n***\n***",
+        ),
+    ] {
+        assert_eq!(shown, expected);
+    }
+}
+
+#[test]
 fn secret_keys_are_recognized_by_name() {
     let secret = [
         "password",

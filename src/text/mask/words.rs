@@ -118,8 +118,11 @@ impl Reader {
 
     /// The part of a line that belongs to a private key.
     fn pem(&mut self, line: &str) -> Option<Range<usize>> {
-        const BEGIN: &str = "PRIVATE KEY-----";
-        let begins = line.find("-----BEGIN ").and_then(|at| Some(at + line[at..].find(BEGIN)? + BEGIN.len()));
+        const END: &str = "-----";
+        let begins = line.find("-----BEGIN ").and_then(|at| {
+            let name = at + line[at..].find("PRIVATE KEY")?;
+            Some(name + line[name..].find(END)? + END.len())
+        });
         if begins.is_none() && !self.private_key {
             return None;
         }
@@ -168,11 +171,12 @@ impl Reader {
             let from = line.len() - value.len();
             // A flag ends at a blank, and so does what may be a secret in prose.
             let is_flag = word.starts_with("--") && behind.starts_with('=');
+            let is_assigned = behind.starts_with('=') || behind.starts_with(":=");
             if is_flag || (self.is_message && !value.starts_with(['[', '{'])) {
                 let end = from + length_of_word(value);
                 let is_last = line[end..].trim().is_empty();
                 let word_after = &line[from..end];
-                if (is_flag || is_last || is_password(word) || looks_secret(word_after))
+                if (is_assigned || is_last || is_password(word) || looks_secret(word_after))
                     && !is_harmless_value(word_after)
                 {
                     found.push(from..end);
@@ -285,8 +289,12 @@ fn passwords(text: &str) -> Vec<Range<usize>> {
             let start = at + marker.len();
             let end = text[start..].find([' ', '\t', '"', '\'', '/', '?', '#']).map_or(text.len(), |end| start + end);
             let user_info = start..start + text[start..end].rfind('@')?;
-            let password = user_info.start + text[user_info.clone()].find(':')? + 1;
-            (password < user_info.end).then_some(password..user_info.end)
+            let user = text[user_info.clone()].split(':').next().unwrap_or_default();
+            let password = user_info.start + user.len() + 1;
+            // A token stands in the place of the user, with any password or none.
+            let is_token = user.len() >= TOKEN;
+            let secret = if is_token { user_info.start } else { password };
+            (secret < user_info.end).then_some(secret..user_info.end)
         })
         .collect()
 }
