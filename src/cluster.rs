@@ -1,6 +1,7 @@
 //! The API server: connection, requests and watches (IO).
 
 pub mod client;
+pub mod kubeconfig;
 pub mod read;
 pub mod request;
 pub mod seen;

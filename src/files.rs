@@ -1,8 +1,8 @@
-//! A file that appears whole or not at all (IO).
+//! Files that are read as a whole, and that appear whole or not at all (IO).
 
 use std::{
-    fs::{self, Metadata, Permissions},
-    io::{self, Write},
+    fs::{self, File, Metadata, Permissions},
+    io::{self, Read, Write},
     os::unix::fs::PermissionsExt,
     path::Path,
     time::{Duration, SystemTime},
@@ -21,6 +21,48 @@ pub(crate) type Stamp = (SystemTime, u64);
 pub(crate) fn stamp(path: &Path) -> io::Result<Stamp> {
     let meta = fs::metadata(path)?;
     Ok((meta.modified()?, meta.len()))
+}
+
+/// The largest file that is read as a whole.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// Reads a regular file. A pipe would block the process, and a device would never end.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    read_within(path, MAX_BYTES)
+}
+
+/// The same of a file that may be at most this large.
+pub(crate) fn read_within(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    read_all(File::open(path)?, max)
+}
+
+/// Reads to the end, which must not be too far.
+pub(crate) fn read_all(from: impl Read, max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        return Err(io::Error::other(format!("larger than {} MiB", max >> 20)));
+    }
+    Ok(bytes)
+}
+
+/// Reads the text of a regular file.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    text(read(path)?)
+}
+
+/// Reads a text that the user of a command names: of a file, of a pipe such as that of `<(command)`, or of the standard input.
+pub(crate) fn read_given(path: &Path) -> io::Result<String> {
+    let bytes =
+        if path.as_os_str() == "-" { read_all(io::stdin(), MAX_BYTES) } else { read_all(File::open(path)?, MAX_BYTES) };
+    text(bytes?)
+}
+
+fn text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|_| io::Error::other("not UTF-8: save it in this encoding"))
 }
 
 /// Who may read a file besides its owner.
@@ -72,6 +114,16 @@ pub(crate) fn remove_incomplete(folder: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn neither_a_device_nor_a_large_file_is_read() {
+        assert_eq!(read(Path::new("/dev/zero")).unwrap_err().to_string(), "not a regular file");
+        assert_eq!(read_given(Path::new("/dev/zero")).unwrap_err().to_string(), "larger than 16 MiB");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), [0xff]).unwrap();
+        assert_eq!(read_text(file.path()).unwrap_err().to_string(), "not UTF-8: save it in this encoding");
+        assert!(read_within(file.path(), 0).is_err() && read_within(file.path(), 1).is_ok());
+    }
 
     #[test]
     fn a_kubelet_ignores_an_incomplete_file_and_the_next_start_removes_it() {

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::{Cli, cluster_reader::ClusterReader};
 use crate::{
-    cluster::{client, request},
+    cluster::{client, kubeconfig, request},
     facts::DEFAULT_NAMESPACE,
     text::{output, yaml},
 };
@@ -64,7 +64,7 @@ impl Connection {
 
     /// A client for a cluster, whose API server a file may name. Sends no request.
     pub async fn client(&self, env_file: Option<&Path>) -> anyhow::Result<Client> {
-        let access = client::Access {
+        let access = kubeconfig::Access {
             kubeconfig: self.kubeconfig.clone(),
             context: given(self.context.as_ref()),
             cluster: given(self.cluster.as_ref()),

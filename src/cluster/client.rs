@@ -5,13 +5,12 @@
 //! the pause that a refusal asks for is shown.
 
 use std::{
-    fs,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use axum::{
     body::Body as AnswerBody,
     http::{
@@ -26,16 +25,16 @@ use hyper_util::{
 use kube::{
     Client, Config,
     client::{Body, ConfigExt},
-    config::{self, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
-use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use tower::{BoxError, ServiceBuilder, timeout::error::Elapsed};
 
 use crate::{
-    cluster::request,
+    cluster::{
+        kubeconfig::{self, Access},
+        request,
+    },
     files::{self, Stamp},
-    text::mask,
 };
 
 /// The longest time to connect.
@@ -50,28 +49,9 @@ const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The silence before a connection is probed, the interval of the probes, and the number of probes without an answer.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
 
-/// How to reach a cluster, and as whom: kubectl's flags.
-#[derive(Clone, Debug, Default)]
-pub struct Access {
-    /// The kubeconfig; without one that of `KUBECONFIG` or `~/.kube/config`, else the credentials of the Pod.
-    pub kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig instead of its current one.
-    pub context: Option<String>,
-    /// The cluster of the kubeconfig instead of the context's.
-    pub cluster: Option<String>,
-    /// The user of the kubeconfig instead of the context's.
-    pub user: Option<String>,
-    /// The user to impersonate, instead of the kubeconfig's.
-    pub as_user: Option<String>,
-    /// The groups of the user to impersonate.
-    pub as_groups: Vec<String>,
-    /// A file that names the API server.
-    pub env_file: Option<PathBuf>,
-}
-
 /// A client for a cluster. Sends no request.
 pub async fn connect(access: &Access) -> anyhow::Result<Client> {
-    let mut config = load(access).await?;
+    let mut config = kubeconfig::load(access).await?;
     let address = access.env_file.clone().map(EnvFile::read).transpose()?;
     if let Some(user) = &access.as_user {
         config.auth_info.impersonate = Some(user.clone());
@@ -96,7 +76,7 @@ impl EnvFile {
     /// Reads the file for the first time.
     fn read(path: PathBuf) -> anyhow::Result<Self> {
         let (stamp, shown) = (files::stamp(&path).ok(), path.display());
-        let text = fs::read_to_string(&path)
+        let text = files::read_text(&path)
             .with_context(|| format!("failed to read the address of the API server from {shown}"))?;
         let uri = uri_of_env_file(&text)
             .with_context(|| format!("{shown} sets no usable KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT"))?;
@@ -108,7 +88,7 @@ impl EnvFile {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = files::stamp(&self.path).ok();
         if stamp.is_some() && stamp != read.0 {
-            let found = fs::read_to_string(&self.path).ok().and_then(|text| uri_of_env_file(&text));
+            let found = files::read_text(&self.path).ok().and_then(|text| uri_of_env_file(&text));
             *read = (stamp, found.unwrap_or_else(|| read.1.clone()));
         }
         read.1.clone()
@@ -144,109 +124,6 @@ fn api_server_of_env_file(text: &str) -> Option<String> {
     let host = value("KUBERNETES_SERVICE_HOST")?;
     let port: u16 = value("KUBERNETES_SERVICE_PORT")?.parse().ok()?;
     Some(if host.contains(':') { format!("https://[{host}]:{port}") } else { format!("https://{host}:{port}") })
-}
-
-/// The configuration of a kubeconfig: of this file, else of `KUBECONFIG` or `~/.kube/config`, else that of the Pod.
-async fn load(access: &Access) -> anyhow::Result<Config> {
-    let (mut kubeconfig, name) = match &access.kubeconfig {
-        Some(path) => {
-            let name = path.display().to_string();
-            let read = Kubeconfig::read_from(path).map_err(without_values);
-            (read.with_context(|| format!("failed to read the kubeconfig {name}"))?, name)
-        }
-        None if is_there() => {
-            let read = Kubeconfig::read().map_err(without_values);
-            (
-                read.context("failed to read the kubeconfig of KUBECONFIG or ~/.kube/config")?,
-                "of the environment".into(),
-            )
-        }
-        None => {
-            if let Some(flag) = access.choice() {
-                bail!("--{flag} needs a kubeconfig, and there is none: give --kubeconfig or set KUBECONFIG");
-            }
-            return Config::incluster()
-                .context("there is no kubeconfig, and no credentials of a Pod: give --kubeconfig, or set KUBECONFIG");
-        }
-    };
-    // A proxy of the environment is for hosts outside the cluster, and is not used.
-    if let Some(proxy) = proxy(&kubeconfig, access) {
-        bail!("the cluster of the kubeconfig {name} needs the proxy {proxy} (proxy-url), which is not supported");
-    }
-    let chosen = access.context.as_ref().or(kubeconfig.current_context.as_ref()).filter(|chosen| !chosen.is_empty());
-    let names = || kubeconfig.contexts.iter().map(|context| context.name.as_str()).collect::<Vec<_>>().join(", ");
-    match (chosen, &access.cluster, &access.user) {
-        (Some(chosen), ..) if kubeconfig.contexts.iter().all(|context| context.name != *chosen) => {
-            bail!("the kubeconfig {name} has no context {chosen:?}; it has: {}", names());
-        }
-        (None, cluster, user) if cluster.is_none() || user.is_none() => {
-            bail!("the kubeconfig {name} has no current context: give --context; it has: {}", names());
-        }
-        _ => {}
-    }
-    if let Some(cluster) = access.cluster.as_deref().or_else(|| Some(context(&kubeconfig, access)?.cluster.as_str()))
-        && kubeconfig.clusters.iter().all(|one| one.name != cluster)
-    {
-        bail!("the kubeconfig {name} has no cluster {cluster:?}");
-    }
-    // Without it the requests would be those of nobody.
-    if let Some(user) = user(&kubeconfig, access)
-        && !kubeconfig.auth_infos.iter().any(|info| info.name == user)
-    {
-        bail!("the kubeconfig {name} has no user {user:?}");
-    }
-    for info in kubeconfig.auth_infos.iter_mut().filter_map(|info| info.auth_info.as_mut()) {
-        // A block scalar ends in a line break, which no header can hold.
-        if let Some(token) = &info.token {
-            info.token = Some(token.expose_secret().trim().to_owned().into());
-        }
-    }
-    let Access { context, cluster, user, .. } = access.clone();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions { context, cluster, user }).await;
-    config.with_context(|| format!("failed to use the kubeconfig {name}"))
-}
-
-/// Whether a kubeconfig is meant to be used: a broken one is no reason to act as the Pod.
-fn is_there() -> bool {
-    std::env::var_os("KUBECONFIG").is_some_and(|paths| !paths.is_empty())
-        || std::env::home_dir().is_some_and(|home| home.join(".kube/config").exists())
-}
-
-/// The library's error without the lines of the file, which hold credentials.
-fn without_values(error: KubeconfigError) -> anyhow::Error {
-    match error {
-        KubeconfigError::Parse(error) => match error.location() {
-            Some(at) => anyhow!("invalid YAML, or not a kubeconfig, at {}:{}", at.line(), at.column()),
-            None => anyhow!("invalid YAML, or not a kubeconfig"),
-        },
-        error => error.into(),
-    }
-}
-
-/// The user that is chosen.
-fn user<'a>(kubeconfig: &'a Kubeconfig, access: &'a Access) -> Option<&'a str> {
-    access.user.as_deref().or_else(|| context(kubeconfig, access)?.user.as_deref()).filter(|user| !user.is_empty())
-}
-
-/// The context that is chosen.
-fn context<'a>(kubeconfig: &'a Kubeconfig, access: &Access) -> Option<&'a config::Context> {
-    let chosen = access.context.as_ref().or(kubeconfig.current_context.as_ref())?;
-    kubeconfig.contexts.iter().find(|context| context.name == *chosen)?.context.as_ref()
-}
-
-impl Access {
-    /// The flag that chooses something of a kubeconfig, if one is given.
-    fn choice(&self) -> Option<&'static str> {
-        let flags = [("context", &self.context), ("cluster", &self.cluster), ("user", &self.user)];
-        flags.into_iter().find(|(_, value)| value.is_some()).map(|(flag, _)| flag)
-    }
-}
-
-/// The proxy of the chosen cluster, without its password.
-fn proxy(kubeconfig: &Kubeconfig, access: &Access) -> Option<String> {
-    let name = access.cluster.as_ref().or_else(|| Some(&context(kubeconfig, access)?.cluster))?;
-    let cluster = kubeconfig.clusters.iter().find(|cluster| cluster.name == *name)?;
-    cluster.cluster.as_ref()?.proxy_url.as_deref().map(mask::text)
 }
 
 /// The longest body of a refusal, in bytes.
@@ -310,6 +187,8 @@ fn client(config: &Config, address: Option<EnvFile>) -> Result<Client, kube::Err
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[tokio::test]
@@ -370,31 +249,5 @@ mod tests {
         }
         fs::remove_file(&path).unwrap();
         assert_eq!(directed(), "https://another.example.com:443/api/v1/x?y=z");
-    }
-
-    #[test]
-    fn only_the_proxy_of_the_current_context_counts() {
-        let proxy_of = |current: &str, access: &Access| {
-            let kubeconfig = json!({
-                "current-context": current,
-                "contexts": [
-                    {"name": "one", "context": {"cluster": "direct", "user": "u"}},
-                    {"name": "two", "context": {"cluster": "behind", "user": "u"}},
-                ],
-                "clusters": [
-                    {"name": "direct", "cluster": {"server": "https://a"}},
-                    {"name": "behind", "cluster": {"server": "https://b", "proxy-url": "http://proxy:3128"}},
-                ],
-            });
-            let kubeconfig: Kubeconfig = serde_json::from_value(kubeconfig).unwrap();
-            proxy(&kubeconfig, access)
-        };
-        let direct = Access::default();
-        assert_eq!(proxy_of("one", &direct), None);
-        assert_eq!(proxy_of("two", &direct).as_deref(), Some("http://proxy:3128"));
-        let context = Access { context: Some("two".into()), ..Access::default() };
-        assert!(proxy_of("one", &context).is_some());
-        let cluster = Access { cluster: Some("direct".into()), ..context };
-        assert_eq!(proxy_of("two", &cluster), None);
     }
 }

@@ -4,7 +4,7 @@
 //! can be read.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -16,6 +16,7 @@ use crate::{
         ConfigMapKey, Documents, Facts, Settings,
         images::{self, Images},
     },
+    files,
     text::yaml,
 };
 
@@ -141,7 +142,7 @@ fn optional<T: DeserializeOwned>(what: &str, path: Option<&PathBuf>, kind: &str)
 /// Reads a file that holds one manifest of the given kind.
 fn read(what: &str, path: &Path, kind: &str) -> Result<Value, Error> {
     let file = file(what, path);
-    let text = text(path).map_err(|error| Error::Read(file.clone(), error))?;
+    let text = files::read_given(path).map_err(|error| Error::Read(file.clone(), error))?;
     let documents = yaml::documents(&text).map_err(|error| Error::Yaml(file.clone(), error))?;
     let mut documents = documents.into_iter();
     let problem = match (documents.next(), documents.next()) {
@@ -156,21 +157,8 @@ fn read(what: &str, path: &Path, kind: &str) -> Result<Value, Error> {
     Err(Error::Content(file, format!("{problem}; it must hold one manifest of kind {kind}")))
 }
 
-/// The text of a file, or of the standard input.
-fn text(path: &Path) -> io::Result<String> {
-    let read = if is_stdin(path) { io::read_to_string(io::stdin()) } else { fs::read_to_string(path) };
-    read.map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidData => io::Error::other("it is not UTF-8: save it in this encoding"),
-        _ => error,
-    })
-}
-
-fn is_stdin(path: &Path) -> bool {
-    path.as_os_str() == "-"
-}
-
 fn file(what: &str, path: &Path) -> String {
-    if is_stdin(path) {
+    if path.as_os_str() == "-" {
         format!("the {what} file (standard input)")
     } else {
         format!("the {what} file {}", path.display())

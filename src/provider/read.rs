@@ -1,11 +1,11 @@
 //! Reads providers from a folder on disk (IO).
 
 use std::{
-    fs::{self, File, Metadata},
-    io::{self, Read},
+    fs, io,
     path::{Path, PathBuf},
 };
 
+use crate::files;
 use crate::provider::{
     folder::{self, Bundle, has_yaml_extension},
     payload::Payload,
@@ -54,20 +54,6 @@ pub fn read(folder: &Path) -> Result<(Vec<Bundle>, Option<Payload>), Error> {
     Ok((bundles, Some(Payload::read(files))))
 }
 
-/// Reads a manifest. A pipe would block, a device would never end, and the folder may be a stranger's.
-fn read_file(path: &Path, meta: &Metadata) -> io::Result<Vec<u8>> {
-    if !meta.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    // The file may grow between the look and the read.
-    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(io::Error::other(format!("larger than {} MiB", MAX_BYTES >> 20)));
-    }
-    Ok(bytes)
-}
-
 /// Refuses a link to a folder, because two links to the folder above would be read for ever, and one to a file that is none of
 /// this folder's.
 fn check_link(root: &Path, path: &Path) -> io::Result<()> {
@@ -98,7 +84,8 @@ fn collect(root: &Path, below: &str, files: &mut Vec<(String, Vec<u8>)>, left: &
         if meta.is_dir() {
             collect(root, &name, files, left)?;
         } else {
-            let bytes = read_file(&path, &meta).map_err(failed(&path))?;
+            // The folder may be a stranger's.
+            let bytes = files::read_within(&path, MAX_BYTES).map_err(failed(&path))?;
             files.push((name, bytes));
             *left = left.checked_sub(meta.len()).ok_or_else(|| {
                 failed(&path)(io::Error::other(format!("with it the files are larger than {} MiB", MAX_SUM >> 20)))

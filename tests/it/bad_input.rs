@@ -192,7 +192,7 @@ async fn a_wrong_kubeconfig_is_an_error() -> Result<()> {
     for (content, expected) in [
         (None, "failed to read the kubeconfig"),
         (Some("not: [yaml"), "failed to read the kubeconfig"),
-        (Some("apiVersion: v1\nkind: Config\ncurrent-context: none\n"), "failed to use the kubeconfig"),
+        (Some("apiVersion: v1\nkind: Config\ncurrent-context: none\n"), "has no context \"none\""),
     ] {
         match content {
             None => {}

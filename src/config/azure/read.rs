@@ -3,7 +3,7 @@
 //! The file is written atomically, and only its owner and its group may read it.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io,
     path::{Path, PathBuf},
 };
@@ -26,14 +26,14 @@ pub struct Error {
 
 /// Reads a configuration.
 pub fn config(path: &Path) -> Result<String, Error> {
-    fs::read_to_string(path).map_err(|source| Error { action: "read", path: path.to_owned(), source })
+    files::read_text(path).map_err(|source| Error { action: "read", path: path.to_owned(), source })
 }
 
 /// Reads the credentials from a mounted Secret. A file may be missing.
 pub fn credentials(folder: &Path) -> Result<Credentials, Error> {
     let read = |name: &str| {
         let path = folder.join(name);
-        match fs::read_to_string(&path) {
+        match files::read_text(&path) {
             Ok(text) => Ok(Some(without_line_break(text, name))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(Error { action: "read", path, source }),
