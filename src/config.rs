@@ -35,6 +35,9 @@ pub struct CloudConfigSettings {
     pub sources: Vec<ConfigSource>,
     /// Whether it is optional: without a source the cloud-controller-manager gets an empty one.
     pub allow_empty: bool,
+    /// The text of an empty one, for a cloud-controller-manager that does not read an empty file.
+    #[serde(default)]
+    pub empty: String,
     /// The function that completes and checks it; without one it is copied.
     pub transform: Option<Transform>,
     /// With this feature gate the result is written to `openshift-config-managed/kube-cloud-config` as well, and a cluster

@@ -91,7 +91,9 @@ pub fn compute(inputs: &Inputs) -> Result<Synced, Error> {
         None if is_published && named.config_map.is_some() => (only(vsphere::MINIMAL), Map::new(), None),
         // A key of another name is set for an existing ConfigMap, so that an empty configuration would hide a defect; the
         // Go operator draws the same line.
-        None if settings.allow_empty && matches!(named.key.as_str(), "" | KEY) => (only(""), Map::new(), None),
+        None if settings.allow_empty && matches!(named.key.as_str(), "" | KEY) => {
+            (only(&settings.empty), Map::new(), None)
+        }
         None => return Err(Error(missing(settings, facts))),
     };
     let (mut changes, mut warnings) = (Vec::new(), Vec::new());
@@ -109,11 +111,10 @@ pub fn compute(inputs: &Inputs) -> Result<Synced, Error> {
 /// reads without an error. It is not completed as in the cluster, where files exist that the VM lacks.
 pub fn smallest(settings: &CloudConfigSettings, facts: &Facts) -> String {
     match settings.transform {
-        Some(Transform::Azure | Transform::AzureStack) => "{}\n".to_owned(),
         Some(transform @ Transform::VSphere) => {
             transform.apply(vsphere::MINIMAL, facts).map_or_else(|_| vsphere::MINIMAL.to_owned(), |output| output.text)
         }
-        Some(Transform::Aws | Transform::OpenStack) | None => String::new(),
+        _ => settings.empty.clone(),
     }
 }
 

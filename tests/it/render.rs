@@ -176,7 +176,7 @@ fn a_cluster_without_a_cloud_config_gets_the_smallest() -> Result<()> {
         ("Azure", json!({}), "{}\n"),
         ("GCP", json!({}), ""),
         ("IBMCloud", json!({}), ""),
-        ("Nutanix", json!({}), ""),
+        ("Nutanix", json!({}), "{}\n"),
         ("OpenStack", json!({}), ""),
         ("PowerVS", json!({}), ""),
         ("VSphere", json!({"type": "VSphere", "vsphere": vsphere}), "server: vcenter.example.com"),

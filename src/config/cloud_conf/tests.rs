@@ -7,7 +7,13 @@ use crate::{
 };
 
 fn settings(allow_empty: bool, sources: &[ConfigSource]) -> CloudConfigSettings {
-    CloudConfigSettings { sources: sources.to_vec(), allow_empty, transform: None, publish_with_feature_gate: None }
+    CloudConfigSettings {
+        sources: sources.to_vec(),
+        allow_empty,
+        empty: String::new(),
+        transform: None,
+        publish_with_feature_gate: None,
+    }
 }
 
 fn named(name: &str, key: &str) -> ConfigMapKey {
