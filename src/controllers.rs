@@ -7,7 +7,7 @@ use std::{
     collections::BTreeSet,
     path::PathBuf,
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
@@ -20,7 +20,7 @@ use tokio::{
 use crate::{
     controllers::{events::Events, sync::Sync},
     process::{
-        http::Health,
+        health::Health,
         leadership::{Authority, Leadership},
         metrics::Metrics,
     },
@@ -63,6 +63,12 @@ struct Pass {
     retrying: Vec<String>,
     /// When its next pass is due, even without a change.
     due: Vec<Instant>,
+    /// How many objects are repaired less often.
+    held_back: usize,
+    /// The controller's name in metrics, if all is well.
+    succeeded: Option<&'static str>,
+    /// How many workloads are rolled out, are being rolled out, and are stuck.
+    workloads: [usize; 3],
 }
 
 /// The controllers of a process.
@@ -71,7 +77,8 @@ pub struct Controllers {
     operator: Option<Operator>,
     config_sync: Option<(CloudConfig, TrustedCa)>,
     images_json: Option<PathBuf>,
-    leaderships: Vec<watch::Receiver<Leadership>>,
+    /// By the controllers that they are for.
+    leaderships: Vec<(&'static str, watch::Receiver<Leadership>)>,
     rewound: Arc<Notify>,
     shutdown: watch::Receiver<bool>,
     health: Health,
@@ -96,7 +103,7 @@ impl Controllers {
     /// Adds the operator; `images_json` is the images file. A dry run only logs what it would do.
     #[must_use]
     pub fn with_operator(mut self, authority: Authority, images_json: PathBuf, is_dry_run: bool) -> Self {
-        self.leaderships.push(authority.leadership.clone());
+        self.leaderships.push(("operator", authority.leadership.clone()));
         self.images_json = Some(images_json);
         let client = self.view.client.clone();
         let hands = if is_dry_run {
@@ -111,7 +118,7 @@ impl Controllers {
     /// Adds the config-sync controllers; `system_bundle` is the file with the certificates that the system trusts.
     #[must_use]
     pub fn with_config_sync(mut self, authority: &Authority, system_bundle: PathBuf) -> Self {
-        self.leaderships.push(authority.leadership.clone());
+        self.leaderships.push(("config_sync", authority.leadership.clone()));
         let (client, events) = (self.view.client.clone(), self.events.clone());
         let sync = |controller| Sync::new(controller, authority.clone(), client.clone(), events.clone());
         let cloud_config = CloudConfig::new(sync(&CLOUD_CONFIG));
@@ -129,7 +136,7 @@ impl Controllers {
             let wake = self.pass().await;
             loop {
                 let mut leaderships: FuturesUnordered<_> =
-                    self.leaderships.iter_mut().map(watch::Receiver::changed).collect();
+                    self.leaderships.iter_mut().map(|(_, leadership)| leadership.changed()).collect();
                 let has_ticked = tokio::select! {
                     () = self.view.observer.changed() => false,
                     _ = files.tick() => true,
@@ -156,6 +163,25 @@ impl Controllers {
         images || system_bundle
     }
 
+    /// Updates the metrics after a pass.
+    fn measure(&self, passes: &[Pass], started: Instant) {
+        let metrics = &self.metrics;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        for controller in passes.iter().filter_map(|pass| pass.succeeded) {
+            metrics.succeeded(controller, now);
+        }
+        for (controllers, leadership) in &self.leaderships {
+            metrics.leads(controllers, matches!(*leadership.borrow(), Leadership::Leading(_)));
+        }
+        metrics.holds_back(passes.iter().map(|pass| pass.held_back).sum());
+        for (index, state) in ROLLOUTS.into_iter().enumerate() {
+            metrics.workloads_are(state, passes.iter().map(|pass| pass.workloads[index]).sum());
+        }
+        metrics.conditions_are(self.view.status().states());
+        metrics.watches_are(self.view.observer.watches.heard());
+        metrics.passed(started.elapsed());
+    }
+
     /// A pass of each controller. Returns when the next one is due, even without a change.
     async fn pass(&mut self) -> Instant {
         let started = Instant::now();
@@ -175,9 +201,13 @@ impl Controllers {
             texts.into_iter().collect()
         };
         self.health.set(all(|pass| &pass.waiting), all(|pass| &pass.retrying));
+        self.measure(&passes, started);
         next_pass(passes.into_iter().flat_map(|pass| pass.due), started)
     }
 }
+
+/// The states of a rollout, in the order of [`Pass::workloads`].
+const ROLLOUTS: [&str; 3] = ["done", "progressing", "stuck"];
 
 /// When the pass after one that `started` then is due.
 fn next_pass(due: impl IntoIterator<Item = Instant>, started: Instant) -> Instant {

@@ -1,8 +1,11 @@
 //! The parts of any controller process (IO): leases, health, metrics, logs. Knows no cloud.
 
+pub mod health;
 pub mod http;
 mod identity;
 pub mod leadership;
 pub mod lease;
 pub mod logs;
 pub mod metrics;
+pub mod review;
+pub mod serving;

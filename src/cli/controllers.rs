@@ -39,7 +39,7 @@ pub struct ControllersArgs {
     #[arg(long, value_name = "NAMESPACE")]
     pub operator_namespace: Option<String>,
 
-    /// The address that serves /healthz, /readyz and /metrics; without a host on all addresses.
+    /// The address that serves /healthz and /readyz; without a host on all addresses.
     #[arg(long, value_name = "ADDRESS", default_value = ":9440")]
     pub health_addr: String,
 
@@ -113,9 +113,13 @@ pub struct OperatorArgs {
     #[arg(long, value_name = "SUITES", value_delimiter = ',')]
     pub tls_cipher_suites: Vec<String>,
 
-    /// Accepted for the Go operator's command lines; /metrics is served at --health-addr.
-    #[arg(long, value_name = "ADDRESS", default_value = ":9258", hide_short_help = true)]
+    /// The address that serves /metrics over HTTPS, to clients with a token and the right to get it; 0 for none.
+    #[arg(long, value_name = "ADDRESS", default_value = ":9258")]
     pub metrics_bind_address: String,
+
+    /// The folder with tls.crt and tls.key of that server. Until it has both, the server has a certificate of its own.
+    #[arg(long, value_name = "DIR", default_value = "/tmp/k8s-metrics-server/serving-certs")]
+    pub metrics_cert_dir: PathBuf,
 
     /// Accepted for the Go operator's command lines; nothing is served.
     #[arg(long, value_name = "PORT", default_value_t = 9443, hide_short_help = true)]

@@ -62,8 +62,17 @@ impl Connection {
         names || kubeconfig.is_some()
     }
 
-    /// A client for a cluster, whose API server a file may name. Sends no request.
-    pub async fn client(&self, env_file: Option<&Path>) -> anyhow::Result<Client> {
+    /// A client for the cluster. Sends no request.
+    pub async fn client(&self) -> anyhow::Result<Client> {
+        self.observed_client(None, None).await
+    }
+
+    /// The same for a process that runs for long: with a file that names the API server, and a report of each request.
+    pub async fn observed_client(
+        &self,
+        env_file: Option<&Path>,
+        on_request: Option<client::OnRequest>,
+    ) -> anyhow::Result<Client> {
         let access = kubeconfig::Access {
             kubeconfig: self.kubeconfig.clone(),
             context: given(self.context.as_ref()),
@@ -73,7 +82,7 @@ impl Connection {
             as_groups: self.as_group.clone(),
             env_file: env_file.map(Path::to_owned),
         };
-        client::connect(&access).await
+        client::connect(&access, on_request).await
     }
 }
 
@@ -138,7 +147,7 @@ impl ClusterArgs {
     /// The cluster, to be read.
     pub(super) async fn reader(&self) -> anyhow::Result<ClusterReader> {
         self.request_timeout.set();
-        let client = self.connection.client(None).await?;
+        let client = self.connection.client().await?;
         let (namespace, own_namespace) = (self.namespace.clone(), self.operator_namespace.clone());
         Ok(ClusterReader { client, namespace, own_namespace })
     }

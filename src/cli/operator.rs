@@ -1,12 +1,13 @@
 //! The commands `operator` and `config-sync`: a process with its leases and signals.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use futures::{FutureExt, future::OptionFuture};
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::{Notify, watch},
 };
 use tracing::info;
@@ -21,16 +22,25 @@ use crate::{
         Controllers,
         view::{View, ViewSettings},
     },
-    facts::{self, tls::TlsFlags},
+    facts::{
+        self,
+        tls::{TlsFlags, TlsSettings},
+    },
     process::{
-        http::{self, Health},
+        health::{self, Health},
+        http,
         leadership::{Authority, Deadline, Leadership, Now},
         lease::{Election, Lost, Timings},
-        metrics::Metrics,
+        metrics::{self, Metrics},
+        review::Reviewer,
+        serving::Serving,
     },
     provider::embedded,
     status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
 };
+
+/// The error of a process that was not left the time to release its leases.
+const STOPPED_AT_ONCE: &str = "stopped at once by a second signal: leases are held until they expire";
 
 /// Lease length when leader election is off.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
@@ -88,8 +98,12 @@ async fn run(
     let timings = common.leader_election.timings().unwrap_or_else(|problem| wrong_usage(problem));
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let client = common.connection.client(common.api_server_env_file.as_deref()).await?;
+    let asked = signal(SignalKind::user_defined1())?;
     let (health, metrics) = (Health::starting(), Metrics::default());
+    let counted = metrics.clone();
+    let on_request = Arc::new(move |verb: &'static str, code, took| counted.requested(verb, code, took));
+    let env_file = common.api_server_env_file.as_deref();
+    let client = common.connection.observed_client(env_file, Some(on_request)).await?;
     let listener = http::bind(&common.health_addr)
         .await
         .with_context(|| format!("failed to listen on --health-addr {}", common.health_addr))?;
@@ -101,23 +115,14 @@ async fn run(
     if is_dry_run {
         info!("dry run: the operator logs what it would do and writes nothing");
     }
-    let tls = operator.map(|operator| TlsFlags {
-        min_version: operator.tls_min_version.clone(),
-        cipher_suites: operator.tls_cipher_suites.clone(),
-    });
-    let settings = ViewSettings {
-        facts: facts::Settings {
-            namespace: common.namespace.clone(),
-            release_version: common.release_version.clone().filter(|version| !version.is_empty()),
-            tls: tls.unwrap_or_default(),
-        },
-        own_namespace,
-        with_operator: operator.is_some(),
-        with_config_sync: config_sync_lease.is_some(),
-    };
+    let settings = view_settings(common, operator, own_namespace, config_sync_lease.is_some());
     let (single_replica, topology) = watch::channel(None);
     let (stop, shutdown) = watch::channel(false);
     let view = View::new(client.clone(), embedded::catalog()?, settings, single_replica);
+    let serve_metrics = match operator {
+        Some(args) => metrics_server(args, view.tls(), client.clone(), metrics.clone()).await?,
+        None => None,
+    };
     let mut controllers = Controllers::new(view, shutdown.clone(), health.clone(), metrics.clone());
     let authority = |leadership| Authority { leadership, shutdown: shutdown.clone() };
 
@@ -134,6 +139,7 @@ async fn run(
         for_operator = Some(candidate);
     }
 
+    let describe = describe_when(asked, health.clone(), metrics.clone());
     let rewound = controllers.rewound();
     let lead = async {
         let elects = common.leader_election.leader_elect && !is_dry_run;
@@ -158,7 +164,9 @@ async fn run(
     let ended = tokio::select! {
         () = &mut running => Ok(()),
         lost = lead => Err(lost.into()),
-        served = http::serve(listener, health, metrics) => served.context("failed to serve the health endpoint"),
+        served = http::serve(listener, health::routes(health), None) => served.context("failed to serve the health endpoint"),
+        never = describe => match never {},
+        Some(served) = OptionFuture::from(serve_metrics) => served.context("failed to serve the metrics"),
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
     };
@@ -170,10 +178,72 @@ async fn run(
     }
     // A pass that has begun to write ends before another process may lead.
     stop.send_replace(true);
-    let _ = tokio::time::timeout(REQUEST_TIMEOUT, running).await;
-    let elections = [for_operator, for_config_sync].into_iter().flatten().filter_map(|candidate| candidate.election);
-    futures::future::join_all(elections.map(Election::release)).await;
-    ended
+    let orderly = async {
+        let _ = tokio::time::timeout(REQUEST_TIMEOUT, running).await;
+        let elections =
+            [for_operator, for_config_sync].into_iter().flatten().filter_map(|candidate| candidate.election);
+        futures::future::join_all(elections.map(Election::release)).await;
+    };
+    tokio::select! {
+        () = orderly => ended,
+        _ = terminate.recv() => bail!(STOPPED_AT_ONCE),
+        _ = interrupt.recv() => bail!(STOPPED_AT_ONCE),
+    }
+}
+
+fn view_settings(
+    common: &ControllersArgs,
+    operator: Option<&OperatorArgs>,
+    own_namespace: String,
+    with_config_sync: bool,
+) -> ViewSettings {
+    let tls = operator.map(|operator| TlsFlags {
+        min_version: operator.tls_min_version.clone(),
+        cipher_suites: operator.tls_cipher_suites.clone(),
+    });
+    ViewSettings {
+        facts: facts::Settings {
+            namespace: common.namespace.clone(),
+            release_version: common.release_version.clone().filter(|version| !version.is_empty()),
+            tls: tls.unwrap_or_default(),
+        },
+        own_namespace,
+        with_operator: operator.is_some(),
+        with_config_sync,
+    }
+}
+
+/// The server of the metrics; `None` if there is to be none.
+async fn metrics_server(
+    args: &OperatorArgs,
+    tls: watch::Receiver<TlsSettings>,
+    client: Client,
+    metrics: Metrics,
+) -> anyhow::Result<Option<impl Future<Output = io::Result<()>> + use<>>> {
+    let address = &args.metrics_bind_address;
+    if matches!(address.as_str(), "" | "0") {
+        return Ok(None);
+    }
+    let listener = http::bind(address).await;
+    let listener = listener.with_context(|| format!("failed to listen on --metrics-bind-address {address}"))?;
+    let serving = Arc::new(Serving::new(args.metrics_cert_dir.clone(), tls)?);
+    Ok(Some(http::serve(listener, metrics::routes(metrics, Reviewer::new(client)), Some(serving))))
+}
+
+/// Logs what the process does whenever it is asked.
+async fn describe_when(mut asked: Signal, health: Health, metrics: Metrics) -> Infallible {
+    loop {
+        if asked.recv().await.is_none() {
+            return std::future::pending().await;
+        }
+        for line in health.describe().lines() {
+            info!("{line}");
+        }
+        let now = Timestamp::now().as_second();
+        for (kind, last) in metrics.watches() {
+            info!("the watches of {kind} last delivered something {} s ago", now - last);
+        }
+    }
 }
 
 /// The given timings, or else those for the cluster's topology; for a highly available one if it does not become known.

@@ -143,7 +143,7 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     if args.dry_run.is_some() {
         let refusals = runtime()?.block_on(async {
             args.request_timeout.set();
-            let client = args.connection.client(None).await?;
+            let client = args.connection.client().await?;
             anyhow::Ok(dry_run::verify(&client, &bundles).await?)
         })?;
         report = report.with_refusals(refusals);

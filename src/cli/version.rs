@@ -68,7 +68,7 @@ pub(super) fn run(args: &VersionArgs) -> anyhow::Result<()> {
 
 async fn server(args: &VersionArgs) -> anyhow::Result<Info> {
     args.request_timeout.set();
-    let client = args.connection.client(None).await?;
+    let client = args.connection.client().await?;
     let version = request::send(NO_DEADLINE, client.apiserver_version()).await;
     version.context("failed to read the version of the API server")
 }

@@ -7,17 +7,19 @@
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    task,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, anyhow};
 use axum::{
     body::Body as AnswerBody,
     http::{
-        Request, Response, Uri,
+        Method, Request, Response, Uri,
         header::{CONTENT_LENGTH, RETRY_AFTER},
     },
 };
+use futures::future::BoxFuture;
 use hyper_util::{
     client::legacy::{Client as HttpClient, connect::HttpConnector},
     rt::TokioExecutor,
@@ -27,7 +29,7 @@ use kube::{
     client::{Body, ConfigExt},
 };
 use serde_json::{Value, json};
-use tower::{BoxError, ServiceBuilder, timeout::error::Elapsed};
+use tower::{BoxError, Service, ServiceBuilder, layer::layer_fn, timeout::error::Elapsed};
 
 use crate::{
     cluster::{
@@ -49,8 +51,12 @@ const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The silence before a connection is probed, the interval of the probes, and the number of probes without an answer.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
 
+/// Is told of each request: its verb, the HTTP status code (zero without an answer), and the time until the headers of the
+/// answer.
+pub type OnRequest = Arc<dyn Fn(&'static str, u16, Duration) + Send + Sync>;
+
 /// A client for a cluster. Sends no request.
-pub async fn connect(access: &Access) -> anyhow::Result<Client> {
+pub async fn connect(access: &Access, on_request: Option<OnRequest>) -> anyhow::Result<Client> {
     let mut config = kubeconfig::load(access).await?;
     let address = access.env_file.clone().map(EnvFile::read).transpose()?;
     if let Some(user) = &access.as_user {
@@ -58,7 +64,7 @@ pub async fn connect(access: &Access) -> anyhow::Result<Client> {
         config.auth_info.impersonate_groups = Some(access.as_groups.clone());
         (config.auth_info.impersonate_uid, config.auth_info.impersonate_user_extra) = (None, None);
     }
-    client(&config, address)
+    client(&config, address, on_request)
         .map_err(|error| anyhow!(request::describe(&error)))
         .context("failed to set up the connection to the API server")
 }
@@ -126,6 +132,51 @@ fn api_server_of_env_file(text: &str) -> Option<String> {
     Some(if host.contains(':') { format!("https://[{host}]:{port}") } else { format!("https://{host}:{port}") })
 }
 
+/// Reports each request.
+#[derive(Clone)]
+struct Observed<S> {
+    inner: S,
+    on_request: OnRequest,
+}
+
+impl<S, B, A> Service<Request<B>> for Observed<S>
+where
+    S: Service<Request<B>, Response = Response<A>>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
+
+    fn poll_ready(&mut self, context: &mut task::Context<'_>) -> task::Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (verb, started, on_request) = (verb(&request), Instant::now(), Arc::clone(&self.on_request));
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = answer.await;
+            on_request(verb, answer.as_ref().map_or(0, |answer| answer.status().as_u16()), started.elapsed());
+            answer
+        })
+    }
+}
+
+/// Kubernetes' verb of a request, as far as its method and query tell.
+fn verb<B>(request: &Request<B>) -> &'static str {
+    let is_watch = || request.uri().query().is_some_and(|query| query.contains("watch=true"));
+    match *request.method() {
+        Method::GET if is_watch() => "watch",
+        Method::GET => "get",
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ => "other",
+    }
+}
+
 /// The longest body of a refusal, in bytes.
 const LONGEST_REFUSAL: usize = 1 << 20;
 
@@ -157,7 +208,7 @@ fn headers_timeout() -> Duration {
 }
 
 /// Without a layer that retries: all retries follow one policy ([`crate::controllers`]).
-fn client(config: &Config, address: Option<EnvFile>) -> Result<Client, kube::Error> {
+fn client(config: &Config, address: Option<EnvFile>, on_request: Option<OnRequest>) -> Result<Client, kube::Error> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_nodelay(true);
@@ -176,6 +227,9 @@ fn client(config: &Config, address: Option<EnvFile>) -> Result<Client, kube::Err
         })
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
+        .option_layer(
+            on_request.map(|on_request| layer_fn(move |inner| Observed { inner, on_request: on_request.clone() })),
+        )
         .map_err(describe_timeout)
         .timeout(headers_timeout())
         .and_then(with_retry_after)

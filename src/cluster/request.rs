@@ -156,6 +156,20 @@ impl Cause {
         self.status().map_or(0, |status| status.code)
     }
 
+    /// A word for it, for metrics.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::OfAnotherSet(_) | Self::Held(_) => "held",
+            Self::NotLeading => "not_leading",
+            Self::Api(_) if self.is_denied() => "denied",
+            Self::Api(_) if self.is_conflict() => "conflict",
+            Self::Api(_) if self.is_invalid() => "invalid",
+            Self::Api(_) if self.is_servers() => "unavailable",
+            Self::Api(_) => "refused",
+        }
+    }
+
     /// Whether somebody else was faster.
     pub fn is_conflict(&self) -> bool {
         self.code() == 409

@@ -6,6 +6,10 @@
 
 use std::{
     convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -57,6 +61,23 @@ pub struct Target {
     pub namespace: String,
     /// Which objects of the kind.
     pub selector: Selector,
+    /// When the watch last delivered something.
+    pub heard: Heard,
+}
+
+/// When a watch last delivered something, be it a bookmark; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Heard(Arc<AtomicI64>);
+
+impl Heard {
+    /// In seconds since 1970; zero if it has delivered nothing.
+    pub fn last(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn now(&self) {
+        self.0.store(Timestamp::now().as_second(), Ordering::Relaxed);
+    }
 }
 
 /// Which objects of a kind.
@@ -89,6 +110,7 @@ pub fn events(client: &Client, target: &Target) -> BoxStream<'static, Event> {
             Selector::Label(label) => ListParams::default().labels(label),
         },
         can_stream: true,
+        heard: target.heard.clone(),
         events: sender,
     };
     let run = stream::once(watch.run()).map(|never| match never {});
@@ -121,6 +143,7 @@ struct Watch {
     objects: ListParams,
     /// Whether the API server streams existing objects, as far as is known.
     can_stream: bool,
+    heard: Heard,
     events: UnboundedSender<Event>,
 }
 
@@ -194,7 +217,10 @@ impl Watch {
         loop {
             let limit = if is_synced { LONGEST_SILENCE } else { LONGEST_DELAY };
             let event = match tokio::time::timeout(limit, events.next()).await {
-                Ok(Some(event)) => event?,
+                Ok(Some(event)) => {
+                    self.heard.now();
+                    event?
+                }
                 Ok(None) if !is_synced => return Err(Error::Incomplete("it has ended the watch")),
                 Err(_) if !is_synced => return Err(Error::Incomplete("the watch is silent")),
                 Ok(None) | Err(_) => return Ok(()),

@@ -14,7 +14,7 @@ use tracing::warn;
 
 use crate::cluster::{
     seen::{Event, Seen},
-    watch::{self, Target},
+    watch::{self, Heard, Target},
 };
 
 struct Watched {
@@ -102,6 +102,11 @@ impl<Id: Ord + Clone> Watches<Id> {
             watched.events = watch::events(&self.client, &watched.target);
             watched.seen.doubt();
         }
+    }
+
+    /// When each watch last delivered something, by kind.
+    pub fn heard(&self) -> Vec<(&'static str, Heard)> {
+        self.watched.values().map(|watched| (watched.target.kind.kind, watched.target.heard.clone())).collect()
     }
 
     /// Removes an object that no longer exists.

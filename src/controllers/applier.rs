@@ -379,6 +379,7 @@ impl Applier {
             self.events.record(&Change::plain(error.object.clone(), Action::Refuse).because(chain(error)), object);
         }
         let (text, is_servers, is_terminal) = (chain(error), error.source.is_servers(), error.source.is_terminal());
+        self.events.failed(error.source.word());
         let had_failed = self.server_fails();
         let backoff = if is_servers { &mut self.server } else { self.objects.entry(error.object.clone()).or_default() };
         let (patience, now) = (error.source.patience(self.patience), Instant::now());

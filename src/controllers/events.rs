@@ -89,6 +89,11 @@ impl Events {
         self.send(Report { object, api_version, uid: None, reason, is_warning: true, message });
     }
 
+    /// Counts an error.
+    pub(super) fn failed(&self, cause: &'static str) {
+        self.metrics.failed(cause);
+    }
+
     /// Records a change of an object, given as it is now or was last seen. Failures are logged where they are retried.
     pub(super) fn record(&self, change: &Change, object: &Value) {
         match change.action {

@@ -13,7 +13,7 @@ use crate::{
     },
     cluster::{
         seen::Seen,
-        watch::{Selector, Target},
+        watch::{Heard, Selector, Target},
         watches::Watches,
     },
     facts::{Document, Documents},
@@ -187,6 +187,7 @@ impl Observer {
                 kind: place.kind,
                 namespace: place.namespace.clone(),
                 selector: Selector::Label(format!("{PART_OF_LABEL}={}", self.set_id)),
+                heard: Heard::default(),
             });
         }
     }
@@ -260,7 +261,7 @@ impl Observer {
 
 /// A watch of one object.
 fn one(kind: &'static Kind, namespace: &str, name: &str) -> Target {
-    Target { kind, namespace: namespace.to_owned(), selector: Selector::Name(name.to_owned()) }
+    Target { kind, namespace: namespace.to_owned(), selector: Selector::Name(name.to_owned()), heard: Heard::default() }
 }
 
 /// Whether a watch is relevant if only these named objects are.

@@ -64,6 +64,8 @@ pub(super) struct Operator {
     /// The last outcome; it stays reported while an error is retried.
     last: Option<Outcome>,
     logged: Option<Outcome>,
+    /// How many workloads are rolled out, are being rolled out, and are stuck.
+    workloads: [usize; 3],
 }
 
 /// The result of a pass.
@@ -97,6 +99,7 @@ impl Operator {
             stuck_since: None,
             last: None,
             logged: None,
+            workloads: [0; 3],
         }
     }
 
@@ -137,7 +140,24 @@ impl Operator {
             view.status_due(),
             view.observer.watches.trouble_lasts_at(TRANSIENT_ERROR_PATIENCE),
         ];
-        Pass { waiting, retrying, due: due.into_iter().chain(acting).flatten().collect() }
+        let (held_back, succeeded) = match &self.hands {
+            Hands::Write(apply_plan) => (apply_plan.applier.contested().len(), self.is_well()),
+            Hands::DryRun(_) => (0, false),
+        };
+        let due = due.into_iter().chain(acting).flatten().collect();
+        Pass {
+            waiting,
+            retrying,
+            due,
+            held_back,
+            succeeded: succeeded.then_some("operator"),
+            workloads: self.workloads,
+        }
+    }
+
+    /// Whether everything was as planned in the last pass.
+    fn is_well(&self) -> bool {
+        matches!(self.last, Some(Outcome::Done | Outcome::Nothing { .. }))
     }
 
     async fn reconcile(&mut self, view: &mut View) -> Reconciled {
@@ -197,6 +217,9 @@ impl Operator {
         (self.revision, self.changes) = (view.revision(), Changes::default());
         let plan = view.plan().map(Arc::new);
         self.bad_input = plan.as_ref().err().cloned();
+        if let (Some(_), Hands::Write(apply_plan)) = (&self.bad_input, &self.hands) {
+            apply_plan.applier.events.failed("bad_input");
+        }
         let notes = view.facts().map_or(&[][..], Facts::notes);
         if self.notes != notes {
             for note in notes {
@@ -258,8 +281,17 @@ impl Operator {
     /// The state of the rollouts, once everything is applied.
     fn rollouts(&mut self, view: &View, objects: &[Object]) -> Outcome {
         let (mut rollouts, mut stuck) = (Vec::new(), None);
+        self.workloads = [0; 3];
         for object in objects {
             let rollout = view.observer.live(object).map(rollout::of);
+            if object.pod_spec().is_some() {
+                let state = match &rollout {
+                    Some(Rollout::Done) => 0,
+                    Some(Rollout::Stuck { .. }) => 2,
+                    Some(Rollout::Progressing) | None => 1,
+                };
+                self.workloads[state] += 1;
+            }
             if rollout.is_none() && matches!(&self.hands, Hands::Write(plan) if plan.applier.skips(&object.key())) {
                 continue;
             }

@@ -96,6 +96,9 @@ impl Sync {
     pub(super) fn desire(&mut self, desired: Desired, view: &View) {
         if self.desired != desired {
             self.desired = desired;
+            if matches!(self.desired, Err(Unknown::BadInput(_))) {
+                self.applier.events.failed("bad_input");
+            }
             self.applier.replanned(false);
         }
         self.revision = Some(view.revision());
@@ -142,7 +145,9 @@ impl Sync {
             view.status_due(),
             view.observer.watches.trouble_lasts_at(patience),
         ];
-        Pass { waiting, retrying, due: due.into_iter().chain(self.applier.due()).flatten().collect() }
+        let due = due.into_iter().chain(self.applier.due()).flatten().collect();
+        let succeeded = matches!(self.last, Some(Ok(()))).then_some(self.controller.word);
+        Pass { waiting, retrying, due, held_back: self.applier.contested().len(), succeeded, ..Pass::default() }
     }
 
     /// Reports a verdict, unless the status has it already.

@@ -23,6 +23,7 @@ use crate::{
     facts::{
         Documents, Facts, Settings,
         images::{self, Images},
+        tls::TlsSettings,
     },
     files,
     object::{Key, reference::Reference},
@@ -61,6 +62,8 @@ pub struct View {
     last_status: Status,
     /// Whether the control plane is a single node; `None` until this is known.
     single_replica: watch::Sender<Option<bool>>,
+    /// The TLS settings of the cluster.
+    tls: watch::Sender<TlsSettings>,
     revision: u64,
     /// Limits the writes of the status: others may undo every one of them.
     limiter: RepairLimiter,
@@ -96,11 +99,17 @@ impl View {
             references: BTreeSet::new(),
             last_status: Status::default(),
             single_replica,
+            tls: watch::Sender::default(),
             revision: 0,
             limiter: RepairLimiter::new(STATUS_WRITES),
             held_writers: BTreeMap::new(),
             limited_writers: BTreeSet::new(),
         }
+    }
+
+    /// The TLS settings of the cluster, once they are known.
+    pub fn tls(&self) -> watch::Receiver<TlsSettings> {
+        self.tls.subscribe()
     }
 
     /// Updates the facts from the watches.
@@ -113,6 +122,14 @@ impl View {
         if let Some(read) = self.observer.update(&mut self.documents) {
             self.unreadable = read.err();
             self.gather();
+            if let Ok(tls) = &self.facts.tls {
+                self.tls.send_if_modified(|known| {
+                    known != tls && {
+                        tls.clone_into(known);
+                        true
+                    }
+                });
+            }
             let single_replica = self.facts.single_replica;
             self.single_replica.send_if_modified(|known| known.replace(single_replica) != Some(single_replica));
             self.follow();

@@ -1,87 +1,24 @@
-//! The health endpoint, which shows the metrics, too (IO).
-//!
-//! `/healthz` succeeds while the process's loop turns: an unreachable API server is no reason to restart it. `/readyz`
-//! succeeds while the process does its work, whether or not that succeeds: the status reports that. Both say what is wrong.
+//! An HTTP server that nobody can keep from its work (IO): it limits connections, and the time of each of their parts.
 
-use std::{
-    collections::VecDeque,
-    io,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
-use axum::{
-    Router, extract,
-    http::{StatusCode, header::CONTENT_TYPE},
-    routing::get,
-};
+use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
 use tokio::{
-    net::TcpListener,
-    sync::watch,
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
     task::JoinHandle,
     time::{sleep, timeout},
 };
+use tokio_rustls::TlsAcceptor;
 
-use crate::process::metrics::{self, Metrics};
+use crate::process::serving::Serving;
 
-/// The state of the process. Clones share it.
-#[derive(Clone, Debug)]
-pub struct Health(watch::Sender<State>);
-
-#[derive(Debug)]
-struct State {
-    /// What the process waits for; empty while it does its work.
-    pending: Vec<String>,
-    /// What does not go well although the process does its work.
-    remarks: Vec<String>,
-    /// When its loop last turned.
-    turned: Instant,
-}
-
-/// How long the loop may not turn. It turns each ten minutes, and a pass may take minutes while requests are not answered.
-const LONGEST_TURN: Duration = Duration::from_secs(1800);
-
-impl Health {
-    /// The health of a process before its first pass.
-    pub fn starting() -> Self {
-        let (pending, turned) = (vec!["starting".to_owned()], Instant::now());
-        Self(watch::Sender::new(State { pending, remarks: Vec::new(), turned }))
-    }
-
-    /// Notes a turn of the loop, with what the process waits for, and what else does not go well.
-    pub fn set(&self, pending: Vec<String>, remarks: Vec<String>) {
-        self.0.send_replace(State { pending, remarks, turned: Instant::now() });
-    }
-
-    /// Whether the loop turns, and how it does.
-    fn alive(&self, now: Instant) -> (StatusCode, String) {
-        let since = now.saturating_duration_since(self.0.borrow().turned);
-        if since > LONGEST_TURN {
-            return (
-                StatusCode::SERVICE_UNAVAILABLE,
-                format!("the controllers have stood still for {} s\n", since.as_secs()),
-            );
-        }
-        (StatusCode::OK, self.ready(now).1)
-    }
-
-    /// Whether the process does its work, which is not whether it succeeds.
-    fn ready(&self, now: Instant) -> (StatusCode, String) {
-        let state = self.0.borrow();
-        let is_ready = state.pending.is_empty() && now.saturating_duration_since(state.turned) <= LONGEST_TURN;
-        let line = |title: &'static str| move |text: &String| format!("{title}: {text}\n");
-        let lines = state.pending.iter().map(line("waiting")).chain(state.remarks.iter().map(line("retrying")));
-        let lines: Vec<_> = lines.collect();
-        let text = if lines.is_empty() { "ok\n".to_owned() } else { lines.concat() };
-        (if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
-    }
-}
-
-/// Listens on `--health-addr`; an address without a host means all addresses.
+/// Listens on an address; one without a host means all addresses.
 pub async fn bind(address: &str) -> io::Result<TcpListener> {
     let Some(port) = address.strip_prefix(':') else { return TcpListener::bind(address).await };
     match TcpListener::bind(format!("[::]:{port}")).await {
@@ -104,20 +41,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The longest time until an answer is sent.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Serves until dropped.
-pub async fn serve(listener: TcpListener, health: Health, metrics: Metrics) -> io::Result<()> {
-    let exposition = move || async move { ([(CONTENT_TYPE, metrics::MEDIA_TYPE)], metrics.text()) };
-    let routes = Router::new()
-        .route("/metrics", get(exposition))
-        .route(
-            "/healthz",
-            get(|extract::State(health): extract::State<Health>| async move { health.alive(Instant::now()) }),
-        )
-        .route(
-            "/readyz",
-            get(|extract::State(health): extract::State<Health>| async move { health.ready(Instant::now()) }),
-        )
-        .with_state(health);
+/// Serves until dropped, over TLS where there are settings for it.
+pub async fn serve(listener: TcpListener, routes: Router, tls: Option<Arc<Serving>>) -> io::Result<()> {
     let service = TowerToHyperService::new(routes);
     let mut connections: VecDeque<JoinHandle<()>> = VecDeque::new();
     loop {
@@ -132,19 +57,36 @@ pub async fn serve(listener: TcpListener, health: Health, metrics: Metrics) -> i
         {
             oldest.abort();
         }
-        let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(HEADERS_TIMEOUT).keep_alive(false);
-        let served = http.serve_connection(TokioIo::new(stream), service.clone());
+        let (service, tls) = (service.clone(), tls.clone());
+        // Errors of a connection are the client's.
         connections.push_back(tokio::spawn(async move {
-            // Errors of a connection are the client's.
-            let _ = timeout(ANSWER_TIMEOUT, served).await;
+            match tls {
+                None => answer(stream, service).await,
+                Some(tls) => {
+                    if let Some(stream) = handshake(stream, &tls).await {
+                        answer(stream, service).await;
+                    }
+                }
+            }
         }));
     }
+}
+
+async fn handshake(stream: TcpStream, tls: &Serving) -> Option<impl AsyncRead + AsyncWrite + Unpin + use<>> {
+    let acceptor = TlsAcceptor::from(tls.config().ok()?);
+    timeout(HEADERS_TIMEOUT, acceptor.accept(stream)).await.ok()?.ok()
+}
+
+async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, service: TowerToHyperService<Router>) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEADERS_TIMEOUT).keep_alive(false);
+    let _ = timeout(ANSWER_TIMEOUT, http.serve_connection(TokioIo::new(stream), service)).await;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::health::{self, Health};
 
     #[tokio::test]
     async fn idle_connections_keep_nobody_out() {
@@ -154,7 +96,7 @@ mod tests {
         };
         let listener = bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(serve(listener, Health::starting(), Metrics::default()));
+        tokio::spawn(serve(listener, health::routes(Health::starting()), None));
         let mut idle = Vec::new();
         for _ in 0..CONNECTIONS + 8 {
             idle.push(TcpStream::connect(address).await.unwrap());
@@ -166,16 +108,5 @@ mod tests {
         let read = probe.read_to_string(&mut answer);
         timeout(HEADERS_TIMEOUT / 2, read).await.expect("an answer at once").unwrap();
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    }
-
-    #[test]
-    fn readiness_is_about_the_process_and_health_about_its_loop() {
-        let (health, now) = (Health::starting(), Instant::now());
-        assert_eq!(health.ready(now), (StatusCode::SERVICE_UNAVAILABLE, "waiting: starting\n".into()));
-        assert_eq!(health.alive(now).0, StatusCode::OK);
-        health.set(Vec::new(), vec!["failed to apply x".into()]);
-        assert_eq!(health.ready(Instant::now()), (StatusCode::OK, "retrying: failed to apply x\n".into()));
-        let later = Instant::now() + LONGEST_TURN + Duration::from_secs(1);
-        assert_eq!([health.ready(later).0, health.alive(later).0], [StatusCode::SERVICE_UNAVAILABLE; 2]);
     }
 }

@@ -24,7 +24,7 @@ use crate::{
     cluster::{
         request,
         seen::Event,
-        watch::{self as lease_watch, Selector, Target},
+        watch::{self as lease_watch, Heard, Selector, Target},
     },
     object::{Kind, kind},
     process::{
@@ -361,7 +361,7 @@ struct Changes {
 impl Changes {
     fn of(election: &Election) -> Self {
         let selector = Selector::Name(election.name.clone());
-        let target = Target { kind: &LEASE, namespace: election.namespace.clone(), selector };
+        let target = Target { kind: &LEASE, namespace: election.namespace.clone(), selector, heard: Heard::default() };
         Self { events: lease_watch::events(&election.client, &target), is_synced: false }
     }
 }

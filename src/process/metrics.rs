@@ -1,66 +1,236 @@
-//! The metrics, in the text format of `OpenMetrics` (pure).
+//! The metrics, and the paths that show them.
 //!
-//! The values of labels are words of this program and kinds, never names of objects: their number is bounded.
+//! The values of labels are words of this program, kinds, verbs and codes, never names of objects: their number is bounded.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
+    time::Duration,
+};
 
+use axum::{
+    Router,
+    extract::{self, Request},
+    http::{StatusCode, header},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::get,
+};
 use prometheus_client::{
     encoding::text,
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
     registry::{Registry, Unit},
 };
 
+use crate::{
+    cluster::watch::Heard,
+    process::review::{Reviewer, Verdict},
+};
+
 /// The media type of [`Metrics::text`].
-pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Labels and their values.
+type Labels<const N: usize> = [(&'static str, String); N];
+
+/// A gauge of seconds.
+type Seconds = Gauge<f64, AtomicU64>;
 
 /// The metrics of this process; clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Registry>,
-    changes: Family<[(&'static str, String); 2], Counter>,
-    certificates: Family<[(&'static str, &'static str); 1], Gauge>,
+    passes: Counter,
+    pass_duration: Histogram,
+    errors: Family<Labels<1>, Counter>,
+    changes: Family<Labels<2>, Counter>,
+    requests: Family<Labels<2>, Counter>,
+    request_duration: Family<Labels<1>, Histogram, fn() -> Histogram>,
+    leading: Family<Labels<1>, Gauge>,
+    conditions: Family<Labels<2>, Gauge>,
+    success: Family<Labels<1>, Seconds>,
+    watches: Family<Labels<1>, Gauge>,
+    heard: Arc<Mutex<Vec<(&'static str, Heard)>>>,
+    held_back: Gauge,
+    workloads: Family<Labels<1>, Gauge>,
+    certificates: Family<Labels<1>, Gauge>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        let (changes, certificates) = (Family::default(), Family::default());
         let mut registry = Registry::with_prefix("ccm_operator");
+        let version = Info::new(vec![
+            ("version", env!("CARGO_PKG_VERSION")),
+            ("revision", option_env!("CCM_OPERATOR_COMMIT").unwrap_or("unknown")),
+        ]);
+        registry.register("build", "The version of the program, and the commit that it was built from", version);
+        let metrics = Self {
+            registry: Arc::default(),
+            passes: Counter::default(),
+            pass_duration: Histogram::new([0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0]),
+            errors: Family::default(),
+            changes: Family::default(),
+            requests: Family::default(),
+            request_duration: Family::new_with_constructor(|| {
+                Histogram::new([0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0])
+            }),
+            leading: Family::default(),
+            conditions: Family::default(),
+            success: Family::default(),
+            watches: Family::default(),
+            heard: Arc::default(),
+            held_back: Gauge::default(),
+            workloads: Family::default(),
+            certificates: Family::default(),
+        };
+        registry.register("passes", "Passes over all controllers", metrics.passes.clone());
+        let duration = metrics.pass_duration.clone();
+        registry.register_with_unit("pass_duration", "The time that a pass takes", Unit::Seconds, duration);
         registry.register(
-            "object_changes",
-            "Changes of objects, by what was done and by kind",
-            Family::clone(&changes),
+            "errors",
+            "Objects that could not be written, and bad inputs, by cause",
+            metrics.errors.clone(),
         );
-        registry.register_with_unit(
-            "trusted_certificate_expiration_timestamp",
-            "When the first of the trusted certificates of a source expires, in seconds since 1970",
-            Unit::Seconds,
-            Family::clone(&certificates),
+        let changes = metrics.changes.clone();
+        registry.register("object_changes", "Changes of objects, by what was done and by kind", changes);
+        let requests = metrics.requests.clone();
+        registry.register("api_requests", "Requests to the API server, by verb and HTTP status code", requests);
+        let duration = metrics.request_duration.clone();
+        let help = "The time from a request to the headers of its answer, by verb";
+        registry.register_with_unit("api_request_duration", help, Unit::Seconds, duration);
+        registry.register(
+            "leading",
+            "Whether this process holds the lease of its controllers",
+            metrics.leading.clone(),
         );
-        Self { registry: Arc::new(registry), changes, certificates }
+        let help = "Whether a condition of the reported status has this value, as last seen";
+        registry.register("condition", help, metrics.conditions.clone());
+        let help = "When a controller last succeeded, in seconds since 1970";
+        registry.register_with_unit("last_success_timestamp", help, Unit::Seconds, metrics.success.clone());
+        let help = "When the watches of a kind last delivered something, in seconds since 1970";
+        registry.register_with_unit("watch_last_event_timestamp", help, Unit::Seconds, metrics.watches.clone());
+        let help = "Objects that are repaired less often, because others keep changing them";
+        registry.register("held_repairs", help, metrics.held_back.clone());
+        registry.register("workloads", "Workloads by the state of their rollout", metrics.workloads.clone());
+        let help = "When the first of the trusted certificates of a source expires, in seconds since 1970";
+        let certificates = metrics.certificates.clone();
+        registry.register_with_unit("trusted_certificate_expiration_timestamp", help, Unit::Seconds, certificates);
+        Self { registry: Arc::new(registry), ..metrics }
     }
 }
 
 impl Metrics {
+    /// Counts a pass.
+    pub fn passed(&self, took: Duration) {
+        self.passes.inc();
+        self.pass_duration.observe(took.as_secs_f64());
+    }
+
+    /// Counts an error.
+    pub fn failed(&self, cause: &'static str) {
+        self.errors.get_or_create(&[("cause", cause.to_owned())]).inc();
+    }
+
     /// Counts a change.
     pub fn changed(&self, action: &'static str, kind: &str) {
         self.changes.get_or_create(&[("action", action.to_owned()), ("kind", kind.to_owned())]).inc();
     }
 
+    /// Counts a request; the code is zero if there was no answer.
+    pub fn requested(&self, verb: &str, code: u16, took: Duration) {
+        let verb = ("verb", verb.to_owned());
+        self.requests.get_or_create(&[verb.clone(), ("code", code.to_string())]).inc();
+        self.request_duration.get_or_create(&[verb]).observe(took.as_secs_f64());
+    }
+
+    /// Sets whether this process holds the lease of some controllers.
+    pub fn leads(&self, controllers: &'static str, leads: bool) {
+        self.leading.get_or_create(&[("controllers", controllers.to_owned())]).set(leads.into());
+    }
+
+    /// Sets the conditions, each with its status.
+    pub fn conditions_are<'a>(&self, conditions: impl Iterator<Item = (&'a str, &'a str)>) {
+        for (condition, current) in conditions {
+            for status in ["True", "False", "Unknown"] {
+                let labels = [("condition", condition.to_owned()), ("status", status.to_owned())];
+                self.conditions.get_or_create(&labels).set((status == current).into());
+            }
+        }
+    }
+
+    /// Sets when a controller last succeeded, in seconds since 1970.
+    pub fn succeeded(&self, controller: &'static str, at: f64) {
+        self.success.get_or_create(&[("controller", controller.to_owned())]).set(at);
+    }
+
+    /// Sets the watches, by kind.
+    pub fn watches_are(&self, heard: Vec<(&'static str, Heard)>) {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = heard;
+    }
+
+    /// When the watches of each kind last delivered something, in seconds since 1970. Of several of a kind the one that has
+    /// been silent for longest counts.
+    pub fn watches(&self) -> BTreeMap<&'static str, i64> {
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut oldest = BTreeMap::new();
+        for (kind, heard) in heard.iter() {
+            let last: &mut i64 = oldest.entry(*kind).or_insert(i64::MAX);
+            *last = (*last).min(heard.last());
+        }
+        oldest
+    }
+
+    fn take_watches(&self) {
+        self.watches.clear();
+        for (kind, last) in self.watches() {
+            self.watches.get_or_create(&[("kind", kind.to_owned())]).set(last);
+        }
+    }
+
+    /// Sets how many objects are repaired less often.
+    pub fn holds_back(&self, objects: usize) {
+        self.held_back.set(i64::try_from(objects).unwrap_or(i64::MAX));
+    }
+
+    /// Sets how many workloads are in a state of their rollout.
+    pub fn workloads_are(&self, state: &'static str, count: usize) {
+        self.workloads.get_or_create(&[("state", state.to_owned())]).set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
     /// Sets the time at which the first certificate of a source expires; `None` if it has none.
     pub fn certificates_end(&self, source: &'static str, first: Option<i64>) {
-        let labels = [("source", source)];
+        let labels = [("source", source.to_owned())];
         match first {
             Some(first) => drop(self.certificates.get_or_create(&labels).set(first)),
             None => drop(self.certificates.remove(&labels)),
         }
     }
 
-    /// All metrics.
+    /// All metrics, in the text format of `OpenMetrics`.
     pub fn text(&self) -> String {
+        self.take_watches();
         let mut all = String::new();
         // Writing to a String cannot fail.
         let _ = text::encode(&mut all, &self.registry);
         all
+    }
+}
+
+/// The paths of the metrics server: nothing without the right to get `/metrics`.
+pub fn routes(metrics: Metrics, reviewer: Reviewer) -> Router {
+    let exposition = move || async move { ([(header::CONTENT_TYPE, MEDIA_TYPE)], metrics.text()) };
+    Router::new().route("/metrics", get(exposition)).layer(middleware::from_fn_with_state(Arc::new(reviewer), reviewed))
+}
+
+async fn reviewed(extract::State(reviewer): extract::State<Arc<Reviewer>>, request: Request, next: Next) -> Response {
+    let header = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let token = header.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim).map(str::to_owned);
+    let Some(token) = token else { return (StatusCode::UNAUTHORIZED, "a bearer token is needed\n").into_response() };
+    match reviewer.get(&token, request.uri().path()).await {
+        Verdict::Allowed => next.run(request).await,
+        Verdict::Unauthenticated => (StatusCode::UNAUTHORIZED, "the token is not valid\n").into_response(),
+        Verdict::Forbidden => (StatusCode::FORBIDDEN, "the user may not get this path\n").into_response(),
+        Verdict::Unknown => (StatusCode::SERVICE_UNAVAILABLE, "the API server could not be asked\n").into_response(),
     }
 }
 
@@ -69,16 +239,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_and_expiries_are_exposed() {
+    fn every_metric_is_exposed_with_its_labels() {
         let metrics = Metrics::default();
+        metrics.passed(Duration::from_millis(3));
+        metrics.failed("denied");
         metrics.changed("configured", "Service");
         metrics.changed("configured", "Service");
+        metrics.requested("get", 200, Duration::from_millis(7));
+        metrics.leads("operator", true);
+        metrics.conditions_are([("Available", "True")].into_iter());
+        metrics.succeeded("operator", 1.5);
+        metrics.watches_are(vec![("Deployment", Heard::default())]);
+        metrics.holds_back(3);
+        metrics.workloads_are("done", 1);
         metrics.certificates_end("proxy", Some(7));
         metrics.certificates_end("system", Some(8));
         metrics.certificates_end("system", None);
         let text = metrics.text();
-        assert!(text.contains("ccm_operator_object_changes_total{action=\"configured\",kind=\"Service\"} 2"), "{text}");
-        let gauge = "ccm_operator_trusted_certificate_expiration_timestamp_seconds{source=\"proxy\"} 7";
-        assert!(text.contains(gauge) && !text.contains("system") && text.ends_with("# EOF\n"), "{text}");
+        for line in [
+            "ccm_operator_build_info{version=\"0.1.0\",revision=\"",
+            "ccm_operator_passes_total 1\n",
+            "ccm_operator_pass_duration_seconds_count 1\n",
+            "ccm_operator_errors_total{cause=\"denied\"} 1\n",
+            "ccm_operator_object_changes_total{action=\"configured\",kind=\"Service\"} 2\n",
+            "ccm_operator_api_requests_total{verb=\"get\",code=\"200\"} 1\n",
+            "ccm_operator_api_request_duration_seconds_bucket{le=\"0.01\",verb=\"get\"} 1\n",
+            "ccm_operator_leading{controllers=\"operator\"} 1\n",
+            "ccm_operator_condition{condition=\"Available\",status=\"True\"} 1\n",
+            "ccm_operator_condition{condition=\"Available\",status=\"False\"} 0\n",
+            "ccm_operator_last_success_timestamp_seconds{controller=\"operator\"} 1.5\n",
+            "ccm_operator_watch_last_event_timestamp_seconds{kind=\"Deployment\"} 0\n",
+            "ccm_operator_held_repairs 3\n",
+            "ccm_operator_workloads{state=\"done\"} 1\n",
+            "ccm_operator_trusted_certificate_expiration_timestamp_seconds{source=\"proxy\"} 7\n",
+        ] {
+            assert!(text.contains(line), "{line} is not in {text}");
+        }
+        assert!(!text.contains("system") && text.ends_with("# EOF\n"), "{text}");
     }
 }

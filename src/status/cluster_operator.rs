@@ -73,6 +73,8 @@ pub enum Outcome {
 pub struct Controller {
     /// Its name for people.
     pub name: &'static str,
+    /// Its name in metrics.
+    pub word: &'static str,
     /// Its field manager.
     pub manager: &'static str,
     available: &'static str,
@@ -84,6 +86,7 @@ pub struct Controller {
 /// Syncs the cloud's configuration.
 pub static CLOUD_CONFIG: Controller = Controller {
     name: "Cloud Config Controller",
+    word: "cloud_config",
     manager: "ccm-operator-cloud-config",
     available: "CloudConfigControllerAvailable",
     degraded: "CloudConfigControllerDegraded",
@@ -93,6 +96,7 @@ pub static CLOUD_CONFIG: Controller = Controller {
 /// Merges the certificates that cloud-controller-managers trust.
 pub static TRUSTED_CA: Controller = Controller {
     name: "Trusted CA Bundle Controller",
+    word: "trusted_ca",
     manager: "ccm-operator-trusted-ca",
     // The Go operator doubles the word, and other programs read it.
     available: "TrustedCABundleControllerControllerAvailable",
@@ -253,6 +257,11 @@ impl Status {
             vec![available, condition(degraded, "False", AS_EXPECTED, &works)]
         };
         Self { conditions, ..Self::default() }
+    }
+
+    /// Each condition with its status.
+    pub fn states(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.conditions.iter().map(|one| (one.type_.as_str(), one.status.as_str()))
     }
 
     /// Whether a controller has ever synced successfully.

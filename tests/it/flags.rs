@@ -26,7 +26,7 @@ use crate::{
 };
 
 mod bootstrap;
-mod tls;
+pub(crate) mod tls;
 
 /// The program that replaces cloud-controller-managers that cannot be built here.
 const STAND_IN: &str = "generic-cloud-controller-manager";

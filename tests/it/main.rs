@@ -26,6 +26,7 @@ mod lab;
 mod large;
 mod leader;
 mod manifests;
+mod metrics;
 mod namespace;
 mod operator;
 mod overruled;

@@ -8,6 +8,7 @@ use crate::{
     support::{
         control_plane::streams_lists,
         eventually,
+        faults::{Fault, Faults, Rule},
         openshift::{self, Cluster, Topology},
     },
 };
@@ -195,4 +196,31 @@ async fn the_obsolete_condition_is_removed_and_conditions_of_other_writers_stay(
 fn variable<'a>(container: &'a Value, name: &str) -> Option<&'a str> {
     let variables = container["env"].as_array()?;
     variables.iter().find(|variable| variable["name"] == name)?["value"].as_str()
+}
+
+#[tokio::test]
+async fn signals_ask_what_it_does_and_end_it_at_once() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let proxy = Faults::start(lab.kubeconfig(), lab.dir.path()).await?;
+    let operator = lab.start_through(proxy.kubeconfig())?;
+    lab.converged(&operator).await?;
+    operator.ask()?;
+    eventually("the answer", LIMIT, async || {
+        let log = operator.log();
+        ensure!(
+            log.contains("the controllers last passed ") && log.contains("the watches of Deployment last"),
+            "{log}"
+        );
+        Ok(Some(()))
+    })
+    .await?;
+    // The lease cannot be released while nothing is answered.
+    proxy.inject(vec![Rule { fault: Fault::Slow(LIMIT), applies: |seen| seen.is_write(), times: usize::MAX }]);
+    operator.terminate()?;
+    eventually("the end to begin", LIMIT, async || Ok(operator.log().contains("stopping").then_some(()))).await?;
+    operator.terminate()?;
+    let status = operator.wait(LIMIT).await?;
+    ensure!(status.code() == Some(2), "{status}");
+    ensure!(operator.log().contains("stopped at once by a second signal"), "{}", operator.log());
+    Ok(())
 }

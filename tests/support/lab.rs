@@ -205,6 +205,10 @@ impl Lab {
         if !arguments.iter().any(|argument| argument.starts_with("--health-addr")) {
             all.push("--health-addr=127.0.0.1:0");
         }
+        // All operators of the tests are on one host.
+        if command == "operator" && !arguments.iter().any(|argument| argument.starts_with("--metrics-bind-address")) {
+            all.push("--metrics-bind-address=0");
+        }
         all.extend(arguments);
         let mut env = vec![("RELEASE_VERSION", VERSION), ("POD_UID", pod_uid), ("CONTAINER_NAME", container)];
         env.extend(self.env.iter().map(|(name, value)| (name.as_str(), value.as_str())));

@@ -286,6 +286,11 @@ pub async fn delete_cluster_operator(client: &Client) -> Result<()> {
     delete(client, &config("ClusterOperator", "cloud-controller-manager", "spec", json!({}))).await
 }
 
+/// Sets the specification of `APIServer/cluster`.
+pub async fn set_api_server(client: &Client, spec: Value) -> Result<()> {
+    apply(client, config("APIServer", "cluster", "spec", spec)).await.map(drop)
+}
+
 /// Deletes `Proxy/cluster`.
 pub async fn delete_proxy(client: &Client) -> Result<()> {
     delete(client, &config("Proxy", "cluster", "spec", json!({}))).await

@@ -51,6 +51,11 @@ impl Operator {
         self.process.terminate()
     }
 
+    /// Asks it what it does (SIGUSR1).
+    pub fn ask(&self) -> Result<()> {
+        self.process.ask()
+    }
+
     /// Stops it for some time, as a paused machine does (SIGSTOP).
     pub fn pause(&self) -> Result<()> {
         self.process.pause()

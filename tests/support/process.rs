@@ -86,6 +86,11 @@ impl Process {
         self.signal(libc::SIGTERM)
     }
 
+    /// Asks it what it does (SIGUSR1).
+    pub fn ask(&self) -> Result<()> {
+        self.signal(libc::SIGUSR1)
+    }
+
     /// Stops it for some time (SIGSTOP).
     pub fn pause(&self) -> Result<()> {
         self.signal(libc::SIGSTOP)

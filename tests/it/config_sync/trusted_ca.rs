@@ -92,7 +92,7 @@ async fn a_certificate_that_expires_soon_is_reported() -> Result<()> {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ca-bundle.crt": text}});
     objects::apply(&lab.client, object).await?;
     let port = crate::bad_input::free_port()?;
-    let address = format!("--health-addr=127.0.0.1:{port}");
+    let address = format!("--metrics-bind-address=127.0.0.1:{port}");
     let operator = lab.start_as(POD_UID, &[&address])?;
     lab.converged(&operator).await?;
     let events: kube::Api<k8s_openapi::api::core::v1::Event> = kube::Api::namespaced(lab.client.clone(), "default");
@@ -102,7 +102,7 @@ async fn a_certificate_that_expires_soon_is_reported() -> Result<()> {
     })
     .await?;
     assert!(message.contains("CN=ending ends at ") && !message.contains("lasting"), "{message}");
-    let (code, metrics) = crate::bad_input::get(port, "/metrics").await?;
+    let (code, metrics) = crate::metrics::scrape(&lab, port).await?;
     let end = "ccm_operator_trusted_certificate_expiration_timestamp_seconds{source=\"proxy\"}";
     assert!(code == 200 && metrics.contains(end), "{code} {metrics}");
     let created = "ccm_operator_object_changes_total{action=\"created\",kind=\"Deployment\"} 1";

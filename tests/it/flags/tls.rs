@@ -18,7 +18,7 @@ use crate::{lab::LIMIT, support::eventually};
 
 /// Shakes hands with a server as a client of one version and, below TLS 1.3, of one cipher suite that offers HTTP/2. Returns
 /// whether HTTP/2 was chosen, or `None` if the server refuses.
-async fn shake_hands(
+pub(crate) async fn shake_hands(
     address: &str,
     version: &'static SupportedProtocolVersion,
     suite: CipherSuite,
@@ -36,7 +36,7 @@ async fn shake_hands(
 
 /// Trusts every server: only its choice of version and suite is of interest.
 #[derive(Debug)]
-struct AnyServer;
+pub(crate) struct AnyServer;
 
 impl ServerCertVerifier for AnyServer {
     fn verify_server_cert(

@@ -1,0 +1,134 @@
+//! Who may read the metrics: the API server reviews the bearer token of a request, and the right of its user (IO).
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::{
+    authentication::v1::{TokenReview, TokenReviewSpec, UserInfo},
+    authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+};
+use kube::{Api, Client, api::PostParams};
+use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
+use tracing::debug;
+
+use crate::cluster::request::{self, Cause};
+
+/// How long an answer counts, as for a Kubernetes API server of one's own (apiserver's delegating authenticator): a revoked
+/// right is one for a minute more, a granted one is seen after ten seconds.
+const ALLOWED_PERIOD: Duration = Duration::from_secs(60);
+const DENIED_PERIOD: Duration = Duration::from_secs(10);
+
+/// The longest time for one review.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How many reviews run at a time, and how many answers are remembered: anybody can send tokens.
+const REVIEWS: usize = 4;
+const REMEMBERED: usize = 256;
+
+/// The longest token that is reviewed.
+const LONGEST_TOKEN: usize = 16 << 10;
+
+/// The answer to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The user may do this.
+    Allowed,
+    /// The token is none of the cluster's.
+    Unauthenticated,
+    /// The user may not do this.
+    Forbidden,
+    /// The API server could not be asked.
+    Unknown,
+}
+
+/// Asks the API server, and remembers its answers.
+pub struct Reviewer {
+    client: Client,
+    running: Semaphore,
+    /// By digests of the tokens, which are not kept.
+    known: Mutex<HashMap<[u8; 32], (Verdict, Instant)>>,
+}
+
+impl Reviewer {
+    /// Remembers nothing yet.
+    pub fn new(client: Client) -> Self {
+        Self { client, running: Semaphore::new(REVIEWS), known: Mutex::default() }
+    }
+
+    /// Whether the owner of a token may get a path of this server.
+    pub async fn get(&self, token: &str, path: &str) -> Verdict {
+        if token.is_empty() || token.len() > LONGEST_TOKEN {
+            return Verdict::Unauthenticated;
+        }
+        let key: [u8; 32] = Sha256::new().chain_update(path).chain_update([0]).chain_update(token).finalize().into();
+        if let Some(verdict) = self.known(&key) {
+            return verdict;
+        }
+        let Ok(_permit) = self.running.acquire().await else { return Verdict::Unknown };
+        // Another request may have asked meanwhile.
+        if let Some(verdict) = self.known(&key) {
+            return verdict;
+        }
+        let verdict = self.review(token, path).await.unwrap_or_else(|error| {
+            debug!("failed to review a request for {path}: {error}");
+            Verdict::Unknown
+        });
+        if verdict != Verdict::Unknown {
+            self.remember(key, verdict);
+        }
+        verdict
+    }
+
+    fn known(&self, key: &[u8; 32]) -> Option<Verdict> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(key).filter(|(_, until)| *until > Instant::now()).map(|(verdict, _)| *verdict)
+    }
+
+    fn remember(&self, key: [u8; 32], verdict: Verdict) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if known.len() >= REMEMBERED {
+            known.retain(|_, (_, until)| *until > now);
+        }
+        if known.len() >= REMEMBERED {
+            // What was denied first: it is the sender of made-up tokens who fills the memory.
+            known.retain(|_, (verdict, _)| *verdict == Verdict::Allowed);
+        }
+        if known.len() < REMEMBERED {
+            let period = if verdict == Verdict::Allowed { ALLOWED_PERIOD } else { DENIED_PERIOD };
+            known.insert(key, (verdict, now + period));
+        }
+    }
+
+    async fn review(&self, token: &str, path: &str) -> Result<Verdict, Cause> {
+        let spec = TokenReviewSpec { token: Some(token.to_owned()), ..TokenReviewSpec::default() };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let reviews: Api<TokenReview> = Api::all(self.client.clone());
+        let review = request::send(Some(REVIEW_TIMEOUT), reviews.create(&PostParams::default(), &review)).await?;
+        let status = review.status.unwrap_or_default();
+        let Some(user) = status.user.filter(|_| status.authenticated == Some(true)) else {
+            return Ok(Verdict::Unauthenticated);
+        };
+        let review = SubjectAccessReview { spec: access(user, path), ..SubjectAccessReview::default() };
+        let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
+        let review = request::send(Some(REVIEW_TIMEOUT), reviews.create(&PostParams::default(), &review)).await?;
+        let is_allowed = review.status.is_some_and(|status| status.allowed);
+        Ok(if is_allowed { Verdict::Allowed } else { Verdict::Forbidden })
+    }
+}
+
+fn access(user: UserInfo, path: &str) -> SubjectAccessReviewSpec {
+    let attributes = NonResourceAttributes { path: Some(path.to_owned()), verb: Some("get".into()) };
+    SubjectAccessReviewSpec {
+        non_resource_attributes: Some(attributes),
+        user: user.username,
+        uid: user.uid,
+        groups: user.groups,
+        extra: user.extra,
+        ..SubjectAccessReviewSpec::default()
+    }
+}

@@ -1,0 +1,163 @@
+//! The metrics server: over TLS, for those who may, with a certificate that may be replaced.
+
+use std::{fs, sync::Arc};
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::{authentication::v1::TokenRequest, core::v1::ServiceAccount};
+use kube::{Api, api::PostParams};
+use rustls::{CipherSuite, ClientConfig, pki_types::ServerName};
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+use tokio_rustls::TlsConnector;
+
+use crate::{
+    flags::tls::{AnyServer, shake_hands},
+    lab::{LIMIT, Lab, POD_UID},
+    support::{
+        eventually, objects,
+        openshift::{self, Cluster},
+    },
+};
+
+/// The code and the body of an answer, and the certificate of the server.
+async fn get(port: u16, token: Option<&str>, path: &str) -> Result<(u16, String, Vec<u8>)> {
+    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyServer))
+        .with_no_client_auth();
+    let stream = TcpStream::connect(("127.0.0.1", port)).await?;
+    let mut stream = TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost")?, stream).await?;
+    let authorization = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{authorization}Connection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let certificate = stream.get_ref().1.peer_certificates().context("a certificate")?[0].to_vec();
+    let mut answer = String::new();
+    // The server need not say good-bye.
+    let _ = stream.read_to_string(&mut answer).await;
+    let code = answer.split(' ').nth(1).unwrap_or_default().parse()?;
+    Ok((code, answer.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned(), certificate))
+}
+
+/// The token of a new ServiceAccount, which may get `/metrics` or not.
+async fn token(lab: &Lab, name: &str, may_get: bool) -> Result<String> {
+    let group = "rbac.authorization.k8s.io";
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}});
+    objects::apply(&lab.client, account).await?;
+    if may_get {
+        let metadata = json!({"name": "metrics-reader"});
+        let rules = json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
+        let role =
+            json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": metadata, "rules": rules});
+        objects::apply(&lab.client, role).await?;
+        let binding = json!({
+            "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "metrics-reader"},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
+        });
+        objects::apply(&lab.client, binding).await?;
+    }
+    let accounts: Api<ServiceAccount> = Api::namespaced(lab.client.clone(), "default");
+    let answer = accounts.create_token_request(name, &PostParams::default(), &TokenRequest::default()).await?;
+    Ok(answer.status.context("a token")?.token)
+}
+
+/// The code and the metrics, as a monitoring system gets them.
+pub(crate) async fn scrape(lab: &Lab, port: u16) -> Result<(u16, String)> {
+    let token = token(lab, "monitoring", true).await?;
+    eventually("the right", LIMIT, async || {
+        let (code, text, _) = get(port, Some(&token), "/metrics").await?;
+        ensure!(code == 200, "{code} {text}");
+        Ok(Some((code, text)))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn metrics_are_for_those_who_may_get_them() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let port = crate::bad_input::free_port()?;
+    let address = format!("--metrics-bind-address=127.0.0.1:{port}");
+    let operator = lab.start_as(POD_UID, &[&address])?;
+    lab.converged(&operator).await?;
+    let mark = lab.mark().await?;
+    let reviews = async || {
+        let requests = lab.requests(mark).await?;
+        let count = |resource: &str| requests.iter().filter(|request| request.resource == resource).count();
+        anyhow::Ok((count("tokenreviews"), count("subjectaccessreviews")))
+    };
+    assert_eq!(get(port, None, "/metrics").await?.0, 401);
+    assert_eq!(reviews().await?, (0, 0), "nothing is asked without a token");
+    for _ in 0..3 {
+        assert_eq!(get(port, Some("made-up"), "/metrics").await?.0, 401);
+    }
+    let other = token(&lab, "other", false).await?;
+    for _ in 0..3 {
+        assert_eq!(get(port, Some(&other), "/metrics").await?.0, 403);
+    }
+    assert_eq!(reviews().await?, (2, 1), "a denial is remembered");
+    let (_, text) = scrape(&lab, port).await?;
+    let after = reviews().await?;
+    let reader = token(&lab, "monitoring", true).await?;
+    for _ in 0..5 {
+        assert_eq!(get(port, Some(&reader), "/metrics").await?.0, 200);
+    }
+    let (tokens, accesses) = reviews().await?;
+    assert!(tokens <= after.0 + 1 && accesses <= after.1 + 1, "a permission is remembered");
+    for line in [
+        "ccm_operator_leading{controllers=\"operator\"} 1\n",
+        "ccm_operator_leading{controllers=\"config_sync\"} 1\n",
+        "ccm_operator_condition{condition=\"Available\",status=\"True\"} 1\n",
+        "ccm_operator_object_changes_total{action=\"created\",kind=\"Deployment\"} 1\n",
+        "ccm_operator_workloads{state=\"done\"} 1\n",
+        "ccm_operator_held_repairs 0\n",
+        "ccm_operator_api_requests_total{verb=\"watch\",code=\"200\"} ",
+        "ccm_operator_watch_last_event_timestamp_seconds{kind=\"Deployment\"} 1",
+        "ccm_operator_last_success_timestamp_seconds{controller=\"operator\"} 1",
+    ] {
+        assert!(text.contains(line), "{line} is not in {text}");
+    }
+    assert_eq!(get(port, Some(&reader), "/other").await?.0, 403, "the right is for one path");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_metrics_server_follows_its_certificate_and_the_tls_profile() -> Result<()> {
+    use rustls::version::{TLS12, TLS13};
+    const AES_128: CipherSuite = CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256;
+    let lab = Lab::new(&Cluster::default()).await?;
+    let port = crate::bad_input::free_port()?;
+    let folder = lab.dir.path().join("serving");
+    fs::create_dir(&folder)?;
+    let (address, certificates) =
+        (format!("--metrics-bind-address=127.0.0.1:{port}"), format!("--metrics-cert-dir={}", folder.display()));
+    let operator = lab.start_as(POD_UID, &[&address, &certificates])?;
+    lab.converged(&operator).await?;
+    let own = get(port, None, "/metrics").await?.2;
+    let key = rcgen::KeyPair::generate()?;
+    let issued = rcgen::CertificateParams::new(vec!["metrics".to_owned()])?.self_signed(&key)?;
+    fs::write(folder.join("tls.crt"), issued.pem())?;
+    fs::write(folder.join("tls.key"), key.serialize_pem())?;
+    eventually("the new certificate", LIMIT, async || {
+        let certificate = get(port, None, "/metrics").await?.2;
+        ensure!(certificate != own, "the old one\n{}", operator.log());
+        Ok((certificate == issued.der().to_vec()).then_some(()))
+    })
+    .await?;
+    let server = format!("127.0.0.1:{port}");
+    ensure!(shake_hands(&server, &TLS12, AES_128).await?.is_some(), "profile Intermediate has TLS 1.2");
+    let profile =
+        json!({"tlsAdherence": "StrictAllComponents", "tlsSecurityProfile": {"type": "Modern", "modern": {}}});
+    openshift::set_api_server(&lab.client, profile).await?;
+    eventually("profile Modern", LIMIT, async || {
+        ensure!(shake_hands(&server, &TLS12, AES_128).await?.is_none(), "TLS 1.2 is served");
+        Ok(Some(()))
+    })
+    .await?;
+    ensure!(shake_hands(&server, &TLS13, CipherSuite::TLS13_AES_128_GCM_SHA256).await?.is_some(), "TLS 1.3 is not");
+    Ok(())
+}
