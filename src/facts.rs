@@ -230,6 +230,12 @@ mod tests {
     }
 
     #[test]
+    fn the_notes_are_those_of_the_tls_settings() {
+        let tls = TlsSettings { notes: vec!["a note".into()], ..TlsSettings::default() };
+        assert_eq!(Facts { tls: Ok(tls), ..Facts::default() }.notes(), ["a note"]);
+    }
+
+    #[test]
     fn a_fact_that_every_plan_needs_may_be_an_error() {
         let facts = Facts::default();
         assert!(facts.check().is_ok());

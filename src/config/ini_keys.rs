@@ -159,3 +159,39 @@ fn is_duration(text: &str) -> bool {
     }
     parts > 0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_scanned_as_in_go() {
+        for (text, signed, expected) in [
+            ("12", false, Some(12)),
+            ("-12", true, Some(-12)),
+            ("+12", true, Some(12)),
+            ("-12", false, None),
+            ("+12", false, None),
+            ("-+12", true, None),
+            ("0x1_f", false, Some(31)),
+            ("-0x1f", true, Some(-31)),
+            ("0x1__f", false, None),
+            ("0x1f_", false, None),
+            ("0x-1", true, None),
+            ("1_0", false, None),
+            ("", false, None),
+        ] {
+            assert_eq!(whole(text, signed), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_scanned_as_in_go() {
+        for text in ["5s", "1m30s", "1.5h", "-2ms", "+.5us", "0", "3\u{b5}s"] {
+            assert!(is_duration(text), "{text}");
+        }
+        for text in ["", "+", "5", "s", "1.2.3s", "5 s", "1d", ".s"] {
+            assert!(!is_duration(text), "{text}");
+        }
+    }
+}

@@ -38,6 +38,10 @@ const HEADERS_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after a connection that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// The pause after a connection that begins with a handshake, whose cryptography takes the time of the process's only thread:
+/// everybody on the network of a host can ask for one.
+const HANDSHAKE_PAUSE: Duration = Duration::from_millis(5);
+
 /// The longest time until an answer is sent.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -58,6 +62,7 @@ pub async fn serve(listener: TcpListener, routes: Router, tls: Option<Arc<Servin
             oldest.abort();
         }
         let (service, tls) = (service.clone(), tls.clone());
+        let pause = if tls.is_some() { HANDSHAKE_PAUSE } else { Duration::ZERO };
         // Errors of a connection are the client's.
         connections.push_back(tokio::spawn(async move {
             match tls {
@@ -69,6 +74,9 @@ pub async fn serve(listener: TcpListener, routes: Router, tls: Option<Arc<Servin
                 }
             }
         }));
+        if !pause.is_zero() {
+            sleep(pause).await;
+        }
     }
 }
 

@@ -38,6 +38,8 @@ fn details_have_the_source_of_every_value() {
     }
     let waves: Vec<_> = details.objects.iter().map(|object| object.wave).collect();
     assert!(waves.is_sorted() && waves.first() == Some(&1) && waves.last() == Some(&4), "{waves:?}");
+    assert_eq!((details.summary.name.as_str(), details.phase), ("vsphere", "cluster"));
+    assert!(from(&details.environment, ccm, "HTTPS_PROXY").len() == 1, "{:#?}", details.environment);
     assert_eq!(details.images[0].built_in, "quay.io/openshift/origin-vsphere-cloud-controller-manager");
 }
 
