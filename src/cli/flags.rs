@@ -94,7 +94,7 @@ fn given(value: Option<&String>) -> Option<String> {
 /// How long the requests of a command may take that reads a cluster once.
 #[derive(Args, Debug)]
 pub struct RequestTimeout {
-    /// The longest time for one request, such as 1m30s; 0 means no limit [default: 15s].
+    /// The longest time for one request, such as 30 (seconds) or 1m30s; 0 means no limit [default: 15s].
     #[arg(long, value_name = "DURATION", value_parser = request_timeout, help_heading = CONNECTION)]
     pub request_timeout: Option<Duration>,
 }
@@ -108,9 +108,13 @@ impl RequestTimeout {
     }
 }
 
-/// Parses kubectl's limit of a request: a duration, or 0 for none.
+/// Parses kubectl's limit of a request: a duration, seconds without a unit, or 0 for none.
 fn request_timeout(text: &str) -> Result<Duration, &'static str> {
-    if matches!(text, "0" | "0s") { Ok(Duration::MAX) } else { duration(text) }
+    match text.strip_suffix('s').unwrap_or(text).parse() {
+        Ok(0) => Ok(Duration::MAX),
+        Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        Err(_) => duration(text).map_err(|_| "must be seconds, a duration such as 1m30s, or 0 for no limit"),
+    }
 }
 
 /// Parses a duration in Go's spelling, such as `137s` or `1m30s`.
@@ -224,5 +228,27 @@ pub(super) fn one_reads_stdin(files: &[&Option<PathBuf>]) {
     let readers = files.iter().filter(|file| file.as_ref().is_some_and(|file| file.as_os_str() == STANDARD));
     if readers.count() > 1 {
         wrong_usage("only one of the files can be -, the standard input");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_requests_is_given_as_to_kubectl() {
+        for (text, expected) in [
+            ("1", Ok(Duration::from_secs(1))),
+            ("30s", Ok(Duration::from_secs(30))),
+            ("1m30s", Ok(Duration::from_secs(90))),
+            ("500ms", Ok(Duration::from_millis(500))),
+            ("0", Ok(Duration::MAX)),
+            ("0s", Ok(Duration::MAX)),
+        ] {
+            assert_eq!(request_timeout(text), expected, "{text}");
+        }
+        for text in ["", "-1", "soon", "s"] {
+            assert!(request_timeout(text).is_err(), "{text}");
+        }
     }
 }
