@@ -49,8 +49,8 @@ pub struct Summary {
     /// The version of the program that it came with.
     version: String,
     digest: String,
-    /// Its parts: `manifests` for the cluster, `bootstrap` for the bootstrap VM.
-    facets: Vec<&'static str>,
+    /// The phases that it has manifests for: `cluster`, `bootstrap`.
+    phases: Vec<&'static str>,
 }
 
 /// The objects that are applied for a provider, and the source of each value in them.
@@ -101,7 +101,7 @@ struct ShownValue {
 /// Summarizes a provider that came with a version of the program.
 pub fn summary(bundle: &Bundle, version: &str) -> Summary {
     let has = |phase| bundle.manifests.iter().any(|manifest| manifest.phase == phase);
-    let facets = [("manifests", Phase::Cluster), ("bootstrap", Phase::Bootstrap)];
+    let phases = [("cluster", Phase::Cluster), ("bootstrap", Phase::Bootstrap)];
     let platform = bundle.platform().map(|Platform { type_, cloud_name }| {
         cloud_name.as_ref().map_or_else(|| type_.clone(), |cloud_name| format!("{type_}/{cloud_name}"))
     });
@@ -110,7 +110,7 @@ pub fn summary(bundle: &Bundle, version: &str) -> Summary {
         platform: platform.unwrap_or_default(),
         version: version.to_owned(),
         digest: bundle.digest(),
-        facets: facets.into_iter().filter(|(_, phase)| has(*phase)).map(|(name, _)| name).collect(),
+        phases: phases.into_iter().filter(|(_, phase)| has(*phase)).map(|(name, _)| name).collect(),
     }
 }
 
@@ -251,12 +251,12 @@ fn origin(sources: &BTreeMap<String, BTreeMap<String, ValueSource>>, container: 
 /// Providers as a table, with shortened digests.
 pub fn list_table(summaries: &[Summary]) -> String {
     let row = |summary: &Summary| {
-        let Summary { name, platform, version, digest, facets } = summary;
+        let Summary { name, platform, version, digest, phases } = summary;
         let digest = digest.get(..SHORT_DIGEST).unwrap_or(digest);
-        [name.clone(), platform.clone(), version.clone(), digest.to_owned(), facets.join(", ")]
+        [name.clone(), platform.clone(), version.clone(), digest.to_owned(), phases.join(", ")]
     };
     let rows: Vec<_> = summaries.iter().map(row).collect();
-    table(["NAME", "PLATFORM", "VERSION", "DIGEST", "FACETS"], &rows)
+    table(["NAME", "PLATFORM", "VERSION", "DIGEST", "PHASES"], &rows)
 }
 
 /// A provider's details as tables, a title before each.

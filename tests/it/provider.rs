@@ -44,7 +44,7 @@ fn every_provider_is_listed() -> Result<()> {
     let aws = json.as_array().and_then(|all| all.iter().find(|one| one["name"] == "aws")).expect("aws");
     assert_eq!(aws["platform"], "AWS");
     assert_eq!(aws["version"], env!("CARGO_PKG_VERSION"));
-    assert_eq!(aws["facets"], serde_json::json!(["manifests", "bootstrap"]));
+    assert_eq!(aws["phases"], serde_json::json!(["cluster", "bootstrap"]));
     assert!(aws["digest"].as_str().is_some_and(|digest| digest.starts_with("sha256:")), "{aws}");
     Ok(())
 }

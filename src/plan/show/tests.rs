@@ -11,10 +11,10 @@ fn from<'a>(values: &'a [ShownValue], container: &str, name: &str) -> Vec<&'a st
 }
 
 #[test]
-fn a_summary_has_the_platform_and_the_facets() {
+fn a_summary_has_the_platform_and_the_phases() {
     let summary = summary(&embedded("azurestack"), "1");
     assert_eq!(summary.platform, "Azure/AzureStackCloud");
-    assert_eq!(summary.facets, ["manifests", "bootstrap"]);
+    assert_eq!(summary.phases, ["cluster", "bootstrap"]);
     assert_eq!(summary.digest.len(), "sha256:".len() + 64);
 }
 
