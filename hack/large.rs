@@ -35,6 +35,7 @@ pub(crate) const SHAPES: &[Shape] = &[
     ("masked INI", "[Global]\n", "password = a\n; b = \"c\n", "", masked),
     ("masked JSON", "{\"a\": 1", ", \"b#\": {\"password\": [\"c\"]}", "}", masked),
     ("masked text on one line", "x: [", "://a:b ?token=c password \\\" { ", "", masked),
+    ("masked text, one long word", "", "a-", "", masked),
     ("masked text on lines", "x: [\n", "'password: \"a\n  b\n-----BEGIN \n", "", masked),
 ];
 

@@ -177,7 +177,7 @@ impl Controllers {
         for (index, state) in ROLLOUTS.into_iter().enumerate() {
             metrics.workloads_are(state, passes.iter().map(|pass| pass.workloads[index]).sum());
         }
-        metrics.conditions_are(self.view.status().states());
+        metrics.conditions_are(self.view.last_status().states());
         metrics.watches_are(self.view.observer.watches.heard());
         metrics.passed(started.elapsed());
     }

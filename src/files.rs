@@ -54,10 +54,16 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     text(read(path)?)
 }
 
+/// The name of standard input, or of standard output, where a flag names a file or a folder.
+pub(crate) const STANDARD: &str = "-";
+
 /// Reads a text that the user of a command names: of a file, of a pipe such as that of `<(command)`, or of the standard input.
 pub(crate) fn read_given(path: &Path) -> io::Result<String> {
-    let bytes =
-        if path.as_os_str() == "-" { read_all(io::stdin(), MAX_BYTES) } else { read_all(File::open(path)?, MAX_BYTES) };
+    let bytes = if path.as_os_str() == STANDARD {
+        read_all(io::stdin(), MAX_BYTES)
+    } else {
+        read_all(File::open(path)?, MAX_BYTES)
+    };
     text(bytes?)
 }
 

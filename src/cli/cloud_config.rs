@@ -45,8 +45,8 @@ fn feature_gate(text: &str) -> Result<(String, bool), String> {
 
 /// Prints the result or the changes.
 pub(super) fn run(args: CloudConfigArgs) -> anyhow::Result<()> {
-    let infrastructure = Some(args.cluster_infrastructure_file.clone());
-    one_reads_stdin(&[&infrastructure, &args.cloud_config_file, &args.network_file]);
+    let (config, network) = (args.cloud_config_file.as_ref(), args.network_file.as_ref());
+    one_reads_stdin(&[Some(&args.cluster_infrastructure_file), config, network]);
     let files = CloudConfigFiles {
         infrastructure: args.cluster_infrastructure_file,
         cloud_config: args.cloud_config_file,

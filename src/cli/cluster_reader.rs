@@ -24,6 +24,7 @@ use crate::{
         Kind,
         reference::{self, Digests, Reference},
     },
+    process::lease::LEASE,
     provider::catalog::Catalog,
     status,
 };
@@ -33,9 +34,6 @@ const IMAGES: (&str, &str) = ("cloud-controller-manager-images", "images.json");
 
 /// The document that every cluster of OpenShift has.
 const INFRASTRUCTURE: &str = "Infrastructure";
-
-const LEASE: Kind =
-    Kind { group: "coordination.k8s.io", version: "v1", kind: "Lease", plural: "leases", namespaced: true, wave: 0 };
 
 /// Reads a cluster.
 pub(super) struct ClusterReader {

@@ -17,6 +17,7 @@ use super::{Cli, cluster_reader::ClusterReader};
 use crate::{
     cluster::{client, kubeconfig, request},
     facts::DEFAULT_NAMESPACE,
+    files::STANDARD,
     text::{output, yaml},
 };
 
@@ -220,12 +221,9 @@ pub(super) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// The name of standard input, or of standard output, where a flag names a file or a folder.
-pub(super) const STANDARD: &str = "-";
-
 /// Ends if several of these flags read standard input.
-pub(super) fn one_reads_stdin(files: &[&Option<PathBuf>]) {
-    let readers = files.iter().filter(|file| file.as_ref().is_some_and(|file| file.as_os_str() == STANDARD));
+pub(super) fn one_reads_stdin(files: &[Option<&PathBuf>]) {
+    let readers = files.iter().flatten().filter(|file| file.as_os_str() == STANDARD);
     if readers.count() > 1 {
         wrong_usage("only one of the files can be -, the standard input");
     }

@@ -6,13 +6,14 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use super::flags::{STANDARD, one_reads_stdin, print, say, wrong_usage};
+use super::flags::{one_reads_stdin, print, say, wrong_usage};
 use crate::{
     config::{CloudConfigSettings, cloud_conf, preview::Preview},
     facts::{
         DEFAULT_NAMESPACE, Facts, Settings,
         read::{self, Files},
     },
+    files::STANDARD,
     plan::{Plan, write},
     provider::{Phase, embedded, payload::Installation},
 };
@@ -111,14 +112,15 @@ impl RenderArgs {
                 "--dest-dir - needs --phase cluster or install: the bootstrap phase writes more than manifests",
             );
         }
-        one_reads_stdin(&[
+        let files = [
             &self.cluster_infrastructure_file,
             &self.images_file,
             &self.cloud_config_file,
             &self.proxy_file,
             &self.feature_gate_file,
             &self.api_server_file,
-        ]);
+        ];
+        one_reads_stdin(&files.map(Option::as_ref));
     }
 
     /// Whether the manifests are printed.

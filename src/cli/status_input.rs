@@ -23,11 +23,10 @@ pub(super) async fn read(
     let mut findings = Findings { now: Timestamp::now(), ..Findings::default() };
     findings.cluster_operator = findings.take(reader.status_object().await)?;
     findings.lease = findings.take(reader.lease().await)?;
-    let (facts, refused) = reader.documents(images_json).await?;
+    let (mut facts, refused) = reader.documents(images_json).await?;
     findings.platform = facts.platform.clone().ok().flatten().map(|platform| platform.name);
-    let is_known = refused.is_empty();
     findings.unread.extend(refused.iter().map(|error| chain(error)));
-    if let Some(mut facts) = is_known.then_some(facts) {
+    if refused.is_empty() {
         facts.digests = findings.take(reader.digests(catalog, &facts).await)?;
         findings.knows_digests = facts.digests.is_some();
         let plan = Plan::new(catalog, &facts, Phase::Cluster);

@@ -32,9 +32,6 @@ use crate::{
 /// How long an object that is left alone and that no watch shows is not looked at again.
 const LOOK_PERIOD: Duration = Duration::from_secs(45);
 
-/// Where a workload has the digest of what its pods mount.
-const DIGEST: &str = "/spec/template/metadata/annotations/operator.openshift.io~1config-hash";
-
 /// Whether it is time to look again.
 fn is_over(looked_at: Option<Instant>) -> bool {
     looked_at.is_none_or(|looked_at| looked_at.elapsed() >= LOOK_PERIOD)
@@ -286,8 +283,7 @@ impl Applier {
         if !self.is_due(&object.key()) {
             return None;
         }
-        let digest = |value: &Value| value.pointer(DIGEST).cloned();
-        let restarts = live.is_some_and(|live| digest(live) != digest(object.value()));
+        let restarts = live.is_some_and(|live| reference::hash_of(live) != reference::hash_of(object.value()));
         // Asking again is no repair: nobody has changed the object.
         let may_repair =
             self.overruled.contains_key(&object.key()) || self.may_repair_again(object.key(), live, restarts);

@@ -141,7 +141,9 @@ impl Operator {
             view.observer.watches.trouble_lasts_at(TRANSIENT_ERROR_PATIENCE),
         ];
         let (held_back, succeeded) = match &self.hands {
-            Hands::Write(apply_plan) => (apply_plan.applier.contested().len(), self.is_well()),
+            Hands::Write(apply_plan) => {
+                (apply_plan.applier.contested().len(), self.last.as_ref().is_some_and(Outcome::is_well))
+            }
             Hands::DryRun(_) => (0, false),
         };
         let due = due.into_iter().chain(acting).flatten().collect();
@@ -153,11 +155,6 @@ impl Operator {
             succeeded: succeeded.then_some("operator"),
             workloads: self.workloads,
         }
-    }
-
-    /// Whether everything was as planned in the last pass.
-    fn is_well(&self) -> bool {
-        matches!(self.last, Some(Outcome::Done | Outcome::Nothing { .. }))
     }
 
     async fn reconcile(&mut self, view: &mut View) -> Reconciled {
@@ -342,8 +339,7 @@ impl Operator {
         self.log(outcome);
         let now = now_in_seconds().to_string();
         let next = before.next(outcome, &Context { version, related_objects, remarks, now: &now });
-        let is_well = matches!(outcome, Outcome::Done | Outcome::Nothing { .. });
-        view.report((FIELD_MANAGER, &next), is_well, &self.authority, &mut self.reporting).await
+        view.report((FIELD_MANAGER, &next), outcome.is_well(), &self.authority, &mut self.reporting).await
     }
 
     /// Whether a rollout has only just begun, in a version that was reached before.

@@ -194,6 +194,11 @@ impl View {
         self.observer.status_object().map(Status::of).unwrap_or_default().completed(&self.last_status)
     }
 
+    /// The status as of the last refresh or report.
+    pub(super) fn last_status(&self) -> &Status {
+        &self.last_status
+    }
+
     /// When the next write of the status that is held back is due.
     pub(super) fn status_due(&self) -> Option<Instant> {
         self.held_writers.values().min().copied()

@@ -16,7 +16,7 @@ use crate::{
         ConfigMapKey, Documents, Facts, Settings,
         images::{self, Images},
     },
-    files,
+    files::{self, STANDARD},
     text::yaml,
 };
 
@@ -158,7 +158,7 @@ fn read(what: &str, path: &Path, kind: &str) -> Result<Value, Error> {
 }
 
 fn file(what: &str, path: &Path) -> String {
-    if path.as_os_str() == "-" {
+    if path.as_os_str() == STANDARD {
         format!("the {what} file (standard input)")
     } else {
         format!("the {what} file {}", path.display())

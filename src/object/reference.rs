@@ -12,6 +12,11 @@ use crate::object::{self, Kind};
 /// The annotation of pod templates that holds the hash; the name is part of the contract with the Go operator.
 pub const ANNOTATION: &str = "operator.openshift.io/config-hash";
 
+/// The hash of what the pods of a workload refer to; null if it has none.
+pub fn hash_of(workload: &Value) -> &Value {
+    &workload["spec"]["template"]["metadata"]["annotations"][ANNOTATION]
+}
+
 /// The kind of ConfigMaps.
 pub static CONFIG_MAP: Kind = object::kind("", "v1", "ConfigMap", "configmaps", true, 2);
 

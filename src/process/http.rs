@@ -61,11 +61,10 @@ pub async fn serve(listener: TcpListener, routes: Router, tls: Option<Arc<Servin
         {
             oldest.abort();
         }
-        let (service, tls) = (service.clone(), tls.clone());
-        let pause = if tls.is_some() { HANDSHAKE_PAUSE } else { Duration::ZERO };
+        let (service, secured) = (service.clone(), tls.clone());
         // Errors of a connection are the client's.
         connections.push_back(tokio::spawn(async move {
-            match tls {
+            match secured {
                 None => answer(stream, service).await,
                 Some(tls) => {
                     if let Some(stream) = handshake(stream, &tls).await {
@@ -74,8 +73,8 @@ pub async fn serve(listener: TcpListener, routes: Router, tls: Option<Arc<Servin
                 }
             }
         }));
-        if !pause.is_zero() {
-            sleep(pause).await;
+        if tls.is_some() {
+            sleep(HANDSHAKE_PAUSE).await;
         }
     }
 }

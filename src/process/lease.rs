@@ -33,7 +33,8 @@ use crate::{
     },
 };
 
-static LEASE: Kind = kind("coordination.k8s.io", "v1", "Lease", "leases", true, 0);
+/// The kind of leases.
+pub(crate) static LEASE: Kind = kind("coordination.k8s.io", "v1", "Lease", "leases", true, 0);
 
 /// The timings of leader election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

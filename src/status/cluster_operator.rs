@@ -68,6 +68,13 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// Whether everything is as planned.
+    pub fn is_well(&self) -> bool {
+        matches!(self, Self::Done | Self::Nothing { .. })
+    }
+}
+
 /// A controller that has two conditions of its own in the ClusterOperator.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Controller {
@@ -234,9 +241,8 @@ impl Status {
                 (condition(DEGRADED, "True", SYNCING_FAILED, error), upgradeable)
             }
         };
-        let is_reached = matches!(outcome, Outcome::Done | Outcome::Nothing { .. });
         let reached = OperandVersion { name: OPERAND.into(), version: (*version).to_owned() };
-        let versions = if is_reached { vec![reached] } else { self.versions.clone() };
+        let versions = if outcome.is_well() { vec![reached] } else { self.versions.clone() };
         let conditions = vec![available, progressing, degraded, upgradeable];
         Self { conditions, versions, related_objects: related_objects.clone() }
     }

@@ -46,24 +46,20 @@ pub fn is_secret_key(key: &str) -> bool {
         || (has_secret_word && !ends_with_any(HARMLESS) && !squashed.starts_with("automount"))
 }
 
+/// How much of the end of a key is searched for one of [`NAMES`]; no name with its separators is as long.
+const LONGEST_NAME: usize = 24;
+
 /// The last word of a key, the last two, and so on, squashed: of `DB_PASS` and `dbPass` these are `pass` and `dbpass`.
 fn last_words(key: &str) -> Vec<String> {
-    let mut tails = Vec::new();
-    let mut before = None;
-    for (at, character) in key.char_indices() {
-        let is_start = match before {
-            None => true,
-            Some(previous) => {
-                let previous: char = previous;
-                !previous.is_alphanumeric() || (previous.is_lowercase() && character.is_uppercase())
-            }
-        };
-        if is_start && character.is_alphanumeric() {
-            tails.push(squashed(&key[at..]));
-        }
-        before = Some(character);
-    }
-    tails
+    let from = key.char_indices().rev().nth(LONGEST_NAME).map_or(0, |(at, _)| at);
+    let end = &key[from..];
+    let starts_word = |previous: char, character: char| {
+        character.is_alphanumeric()
+            && (!previous.is_alphanumeric() || (previous.is_lowercase() && character.is_uppercase()))
+    };
+    let pairs = std::iter::once(' ').chain(end.chars()).zip(end.char_indices());
+    let starts = pairs.filter(|(previous, (_, character))| starts_word(*previous, *character));
+    starts.map(|(_, (at, _))| squashed(&end[at..])).collect()
 }
 
 /// The letters and digits of a key. As Go compares names: two letters beyond ASCII count as k and s.
