@@ -5,38 +5,35 @@
 
 use std::{
     collections::BTreeSet,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use k8s_openapi::jiff::{Timestamp, Unit};
-use tokio::{
-    sync::{Notify, watch},
-    time::MissedTickBehavior,
-};
+use tokio::sync::{Notify, watch};
 
 use crate::{
-    controllers::{events::Events, sync::Sync},
+    controllers::events::Events,
+    files::changes::Changes,
     process::{
         health::Health,
         leadership::{Authority, Leadership},
         metrics::Metrics,
     },
-    status::cluster_operator::{CLOUD_CONFIG, TRUSTED_CA},
 };
 use apply_plan::ApplyPlan;
-use cloud_conf::CloudConfig;
+use config_sync::ConfigSync;
 use dry_run::DryRun;
 use operator::{Hands, Operator};
-use trusted_ca::TrustedCa;
 use view::View;
 
 mod applier;
 mod apply_plan;
 mod backoff;
 mod cloud_conf;
+mod config_sync;
 mod dry_run;
 mod events;
 mod observer;
@@ -44,9 +41,6 @@ mod operator;
 mod sync;
 mod trusted_ca;
 pub mod view;
-
-/// How often files are checked: not every file system reports that a kubelet has replaced them.
-const FILES_PERIOD: Duration = Duration::from_millis(500);
 
 /// The longest time between two passes.
 const RESYNC_PERIOD: Duration = Duration::from_secs(600);
@@ -75,7 +69,7 @@ struct Pass {
 pub struct Controllers {
     view: View,
     operator: Option<Operator>,
-    config_sync: Option<(CloudConfig, TrustedCa)>,
+    config_sync: Option<ConfigSync>,
     images_json: Option<PathBuf>,
     /// By the controllers that they are for.
     leaderships: Vec<(&'static str, watch::Receiver<Leadership>)>,
@@ -117,29 +111,27 @@ impl Controllers {
 
     /// Adds the config-sync controllers; `system_bundle` is the file with the certificates that the system trusts.
     #[must_use]
-    pub fn with_config_sync(mut self, authority: &Authority, system_bundle: PathBuf) -> Self {
+    pub fn with_config_sync(mut self, authority: Authority, system_bundle: PathBuf) -> Self {
         self.leaderships.push(("config_sync", authority.leadership.clone()));
-        let (client, events) = (self.view.client.clone(), self.events.clone());
-        let sync = |controller| Sync::new(controller, authority.clone(), client.clone(), events.clone());
-        let cloud_config = CloudConfig::new(sync(&CLOUD_CONFIG));
-        let trusted_ca = TrustedCa::new(sync(&TRUSTED_CA), system_bundle, events.clone(), self.metrics.clone());
-        self.config_sync = Some((cloud_config, trusted_ca));
+        let (client, events, metrics) = (&self.view.client, &self.events, self.metrics.clone());
+        self.config_sync = Some(ConfigSync::new(authority, system_bundle, client, events, metrics));
         self
     }
 
     /// Runs until `shutdown`, and finishes a pass that has begun.
     pub async fn run(mut self) {
-        let mut files = tokio::time::interval(FILES_PERIOD);
-        files.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let system_bundle = self.config_sync.as_ref().map(ConfigSync::system_bundle);
+        let files = self.images_json.as_deref().into_iter().chain(system_bundle).map(Path::to_owned);
+        let mut files = Changes::of(files.collect());
         self.read_files();
         loop {
             let wake = self.pass().await;
             loop {
                 let mut leaderships: FuturesUnordered<_> =
                     self.leaderships.iter_mut().map(|(_, leadership)| leadership.changed()).collect();
-                let has_ticked = tokio::select! {
+                let is_about_files = tokio::select! {
                     () = self.view.observer.changed() => false,
-                    _ = files.tick() => true,
+                    () = files.next() => true,
                     Some(_) = leaderships.next() => false,
                     () = self.rewound.notified() => {
                         self.view.observer.watches.restart();
@@ -149,7 +141,7 @@ impl Controllers {
                     _ = self.shutdown.wait_for(|stop| *stop) => return,
                 };
                 drop(leaderships);
-                if !has_ticked || self.read_files() {
+                if !is_about_files || self.read_files() {
                     break;
                 }
             }
@@ -159,7 +151,7 @@ impl Controllers {
     /// Reads the files; returns whether one has changed.
     fn read_files(&mut self) -> bool {
         let images = self.images_json.as_ref().is_some_and(|path| self.view.read_images(path));
-        let system_bundle = self.config_sync.as_mut().is_some_and(|(_, trusted_ca)| trusted_ca.read_system_bundle());
+        let system_bundle = self.config_sync.as_mut().is_some_and(ConfigSync::read_system_bundle);
         images || system_bundle
     }
 
@@ -187,10 +179,8 @@ impl Controllers {
         let started = Instant::now();
         let mut passes = Vec::new();
         self.view.refresh();
-        if let Some((cloud_config, trusted_ca)) = &mut self.config_sync {
-            passes.push(cloud_config.pass(&mut self.view).await);
-            self.view.refresh();
-            passes.push(trusted_ca.pass(&mut self.view).await);
+        if let Some(config_sync) = &mut self.config_sync {
+            passes.extend(config_sync.pass(&mut self.view).await);
             self.view.refresh();
         }
         if let Some(operator) = &mut self.operator {

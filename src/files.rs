@@ -10,6 +10,8 @@ use std::{
 
 use tempfile::NamedTempFile;
 
+pub(crate) mod changes;
+
 /// The first part of the name of an incomplete file. A kubelet that reads static pods from the folder ignores names that
 /// begin with a dot.
 const PREFIX: &str = ".ccm-operator-";

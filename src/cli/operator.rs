@@ -1,6 +1,11 @@
 //! The commands `operator` and `config-sync`: a process with its leases and signals.
 
-use std::{convert::Infallible, io, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    io,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use anyhow::{Context, bail};
 use futures::{FutureExt, future::OptionFuture};
@@ -65,13 +70,15 @@ impl<'a> Candidate<'a> {
         namespace: &str,
         timings: Option<Timings>,
         rewound: &Arc<Notify>,
+        was_missing: &Arc<AtomicBool>,
     ) -> Lost {
         let Some(timings) = timings else {
             self.leading.send_replace(Leadership::Leading(Deadline::after(Now::read(), FOREVER)));
             return std::future::pending().await;
         };
-        let lease = (namespace, self.lease);
-        let election = Election::new(client.clone(), lease, timings, self.leading.clone(), Arc::clone(rewound));
+        let (lease, leading) = ((namespace, self.lease), self.leading.clone());
+        let (rewound, was_missing) = (Arc::clone(rewound), Arc::clone(was_missing));
+        let election = Election::new(client.clone(), lease, timings, leading, rewound, was_missing);
         self.election.insert(election).run().await
     }
 }
@@ -130,7 +137,7 @@ async fn run(
     if let Some(lease) = config_sync_lease {
         let (candidate, leadership) = Candidate::new(lease);
         config_sync_has_tried = Some(leadership.clone());
-        controllers = controllers.with_config_sync(&authority(leadership), common.system_trust_bundle.clone());
+        controllers = controllers.with_config_sync(authority(leadership), common.system_trust_bundle.clone());
         for_config_sync = Some(candidate);
     }
     if let Some(args) = operator {
@@ -140,7 +147,7 @@ async fn run(
     }
 
     let describe = describe_when(asked, health.clone(), metrics.clone());
-    let rewound = controllers.rewound();
+    let (rewound, was_missing) = (controllers.rewound(), Arc::default());
     let lead = async {
         let elects = common.leader_election.leader_elect && !is_dry_run;
         let timings = OptionFuture::from(elects.then(|| timings_of(timings, topology))).await;
@@ -149,10 +156,10 @@ async fn run(
             if let Some(tried) = &mut config_sync_has_tried {
                 let _ = tried.changed().await;
             }
-            for_operator.as_mut()?.lead(&client, &lease_namespace, timings, &rewound).map(Some).await
+            for_operator.as_mut()?.lead(&client, &lease_namespace, timings, &rewound, &was_missing).map(Some).await
         };
         let lead_config_sync =
-            for_config_sync.as_mut().map(|one| one.lead(&client, &lease_namespace, timings, &rewound));
+            for_config_sync.as_mut().map(|one| one.lead(&client, &lease_namespace, timings, &rewound, &was_missing));
         tokio::select! {
             Some(lost) = OptionFuture::from(lead_config_sync) => lost,
             Some(lost) = lead_operator => lost,
@@ -226,7 +233,7 @@ async fn metrics_server(
     }
     let listener = http::bind(address).await;
     let listener = listener.with_context(|| format!("failed to listen on --metrics-bind-address {address}"))?;
-    let serving = Arc::new(Serving::new(args.metrics_cert_dir.clone(), tls)?);
+    let serving = Arc::new(Serving::new(args.metrics_cert_dir.clone(), tls, metrics.clone())?);
     Ok(Some(http::serve(listener, metrics::routes(metrics, Reviewer::new(client)), Some(serving))))
 }
 

@@ -3,7 +3,7 @@
 //! The controllers decide what should exist and what is reported.
 
 use std::{
-    collections::{BTreeMap, HashMap, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry},
     time::{Duration, Instant},
 };
 
@@ -99,6 +99,8 @@ pub(super) struct Applier {
     overruled: BTreeMap<Key, Overruled>,
     /// Objects whose repairs are limited, each with the manager that keeps changing it.
     contested: BTreeMap<Key, String>,
+    /// Objects that have been as planned: a further write repairs them.
+    settled: BTreeSet<Key>,
 }
 
 impl Applier {
@@ -116,6 +118,7 @@ impl Applier {
             looks: true,
             overruled: BTreeMap::new(),
             contested: BTreeMap::new(),
+            settled: BTreeSet::new(),
         }
     }
 
@@ -161,7 +164,7 @@ impl Applier {
     /// Starts over for a new plan: errors may have come from the old one, and writes for the new one are no repairs. A plan that
     /// only restarts pods, because what they mount has changed, counts as a repair: somebody may keep changing that.
     pub(super) fn replanned(&mut self, only_restarts: bool) {
-        (self.server, self.objects) = (Backoff::default(), HashMap::new());
+        (self.server, self.objects, self.settled) = (Backoff::default(), HashMap::new(), BTreeSet::new());
         if !only_restarts {
             self.limiter = RepairLimiter::new(REPAIRS);
         }
@@ -243,8 +246,12 @@ impl Applier {
                     self.objects.remove(&object.key());
                     self.skipped.remove(&object.key());
                     self.compare(object, applied.live.as_ref());
+                    let was_settled = !self.settled.insert(object.key());
                     if applied.change.action != Action::Unchanged {
                         self.events.record(&applied.change, applied.live.as_ref().unwrap_or(seen));
+                        if was_settled {
+                            self.events.repaired(&object.key().kind);
+                        }
                     }
                     written.extend(applied.live.map(|live| (object.key(), live)));
                 }
@@ -275,6 +282,7 @@ impl Applier {
         if next.is_break() {
             self.objects.remove(&object.key());
             self.overruled.remove(&object.key());
+            self.settled.insert(object.key());
             return None;
         }
         if live.is_some_and(|live| self.is_answered(object, live)) {

@@ -18,7 +18,7 @@ use crate::{
 const LOGGED_WARNINGS: usize = 20;
 
 pub(super) struct CloudConfig {
-    sync: Sync,
+    pub(super) sync: Sync,
     /// The lines last logged about the configuration.
     logged: Vec<String>,
 }

@@ -94,6 +94,11 @@ impl Events {
         self.metrics.failed(cause);
     }
 
+    /// Counts a repair.
+    pub(super) fn repaired(&self, kind: &str) {
+        self.metrics.repaired(kind);
+    }
+
     /// Records a change of an object, given as it is now or was last seen. Failures are logged where they are retried.
     pub(super) fn record(&self, change: &Change, object: &Value) {
         match change.action {

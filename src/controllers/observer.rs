@@ -51,14 +51,25 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    /// Watches documents and the status object.
-    pub(super) fn new(client: Client, set_id: String, documents: Vec<&'static Document>) -> Self {
+    /// Watches the status object.
+    pub(super) fn new(client: Client, set_id: String) -> Self {
         let mut watches = Watches::new(client);
-        for document in &documents {
-            watches.start(Id::Document(document.kind.plural), || one(&document.kind, "", document.name));
-        }
         watches.start(Id::Status, || one(&status::write::KIND, "", status::write::NAME));
-        Self { set_id, watches, documents, leftovers: BTreeSet::new(), documents_changed: true, named_changed: false }
+        let (documents, leftovers) = (Vec::new(), BTreeSet::new());
+        Self { set_id, watches, documents, leftovers, documents_changed: true, named_changed: false }
+    }
+
+    /// Watches these documents, and no others.
+    pub(super) fn want_documents(&mut self, documents: Vec<&'static Document>) {
+        if self.documents == documents {
+            return;
+        }
+        let is_wanted = |plural: &str| documents.iter().any(|document| document.kind.plural == plural);
+        self.watches.keep(|id| !matches!(id, Id::Document(plural) if !is_wanted(plural)));
+        for document in &documents {
+            self.watches.start(Id::Document(document.kind.plural), || one(&document.kind, "", document.name));
+        }
+        self.documents = documents;
     }
 
     pub(super) fn watch_inventory(&mut self, own_namespace: &str) {
@@ -306,7 +317,8 @@ mod tests {
     #[tokio::test]
     async fn a_failing_watch_is_reported_only_where_it_is_needed() {
         let client = Client::new(Router::new().fallback(answer), "own");
-        let mut observer = Observer::new(client, "set".into(), crate::facts::DOCUMENTS.iter().collect());
+        let mut observer = Observer::new(client, "set".into());
+        observer.want_documents(crate::facts::DOCUMENTS.iter().collect());
         let deployments = KINDS.iter().find(|kind| kind.kind == "Deployment").unwrap();
         let config_map = json!({"data": {"scope": "Deployment.apps managed\n"}});
         let scope = Scope::read(&config_map);

@@ -1,7 +1,7 @@
-//! The shared part of both config-sync controllers (IO): brings ConfigMaps to their desired state, and reports each
-//! controller's result in two conditions.
+//! The shared part of both config-sync controllers (IO): brings ConfigMaps to their desired state.
 //!
-//! Bad input is reported at once and changes nothing: the last good ConfigMap stays. The controllers decide the content.
+//! Bad input is a result at once and changes nothing: the last good ConfigMap stays. The controllers decide the content, and
+//! [`super::config_sync`] reports their results.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -13,14 +13,12 @@ use crate::{
     controllers::{
         Pass,
         applier::{Applier, Stopped},
-        backoff::Backoff,
         events::Events,
-        now_in_seconds,
         view::View,
     },
     object::{Object, reference::Reference},
     process::leadership::Authority,
-    status::cluster_operator::Controller,
+    status::cluster_operator::{Controller, Verdict},
 };
 
 /// The desired state of a controller's ConfigMaps; empty where there is nothing to do.
@@ -51,14 +49,9 @@ pub(super) struct Sync {
     controller: &'static Controller,
     authority: Authority,
     applier: Applier,
-    reporting: Backoff,
     unreadable_since: Option<Instant>,
     last: Option<Verdict>,
-    logged: Option<Verdict>,
 }
-
-/// The error to report, if there is one.
-type Verdict = Result<(), String>;
 
 impl Sync {
     pub(super) fn new(controller: &'static Controller, authority: Authority, client: Client, events: Events) -> Self {
@@ -68,10 +61,8 @@ impl Sync {
             controller,
             authority,
             applier: Applier::new(client, events, controller.patience),
-            reporting: Backoff::default(),
             unreadable_since: None,
             last: None,
-            logged: None,
         }
     }
 
@@ -104,7 +95,12 @@ impl Sync {
         self.revision = Some(view.revision());
     }
 
-    /// Applies the desired state and reports the result. `needs` are the objects that the state is computed from.
+    /// The controller with its result to report, if there is one yet.
+    pub(super) fn result(&self) -> (&'static Controller, Option<&Verdict>) {
+        (self.controller, self.last.as_ref())
+    }
+
+    /// Applies the desired state. `needs` are the objects that the state is computed from.
     pub(super) async fn pass(&mut self, view: &mut View, needs: &BTreeSet<Reference>) -> Pass {
         if let Some(trouble) = self.authority.trouble() {
             return Pass { waiting: vec![trouble], ..Pass::default() };
@@ -135,38 +131,20 @@ impl Sync {
                 Err(Stopped { error, .. }) => Some(Err(error)),
             },
         };
-        if let Some(verdict) = verdict {
-            retrying.extend(self.report(view, &verdict).await.err());
+        if let Some(verdict) = verdict
+            && self.last.as_ref() != Some(&verdict)
+        {
+            match &verdict {
+                Ok(()) => info!("{} works as expected", self.controller.name),
+                Err(trouble) => error!("{} is degraded: {trouble}", self.controller.name),
+            }
             self.last = Some(verdict);
         }
-        let due = [
-            self.reporting.due(),
-            self.unreadable_since.map(|since| since + patience),
-            view.status_due(),
-            view.observer.watches.trouble_lasts_at(patience),
-        ];
+        let due =
+            [self.unreadable_since.map(|since| since + patience), view.observer.watches.trouble_lasts_at(patience)];
         let due = due.into_iter().chain(self.applier.due()).flatten().collect();
         let succeeded = matches!(self.last, Some(Ok(()))).then_some(self.controller.word);
         Pass { waiting, retrying, due, held_back: self.applier.contested().len(), succeeded, ..Pass::default() }
-    }
-
-    /// Reports a verdict, unless the status has it already.
-    async fn report(&mut self, view: &mut View, verdict: &Verdict) -> Result<(), String> {
-        if !view.observer.knows_status_object() {
-            return Ok(());
-        }
-        self.reporting.ready(Instant::now())?;
-        let trouble = verdict.as_ref().err().map(String::as_str);
-        if self.logged.as_ref() != Some(verdict) {
-            if let Some(trouble) = trouble {
-                error!("{} is degraded: {trouble}", self.controller.name);
-            } else {
-                info!("{} works as expected", self.controller.name);
-            }
-            self.logged = Some(verdict.clone());
-        }
-        let next = view.status().next_of(self.controller, trouble, &now_in_seconds().to_string());
-        view.report((self.controller.manager, &next), false, &self.authority, &mut self.reporting).await
     }
 }
 

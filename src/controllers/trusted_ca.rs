@@ -36,8 +36,8 @@ const SOURCES: [&str; 3] = ["system", "proxy", "cloud-config"];
 type Stamp = Result<files::Stamp, String>;
 
 pub(super) struct TrustedCa {
-    sync: Sync,
-    system_bundle: PathBuf,
+    pub(super) sync: Sync,
+    pub(super) system_bundle: PathBuf,
     stamp: Option<Stamp>,
     /// The system's certificates, or why they cannot be read.
     system: Result<Vec<Certificate>, String>,

@@ -21,7 +21,7 @@ use crate::{
     },
     error::chain,
     facts::{
-        Documents, Facts, Settings,
+        Documents, Facts, Platform, Settings,
         images::{self, Images},
         tls::TlsSettings,
     },
@@ -82,8 +82,8 @@ impl View {
         single_replica: watch::Sender<Option<bool>>,
     ) -> Self {
         let set_id = inventory::set_id(&settings.own_namespace);
-        let documents = Documents::needed(&settings.facts, settings.with_config_sync).collect();
-        let mut observer = Observer::new(client.clone(), set_id, documents);
+        let mut observer = Observer::new(client.clone(), set_id);
+        observer.want_documents(Documents::needed(&settings.facts, settings.with_config_sync, None).collect());
         if settings.with_operator {
             observer.watch_inventory(&settings.own_namespace);
         }
@@ -116,12 +116,15 @@ impl View {
     pub(super) fn refresh(&mut self) {
         self.last_status = self.status();
         if !self.observer.knows_documents() {
-            self.find_topology();
+            self.look_ahead();
             return;
         }
         if let Some(read) = self.observer.update(&mut self.documents) {
             self.unreadable = read.err();
             self.gather();
+            if let Ok(platform) = self.facts.platform.clone() {
+                self.want_documents(platform.as_ref());
+            }
             if let Ok(tls) = &self.facts.tls {
                 self.tls.send_if_modified(|known| {
                     known != tls && {
@@ -141,14 +144,22 @@ impl View {
         }
     }
 
-    /// Reports the topology as soon as the document that has it was seen: the lease needs no other.
-    fn find_topology(&self) {
+    /// Takes the topology and the platform as soon as the document that has them was seen: the lease needs no other, and
+    /// the platform may need more documents.
+    fn look_ahead(&mut self) {
         if self.single_replica.borrow().is_none() {
             let facts = self.observer.documents_so_far().facts(&self.settings.facts);
-            if matches!(facts.platform, Ok(Some(_))) {
+            if let Ok(Some(platform)) = facts.platform {
                 self.single_replica.send_replace(Some(facts.single_replica));
+                self.want_documents(Some(&platform));
             }
         }
+    }
+
+    /// Watches the documents that the platform needs.
+    fn want_documents(&mut self, platform: Option<&Platform>) {
+        let ViewSettings { facts, with_config_sync, .. } = &self.settings;
+        self.observer.want_documents(Documents::needed(facts, *with_config_sync, platform).collect());
     }
 
     /// Recomputes the facts of the documents; images and digests have other sources.

@@ -64,12 +64,18 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// The documents that a process with these settings needs; only the cloud's configuration depends on the network.
-    pub fn needed(settings: &Settings, with_cloud_config: bool) -> impl Iterator<Item = &'static Document> {
+    /// The documents that a process with these settings needs. Only the configuration of vSphere depends on the network: it
+    /// is needed once this is known to be the platform.
+    pub fn needed(
+        settings: &Settings,
+        with_cloud_config: bool,
+        platform: Option<&Platform>,
+    ) -> impl Iterator<Item = &'static Document> {
         let needs_version = needs_cluster_version(settings);
+        let needs_network = with_cloud_config && platform.is_some_and(|platform| platform.name == "VSphere");
         DOCUMENTS.iter().filter(move |document| match document.kind.kind {
             "ClusterVersion" => needs_version,
-            "Network" => with_cloud_config,
+            "Network" => needs_network,
             _ => true,
         })
     }

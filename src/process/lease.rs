@@ -6,7 +6,10 @@
 //! a restarted container continues at once; and a waiting process watches the lease, so that it leads soon after a release.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -33,49 +36,12 @@ use crate::{
     },
 };
 
+pub use timings::Timings;
+
+mod timings;
+
 /// The kind of leases.
 pub(crate) static LEASE: Kind = kind("coordination.k8s.io", "v1", "Lease", "leases", true, 0);
-
-/// The timings of leader election.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timings {
-    /// How long a lease is valid without a renewal.
-    pub lease_duration: Duration,
-    /// How long the holder tries to renew before it gives up; less than the duration.
-    pub renew_deadline: Duration,
-    /// The time between two tries.
-    pub retry_period: Duration,
-}
-
-impl Timings {
-    /// OpenShift's for highly available clusters: a lease survives 60 s without an API server.
-    pub const HIGHLY_AVAILABLE: Self = Self::seconds(137, 107, 26);
-    /// OpenShift's for a single node, whose API server is away for longer.
-    pub const SINGLE_REPLICA: Self = Self::seconds(270, 240, 60);
-
-    /// The problem with these timings, if there is one: the rules of client-go.
-    pub fn problem(&self) -> Option<&'static str> {
-        if self.lease_duration < Duration::from_secs(1) {
-            Some("--leader-elect-lease-duration must be at least 1s: leases count in seconds")
-        } else if self.lease_duration <= self.renew_deadline {
-            Some(
-                "--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, or two would lead at once",
-            )
-        } else if self.renew_deadline <= self.retry_period * 6 / 5 {
-            Some("--leader-elect-renew-deadline must be longer than 1.2 times --leader-elect-retry-period")
-        } else {
-            None
-        }
-    }
-
-    const fn seconds(lease_duration: u64, renew_deadline: u64, retry_period: u64) -> Self {
-        Self {
-            lease_duration: Duration::from_secs(lease_duration),
-            renew_deadline: Duration::from_secs(renew_deadline),
-            retry_period: Duration::from_secs(retry_period),
-        }
-    }
-}
 
 /// The process no longer leads; holds the lease and the reason.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +63,8 @@ pub struct Election {
     observed: Option<(Lease, Instant)>,
     /// Whether the lease has changed since it was observed.
     conflicted: bool,
+    /// Whether a lease of this process was missing: the next one is created without reading it.
+    was_missing: Arc<AtomicBool>,
 }
 
 /// How long after the expiry of a lease that it watches a waiting process tries to take it.
@@ -116,13 +84,14 @@ enum Try {
 
 impl Election {
     /// An election for a lease, not started yet. `rewound` is notified when an answer shows that resource versions have gone
-    /// back.
+    /// back. All elections of a process share `was_missing`: whether a lease was.
     pub fn new(
         client: Client,
         (namespace, name): (&str, &str),
         timings: Timings,
         leading: watch::Sender<Leadership>,
         rewound: Arc<Notify>,
+        was_missing: Arc<AtomicBool>,
     ) -> Self {
         Self {
             api: Api::namespaced(client.clone(), namespace),
@@ -135,6 +104,7 @@ impl Election {
             rewound,
             observed: None,
             conflicted: false,
+            was_missing,
         }
     }
 
@@ -272,14 +242,18 @@ impl Election {
     async fn acquire_or_renew(&mut self) -> Result<Try, kube::Error> {
         // The holder renews without reading the lease again, unless another process has written it.
         let is_holder = self.observed.as_ref().is_some_and(|(lease, _)| self.is_ours(lease));
-        if self.conflicted || !is_holder {
+        let expects_none = self.observed.is_none() && self.was_missing.load(Ordering::Relaxed);
+        if self.conflicted || !(is_holder || expects_none) {
             match self.api.get_opt(&self.name).await? {
                 Some(lease) => self.observe(lease),
                 None => match &self.observed {
                     Some((lease, seen)) if self.is_others(lease) && seen.elapsed() <= duration(lease) => {
                         return Ok(Try::HeldBy(holder(lease).to_owned()));
                     }
-                    _ => self.observed = None,
+                    _ => {
+                        self.was_missing.store(true, Ordering::Relaxed);
+                        self.observed = None;
+                    }
                 },
             }
         }

@@ -44,6 +44,7 @@ pub struct Metrics {
     pass_duration: Histogram,
     errors: Family<Labels<1>, Counter>,
     changes: Family<Labels<2>, Counter>,
+    repairs: Family<Labels<1>, Counter>,
     requests: Family<Labels<2>, Counter>,
     request_duration: Family<Labels<1>, Histogram, fn() -> Histogram>,
     leading: Family<Labels<1>, Gauge>,
@@ -54,6 +55,7 @@ pub struct Metrics {
     held_back: Gauge,
     workloads: Family<Labels<1>, Gauge>,
     certificates: Family<Labels<1>, Gauge>,
+    serving: Gauge,
 }
 
 impl Default for Metrics {
@@ -70,6 +72,7 @@ impl Default for Metrics {
             pass_duration: Histogram::new([0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0]),
             errors: Family::default(),
             changes: Family::default(),
+            repairs: Family::default(),
             requests: Family::default(),
             request_duration: Family::new_with_constructor(|| {
                 Histogram::new([0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0])
@@ -82,6 +85,7 @@ impl Default for Metrics {
             held_back: Gauge::default(),
             workloads: Family::default(),
             certificates: Family::default(),
+            serving: Gauge::default(),
         };
         registry.register("passes", "Passes over all controllers", metrics.passes.clone());
         let duration = metrics.pass_duration.clone();
@@ -93,6 +97,8 @@ impl Default for Metrics {
         );
         let changes = metrics.changes.clone();
         registry.register("object_changes", "Changes of objects, by what was done and by kind", changes);
+        let help = "Writes that restored an object that was as planned before, by kind";
+        registry.register("drift_repairs", help, metrics.repairs.clone());
         let requests = metrics.requests.clone();
         registry.register("api_requests", "Requests to the API server, by verb and HTTP status code", requests);
         let duration = metrics.request_duration.clone();
@@ -115,6 +121,9 @@ impl Default for Metrics {
         let help = "When the first of the trusted certificates of a source expires, in seconds since 1970";
         let certificates = metrics.certificates.clone();
         registry.register_with_unit("trusted_certificate_expiration_timestamp", help, Unit::Seconds, certificates);
+        let help = "When the certificate of the metrics server expires, in seconds since 1970";
+        let serving = metrics.serving.clone();
+        registry.register_with_unit("serving_certificate_expiration_timestamp", help, Unit::Seconds, serving);
         Self { registry: Arc::new(registry), ..metrics }
     }
 }
@@ -134,6 +143,11 @@ impl Metrics {
     /// Counts a change.
     pub fn changed(&self, action: &'static str, kind: &str) {
         self.changes.get_or_create(&[("action", action.to_owned()), ("kind", kind.to_owned())]).inc();
+    }
+
+    /// Counts a repair of drift.
+    pub fn repaired(&self, kind: &str) {
+        self.repairs.get_or_create(&[("kind", kind.to_owned())]).inc();
     }
 
     /// Counts a request; the code is zero if there was no answer.
@@ -206,6 +220,11 @@ impl Metrics {
         }
     }
 
+    /// Sets the time at which the certificate of the metrics server expires, in seconds since 1970.
+    pub fn serving_ends(&self, at: i64) {
+        self.serving.set(at);
+    }
+
     /// All metrics, in the text format of `OpenMetrics`.
     pub fn text(&self) -> String {
         self.take_watches();
@@ -245,6 +264,7 @@ mod tests {
         metrics.failed("denied");
         metrics.changed("configured", "Service");
         metrics.changed("configured", "Service");
+        metrics.repaired("Service");
         metrics.requested("get", 200, Duration::from_millis(7));
         metrics.leads("operator", true);
         metrics.conditions_are([("Available", "True")].into_iter());
@@ -252,6 +272,7 @@ mod tests {
         metrics.watches_are(vec![("Deployment", Heard::default())]);
         metrics.holds_back(3);
         metrics.workloads_are("done", 1);
+        metrics.serving_ends(9);
         metrics.certificates_end("proxy", Some(7));
         metrics.certificates_end("system", Some(8));
         metrics.certificates_end("system", None);
@@ -262,6 +283,8 @@ mod tests {
             "ccm_operator_pass_duration_seconds_count 1\n",
             "ccm_operator_errors_total{cause=\"denied\"} 1\n",
             "ccm_operator_object_changes_total{action=\"configured\",kind=\"Service\"} 2\n",
+            "ccm_operator_drift_repairs_total{kind=\"Service\"} 1\n",
+            "ccm_operator_serving_certificate_expiration_timestamp_seconds 9\n",
             "ccm_operator_api_requests_total{verb=\"get\",code=\"200\"} 1\n",
             "ccm_operator_api_request_duration_seconds_bucket{le=\"0.01\",verb=\"get\"} 1\n",
             "ccm_operator_leading{controllers=\"operator\"} 1\n",

@@ -17,10 +17,12 @@ use rustls::{
 };
 use tokio::sync::watch;
 use tracing::{info, warn};
+use x509_parser::parse_x509_certificate;
 
 use crate::{
     facts::tls::TlsSettings,
     files::{self, Stamp},
+    process::metrics::Metrics,
 };
 
 /// How long the files of the certificate are not looked at again.
@@ -41,8 +43,8 @@ pub struct Serving {
 
 impl Serving {
     /// Serves with the certificate in a folder, or with one of its own until there is one.
-    pub fn new(folder: PathBuf, settings: watch::Receiver<TlsSettings>) -> anyhow::Result<Self> {
-        let certificate = Arc::new(Certificate::new(folder)?);
+    pub fn new(folder: PathBuf, settings: watch::Receiver<TlsSettings>, metrics: Metrics) -> anyhow::Result<Self> {
+        let certificate = Arc::new(Certificate::new(folder, metrics)?);
         Ok(Self { certificate, settings, made: Mutex::default() })
     }
 
@@ -84,6 +86,7 @@ fn offered(settings: &TlsSettings) -> (CryptoProvider, Vec<&'static SupportedPro
 struct Certificate {
     folder: PathBuf,
     current: Mutex<Current>,
+    metrics: Metrics,
 }
 
 #[derive(Debug)]
@@ -95,9 +98,10 @@ struct Current {
 }
 
 impl Certificate {
-    fn new(folder: PathBuf) -> anyhow::Result<Self> {
+    fn new(folder: PathBuf, metrics: Metrics) -> anyhow::Result<Self> {
         let current = Current { key: Arc::new(self_signed()?), stamps: None, looked_at: None };
-        Ok(Self { folder, current: Mutex::new(current) })
+        metrics.serving_ends(end_of(&current.key));
+        Ok(Self { folder, current: Mutex::new(current), metrics })
     }
 
     fn read(&self) -> anyhow::Result<CertifiedKey> {
@@ -123,6 +127,7 @@ impl Certificate {
                 match self.read() {
                     Ok(key) => {
                         info!("serving metrics with the certificate in {folder}");
+                        self.metrics.serving_ends(end_of(&key));
                         current.key = Arc::new(key);
                     }
                     Err(error) => warn!("failed to use the certificate in {folder}, keeping the last one: {error:#}"),
@@ -138,6 +143,12 @@ impl ResolvesServerCert for Certificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.current())
     }
+}
+
+/// When a certificate expires, in seconds since 1970; zero if it cannot be read.
+fn end_of(key: &CertifiedKey) -> i64 {
+    let parsed = key.cert.first().and_then(|certificate| parse_x509_certificate(certificate).ok());
+    parsed.map_or(0, |(_, certificate)| certificate.validity().not_after.timestamp())
 }
 
 /// A certificate that nobody trusts, for clients that do not check it until there is one.
@@ -174,19 +185,24 @@ mod tests {
     #[test]
     fn a_certificate_is_used_once_it_is_complete() {
         let folder = tempfile::tempdir().unwrap();
-        let certificate = Certificate::new(folder.path().to_owned()).unwrap();
+        let metrics = Metrics::default();
+        let certificate = Certificate::new(folder.path().to_owned(), metrics.clone()).unwrap();
         let now = || {
             certificate.current.lock().unwrap().looked_at = None;
             certificate.current().cert[0].clone()
         };
         let own = now();
         let key = KeyPair::generate().unwrap();
-        let issued = CertificateParams::new(vec!["metrics".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let mut params = CertificateParams::new(vec!["metrics".to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(2033, 5, 18);
+        let issued = params.self_signed(&key).unwrap();
         std::fs::write(folder.path().join(CERTIFICATE), issued.pem()).unwrap();
         assert_eq!(now(), own);
         std::fs::write(folder.path().join(KEY), "no key").unwrap();
         assert_eq!(now(), own);
         std::fs::write(folder.path().join(KEY), key.serialize_pem()).unwrap();
         assert_eq!(now(), *issued.der());
+        let end = "ccm_operator_serving_certificate_expiration_timestamp_seconds 1999987200\n";
+        assert!(metrics.text().contains(end), "{}", metrics.text());
     }
 }

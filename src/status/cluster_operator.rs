@@ -82,8 +82,6 @@ pub struct Controller {
     pub name: &'static str,
     /// Its name in metrics.
     pub word: &'static str,
-    /// Its field manager.
-    pub manager: &'static str,
     available: &'static str,
     degraded: &'static str,
     /// How long a transient error may last before it is reported (the same as upstream's).
@@ -94,7 +92,6 @@ pub struct Controller {
 pub static CLOUD_CONFIG: Controller = Controller {
     name: "Cloud Config Controller",
     word: "cloud_config",
-    manager: "ccm-operator-cloud-config",
     available: "CloudConfigControllerAvailable",
     degraded: "CloudConfigControllerDegraded",
     patience: Duration::from_secs(120),
@@ -104,12 +101,14 @@ pub static CLOUD_CONFIG: Controller = Controller {
 pub static TRUSTED_CA: Controller = Controller {
     name: "Trusted CA Bundle Controller",
     word: "trusted_ca",
-    manager: "ccm-operator-trusted-ca",
     // The Go operator doubles the word, and other programs read it.
     available: "TrustedCABundleControllerControllerAvailable",
     degraded: "TrustedCABundleControllerControllerDegraded",
     patience: Duration::from_secs(120),
 };
+
+/// The result of a controller's pass: the error to report, if there is one.
+pub type Verdict = Result<(), String>;
 
 /// A condition in the status.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
@@ -247,22 +246,31 @@ impl Status {
         Self { conditions, versions, related_objects: related_objects.clone() }
     }
 
-    /// A controller's own part of the next status; `error` is the error to report.
+    /// The part of the next status that these controllers report. One without a result yet keeps its conditions: what an
+    /// apply leaves out is removed.
     #[must_use]
-    pub fn next_of(&self, controller: &Controller, error: Option<&str>, now: &str) -> Self {
+    pub fn next_of(&self, results: &[(&Controller, Option<&Verdict>)], now: &str) -> Self {
+        let conditions = results.iter().flat_map(|(controller, result)| match result {
+            Some(result) => self.conditions_of(controller, result, now),
+            None => [controller.available, controller.degraded].map(|type_| self.find(type_).cloned()),
+        });
+        Self { conditions: conditions.flatten().collect(), ..Self::default() }
+    }
+
+    fn conditions_of(&self, controller: &Controller, result: &Verdict, now: &str) -> [Option<Condition>; 2] {
         let Controller { name, available, degraded, .. } = *controller;
         let condition = |type_, status, reason, message: &str| self.condition(now, type_, status, reason, message);
-        let conditions = if let Some(error) = error {
+        let conditions = if let Err(error) = result {
             let nothing_yet = format!("{name} has synced nothing yet");
             // Objects that were synced once still exist: the controller is available with the last good input.
             let available = self.kept(condition(available, "False", SYNCING_FAILED, &nothing_yet));
-            vec![available, condition(degraded, "True", SYNCING_FAILED, error)]
+            [available, condition(degraded, "True", SYNCING_FAILED, error)]
         } else {
             let works = format!("{name} works as expected");
             let available = condition(available, "True", AS_EXPECTED, &works);
-            vec![available, condition(degraded, "False", AS_EXPECTED, &works)]
+            [available, condition(degraded, "False", AS_EXPECTED, &works)]
         };
-        Self { conditions, ..Self::default() }
+        conditions.map(Some)
     }
 
     /// Each condition with its status.

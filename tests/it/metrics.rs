@@ -3,8 +3,14 @@
 use std::{fs, sync::Arc};
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::{authentication::v1::TokenRequest, core::v1::ServiceAccount};
-use kube::{Api, api::PostParams};
+use k8s_openapi::api::{
+    authentication::v1::TokenRequest,
+    core::v1::{Service, ServiceAccount},
+};
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams},
+};
 use rustls::{CipherSuite, ClientConfig, pki_types::ServerName};
 use serde_json::json;
 use tokio::{
@@ -15,7 +21,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::{
     flags::tls::{AnyServer, shake_hands},
-    lab::{LIMIT, Lab, POD_UID},
+    lab::{LIMIT, Lab, NAMESPACE, POD_UID},
     support::{
         eventually, objects,
         openshift::{self, Cluster},
@@ -122,6 +128,16 @@ async fn metrics_are_for_those_who_may_get_them() -> Result<()> {
         assert!(text.contains(line), "{line} is not in {text}");
     }
     assert_eq!(get(port, Some(&reader), "/other").await?.0, 403, "the right is for one path");
+
+    assert!(!text.contains("drift_repairs_total{"), "nothing was repaired: {text}");
+    let services: Api<Service> = Api::namespaced(lab.client.clone(), NAMESPACE);
+    services.delete("aws-cloud-controller-manager", &DeleteParams::default()).await?;
+    eventually("a counted repair", LIMIT, async || {
+        let (_, text) = scrape(&lab, port).await?;
+        ensure!(text.contains("ccm_operator_drift_repairs_total{kind=\"Service\"} 1\n"), "{text}");
+        Ok(Some(()))
+    })
+    .await?;
     Ok(())
 }
 

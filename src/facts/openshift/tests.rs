@@ -95,11 +95,15 @@ fn gates_are_those_of_the_running_version() {
 
 #[test]
 fn only_documents_that_are_needed_are_read() {
-    let needed = |release: Option<&str>, with_cloud_config| {
+    let needed = |release: Option<&str>, with_cloud_config, platform: Option<&str>| {
         let settings = Settings { release_version: release.map(Into::into), ..Settings::default() };
-        Documents::needed(&settings, with_cloud_config).map(|document| document.kind.kind).collect::<Vec<_>>()
+        let platform = platform.map(|name| Platform { name: name.into(), variant: None });
+        let documents = Documents::needed(&settings, with_cloud_config, platform.as_ref());
+        documents.map(|document| document.kind.kind).collect::<Vec<_>>()
     };
     let always = ["Infrastructure", "Proxy", "FeatureGate", "APIServer"];
-    assert_eq!(needed(Some("1"), false), always);
-    assert_eq!(needed(None, true), [&always[..], &["Network", "ClusterVersion"]].concat());
+    for (with_cloud_config, platform) in [(false, Some("VSphere")), (true, Some("AWS")), (true, None)] {
+        assert_eq!(needed(Some("1"), with_cloud_config, platform), always);
+    }
+    assert_eq!(needed(None, true, Some("VSphere")), [&always[..], &["Network", "ClusterVersion"]].concat());
 }

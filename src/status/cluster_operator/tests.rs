@@ -87,7 +87,11 @@ fn the_same_state_is_written_once() {
 
 #[test]
 fn a_controller_reports_its_own_conditions_and_stays_available_with_the_last_good_input() {
-    let failed = Status::default().next_of(&CLOUD_CONFIG, Some("cause"), "t1");
+    let next_of = |before: &Status, error: Option<&str>, now| {
+        let result = error.map_or(Ok(()), |error| Err(error.to_owned()));
+        before.next_of(&[(&CLOUD_CONFIG, Some(&result)), (&TRUSTED_CA, None)], now)
+    };
+    let failed = next_of(&Status::default(), Some("cause"), "t1");
     assert_eq!(
         summary(&failed),
         [
@@ -96,14 +100,24 @@ fn a_controller_reports_its_own_conditions_and_stays_available_with_the_last_goo
         ]
     );
     assert!(!failed.is_available(&CLOUD_CONFIG));
-    let synced = failed.next_of(&CLOUD_CONFIG, None, "t2");
+    let synced = next_of(&failed, None, "t2");
     assert!(synced.is_available(&CLOUD_CONFIG) && !synced.is_available(&TRUSTED_CA));
     assert_eq!(synced.trouble_of(&CLOUD_CONFIG), None);
-    let again = synced.next_of(&CLOUD_CONFIG, Some("cause"), "t3");
+    let again = next_of(&synced, Some("cause"), "t3");
     assert_eq!(again.conditions[0], synced.conditions[0]);
     assert_eq!(again.trouble_of(&CLOUD_CONFIG), Some("cause"));
-    assert!(again.has(&again.next_of(&CLOUD_CONFIG, Some("cause"), "t4")));
+    assert!(again.has(&next_of(&again, Some("cause"), "t4")));
     assert_eq!(serde_json::to_value(&again).unwrap().as_object().unwrap().len(), 1, "no versions, no objects");
+}
+
+#[test]
+fn a_controller_without_a_result_keeps_its_conditions() {
+    let both = [(&CLOUD_CONFIG, Some(&Ok(()))), (&TRUSTED_CA, Some(&Ok(())))];
+    let before = Status::default().next_of(&both, "t1");
+    let trouble = Err("cause".to_owned());
+    let after = before.next_of(&[(&CLOUD_CONFIG, Some(&trouble)), (&TRUSTED_CA, None)], "t2");
+    assert_eq!(after.conditions[2..], before.conditions[2..]);
+    assert_eq!(after.trouble_of(&CLOUD_CONFIG), Some("cause"));
 }
 
 #[test]
@@ -120,7 +134,7 @@ fn conditions_of_other_writers_are_ignored_but_the_obsolete_one_is_removed() {
 #[test]
 fn a_deleted_cluster_operator_is_recreated_with_its_previous_status() {
     let before = next(&Status::default(), &Outcome::Done, V1, "1");
-    let recreated = before.next_of(&CLOUD_CONFIG, None, "2").completed(&before);
+    let recreated = before.next_of(&[(&CLOUD_CONFIG, Some(&Ok(())))], "2").completed(&before);
     let failed = Outcome::Failed { error: "x".into() };
     let after = next(&recreated, &failed, V1, "3");
     assert_eq!(after.find("Available"), before.find("Available"));
