@@ -111,12 +111,12 @@ async fn missing_rights_are_reported_and_retried_with_pauses() -> Result<()> {
 async fn a_missing_right_to_one_document_is_reported_at_the_start() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let proxy = Faults::start(lab.kubeconfig(), lab.dir.path()).await?;
-    let networks = |seen: &Seen| seen.path.contains("/networks");
-    proxy.inject(vec![Rule { fault: Fault::Answer(403, None), applies: networks, times: usize::MAX }]);
+    let proxies = |seen: &Seen| seen.path.contains("/proxies");
+    proxy.inject(vec![Rule { fault: Fault::Answer(403, None), applies: proxies, times: usize::MAX }]);
     let operator = lab.start_through(proxy.kubeconfig())?;
     let cluster_operator = lab.conditions(&operator, &["Degraded=True"]).await?;
     let text = message(&cluster_operator, "Degraded");
-    assert!(text.contains("networks.config.openshift.io"), "{text}");
+    assert!(text.contains("proxies.config.openshift.io"), "{text}");
     proxy.forget();
     lab.converged(&operator).await?;
     Ok(())
