@@ -42,3 +42,4 @@ mod rollout;
 mod status;
 mod structure;
 mod take_over;
+mod tls_profiles;
