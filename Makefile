@@ -7,11 +7,12 @@
 # make mutants  changes of the code that no test notices; hours
 # make demo     shows the operator on a real control plane; KEEP=1 leaves it running
 # make bench    figures: time, requests, memory, each also with 20 ms of latency; OPERATOR=… measures another binary
+# make soak     ten thousand passes and an hour of faults in one process: memory, file descriptors; PASSES=…, MINUTES=…
 # make crash    kills the operator after each of its requests, not only after each write
 # make rbac     the rights of the operator that no test has used
 # make generate generated files: image-references, the images ConfigMap, docs/provider.schema.json, snapshots
 .DEFAULT_GOAL := build
-.PHONY: build test test-list-watch test-faults check deny fuzz mutants demo bench crash rbac generate testplane ccm
+.PHONY: build test test-list-watch test-faults check deny fuzz mutants demo bench soak crash rbac generate testplane ccm
 
 build:
 	cargo build --release --locked
@@ -25,7 +26,7 @@ ccm:
 	@hack/ccm/build.sh >/dev/null
 
 # Tests on a control plane wait more than they compute, so several run at once even on two cores. Not the examples: demo,
-# bench and rbac are checked by the lints.
+# bench, soak and rbac are checked by the lints.
 TESTS = --locked --lib --bins --test it
 export RUST_TEST_THREADS ?= $(shell nproc | awk '{ print ($$1 > 6) ? $$1 : 6 }')
 
@@ -61,6 +62,10 @@ demo: testplane
 bench: testplane
 	cargo build --release --locked --bin ccm-operator --example bench
 	target/release/examples/bench
+
+soak: testplane
+	cargo build --release --locked --bin ccm-operator --example soak
+	target/release/examples/soak
 
 crash: testplane
 	CRASH_EVERY_REQUEST=1 cargo test --locked --test it -- crash::

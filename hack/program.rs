@@ -1,5 +1,5 @@
 //! Shared by demo and benchmark: how they run and end, and how they watch the operator.
-#![allow(dead_code, reason = "two programs include this by #[path], and each uses a part of it")]
+#![allow(dead_code, reason = "several programs include this by #[path], and each uses a part of it")]
 #![allow(unreachable_pub, reason = "the targets that include this are programs")]
 
 use std::{

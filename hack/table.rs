@@ -1,5 +1,5 @@
 //! Tables and paragraphs for a terminal: aligned columns, long cells wrapped, no colours.
-#![allow(dead_code, reason = "two programs include this by #[path], and each uses a part of it")]
+#![allow(dead_code, reason = "several programs include this by #[path], and each uses a part of it")]
 #![allow(unreachable_pub, reason = "the targets that include this are programs: nothing in them can be reached")]
 
 use std::fmt;

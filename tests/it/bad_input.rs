@@ -167,7 +167,7 @@ async fn an_unreachable_api_server_is_waited_for_and_health_reports_it() -> Resu
     let kubeconfig = dir.path().join("kubeconfig");
     // Nobody listens on port 1.
     fs::write(&kubeconfig, kubeconfig_of("https://127.0.0.1:1"))?;
-    let health = free_port()?;
+    let health = crate::support::scrape::free_port()?;
     let address = format!("--health-addr=127.0.0.1:{health}");
     let operator = Operator::start(binary(), &kubeconfig, &["operator", &address], &[])?;
     let ready = eventually("the reason in /readyz", LIMIT, async || {
@@ -231,10 +231,6 @@ fn kubeconfig_of(server: &str) -> String {
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
     })
     .to_string()
-}
-
-pub(crate) fn free_port() -> Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// A plain HTTP request: the status and the body.

@@ -176,7 +176,7 @@ async fn a_bad_source_is_reported_and_the_last_good_configuration_stays() -> Res
 async fn the_operator_waits_for_the_config_sync_controllers_of_another_process() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let mark = lab.mark().await?;
-    let port = crate::bad_input::free_port()?;
+    let port = crate::support::scrape::free_port()?;
     let address = format!("--health-addr=127.0.0.1:{port}");
     let operator = lab.start_as(POD_UID, &["--controllers=operator", &address])?;
     eventually("the operator to wait", LIMIT, async || {

@@ -1,92 +1,27 @@
 //! The metrics server: over TLS, for those who may, with a certificate that may be replaced.
 
-use std::{fs, sync::Arc};
+use std::fs;
 
-use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::{
-    authentication::v1::TokenRequest,
-    core::v1::{Service, ServiceAccount},
-};
-use kube::{
-    Api,
-    api::{DeleteParams, PostParams},
-};
-use rustls::{CipherSuite, ClientConfig, pki_types::ServerName};
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Service;
+use kube::{Api, api::DeleteParams};
+use rustls::CipherSuite;
 use serde_json::json;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
-use tokio_rustls::TlsConnector;
 
 use crate::{
-    flags::tls::{AnyServer, shake_hands},
+    flags::tls::shake_hands,
     lab::{LIMIT, Lab, NAMESPACE, POD_UID},
     support::{
-        eventually, objects,
+        eventually,
         openshift::{self, Cluster},
+        scrape::{free_port, get, scrape, token},
     },
 };
-
-/// The code and the body of an answer, and the certificate of the server.
-async fn get(port: u16, token: Option<&str>, path: &str) -> Result<(u16, String, Vec<u8>)> {
-    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyServer))
-        .with_no_client_auth();
-    let stream = TcpStream::connect(("127.0.0.1", port)).await?;
-    let mut stream = TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost")?, stream).await?;
-    let authorization = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{authorization}Connection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    let certificate = stream.get_ref().1.peer_certificates().context("a certificate")?[0].to_vec();
-    let mut answer = String::new();
-    // The server need not say good-bye.
-    let _ = stream.read_to_string(&mut answer).await;
-    let code = answer.split(' ').nth(1).unwrap_or_default().parse()?;
-    Ok((code, answer.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned(), certificate))
-}
-
-/// The token of a new ServiceAccount, which may get `/metrics` or not.
-async fn token(lab: &Lab, name: &str, may_get: bool) -> Result<String> {
-    let group = "rbac.authorization.k8s.io";
-    let account =
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}});
-    objects::apply(&lab.client, account).await?;
-    if may_get {
-        let metadata = json!({"name": "metrics-reader"});
-        let rules = json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
-        let role =
-            json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": metadata, "rules": rules});
-        objects::apply(&lab.client, role).await?;
-        let binding = json!({
-            "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": metadata,
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "metrics-reader"},
-            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
-        });
-        objects::apply(&lab.client, binding).await?;
-    }
-    let accounts: Api<ServiceAccount> = Api::namespaced(lab.client.clone(), "default");
-    let answer = accounts.create_token_request(name, &PostParams::default(), &TokenRequest::default()).await?;
-    Ok(answer.status.context("a token")?.token)
-}
-
-/// The code and the metrics, as a monitoring system gets them.
-pub(crate) async fn scrape(lab: &Lab, port: u16) -> Result<(u16, String)> {
-    let token = token(lab, "monitoring", true).await?;
-    eventually("the right", LIMIT, async || {
-        let (code, text, _) = get(port, Some(&token), "/metrics").await?;
-        ensure!(code == 200, "{code} {text}");
-        Ok(Some((code, text)))
-    })
-    .await
-}
 
 #[tokio::test]
 async fn metrics_are_for_those_who_may_get_them() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
-    let port = crate::bad_input::free_port()?;
+    let port = free_port()?;
     let address = format!("--metrics-bind-address=127.0.0.1:{port}");
     let operator = lab.start_as(POD_UID, &[&address])?;
     lab.converged(&operator).await?;
@@ -146,7 +81,7 @@ async fn the_metrics_server_follows_its_certificate_and_the_tls_profile() -> Res
     use rustls::version::{TLS12, TLS13};
     const AES_128: CipherSuite = CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256;
     let lab = Lab::new(&Cluster::default()).await?;
-    let port = crate::bad_input::free_port()?;
+    let port = free_port()?;
     let folder = lab.dir.path().join("serving");
     fs::create_dir(&folder)?;
     let (address, certificates) =

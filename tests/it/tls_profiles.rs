@@ -113,7 +113,7 @@ async fn row(name: &str, lab: &Lab, server: &str) -> Result<String> {
 #[tokio::test]
 async fn the_table_of_the_docs_is_what_the_metrics_server_offers() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
-    let port = crate::bad_input::free_port()?;
+    let port = crate::support::scrape::free_port()?;
     let folder = lab.dir.path().join("serving");
     fs::create_dir(&folder)?;
     let (address, certificates) =

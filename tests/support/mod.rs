@@ -18,6 +18,7 @@ pub mod operator;
 pub mod pki;
 pub mod pool;
 pub mod process;
+pub mod scrape;
 
 use std::time::Duration;
 

@@ -291,6 +291,11 @@ pub async fn set_api_server(client: &Client, spec: Value) -> Result<()> {
     apply(client, config("APIServer", "cluster", "spec", spec)).await.map(drop)
 }
 
+/// Sets the status of `Proxy/cluster`.
+pub async fn set_proxy_status(client: &Client, status: Value) -> Result<()> {
+    apply_status(client, config("Proxy", "cluster", "status", status)).await.map(drop)
+}
+
 /// Deletes `Proxy/cluster`.
 pub async fn delete_proxy(client: &Client) -> Result<()> {
     delete(client, &config("Proxy", "cluster", "spec", json!({}))).await

@@ -91,7 +91,7 @@ async fn a_certificate_that_expires_soon_is_reported() -> Result<()> {
     let object =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ca-bundle.crt": text}});
     objects::apply(&lab.client, object).await?;
-    let port = crate::bad_input::free_port()?;
+    let port = crate::support::scrape::free_port()?;
     let address = format!("--metrics-bind-address=127.0.0.1:{port}");
     let operator = lab.start_as(POD_UID, &[&address])?;
     lab.converged(&operator).await?;
@@ -102,7 +102,7 @@ async fn a_certificate_that_expires_soon_is_reported() -> Result<()> {
     })
     .await?;
     assert!(message.contains("CN=ending ends at ") && !message.contains("lasting"), "{message}");
-    let (code, metrics) = crate::metrics::scrape(&lab, port).await?;
+    let (code, metrics) = crate::support::scrape::scrape(&lab, port).await?;
     let end = "ccm_operator_trusted_certificate_expiration_timestamp_seconds{source=\"proxy\"}";
     assert!(code == 200 && metrics.contains(end), "{code} {metrics}");
     let created = "ccm_operator_object_changes_total{action=\"created\",kind=\"Deployment\"} 1";
@@ -114,7 +114,7 @@ async fn a_certificate_that_expires_soon_is_reported() -> Result<()> {
 async fn a_broken_system_bundle_is_waited_for_and_a_proxy_is_not_needed() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     lab.write_system_bundle("nothing")?;
-    let port = crate::bad_input::free_port()?;
+    let port = crate::support::scrape::free_port()?;
     let operator = lab.start_as(POD_UID, &[&format!("--health-addr=127.0.0.1:{port}")])?;
     let bundle = lab.system_bundle().display().to_string();
     eventually("the broken bundle in /readyz", LIMIT, async || {

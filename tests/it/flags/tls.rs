@@ -4,17 +4,16 @@ use std::{fs, sync::Arc};
 
 use anyhow::{Context, Result, ensure};
 use ccm_operator::provider::embedded;
-use rustls::{
-    CipherSuite, ClientConfig, DigitallySignedStruct, SignatureScheme, SupportedProtocolVersion,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    pki_types::{CertificateDer, ServerName, UnixTime},
-};
+use rustls::{CipherSuite, ClientConfig, SupportedProtocolVersion, pki_types::ServerName};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::{Programs, Start, custom, free_address, starts_of, without_http2, words};
-use crate::{lab::LIMIT, support::eventually};
+use crate::{
+    lab::LIMIT,
+    support::{eventually, scrape::AnyServer},
+};
 
 /// Shakes hands with a server as a client of one version and, below TLS 1.3, of one cipher suite that offers HTTP/2. Returns
 /// whether HTTP/2 was chosen, or `None` if the server refuses.
@@ -32,45 +31,6 @@ pub(crate) async fn shake_hands(
     let name = ServerName::try_from("localhost")?;
     let answer = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
     Ok(answer.ok().map(|stream| stream.get_ref().1.alpn_protocol() == Some(b"h2")))
-}
-
-/// Trusts every server: only its choice of version and suite is of interest.
-#[derive(Debug)]
-pub(crate) struct AnyServer;
-
-impl ServerCertVerifier for AnyServer {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        rustls::crypto::ring::default_provider().signature_verification_algorithms.supported_schemes()
-    }
 }
 
 /// vSphere's program serves while it waits for its lease, for which it needs no cloud.
