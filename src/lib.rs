@@ -5,6 +5,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod version;
+
 pub mod error;
 
 pub mod files;

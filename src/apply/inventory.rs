@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     apply::ownership,
     object::{KINDS, Kind, Object},
+    version::VERSION,
 };
 
 pub use crate::plan::PART_OF_LABEL;
@@ -144,7 +145,7 @@ impl Scope {
                 "namespace": own_namespace,
                 "labels": {ID_LABEL: set_id(own_namespace)},
                 "annotations": {
-                    TOOLING: concat!("ccm-operator/v", env!("CARGO_PKG_VERSION")),
+                    TOOLING: format!("ccm-operator/v{VERSION}"),
                     KINDS_ANNOTATION: kinds.into_iter().collect::<Vec<_>>().join(","),
                     NAMESPACES: namespaces.join(","),
                 },

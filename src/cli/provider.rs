@@ -10,6 +10,7 @@ use crate::{
     plan::show,
     provider::{Phase, embedded, read, verify},
     text::output,
+    version::VERSION,
 };
 
 /// The commands about providers.
@@ -106,7 +107,7 @@ pub(super) fn run(command: &ProviderCommand) -> anyhow::Result<ExitCode> {
 }
 
 fn list(output: OutputFormat) -> anyhow::Result<()> {
-    let summaries: Vec<_> = embedded::bundles().iter().map(|bundle| show::summary(bundle, embedded::VERSION)).collect();
+    let summaries: Vec<_> = embedded::bundles().iter().map(|bundle| show::summary(bundle, VERSION)).collect();
     print(&output.write(&summaries, || show::list_table(&summaries))?)
 }
 
@@ -115,7 +116,7 @@ fn show(args: &ShowArgs) -> anyhow::Result<()> {
     let bundle = bundles.iter().find(|bundle| bundle.name == args.name);
     let bundle = bundle.unwrap_or_else(|| wrong_usage(&show::unknown(&args.name, &bundles)));
     let phase = if args.phase == ShowPhase::Bootstrap { Phase::Bootstrap } else { Phase::Cluster };
-    let details = show::details(bundle, embedded::VERSION, phase)?;
+    let details = show::details(bundle, VERSION, phase)?;
     print(&args.output.write(&details, || show::details_table(&details))?)
 }
 

@@ -6,13 +6,10 @@ use k8s_openapi::apimachinery::pkg::version::Info;
 use serde::Serialize;
 
 use super::flags::{Connection, OutputFormat, RequestTimeout, print, runtime};
-use crate::cluster::request::{self, NO_DEADLINE};
-
-/// The commit that this program was built from; the build sets the variable.
-const COMMIT: Option<&str> = option_env!("CCM_OPERATOR_COMMIT");
-
-/// The version of the package, which `--version` prints too.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+use crate::{
+    cluster::request::{self, NO_DEADLINE},
+    version::{COMMIT, VERSION},
+};
 
 /// Flags of `version`.
 #[derive(Args, Debug)]

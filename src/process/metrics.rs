@@ -25,6 +25,7 @@ use prometheus_client::{
 use crate::{
     cluster::watch::Heard,
     process::review::{Reviewer, Verdict},
+    version::{COMMIT, VERSION},
 };
 
 /// The media type of [`Metrics::text`].
@@ -61,10 +62,7 @@ pub struct Metrics {
 impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("ccm_operator");
-        let version = Info::new(vec![
-            ("version", env!("CARGO_PKG_VERSION")),
-            ("revision", option_env!("CCM_OPERATOR_COMMIT").unwrap_or("unknown")),
-        ]);
+        let version = Info::new(vec![("version", VERSION), ("revision", COMMIT.unwrap_or("unknown"))]);
         registry.register("build", "The version of the program, and the commit that it was built from", version);
         let metrics = Self {
             registry: Arc::default(),

@@ -11,9 +11,6 @@ use crate::provider::{
     payload::Payload,
 };
 
-/// The version of the embedded providers: the program's.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-
 static ASSETS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/assets");
 static BOOTSTRAP: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/bootstrap");
 static MANIFESTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/manifests");

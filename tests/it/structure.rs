@@ -27,7 +27,8 @@ const fn io(name: &'static str) -> Layer {
 }
 
 /// A layer imports only layers above it in this list.
-const LAYERS: [Layer; 14] = [
+const LAYERS: [Layer; 15] = [
+    pure("version"),
     pure("error"),
     io("files"),
     pure("object"),
