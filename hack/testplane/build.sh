@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the control plane of the tests once and prints the folder that holds etcd, kube-apiserver,
-# kube-controller-manager and kube-scheduler: a cache folder outside the checkout, keyed by a hash of the sources.
+# kube-controller-manager, kube-scheduler and kubectl: a cache folder outside the checkout, keyed by a hash of the sources.
 # KUBEBUILDER_ASSETS, when set, is printed instead and nothing is built.
 # `build.sh crds` prints the folder of OpenShift's API module, whose CRDs the tests install.
 set -eu
@@ -34,10 +34,10 @@ build_into() {
 	package=k8s.io/component-base/version
 	# Without a version the API server reports v0.0.0 and clients stumble over it.
 	go_build "$1/testplane" "-X $package.gitVersion=$version -X $package.gitMajor=1 -X $package.gitMinor=$minor" .
-	for name in etcd kube-apiserver kube-controller-manager kube-scheduler; do
+	for name in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl; do
 		ln -s testplane "$1/$name"
 	done
 }
 
-build_once hack/testplane "$purpose" "$(key_of go.mod go.sum main.go build.sh)" kube-apiserver \
+build_once hack/testplane "$purpose" "$(key_of go.mod go.sum main.go build.sh)" kubectl \
 	"etcd and Kubernetes $version, once (about four minutes on two cores)"

@@ -1,6 +1,6 @@
 // Command testplane is the Kubernetes control plane of the tests, the demo and the benchmark: etcd,
-// kube-apiserver, kube-controller-manager and kube-scheduler in one multi-call binary. Which of them it is,
-// the name says by which it is started. One link instead of four saves most of the build time and of the disk.
+// kube-apiserver, kube-controller-manager, kube-scheduler and kubectl in one multi-call binary. Which of them it is,
+// the name says by which it is started. One link instead of five saves most of the build time and of the disk.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
+	kubectl "k8s.io/kubectl/pkg/cmd"
 	kubeapiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	kubecontrollermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	kubescheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -21,6 +22,7 @@ func main() {
 		"kube-apiserver":          kubeapiserver.NewAPIServerCommand,
 		"kube-controller-manager": kubecontrollermanager.NewControllerManagerCommand,
 		"kube-scheduler":          func() *cobra.Command { return kubescheduler.NewSchedulerCommand() },
+		"kubectl":                 kubectl.NewDefaultKubectlCommand,
 	}
 	name := filepath.Base(os.Args[0])
 	if name == "etcd" {
@@ -29,7 +31,7 @@ func main() {
 	}
 	command, known := commands[name]
 	if !known {
-		fmt.Fprintf(os.Stderr, "%s: start it as etcd, kube-apiserver, kube-controller-manager or kube-scheduler\n", name)
+		fmt.Fprintf(os.Stderr, "%s: start it as etcd, kube-apiserver, kube-controller-manager, kube-scheduler or kubectl\n", name)
 		os.Exit(2)
 	}
 	os.Exit(cli.Run(command()))

@@ -14,6 +14,7 @@ mod contested;
 mod contract;
 mod crash;
 mod diff;
+mod docs;
 mod drift;
 mod drop_in;
 mod fault_suite;

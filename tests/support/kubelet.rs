@@ -69,14 +69,15 @@ pub async fn run(client: Client) -> Result<()> {
     Ok(())
 }
 
-fn is_startable(pod: &Pod) -> bool {
+/// Whether a kubelet would start a Pod.
+pub fn is_startable(pod: &Pod) -> bool {
     let is_bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     let is_pending = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Pending");
     is_bound && is_pending && !is_held(pod)
 }
 
 /// The status of a running Pod.
-fn running(pod: &Pod) -> Value {
+pub fn running(pod: &Pod) -> Value {
     let now = Timestamp::now();
     let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now});
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| {

@@ -1,0 +1,221 @@
+//! The documents are followed: each console block of the pages about installing runs on a real control plane, every command line
+//! of the others exists, every link leads somewhere, and the versions are those of the tests.
+//!
+//! What a block needs and a test has not, the page marks (see [`page`]).
+
+mod page;
+mod paths;
+mod shell;
+mod version_operator;
+mod world;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, ensure};
+use ccm_operator::cli::{self, Cli};
+use clap::{Parser, error::ErrorKind};
+
+use crate::lab::{can, repository};
+use page::{Block, Mark};
+
+/// The pages whose commands `paths` runs, unless a mark says why not. Of other pages only the command lines are checked.
+const FOLLOWED: &[&str] = &[
+    "docs/installing-in-a-release.md",
+    "docs/installing-with-kubectl.md",
+    "docs/replacing-the-go-operator.md",
+    "docs/support.md",
+    "docs/uninstalling.md",
+];
+
+/// The programs that the documents may name, besides the shell's own.
+const PROGRAMS: &[&str] = &[
+    "cargo",
+    "cat",
+    "ccm-operator",
+    "cp",
+    "curl",
+    "grep",
+    "jq",
+    "kubectl",
+    "make",
+    "mkdir",
+    "oc",
+    "openshift-install",
+    "rm",
+    "tar",
+];
+
+/// Ends a word of a recorded command line, and the command line.
+const WORD: char = '\0';
+const LINE: char = '\u{1e}';
+
+/// The documents of the repository, by their paths in it.
+fn documents() -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::from("docs"), PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(repository().join(&folder))? {
+            let entry = entry?;
+            let path = folder.join(entry.file_name());
+            if path.extension().is_some_and(|extension| extension == "md") {
+                found.push(path.display().to_string());
+            } else if entry.file_type()?.is_dir() && folder.starts_with("docs") {
+                folders.push(path);
+            }
+        }
+    }
+    found.sort();
+    ensure!(found.iter().any(|path| path == "README.md"), "{found:?}");
+    Ok(found)
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_a_heading() -> Result<()> {
+    let mut links = 0;
+    for document in documents()? {
+        let text = fs::read_to_string(repository().join(&document))?;
+        for (number, line, _) in page::lines(&text).filter(|(_, _, is_code)| !is_code) {
+            for target in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+                if target.contains("://") {
+                    continue;
+                }
+                let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+                let here = Path::new(&document);
+                let path = if path.is_empty() { here.to_owned() } else { here.parent().unwrap_or(here).join(path) };
+                let path = repository().join(path);
+                assert!(path.exists(), "{document}:{number}: {target} does not exist");
+                let anchors =
+                    if anchor.is_empty() { vec![String::new()] } else { page::anchors(&fs::read_to_string(&path)?) };
+                assert!(
+                    anchors.iter().any(|one| one == anchor),
+                    "{document}:{number}: {target} is no heading: {anchors:?}"
+                );
+                links += 1;
+            }
+        }
+    }
+    assert!(links > 20, "{links}");
+    Ok(())
+}
+
+#[test]
+fn every_page_is_found_from_the_readme() -> Result<()> {
+    let readme = fs::read_to_string(repository().join("README.md"))?;
+    for document in
+        documents()?.iter().filter(|document| document.starts_with("docs/") && !document.contains("runbooks/"))
+    {
+        assert!(readme.contains(&format!("]({document}")), "README.md does not name {document}");
+    }
+    Ok(())
+}
+
+/// The command lines that the commands of a block run, each as its words. The programs are stand-ins that only record.
+fn command_lines(block: &Block) -> Result<Vec<Vec<String>>> {
+    let dir = tempfile::tempdir()?;
+    let (programs, record) = (dir.path().join("bin"), dir.path().join("record"));
+    fs::create_dir(&programs)?;
+    fs::write(&record, "")?;
+    let stand_in =
+        "#!/bin/bash\nprintf '%s\\0' \"${0##*/}\" \"$@\" >>\"$RECORD\"\nprintf '\\036' >>\"$RECORD\"\necho value\n";
+    for program in PROGRAMS {
+        let path = programs.join(program);
+        fs::write(&path, stand_in)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    }
+    fs::create_dir_all(dir.path().join("work/support"))?;
+    let script = block.commands.join("\n");
+    let script = script.trim_end_matches(" &");
+    let output = Command::new("/bin/bash")
+        .args(["-c", &format!("set -eo pipefail\n{script}")])
+        .current_dir(dir.path().join("work"))
+        .env_clear()
+        .env("PATH", &programs)
+        // Values of earlier blocks.
+        .envs([("IMAGE", "image"), ("VERSION", "1.0.0")])
+        .env("RECORD", &record)
+        .output()?;
+    ensure!(output.status.success(), "{}: {}", block.place, String::from_utf8_lossy(&output.stderr));
+    let record = fs::read_to_string(&record)?;
+    let words = |line: &str| line.split(WORD).map(str::to_owned).collect::<Vec<_>>();
+    Ok(record.split(LINE).filter(|line| !line.is_empty()).map(|line| words(line.trim_end_matches(WORD))).collect())
+}
+
+#[test]
+fn every_command_line_exists() -> Result<()> {
+    let mut own = 0;
+    for document in documents()? {
+        for block in page::blocks(&document)? {
+            for words in command_lines(&block)?.into_iter().filter(|words| words[0] == "ccm-operator") {
+                let arguments = cli::arguments(words.iter().map(Into::into).collect());
+                if let Err(error) = Cli::try_parse_from(arguments) {
+                    let is_shown = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+                    assert!(is_shown, "{}: {words:?}: {error}", block.place);
+                }
+                own += 1;
+            }
+        }
+    }
+    assert!(own > 10, "{own}");
+    Ok(())
+}
+
+#[test]
+fn every_section_with_commands_is_followed() -> Result<()> {
+    let paths = include_str!("docs/paths.rs");
+    for document in FOLLOWED {
+        let blocks = page::blocks(document)?;
+        for block in blocks.iter().filter(|block| block.mark != Mark::NotRun) {
+            let followed = format!("follow(&shell, (\"{document}\", \"{}\"))", block.section);
+            assert!(paths.contains(&followed), "{}: no test runs this, and no mark says why", block.place);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_programs_that_the_pages_use_are_there() {
+    for program in ["curl", "jq"] {
+        let found = Command::new("which").arg(program).output().is_ok_and(|output| output.status.success());
+        can(&format!("run {program}"), found);
+    }
+}
+
+#[test]
+fn the_supported_versions_are_those_of_the_tests() -> Result<()> {
+    let read = |path: &str| fs::read_to_string(repository().join(path)).context(path.to_owned());
+    let page = read("docs/supported-versions.md")?;
+    let modules = read("hack/testplane/go.mod")?;
+    let kubernetes =
+        modules.lines().find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes ")).context("a version")?;
+    assert!(page.contains(&format!("kube-apiserver {kubernetes},")), "{kubernetes}");
+    let minor = kubernetes.trim_start_matches('v').rsplit_once('.').context("a minor version")?.0;
+    assert!(page.contains(&format!("| Kubernetes | {minor} |")), "{minor}");
+    let feature = format!("v{}", minor.replace('.', "_"));
+    assert!(
+        read("Cargo.toml")?.contains(&format!("features = [\"{feature}\"]")) && page.contains(&format!("`{feature}`"))
+    );
+
+    let mut apis = BTreeSet::new();
+    let mut folders = vec![repository().join("manifests"), repository().join("assets"), repository().join("bootstrap")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "yaml") {
+                let text = fs::read_to_string(path)?;
+                apis.extend(text.lines().filter_map(|line| line.strip_prefix("apiVersion: ").map(str::to_owned)));
+            }
+        }
+    }
+    for api in apis {
+        assert!(page.contains(&format!("`{api}`")), "docs/supported-versions.md does not name {api}");
+    }
+    Ok(())
+}
