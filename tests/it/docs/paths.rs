@@ -52,16 +52,12 @@ async fn follow(shell: &Shell, (page, section): (&str, &str)) -> Result<()> {
     Ok(())
 }
 
-/// A release with the Go operator: the same objects, but its containers, and a binding to another role.
+/// A release with the Go operator: the same objects of the same names, but its containers, and a binding to another role.
 fn go_release() -> Result<Vec<Value>> {
-    let mut release = manifests(&repository().join("manifests"))?;
+    let mut release = manifests(&repository().join("manifests"), "0000_26_")?;
     let is_in = |object: &Value, kind: &str| object["kind"] == kind && object["metadata"]["namespace"] == NAMESPACE;
     release
         .retain(|object| !(is_in(object, "Role") && object["metadata"]["name"] == "cluster-cloud-controller-manager"));
-    // It has no monitoring of its own.
-    release.retain(|object| {
-        !FOREIGN.iter().any(|(group, kind, _)| group.starts_with("monitoring") && object["kind"] == *kind)
-    });
     for object in &mut release {
         if object["kind"] == "Deployment" {
             let pod = object.pointer_mut("/spec/template/spec").context("a pod")?;
@@ -152,7 +148,7 @@ async fn the_go_operator_is_replaced_on_a_running_cluster_and_comes_back() -> Re
     follow(&shell, ("docs/operations.md", "After an installation")).await?;
     cvo.settled().await?;
     let exempt = overrides(&world).await?.len();
-    assert_eq!(exempt, manifests(&shell.folder().join("install/manifests"))?.len() + 1);
+    assert_eq!(exempt, manifests(&shell.folder().join("install/manifests"), "")?.len() + 1);
     assert_eq!(operator_image(&world).await?, IMAGE);
     let live = ccm(&world).await?.context("the CCM")?;
     assert_eq!(live.uid(), uid, "it was not deleted");
@@ -169,13 +165,10 @@ async fn the_go_operator_is_replaced_on_a_running_cluster_and_comes_back() -> Re
     assert_eq!(labelled(&world).await?, Vec::<String>::new());
     assert!(config_maps(&world.client, OWN_NAMESPACE).get_opt(INVENTORY).await?.is_none());
     let names = |release: &[Value]| release.iter().map(key).collect::<BTreeSet<_>>();
-    let (ours, theirs) = (manifests(&repository().join("manifests"))?, names(&go_release()?));
+    let (ours, theirs) = (manifests(&repository().join("manifests"), "0000_26_")?, names(&go_release()?));
     for object in ours.iter().filter(|object| !theirs.contains(&key(object))) {
-        // Monitoring is named on the page, and not removed.
-        if object["apiVersion"] != "monitoring.coreos.com/v1" {
-            let (api, name) = version_operator::api(&world.client, object)?;
-            assert!(api.get_opt(&name).await?.is_none(), "{}", key(object));
-        }
+        let (api, name) = version_operator::api(&world.client, object)?;
+        assert!(api.get_opt(&name).await?.is_none(), "{}", key(object));
     }
     assert_eq!(ccm(&world).await?.and_then(|it| it.uid()), uid, "the CCM is still there");
     Ok(())
@@ -194,7 +187,7 @@ async fn an_update_of_the_cluster_to_a_release_with_this_operator_and_back() -> 
         .run(&format!("ccm-operator render --phase install --dest-dir release --image {IMAGE} --release-version 5.0.0"))
         .await?;
     ensure!(code == Some(0), "{output}");
-    cvo.update(manifests(&shell.folder().join("release/manifests"))?);
+    cvo.update(manifests(&shell.folder().join("release/manifests"), "")?);
     cvo.settled().await?;
     follow(&shell, ("docs/operations.md", "After an installation")).await?;
     assert_eq!(operator_image(&world).await?, IMAGE);
@@ -241,7 +234,7 @@ async fn the_operator_is_installed_with_kubectl_and_uninstalled() -> Result<()> 
     let names = [OWN_NAMESPACE, NAMESPACE];
     let left = namespaces.list(&ListParams::default()).await?.items;
     assert!(!left.iter().any(|it| names.contains(&it.name_any().as_str())));
-    for object in manifests(&shell.folder().join("install/manifests"))? {
+    for object in manifests(&shell.folder().join("install/manifests"), "")? {
         let (api, name) = version_operator::api(&world.client, &object)?;
         assert!(api.get_opt(&name).await?.is_none(), "{}", key(&object));
     }

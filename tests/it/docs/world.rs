@@ -215,10 +215,15 @@ fn is_operator(pod: &Pod) -> bool {
     pod.labels().get(name).is_some_and(|label| label == value)
 }
 
-/// Reads the objects of a folder of manifests, in their order.
-pub(super) fn manifests(folder: &Path) -> Result<Vec<serde_json::Value>> {
-    let files = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    let mut files: Vec<_> = files.into_iter().filter(|file| file.extension().is_some_and(|it| it == "yaml")).collect();
+/// The objects of the manifests of a folder whose names begin so, in their order.
+pub(super) fn manifests(folder: &Path, prefix: &str) -> Result<Vec<serde_json::Value>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name().into_string().unwrap_or_default();
+        if name.starts_with(prefix) && name.ends_with(".yaml") {
+            files.push(folder.join(name));
+        }
+    }
     files.sort();
     Ok(files.iter().map(|file| objects::read_yaml(file)).collect::<Result<Vec<_>>>()?.concat())
 }
