@@ -41,6 +41,7 @@ const PROGRAMS: &[&str] = &[
     "cp",
     "curl",
     "grep",
+    "head",
     "jq",
     "kubectl",
     "make",
@@ -48,6 +49,9 @@ const PROGRAMS: &[&str] = &[
     "oc",
     "openshift-install",
     "rm",
+    "sed",
+    "sort",
+    "tail",
     "tar",
 ];
 
