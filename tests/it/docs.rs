@@ -14,7 +14,7 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use anyhow::{Context, Result, ensure};
@@ -119,14 +119,15 @@ fn every_page_is_found_from_the_readme() -> Result<()> {
     Ok(())
 }
 
-/// The command lines that the commands of a block run, each as its words. The programs are stand-ins that only record.
+/// The command lines that the commands of a block run, each as its words. The programs are stand-ins that record and read
+/// their input to its end, as a pipe needs.
 fn command_lines(block: &Block) -> Result<Vec<Vec<String>>> {
     let dir = tempfile::tempdir()?;
     let (programs, record) = (dir.path().join("bin"), dir.path().join("record"));
     fs::create_dir(&programs)?;
     fs::write(&record, "")?;
-    let stand_in =
-        "#!/bin/bash\nprintf '%s\\0' \"${0##*/}\" \"$@\" >>\"$RECORD\"\nprintf '\\036' >>\"$RECORD\"\necho value\n";
+    let stand_in = "#!/bin/bash\nprintf '%s\\0' \"${0##*/}\" \"$@\" >>\"$RECORD\"\nprintf '\\036' >>\"$RECORD\"\necho value\n\
+         while read -r _; do :; done\n";
     for program in PROGRAMS {
         let path = programs.join(program);
         fs::write(&path, stand_in)?;
@@ -143,6 +144,7 @@ fn command_lines(block: &Block) -> Result<Vec<Vec<String>>> {
         // Values of earlier blocks.
         .envs([("IMAGE", "image"), ("VERSION", "1.0.0")])
         .env("RECORD", &record)
+        .stdin(Stdio::null())
         .output()?;
     ensure!(output.status.success(), "{}: {}", block.place, String::from_utf8_lossy(&output.stderr));
     let record = fs::read_to_string(&record)?;
