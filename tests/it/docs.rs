@@ -35,6 +35,7 @@ const FOLLOWED: &[&str] = &[
 
 /// The programs that the documents may name, besides the shell's own.
 const PROGRAMS: &[&str] = &[
+    "base64",
     "cargo",
     "cat",
     "ccm-operator",
@@ -48,16 +49,13 @@ const PROGRAMS: &[&str] = &[
     "mkdir",
     "oc",
     "openshift-install",
+    "openssl",
     "rm",
     "sed",
     "sort",
     "tail",
     "tar",
 ];
-
-/// Ends a word of a recorded command line, and the command line.
-const WORD: char = '\0';
-const LINE: char = '\u{1e}';
 
 /// The documents of the repository, by their paths in it.
 fn documents() -> Result<Vec<String>> {
@@ -126,7 +124,8 @@ fn command_lines(block: &Block) -> Result<Vec<Vec<String>>> {
     let (programs, record) = (dir.path().join("bin"), dir.path().join("record"));
     fs::create_dir(&programs)?;
     fs::write(&record, "")?;
-    let stand_in = "#!/bin/bash\nprintf '%s\\0' \"${0##*/}\" \"$@\" >>\"$RECORD\"\nprintf '\\036' >>\"$RECORD\"\necho value\n\
+    // One write a command line: those of a pipe run at once.
+    let stand_in = "#!/bin/bash\nprintf '%s\\0' \"${0##*/}\" \"$@\" $'\\036' >>\"$RECORD\"\necho value\n\
          while read -r _; do :; done\n";
     for program in PROGRAMS {
         let path = programs.join(program);
@@ -148,8 +147,8 @@ fn command_lines(block: &Block) -> Result<Vec<Vec<String>>> {
         .output()?;
     ensure!(output.status.success(), "{}: {}", block.place, String::from_utf8_lossy(&output.stderr));
     let record = fs::read_to_string(&record)?;
-    let words = |line: &str| line.split(WORD).map(str::to_owned).collect::<Vec<_>>();
-    Ok(record.split(LINE).filter(|line| !line.is_empty()).map(|line| words(line.trim_end_matches(WORD))).collect())
+    let lines = record.split_terminator("\u{1e}\0");
+    Ok(lines.map(|line| line.split_terminator('\0').map(str::to_owned).collect()).collect())
 }
 
 #[test]
