@@ -66,7 +66,7 @@ pub(super) fn blocks(page: &str) -> Result<Vec<Block>> {
     Ok(blocks)
 }
 
-/// A command begins with `$ ` and goes on after a backslash, inside of quotes, and to the end of a here-document.
+/// A command begins with `$ ` and goes on after a backslash or a pipe, inside of quotes, and to the end of a here-document.
 fn add_line(block: &mut Block, line: &str) {
     if let Some(command) = line.strip_prefix("$ ") {
         block.commands.push(command.to_owned());
@@ -81,7 +81,7 @@ fn add_line(block: &mut Block, line: &str) {
 fn is_open(command: &str) -> bool {
     let here_document =
         command.split_once("<<'EOF'\n").map_or(command.ends_with("<<'EOF'"), |(_, rest)| !rest.ends_with("\nEOF"));
-    here_document || command.ends_with('\\') || command.matches('\'').count() % 2 == 1
+    here_document || command.ends_with(['\\', '|']) || command.matches('\'').count() % 2 == 1
 }
 
 fn mark(line: &str) -> Result<Mark> {
