@@ -219,9 +219,10 @@ fn is_operator(pod: &Pod) -> bool {
 pub(super) fn manifests(folder: &Path, prefix: &str) -> Result<Vec<serde_json::Value>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
-        let name = entry?.file_name().into_string().unwrap_or_default();
-        if name.starts_with(prefix) && name.ends_with(".yaml") {
-            files.push(folder.join(name));
+        let path = entry?.path();
+        let is_named = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(prefix));
+        if is_named && path.extension().is_some_and(|extension| extension == "yaml") {
+            files.push(path);
         }
     }
     files.sort();
