@@ -12,7 +12,7 @@
 # make rbac     the rights of the operator that no test has used
 # make generate generated files: image-references, the images ConfigMap, docs/provider.schema.json, snapshots
 .DEFAULT_GOAL := build
-.PHONY: build test test-list-watch test-faults check deny fuzz mutants demo bench soak crash rbac generate testplane ccm
+.PHONY: build test test-list-watch test-faults check deny fuzz mutants demo bench soak crash rbac generate testplane ccm prometheus
 
 build:
 	cargo build --release --locked
@@ -25,12 +25,16 @@ testplane:
 ccm:
 	@hack/ccm/build.sh >/dev/null
 
+# Prometheus and promtool from Debian, into the same folder. Elsewhere their tests tell that they are skipped.
+prometheus:
+	-@hack/debian.sh prometheus >/dev/null
+
 # Tests on a control plane wait more than they compute, so several run at once even on two cores. Not the examples: demo,
 # bench, soak and rbac are checked by the lints.
 TESTS = --locked --lib --bins --test it
 export RUST_TEST_THREADS ?= $(shell nproc | awk '{ print ($$1 > 6) ? $$1 : 6 }')
 
-test: testplane ccm
+test: testplane ccm prometheus
 	cargo test $(TESTS)
 
 # What depends on watches once more, on API servers that do not stream lists: the default before Kubernetes 1.34.

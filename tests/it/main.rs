@@ -28,6 +28,7 @@ mod large;
 mod leader;
 mod manifests;
 mod metrics;
+mod monitoring;
 mod namespace;
 mod operator;
 mod overruled;

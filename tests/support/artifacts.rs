@@ -1,7 +1,7 @@
 //! The parts of the fixture that are not written in Rust: the control plane's binaries, OpenShift's CRDs and the clouds'
 //! cloud-controller-managers.
 //!
-//! `hack/testplane/build.sh` and `hack/ccm/build.sh` build them once.
+//! `hack/testplane/build.sh` and `hack/ccm/build.sh` build them once, `hack/debian.sh` gets them.
 
 use std::{
     path::{Path, PathBuf},
@@ -29,6 +29,11 @@ pub async fn cloud_controller_managers() -> Result<&'static Path> {
     Ok(FOLDER.get_or_try_init(|| build_sh("hack/ccm/build.sh", &[])).await?)
 }
 
+/// The folder of Debian's `prometheus` and `promtool`.
+pub async fn prometheus() -> Result<PathBuf> {
+    Ok(build_sh("hack/debian.sh", &["prometheus"]).await?.join("usr/bin"))
+}
+
 async fn build_sh(name: &'static str, arguments: &'static [&str]) -> Result<PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     tokio::task::spawn_blocking(move || {
@@ -41,7 +46,7 @@ async fn build_sh(name: &'static str, arguments: &'static [&str]) -> Result<Path
             .with_context(|| format!("failed to run {}", script.display()))?;
         ensure!(
             output.status.success(),
-            "failed to build the programs that the tests run: {name} exited with {} (see its output above)",
+            "failed to get the programs that the tests run: {name} exited with {} (see its output above)",
             output.status
         );
         Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))
