@@ -1,13 +1,15 @@
 //! A real Prometheus scrapes the operator as the `ServiceMonitor` tells it to.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use super::{alerts, expressions, one, programs, rules, text};
 use crate::{
@@ -60,6 +62,19 @@ impl Prometheus {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
+    /// Waits until exactly these alerts are pending or fire, by the ends of their names.
+    async fn has_alerts(&self, expected: &[&str], operator: &Operator) -> Result<()> {
+        let expected: BTreeSet<_> =
+            expected.iter().map(|name| format!("CloudControllerManagerOperator{name}")).collect();
+        let waited = eventually("the alerts", LIMIT, async || {
+            let series = self.query("ALERTS")?;
+            let found: BTreeSet<_> = series.iter().map(|one| text(&one["metric"], "alertname").to_owned()).collect();
+            ensure!(found == expected, "{found:?} instead of {expected:?}");
+            Ok(Some(()))
+        });
+        waited.await.map_err(|error| error.context(format!("the operator's log:\n{}", operator.log())))
+    }
+
     /// Waits until the answer to a query is not empty.
     async fn finds(&self, expression: &str, operator: &Operator) -> Result<()> {
         let found = eventually(expression, LIMIT, async || {
@@ -71,16 +86,58 @@ impl Prometheus {
     }
 }
 
-/// Writes a certificate for the name that the `ServiceMonitor` expects, and returns it.
-fn write_certificate(folder: &Path) -> Result<String> {
-    let monitor = one("_90_", "ServiceMonitor")?;
-    let name = text(&monitor["spec"]["endpoints"][0]["tlsConfig"], "serverName").to_owned();
-    let key = rcgen::KeyPair::generate()?;
-    let certificate = rcgen::CertificateParams::new(vec![name])?.self_signed(&key)?;
-    fs::create_dir(folder)?;
-    fs::write(folder.join("tls.crt"), certificate.pem())?;
-    fs::write(folder.join("tls.key"), key.serialize_pem())?;
-    Ok(certificate.pem())
+/// Where an operator serves its metrics, and what a Prometheus needs to read them.
+struct Endpoint {
+    folder: TempDir,
+    port: u16,
+    arguments: [String; 2],
+}
+
+impl Endpoint {
+    /// With a certificate for the name that the `ServiceMonitor` expects, and the token of somebody who may get the metrics and
+    /// nothing else.
+    async fn new(lab: &Lab) -> Result<Self> {
+        let (folder, port) = (rules()?, free_port()?);
+        let serving = folder.path().join("serving");
+        let monitor = one("_90_", "ServiceMonitor")?;
+        let name = text(&monitor["spec"]["endpoints"][0]["tlsConfig"], "serverName").to_owned();
+        let key = rcgen::KeyPair::generate()?;
+        let certificate = rcgen::CertificateParams::new(vec![name])?.self_signed(&key)?.pem();
+        fs::create_dir(&serving)?;
+        fs::write(serving.join("tls.crt"), &certificate)?;
+        fs::write(serving.join("tls.key"), key.serialize_pem())?;
+        fs::write(folder.path().join("ca.crt"), certificate)?;
+        fs::write(folder.path().join("token"), token(lab, "monitoring", true).await?)?;
+        let arguments =
+            [format!("--metrics-bind-address=127.0.0.1:{port}"), format!("--metrics-cert-dir={}", serving.display())];
+        Ok(Self { folder, port, arguments })
+    }
+
+    /// Starts the operator that is scraped.
+    fn start_operator(&self, lab: &Lab) -> Result<Operator> {
+        lab.start_as(POD_UID, &self.arguments.each_ref().map(String::as_str))
+    }
+
+    /// Starts a Prometheus, and waits until it has scraped the operator.
+    async fn start_prometheus(&self, programs: &Path, operator: &Operator) -> Result<Prometheus> {
+        let prometheus = Prometheus::start(programs, self.folder.path(), self.port)?;
+        eventually("Prometheus", LIMIT, async || prometheus.query("1").map(Some)).await?;
+        prometheus.finds(r#"up{job="cloud-controller-manager-operator"} == 1"#, operator).await?;
+        Ok(prometheus)
+    }
+}
+
+/// Sets the certificates that the Proxy of the cluster names, to one that expires after these days.
+async fn set_user_ca(lab: &Lab, days: i64) -> Result<()> {
+    let metadata = json!({"name": "user-ca", "namespace": "openshift-config"});
+    let data = json!({"ca-bundle.crt": pki::authority_until("user", days)?});
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+    objects::apply(&lab.client, object).await.map(drop)
+}
+
+/// A cluster whose Proxy names certificates.
+fn with_user_ca() -> Cluster {
+    Cluster { proxy_spec: json!({"trustedCA": {"name": "user-ca"}}), ..Cluster::default() }
 }
 
 /// Everything that has a metric only once it has happened.
@@ -97,46 +154,76 @@ async fn live_through_it_all(lab: &Lab, operator: &Operator) -> Result<()> {
 #[tokio::test]
 async fn a_real_prometheus_scrapes_the_operator_and_notices_its_end() -> Result<()> {
     let Some(programs) = programs().await? else { return Ok(()) };
-    let cluster = Cluster { proxy_spec: json!({"trustedCA": {"name": "user-ca"}}), ..Cluster::default() };
-    let lab = Lab::new(&cluster).await?;
-    let metadata = json!({"name": "user-ca", "namespace": "openshift-config"});
-    let data = json!({"ca-bundle.crt": pki::authority("user")?});
-    objects::apply(&lab.client, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}))
-        .await?;
-    let folder = rules()?;
-    let serving = folder.path().join("serving");
-    fs::write(folder.path().join("ca.crt"), write_certificate(&serving)?)?;
-    fs::write(folder.path().join("token"), token(&lab, "monitoring", true).await?)?;
-    let port = free_port()?;
-    let address = format!("--metrics-bind-address=127.0.0.1:{port}");
-    let certificates = format!("--metrics-cert-dir={}", serving.display());
-    let operator = lab.start_as(POD_UID, &[&address, &certificates])?;
+    let lab = Lab::new(&with_user_ca()).await?;
+    set_user_ca(&lab, 4000).await?;
+    let endpoint = Endpoint::new(&lab).await?;
+    let operator = endpoint.start_operator(&lab)?;
     lab.converged(&operator).await?;
     live_through_it_all(&lab, &operator).await?;
 
-    let prometheus = Prometheus::start(&programs, folder.path(), port)?;
-    eventually("Prometheus", LIMIT, async || prometheus.query("1").map(Some)).await?;
-    prometheus.finds(r#"up{job="cloud-controller-manager-operator"} == 1"#, &operator).await?;
+    let prometheus = endpoint.start_prometheus(&programs, &operator).await?;
     for expression in expressions::all()? {
         // An error is one of the expression: Prometheus has answered before.
         prometheus.query(&expression.text)?;
         for selector in expressions::selectors(&expression.text) {
             let found = prometheus.finds(&selector.series, &operator).await;
-            found.map_err(|error| error.context(format!("{} names what the operator lacks", expression.place)))?;
+            found
+                .with_context(|| format!("{} needs {}, which the operator lacks", expression.place, selector.series))?;
         }
     }
-    // Not even one that waits for its time.
-    eventually("no alert", LIMIT, async || {
-        let found = prometheus.query("ALERTS")?;
-        ensure!(found.is_empty(), "{found:?}");
-        Ok(Some(()))
-    })
-    .await?;
+    prometheus.has_alerts(&[], &operator).await?;
 
     operator.terminate()?;
     operator.wait(LIMIT).await?;
     let all = alerts()?;
     let down = all.iter().find(|alert| text(alert, "alert").ends_with("Down")).expect("the alert");
     prometheus.finds(text(down, "expr"), &operator).await?;
-    prometheus.finds(r#"ALERTS{alertname="CloudControllerManagerOperatorDown"}"#, &operator).await
+    prometheus.has_alerts(&["Down"], &operator).await
+}
+
+/// The troubles that need no waiting. That they must last before an alert fires is a matter of tests/monitoring/.
+#[tokio::test]
+async fn the_troubles_of_a_real_operator_are_those_of_their_alerts() -> Result<()> {
+    let Some(programs) = programs().await? else { return Ok(()) };
+    let mut lab = Lab::without_workloads(&with_user_ca()).await?;
+    set_user_ca(&lab, 4000).await?;
+    let endpoint = Endpoint::new(&lab).await?;
+    let other = lab.start_as("another-pod", &[])?;
+    lab.exists("Deployment", &other).await?;
+    let operator = endpoint.start_operator(&lab)?;
+    let prometheus = endpoint.start_prometheus(&programs, &operator).await?;
+    prometheus.has_alerts(&["NotLeading"], &operator).await?;
+
+    other.terminate()?;
+    other.wait(LIMIT).await?;
+    // The rollout does not end.
+    prometheus.has_alerts(&["NotSucceeding"], &operator).await?;
+
+    let live = lab.live("Deployment").await?.context("the Deployment")?;
+    let stuck = json!({
+        "apiVersion": live["apiVersion"], "kind": live["kind"],
+        "metadata": {"name": live["metadata"]["name"], "namespace": live["metadata"]["namespace"]},
+        "status": {
+            "observedGeneration": live["metadata"]["generation"],
+            "conditions": [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}],
+        },
+    });
+    objects::apply_status(&lab.client, stuck).await?;
+    prometheus.has_alerts(&["RolloutStuck"], &operator).await?;
+
+    lab.finish_workloads();
+    prometheus.has_alerts(&[], &operator).await?;
+
+    set_user_ca(&lab, 10).await?;
+    prometheus.has_alerts(&["TrustedCertificateExpiring"], &operator).await?;
+
+    let mut replicas = 3;
+    eventually("a fight", LIMIT, async || {
+        replicas += 1;
+        lab.update("Deployment", &json!({"spec": {"replicas": replicas}})).await?;
+        lab.has_two_replicas(&operator).await?;
+        Ok((!prometheus.query("ccm_operator_held_repairs > 0")?.is_empty()).then_some(()))
+    })
+    .await?;
+    prometheus.has_alerts(&["ObjectContested", "TrustedCertificateExpiring"], &operator).await
 }
