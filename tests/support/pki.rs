@@ -30,13 +30,19 @@ pub fn authority(name: &str) -> Result<String> {
 
 /// The same, which expires after this number of days.
 pub fn authority_until(name: &str, days: i64) -> Result<String> {
-    let end = Timestamp::now().checked_add(SignedDuration::from_hours(24 * days))?.to_zoned(TimeZone::UTC).date();
-    let (month, day) = (u8::try_from(end.month())?, u8::try_from(end.day())?);
     let mut certificate = CertificateParams::default();
-    certificate.not_after = rcgen::date_time_ymd(end.year().into(), month, day);
+    expires_after(&mut certificate, days)?;
     certificate.distinguished_name.push(DnType::CommonName, name);
     certificate.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     Ok(certificate.self_signed(&KeyPair::generate()?)?.pem())
+}
+
+/// Makes a certificate expire after this number of days.
+pub fn expires_after(certificate: &mut CertificateParams, days: i64) -> Result<()> {
+    let end = Timestamp::now().checked_add(SignedDuration::from_hours(24 * days))?.to_zoned(TimeZone::UTC).date();
+    let (month, day) = (u8::try_from(end.month())?, u8::try_from(end.day())?);
+    certificate.not_after = rcgen::date_time_ymd(end.year().into(), month, day);
+    Ok(())
 }
 
 /// Writes these files to `dir` and returns the authority's certificate as DER.

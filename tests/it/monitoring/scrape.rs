@@ -14,7 +14,14 @@ use tempfile::TempDir;
 use super::{alerts, expressions, one, programs, rules, text};
 use crate::{
     lab::{IMAGE, LIMIT, Lab, POD_UID},
-    support::{eventually, objects, openshift::Cluster, operator::Operator, pki, process::Process, scrape::{free_port, token}},
+    support::{
+        eventually, objects,
+        openshift::Cluster,
+        operator::Operator,
+        pki,
+        process::Process,
+        scrape::{free_port, token},
+    },
 };
 
 /// A Prometheus with the rules of the payload, which scrapes one operator.
@@ -94,23 +101,33 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    /// With a certificate for the name that the `ServiceMonitor` expects, and the token of somebody who may get the metrics and
-    /// nothing else.
+    /// With a lasting certificate, and the token of somebody who may get the metrics and nothing else.
     async fn new(lab: &Lab) -> Result<Self> {
         let (folder, port) = (rules()?, free_port()?);
         let serving = folder.path().join("serving");
-        let monitor = one("_90_", "ServiceMonitor")?;
-        let name = text(&monitor["spec"]["endpoints"][0]["tlsConfig"], "serverName").to_owned();
-        let key = rcgen::KeyPair::generate()?;
-        let certificate = rcgen::CertificateParams::new(vec![name])?.self_signed(&key)?.pem();
         fs::create_dir(&serving)?;
-        fs::write(serving.join("tls.crt"), &certificate)?;
-        fs::write(serving.join("tls.key"), key.serialize_pem())?;
-        fs::write(folder.path().join("ca.crt"), certificate)?;
         fs::write(folder.path().join("token"), token(lab, "monitoring", true).await?)?;
         let arguments =
             [format!("--metrics-bind-address=127.0.0.1:{port}"), format!("--metrics-cert-dir={}", serving.display())];
-        Ok(Self { folder, port, arguments })
+        let endpoint = Self { folder, port, arguments };
+        endpoint.write_certificate(400)?;
+        Ok(endpoint)
+    }
+
+    /// Writes a certificate for the name that the `ServiceMonitor` expects, which expires after these days.
+    fn write_certificate(&self, days: i64) -> Result<()> {
+        let monitor = one("_90_", "ServiceMonitor")?;
+        let name = text(&monitor["spec"]["endpoints"][0]["tlsConfig"], "serverName").to_owned();
+        let key = rcgen::KeyPair::generate()?;
+        let mut certificate = rcgen::CertificateParams::new(vec![name])?;
+        pki::expires_after(&mut certificate, days)?;
+        let certificate = certificate.self_signed(&key)?.pem();
+        for (file, text) in
+            [("ca.crt", &certificate), ("serving/tls.key", &key.serialize_pem()), ("serving/tls.crt", &certificate)]
+        {
+            fs::write(self.folder.path().join(file), text)?;
+        }
+        Ok(())
     }
 
     /// Starts the operator that is scraped.
@@ -216,6 +233,9 @@ async fn the_troubles_of_a_real_operator_are_those_of_their_alerts() -> Result<(
 
     set_user_ca(&lab, 10).await?;
     prometheus.has_alerts(&["TrustedCertificateExpiring"], &operator).await?;
+    endpoint.write_certificate(3)?;
+    let both = ["ServingCertificateExpiring", "TrustedCertificateExpiring"];
+    prometheus.has_alerts(&both, &operator).await?;
 
     let mut replicas = 3;
     eventually("a fight", LIMIT, async || {
@@ -225,5 +245,5 @@ async fn the_troubles_of_a_real_operator_are_those_of_their_alerts() -> Result<(
         Ok((!prometheus.query("ccm_operator_held_repairs > 0")?.is_empty()).then_some(()))
     })
     .await?;
-    prometheus.has_alerts(&["ObjectContested", "TrustedCertificateExpiring"], &operator).await
+    prometheus.has_alerts(&[&both[..], &["ObjectContested"]].concat(), &operator).await
 }
