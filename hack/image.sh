@@ -1,0 +1,26 @@
+#!/bin/sh
+# Builds the container image from a binary: `image.sh BINARY [ARGUMENT of the build…]`.
+#   CONTAINER_TOOL  podman, docker or buildah; by default the first of them that is installed
+#   IMAGE           the image's name, by default localhost/ccm-operator:<version>
+#   IMAGE_SOURCE    the address of the sources for its labels, by default that of the git remote "origin"
+set -eu
+binary=$(realpath "$1")
+shift
+cd "$(dirname "$0")/.."
+for tool in ${CONTAINER_TOOL:-podman docker buildah}; do
+	command -v "$tool" >/dev/null && break
+	tool=
+done
+[ -n "$tool" ] || { echo "hack/image.sh: ${CONTAINER_TOOL:-podman, docker or buildah} is missing: install one of them" >&2; exit 1; }
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+image=${IMAGE:-localhost/ccm-operator:$version}
+
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+hack/image-root.sh "$binary" "$root/image"
+"$tool" build --file Containerfile --tag "$image" \
+	--build-arg VERSION="$version" \
+	--build-arg REVISION="${CCM_OPERATOR_COMMIT:-$(hack/commit.sh)}" \
+	--build-arg SOURCE="${IMAGE_SOURCE:-$(git config --get remote.origin.url || echo unknown)}" \
+	"$@" "$root/image" >&2
+echo "$image"
