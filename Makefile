@@ -1,6 +1,8 @@
 # make test     everything that CI checks of behaviour: unit tests and tests on a real control plane
 # make test-list-watch  the tests that depend on watches, on API servers that list and then watch, as before Kubernetes 1.34
 # make test-faults  every fault that a cluster may have, some for minutes
+# make image    the container image, by podman or docker
+# make e2e      the image in a Docker Engine of its own, in namespaces of its own; needs root. make e2e-all with the release binary
 # make check    format, lints and docs
 # make deny     the dependencies' licences, sources and versions (deny.toml)
 # make fuzz     a million inputs, or RUNS=…, for every function that reads foreign text; needs a C++ compiler
@@ -12,10 +14,14 @@
 # make rbac     the rights of the operator that no test has used
 # make generate generated files: image-references, the images ConfigMap, docs/provider.schema.json, snapshots
 .DEFAULT_GOAL := build
-.PHONY: build test test-list-watch test-faults check deny fuzz mutants demo bench soak crash rbac generate testplane ccm prometheus
+.PHONY: build image e2e e2e-all test test-list-watch test-faults check deny fuzz mutants demo bench soak crash rbac generate testplane ccm prometheus
 
 build:
-	cargo build --release --locked
+	hack/build.sh
+
+image: build
+	hack/glibc.sh target/release/ccm-operator
+	hack/image.sh target/release/ccm-operator
 
 # Both are built once into a cache folder outside the checkout. Building them before the tests shows the progress.
 testplane:
@@ -44,9 +50,19 @@ test-list-watch: testplane
 test-faults: testplane
 	cargo test --locked --test it -- fault_suite:: --include-ignored
 
+# Cargo builds the tests, and run.sh runs them where the engine is.
+E2E = cargo --config 'target."cfg(all())".runner = "hack/e2e/run.sh"' test --locked --test e2e
+
+e2e: testplane
+	$(E2E)
+
+e2e-all: testplane build
+	OPERATOR=$(CURDIR)/target/release/ccm-operator $(E2E)
+
 check:
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked --test e2e -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
 
 deny:
@@ -60,26 +76,26 @@ mutants:
 
 # One build, in one profile, of the operator and of the program that shows it.
 demo: testplane
-	cargo build --release --locked --bin ccm-operator --example demo
+	hack/build.sh --bin ccm-operator --example demo
 	target/release/examples/demo
 
 bench: testplane
-	cargo build --release --locked --bin ccm-operator --example bench
+	hack/build.sh --bin ccm-operator --example bench
 	target/release/examples/bench
 
 soak: testplane
-	cargo build --release --locked --bin ccm-operator --example soak
+	hack/build.sh --bin ccm-operator --example soak
 	target/release/examples/soak
 
 crash: testplane
 	CRASH_EVERY_REQUEST=1 cargo test --locked --test it -- crash::
 
-rbac: testplane ccm
+rbac: testplane ccm prometheus
 	rm -f target/audit.log
 	CCM_OPERATOR_AUDIT_LOG=$(CURDIR)/target/audit.log cargo test --locked --test it
 	cargo run --locked --quiet --example rbac -- target/audit.log
 
-generate: testplane ccm
+generate: testplane ccm prometheus
 	cargo run --locked --quiet -- image-references >target/image-references
 	mv target/image-references image-references
 	cargo run --locked --quiet -- image-references --config-map >target/images.configmap.yaml

@@ -16,6 +16,6 @@ for name in cluster-controller-manager-operator config-sync-controllers azure-co
 done
 # What a release payload takes from the image.
 install -d -m 755 "$root/manifests"
-install -m 644 manifests/*.yaml image-references "$root/manifests"
+install -m 644 manifests/* "$root/manifests"
 find "$root" -type d -exec chmod 755 {} +
 find "$root" -exec touch --no-dereference --date="@$time" {} +

@@ -8,22 +8,19 @@ use anyhow::{Context, Result, ensure};
 use crate::{
     contract::{images, statuses},
     lab::{Lab, binary, for_each},
-    support::{lab::VERSION, openshift::Cluster, operator::Operator},
+    support::{
+        go_operator::{API_SERVER_ENV_FILE, CONFIG_SYNC, Container, OPERATOR, api_server_env},
+        lab::VERSION,
+        openshift::Cluster,
+        operator::Operator,
+    },
 };
 
-/// The arguments of both of its containers.
-const LEADER_ELECTION: &str = "--leader-elect=true --leader-elect-lease-duration=137s --leader-elect-renew-deadline=107s \
-    --leader-elect-retry-period=26s --leader-elect-resource-namespace=openshift-cloud-controller-manager-operator";
-
 /// Starts one of its containers in a shell. What differs from a Pod are the paths, and ports that are free.
-fn container(lab: &Lab, root: &Path, program: &str, arguments: &str) -> Result<Operator> {
-    let script = format!(
-        "set -o allexport\n\
-         if [[ -f {root}/apiserver-url.env ]]; then source {root}/apiserver-url.env; fi\n\
-         exec {root}/{program} {LEADER_ELECTION} {arguments} --health-addr=127.0.0.1:0 --system-trust-bundle={}\n",
-        lab.system_bundle().display(),
-        root = root.display(),
-    );
+fn start(lab: &Lab, root: &Path, container: &Container, others: &[String]) -> Result<Operator> {
+    let everywhere =
+        ["--health-addr=127.0.0.1:0".into(), format!("--system-trust-bundle={}", lab.system_bundle().display())];
+    let script = container.script(&root.to_string_lossy(), &[&everywhere, others].concat());
     Operator::start(Path::new("/bin/bash"), lab.kubeconfig(), &["-c", &script], &[("RELEASE_VERSION", VERSION)])
 }
 
@@ -34,20 +31,18 @@ async fn the_go_operators_deployment_converges_on_every_platform() -> Result<()>
         lab.write_images(&images())?;
         let root = tempfile::tempdir()?;
         let root = root.path();
-        for program in ["cluster-controller-manager-operator", "config-sync-controllers"] {
+        for Container { program, .. } in [OPERATOR, CONFIG_SYNC] {
             symlink(binary(), root.join(program))?;
         }
-        let port = lab.plane.port();
-        fs::write(
-            root.join("apiserver-url.env"),
-            format!("KUBERNETES_SERVICE_HOST='127.0.0.1'\nKUBERNETES_SERVICE_PORT='{port}'\n"),
-        )?;
-        let config_sync = container(&lab, root, "config-sync-controllers", "")?;
-        let arguments = format!(
-            "--images-json={} --webhook-port=9443 --metrics-bind-address=127.0.0.1:0 -v=2",
-            lab.images_file().display()
-        );
-        let operator = container(&lab, root, "cluster-controller-manager-operator", &arguments)?;
+        fs::create_dir_all(root.join("etc/kubernetes"))?;
+        fs::write(root.join(API_SERVER_ENV_FILE), api_server_env(lab.plane.port()))?;
+        let config_sync = start(&lab, root, &CONFIG_SYNC, &[])?;
+        let others = [
+            format!("--images-json={}", lab.images_file().display()),
+            "--metrics-bind-address=127.0.0.1:0".into(),
+            "-v=2".into(),
+        ];
+        let operator = start(&lab, root, &OPERATOR, &others)?;
         lab.converged(&operator).await.context(name)?;
         // The operator's process does not do the other's work.
         ensure!(!operator.log().contains("cloud-conf"), "{name}: {}", operator.log());

@@ -9,6 +9,7 @@ pub mod artifacts;
 pub mod audit;
 pub mod control_plane;
 pub mod faults;
+pub mod go_operator;
 pub mod kubelet;
 pub mod lab;
 pub mod latency;

@@ -1,0 +1,70 @@
+#!/bin/bash
+# The first process of the namespaces that run.sh makes: starts the Docker Engine, runs the program, and returns its exit code.
+# When this ends, the kernel ends everything else in here. bash, because it collects processes that have lost their parents.
+set -eu
+engine=$1
+run=$2
+shift 2
+
+# The machine's sockets are no business of what runs here, and the engine's none of the machine.
+mount -t tmpfs tmpfs /run
+"$engine/bin/busybox" ip link set lo up
+# An API server wants a default route, to find the address that it advertises.
+"$engine/bin/busybox" ip address add 192.0.2.1/32 dev lo
+"$engine/bin/busybox" ip route add default dev lo
+mkdir "$run/tmp"
+# Folders of other runs are swept by process ids, which here are others than outside.
+export TMPDIR=$run/tmp
+export PATH=$engine/usr/sbin:$engine/usr/bin:$PATH
+export DOCKER_CONFIG=$run DOCKER_HOST=unix://$run/docker.sock
+
+# A privileged container asks for CAP_SYS_RESOURCE, and fails where the machine has taken it from everybody.
+runc=$engine/usr/sbin/runc
+bounding=$(sed -n 's/^CapBnd:\t//p' /proc/self/status)
+if [ $(((0x$bounding >> 24) & 1)) = 0 ]; then
+	cat >"$run/runc" <<-END
+		#!/bin/sh
+		previous=
+		for argument in "\$@"; do
+			case \$previous in
+			--bundle) file=\$argument/config.json ;;
+			--process) file=\$argument ;;
+			*) file= ;;
+			esac
+			[ -z "\$file" ] || sed -i 's/"CAP_SYS_RESOURCE",//g; s/,"CAP_SYS_RESOURCE"//g' "\$file"
+			previous=\$argument
+		done
+		exec $runc "\$@"
+	END
+	chmod 755 "$run/runc"
+	runc=$run/runc
+fi
+
+# Without a bridge of its own and without rules of iptables, which may be missing: networks that tests make work all the same.
+cat >"$run/daemon.json" <<END
+{
+  "hosts": ["$DOCKER_HOST"],
+  "data-root": "$run/data",
+  "exec-root": "$run/exec",
+  "pidfile": "$run/docker.pid",
+  "bridge": "none",
+  "iptables": false,
+  "ip-masq": false,
+  "ip6tables": false,
+  "exec-opts": ["native.cgroupdriver=cgroupfs"],
+  "cgroup-parent": "/ccm-operator-e2e-${run##*/}",
+  "runtimes": {"e2e": {"path": "$runc"}},
+  "default-runtime": "e2e"
+}
+END
+LD_LIBRARY_PATH=$(echo "$engine"/lib/*-linux-gnu) dockerd --config-file "$run/daemon.json" >"$run/dockerd.log" 2>&1 &
+dockerd=$!
+until docker version >/dev/null 2>&1; do
+	kill -0 "$dockerd" 2>/dev/null || { cat "$run/dockerd.log" >&2; echo "hack/e2e/inside.sh: dockerd has ended" >&2; exit 1; }
+	sleep 0.1
+done
+
+status=0
+CCM_OPERATOR_E2E=1 "$@" || status=$?
+[ "$status" = 0 ] || grep -v -E "level=(info|warning)" "$run/dockerd.log" | tail -n 20 >&2
+exit "$status"

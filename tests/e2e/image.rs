@@ -1,0 +1,87 @@
+//! The image itself: what release tooling, a kubelet and the Go operator's Deployment expect of it.
+
+use std::{
+    env, fs,
+    io::{self, Write},
+    process::Command,
+};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::{
+    docker::{docker, image, inspect_image},
+    support::{go_operator, lab::repository},
+};
+
+/// The output of a shell in a container of the image.
+async fn shell(script: &str) -> Result<String> {
+    docker(&["run", "--rm", "--network=none", "--entrypoint=/bin/bash", image().await?, "-ec", script])
+}
+
+#[tokio::test]
+async fn has_the_labels_and_a_user_by_number() -> Result<()> {
+    let inspected = inspect_image().await?;
+    let config = &inspected["Config"];
+    assert_eq!(config["User"], "65532:65532");
+    let labels = &config["Labels"];
+    let commit = Command::new(repository().join("hack/commit.sh")).output()?;
+    assert_eq!(labels["io.openshift.release.operator"], "true");
+    assert_eq!(labels["org.opencontainers.image.title"], "ccm-operator");
+    assert_eq!(labels["org.opencontainers.image.version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(labels["org.opencontainers.image.revision"], String::from_utf8(commit.stdout)?.trim_end());
+    assert!(labels["org.opencontainers.image.source"].as_str().is_some_and(|source| !source.is_empty()), "{labels}");
+    let size = inspected["Size"].as_u64().context("the image has no size")?;
+    let layers = inspected["RootFS"]["Layers"].as_array().context("the image has no layers")?.len();
+    // Past the capture of the test's output: a figure, not a check.
+    writeln!(io::stderr(), "image: {} MB, base included, in {layers} layers", size / 1_000_000)?;
+    assert_eq!(layers, 3, "the base, the certificates and everything else");
+    Ok(())
+}
+
+#[tokio::test]
+async fn has_the_go_operators_programs_as_links() -> Result<()> {
+    let programs =
+        [go_operator::OPERATOR.program, go_operator::CONFIG_SYNC.program, "azure-config-credentials-injector"];
+    for program in programs {
+        // Each is told by its own help, which begins with the command that it stands for.
+        let help = shell(&format!("[[ -L /{program} ]]; /{program} --help")).await.context(program)?;
+        ensure!(help.contains("Usage:"), "{program}: {help}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn has_the_payloads_manifests() -> Result<()> {
+    let mut expected = Vec::new();
+    for entry in repository().join("manifests").read_dir()? {
+        expected.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    expected.sort();
+    assert!(expected.iter().any(|file| file == "image-references"), "{expected:?}");
+    let found = shell("cd /manifests; for file in *; do echo $file; done").await?;
+    let mut found: Vec<_> = found.lines().collect();
+    found.sort_unstable();
+    assert_eq!(found, expected);
+    for file in expected {
+        let text = shell(&format!("printf %s \"$(</manifests/{file})\"")).await?;
+        assert_eq!(text, fs::read_to_string(repository().join("manifests").join(&file))?.trim_end(), "{file}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn has_bash_and_public_certificates_where_openshift_has_them() -> Result<()> {
+    let bundle = shell("printf %s \"$(</etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem)\"").await?;
+    let certificates = bundle.matches("-----BEGIN CERTIFICATE-----").count();
+    ensure!(certificates > 50, "{certificates} certificates");
+    Ok(())
+}
+
+#[tokio::test]
+async fn runs_the_program_which_names_its_commit() -> Result<()> {
+    let version = docker(&["run", "--rm", "--network=none", image().await?, "version", "--client"])?;
+    ensure!(version.starts_with("Client  ccm-operator "), "{version}");
+    // The tests' own binary is built without.
+    ensure!(env::var_os("OPERATOR").is_none() || version.contains(", commit "), "{version}");
+    Ok(())
+}
