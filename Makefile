@@ -3,6 +3,7 @@
 # make test-faults  every fault that a cluster may have, some for minutes
 # make image    the container image, by podman or docker
 # make e2e      the image in a Docker Engine of its own, in namespaces of its own; needs root. make e2e-all with the release binary
+# make reproducible  builds the binary and the image twice and compares them
 # make check    format, lints and docs
 # make deny     the dependencies' licences, sources and versions (deny.toml)
 # make fuzz     a million inputs, or RUNS=…, for every function that reads foreign text; needs a C++ compiler
@@ -14,7 +15,7 @@
 # make rbac     the rights of the operator that no test has used
 # make generate generated files: image-references, the images ConfigMap, docs/provider.schema.json, snapshots
 .DEFAULT_GOAL := build
-.PHONY: build image e2e e2e-all test test-list-watch test-faults check deny fuzz mutants demo bench soak crash rbac generate testplane ccm prometheus
+.PHONY: build image reproducible e2e e2e-all test test-list-watch test-faults check deny fuzz mutants demo bench soak crash rbac generate testplane ccm prometheus
 
 build:
 	hack/build.sh
@@ -49,6 +50,9 @@ test-list-watch: testplane
 
 test-faults: testplane
 	cargo test --locked --test it -- fault_suite:: --include-ignored
+
+reproducible:
+	hack/reproducible.sh
 
 # Cargo builds the tests, and run.sh runs them where the engine is.
 E2E = cargo --config 'target."cfg(all())".runner = "hack/e2e/run.sh"' test --locked --test e2e
