@@ -4,6 +4,7 @@
 # make image    the container image, by podman or docker
 # make e2e      the image in a Docker Engine of its own, in namespaces of its own; needs root. make e2e-all with the release binary
 # make reproducible  builds the binary and the image twice and compares them
+# make release-artifacts  the files of a release, in target/release-artifacts; hack/release.sh signs and verifies them
 # make check    format, lints and docs
 # make deny     the dependencies' licences, sources and versions (deny.toml)
 # make fuzz     a million inputs, or RUNS=…, for every function that reads foreign text; needs a C++ compiler
@@ -15,7 +16,7 @@
 # make rbac     the rights of the operator that no test has used
 # make generate generated files: image-references, the images ConfigMap, docs/provider.schema.json, snapshots
 .DEFAULT_GOAL := build
-.PHONY: build image reproducible e2e e2e-all test test-list-watch test-faults check deny fuzz mutants demo bench soak crash rbac generate testplane ccm prometheus
+.PHONY: build image reproducible release-artifacts e2e e2e-all test test-list-watch test-faults check deny fuzz mutants demo bench soak crash rbac generate testplane ccm prometheus
 
 build:
 	hack/build.sh
@@ -53,6 +54,10 @@ test-faults: testplane
 
 reproducible:
 	hack/reproducible.sh
+
+release-artifacts:
+	hack/release.sh build
+	hack/release.sh sums
 
 # Cargo builds the tests, and run.sh runs them where the engine is.
 E2E = cargo --config 'target."cfg(all())".runner = "hack/e2e/run.sh"' test --locked --test e2e

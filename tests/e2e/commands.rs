@@ -78,7 +78,7 @@ async fn every_command_of_the_manifests_does_its_work() -> Result<()> {
         .with_context(|| name.clone())?;
     }
     // The Deployment of the operator; a Deployment and a DaemonSet each of Azure and Azure Stack Hub.
-    assert_eq!(containers.len(), 5);
+    ensure!(containers.len() >= 5, "{} commands", containers.len());
     Ok(())
 }
 

@@ -10,6 +10,7 @@ mod blind;
 mod cloud_config;
 mod command_line;
 mod config_sync;
+mod container;
 mod contested;
 mod contract;
 mod crash;

@@ -1,0 +1,84 @@
+#!/bin/sh
+# What a release consists of beside the image, as files in target/release-artifacts: the binary for this architecture, the list of
+# what is compiled into it (SBOM, CycloneDX) and, of everything that is there, SHA256SUMS.
+#   release.sh build   builds the binary and writes it there with its SBOM
+#                      TAG, when set, has to be that of the version
+#   release.sh sums    writes SHA256SUMS
+#   release.sh sign    signs SHA256SUMS: without a key by the identity of the workflow that runs this, or with that of COSIGN_KEY
+#   release.sh verify  checks the signature, as users do, and the sums: SIGNER is the address of the repository whose workflow
+#                      has signed, COSIGN_PUB the public half of a key
+#   release.sh push    builds an image for each binary that is there and pushes them as one to IMAGE, signed; needs podman
+set -eu
+cd "$(dirname "$0")/.."
+artifacts=target/release-artifacts
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+
+fail() { echo "hack/release.sh: $*" >&2; exit 1; }
+mkdir -p "$artifacts"
+
+# The signing program, built from its sources, which Go's checksum database vouches for.
+cosign() {
+	bin=${XDG_CACHE_HOME:-$HOME/.cache}/ccm-operator/tools/cosign-2.6.5
+	[ -x "$bin/cosign" ] || CGO_ENABLED=0 GOBIN=$bin go install -trimpath github.com/sigstore/cosign/v2/cmd/cosign@v2.6.5
+	"$bin/cosign" "$@"
+}
+
+case ${1:-} in
+build)
+	[ "${TAG:-v$version}" = "v$version" ] || fail "the tag $TAG is not that of the version $version in Cargo.toml"
+	case $(hack/commit.sh) in
+	unknown | *-dirty) fail "a release is built from a commit: this is $(hack/commit.sh)" ;;
+	esac
+	case $(uname -m) in
+	x86_64) name=ccm-operator-$version-linux-amd64 ;;
+	aarch64) name=ccm-operator-$version-linux-arm64 ;;
+	*) fail "there are no releases for $(uname -m)" ;;
+	esac
+	hack/build.sh
+	hack/glibc.sh target/release/ccm-operator
+	install -m 755 target/release/ccm-operator "$artifacts/$name"
+	# With a time that is the commit's, so that the same commit gives the same file.
+	PATH="$(hack/tool.sh cargo-cyclonedx 0.5.9):$PATH" SOURCE_DATE_EPOCH=$(hack/commit.sh time) \
+		cargo cyclonedx --format json --spec-version 1.5 --describe binaries
+	mv ccm-operator_bin.cdx.json "$artifacts/$name.cdx.json"
+	;;
+sums)
+	(cd "$artifacts" && find . -type f -name 'ccm-operator-*' | sed 's|^\./||' | sort | xargs sha256sum >SHA256SUMS)
+	;;
+sign)
+	if [ -n "${COSIGN_KEY:-}" ]; then
+		# A key is for trying this: its signatures go to no public log.
+		cosign sign-blob --yes --key "$COSIGN_KEY" --tlog-upload=false --bundle "$artifacts/SHA256SUMS.sigstore.json" "$artifacts/SHA256SUMS"
+	else
+		cosign sign-blob --yes --new-bundle-format --bundle "$artifacts/SHA256SUMS.sigstore.json" "$artifacts/SHA256SUMS"
+	fi
+	;;
+verify)
+	if [ -n "${COSIGN_PUB:-}" ]; then
+		cosign verify-blob --key "$COSIGN_PUB" --insecure-ignore-tlog --bundle "$artifacts/SHA256SUMS.sigstore.json" "$artifacts/SHA256SUMS"
+	else
+		cosign verify-blob --new-bundle-format --bundle "$artifacts/SHA256SUMS.sigstore.json" \
+			--certificate-identity-regexp "^${SIGNER:?is the address of the repository}/\.github/workflows/release\.yaml@refs/tags/v" \
+			--certificate-oidc-issuer https://token.actions.githubusercontent.com "$artifacts/SHA256SUMS"
+	fi
+	(cd "$artifacts" && sha256sum --check --strict SHA256SUMS)
+	;;
+push)
+	images=
+	for binary in "$artifacts"/ccm-operator-*-amd64 "$artifacts"/ccm-operator-*-arm64; do
+		[ -f "$binary" ] || continue
+		arch=${binary##*-}
+		images="$images $(CONTAINER_TOOL=podman IMAGE=${IMAGE:?is the name in the registry}-$arch hack/image.sh "$binary" \
+			--no-cache --timestamp "$(hack/commit.sh time)" --platform "linux/$arch")"
+	done
+	# shellcheck disable=SC2086 # a list
+	podman manifest create "$IMAGE" $images
+	podman manifest push --all --digestfile "$artifacts/image.digest" "$IMAGE" "docker://$IMAGE"
+	# By its digest: a tag may move.
+	cosign sign --yes "${IMAGE%:*}@$(cat "$artifacts/image.digest")"
+	;;
+*)
+	sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2
+	exit 2
+	;;
+esac
