@@ -15,12 +15,15 @@ done
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 image=${IMAGE:-localhost/ccm-operator:$version}
 
+# A remote's address may hold a password.
+source=${IMAGE_SOURCE:-$(git config --get remote.origin.url | sed 's|//[^/@]*@|//|')}
+
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 hack/image-root.sh "$binary" "$root/image"
 "$tool" build --file Containerfile --tag "$image" \
 	--build-arg VERSION="$version" \
 	--build-arg REVISION="${CCM_OPERATOR_COMMIT:-$(hack/commit.sh)}" \
-	--build-arg SOURCE="${IMAGE_SOURCE:-$(git config --get remote.origin.url || echo unknown)}" \
+	--build-arg SOURCE="${source:-unknown}" \
 	"$@" "$root/image" >&2
 echo "$image"
