@@ -30,8 +30,8 @@ fn both_containerfiles_make_the_same_image() -> Result<()> {
 
 #[test]
 fn releases_are_compiled_by_the_compiler_of_the_containerfile() -> Result<()> {
-    let compiled = read("Containerfile.compile")?;
-    let compiler = argument(&compiled, "RUST").context("no compiler")?;
+    let containerfile = read("Containerfile.compile")?;
+    let compiler = argument(&containerfile, "RUST").context("no compiler")?;
     let workflow = read(".github/workflows/release.yaml")?;
     let container = workflow.lines().find_map(|line| line.trim().strip_prefix("container: "));
     assert_eq!(container, Some(compiler));
