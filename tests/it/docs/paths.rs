@@ -21,11 +21,10 @@ use super::{
     world::{GO_HOLDER, GO_IMAGE, World, manifests},
 };
 use crate::{
-    bad_input::free_port,
     lab::{
         INVENTORY, LIMIT, Lab, NAMESPACE, OWN_NAMESPACE, POD_UID, PREDECESSOR, aws_manifest, config_maps, repository,
     },
-    support::{eventually, objects, openshift::Cluster},
+    support::{eventually, objects, openshift::Cluster, scrape::free_port},
 };
 
 /// The kinds of other operators in the manifests.

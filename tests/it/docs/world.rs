@@ -17,7 +17,6 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use crate::{
-    bad_input::free_port,
     lab::{LEASE, LIMIT, OWN_NAMESPACE, SERVICE_ACCOUNT, binary, config_maps},
     support::{
         control_plane::{ControlPlane, Options},
@@ -25,6 +24,7 @@ use crate::{
         openshift::{self, Cluster},
         operator::Operator,
         pki,
+        scrape::free_port,
     },
 };
 
