@@ -40,7 +40,9 @@ build)
 	# With a time that is the commit's, so that the same commit gives the same file.
 	PATH="$(hack/tool.sh cargo-cyclonedx 0.5.9):$PATH" SOURCE_DATE_EPOCH=$(hack/commit.sh time) \
 		cargo cyclonedx --format json --spec-version 1.5 --describe binaries
-	mv ccm-operator_bin.cdx.json "$artifacts/$name.cdx.json"
+	# The place of the checkout is nobody's business, and would make the file another each time.
+	sed "s|file://$PWD|file:///ccm-operator|g" ccm-operator_bin.cdx.json >"$artifacts/$name.cdx.json"
+	rm ccm-operator_bin.cdx.json
 	;;
 sums)
 	(cd "$artifacts" && find . -type f -name 'ccm-operator-*' | sed 's|^\./||' | sort | xargs sha256sum >SHA256SUMS)
