@@ -15,8 +15,8 @@ done
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 image=${IMAGE:-localhost/ccm-operator:$version}
 
-# A remote's address may hold a password.
-source=${IMAGE_SOURCE:-$(git config --get remote.origin.url | sed 's|//[^/@]*@|//|')}
+# A remote's address may be a path, or hold a password.
+source=${IMAGE_SOURCE:-$(git config --get remote.origin.url | sed -n 's|^https://\([^@]*@\)*\([^@]*\)$|https://\2|p')}
 
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT

@@ -45,7 +45,10 @@ build)
 	rm ccm-operator_bin.cdx.json
 	;;
 sums)
-	(cd "$artifacts" && find . -type f -name 'ccm-operator-*' | sed 's|^\./||' | sort | xargs sha256sum >SHA256SUMS)
+	for file in "$artifacts/ccm-operator-$version-linux-"*; do
+		[ -f "$file" ] || fail "there are no artifacts of the version $version in $artifacts: run hack/release.sh build first"
+	done
+	(cd "$artifacts" && sha256sum "ccm-operator-$version-linux-"* >SHA256SUMS)
 	;;
 sign)
 	if [ -n "${COSIGN_KEY:-}" ]; then
@@ -67,9 +70,9 @@ verify)
 	;;
 push)
 	images=
-	for binary in "$artifacts"/ccm-operator-*-amd64 "$artifacts"/ccm-operator-*-arm64; do
-		[ -f "$binary" ] || continue
-		arch=${binary##*-}
+	for arch in amd64 arm64; do
+		binary=$artifacts/ccm-operator-$version-linux-$arch
+		[ -f "$binary" ] || fail "$binary is missing: an image is pushed for all architectures"
 		images="$images $(CONTAINER_TOOL=podman IMAGE=${IMAGE:?is the name in the registry}-$arch hack/image.sh "$binary" \
 			--no-cache --timestamp "$(hack/commit.sh time)" --platform "linux/$arch")"
 	done

@@ -73,6 +73,8 @@ pub struct Controllers {
     images_json: Option<PathBuf>,
     /// By the controllers that they are for.
     leaderships: Vec<(&'static str, watch::Receiver<Leadership>)>,
+    /// How many of them lead.
+    leading: usize,
     rewound: Arc<Notify>,
     shutdown: watch::Receiver<bool>,
     health: Health,
@@ -84,9 +86,19 @@ impl Controllers {
     /// No controllers yet; `shutdown` becomes true when they have to stop. Must be called in a runtime.
     pub fn new(view: View, shutdown: watch::Receiver<bool>, health: Health, metrics: Metrics) -> Self {
         let events = Events::start(view.client.clone(), metrics.clone());
-        let (operator, config_sync, images_json, leaderships) = (None, None, None, Vec::new());
-        let rewound = Arc::default();
-        Self { view, operator, config_sync, images_json, leaderships, rewound, shutdown, health, metrics, events }
+        Self {
+            view,
+            operator: None,
+            config_sync: None,
+            images_json: None,
+            leaderships: Vec::new(),
+            leading: 0,
+            rewound: Arc::default(),
+            shutdown,
+            health,
+            metrics,
+            events,
+        }
     }
 
     /// To be notified when resource versions have gone back: then all watches start again.
@@ -178,6 +190,13 @@ impl Controllers {
     async fn pass(&mut self) -> Instant {
         let started = Instant::now();
         let mut passes = Vec::new();
+        let leads = |leadership: &watch::Receiver<Leadership>| matches!(*leadership.borrow(), Leadership::Leading(_));
+        let leading = self.leaderships.iter().filter(|(_, leadership)| leads(leadership)).count();
+        if leading > self.leading {
+            // The API server has just answered. What it kept this process from before is not to be reported now.
+            self.view.observer.watches.have_answered();
+        }
+        self.leading = leading;
         self.view.refresh();
         if let Some(config_sync) = &mut self.config_sync {
             passes.extend(config_sync.pass(&mut self.view).await);

@@ -34,7 +34,7 @@ if [ $(((0x$bounding >> 24) & 1)) = 0 ]; then
 			[ -z "\$file" ] || sed -i 's/"CAP_SYS_RESOURCE",//g; s/,"CAP_SYS_RESOURCE"//g' "\$file"
 			previous=\$argument
 		done
-		exec $runc "\$@"
+		exec "$runc" "\$@"
 	END
 	chmod 755 "$run/runc"
 	runc=$run/runc

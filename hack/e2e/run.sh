@@ -39,7 +39,8 @@ exec 8>"$runs/.lock"
 flock 8
 for lock in "$runs"/*.lock; do
 	[ -e "$lock" ] || continue
-	exec 7<"$lock"
+	# Another run may have removed its own just now.
+	command exec 7<"$lock" || continue
 	if flock --nonblock 7; then remove_run "${lock%.lock}"; fi
 	exec 7<&-
 done

@@ -152,7 +152,7 @@ impl Cause {
     }
 
     /// The HTTP status code of the answer; zero without an answer.
-    fn code(&self) -> u16 {
+    pub fn code(&self) -> u16 {
         self.status().map_or(0, |status| status.code)
     }
 

@@ -27,8 +27,8 @@ pub enum Event {
     Failed {
         /// The error with its causes.
         error: String,
-        /// Whether a right is missing.
-        is_denied: bool,
+        /// The HTTP status code of the API server's answer; zero without an answer.
+        code: u16,
     },
 }
 
@@ -51,6 +51,8 @@ pub struct Trouble {
     pub since: Instant,
     /// Since when a right is missing; `None` if the last error was another one.
     pub denied_since: Option<Instant>,
+    /// Whether an error was an answer of the API server.
+    is_answered: bool,
 }
 
 /// How long a right must be missing before it is reported: an API server that has just started denies every right that it
@@ -117,14 +119,18 @@ impl Seen {
                     }
                 }
             }
-            Event::Failed { error, is_denied } => {
+            Event::Failed { error, code } => {
                 let (known, now) = (self.trouble.take(), Instant::now());
                 let is_news = known.as_ref().is_none_or(|known| known.error != error);
                 let denied_since = known.as_ref().and_then(|known| known.denied_since).unwrap_or(now);
+                let (is_answered, was_answered) = (code != 0, known.as_ref().is_some_and(|known| known.is_answered));
+                // The first answer ends the time without one: an API server that starts is another trouble.
+                let before = known.filter(|_| was_answered || !is_answered);
                 self.trouble = Some(Trouble {
                     error: error.clone(),
-                    since: known.map_or(now, |known| known.since),
-                    denied_since: is_denied.then_some(denied_since),
+                    since: before.map_or(now, |before| before.since),
+                    denied_since: (code == 403).then_some(denied_since),
+                    is_answered: is_answered || was_answered,
                 });
                 return is_news.then_some(error);
             }
@@ -150,6 +156,13 @@ impl Seen {
     pub fn forget(&mut self, name: &str) {
         for objects in [Some(&mut self.objects), self.arriving.as_mut()].into_iter().flatten() {
             objects.remove(name);
+        }
+    }
+
+    /// The API server has answered: an error without an answer counts from now.
+    pub fn has_answered(&mut self) {
+        if let Some(trouble) = self.trouble.as_mut().filter(|trouble| !trouble.is_answered) {
+            trouble.since = Instant::now();
         }
     }
 
@@ -238,20 +251,42 @@ mod tests {
     #[test]
     fn a_failure_lasts_until_all_objects_were_listed() {
         let mut seen = Seen::default();
-        let failed = |error: &str, is_denied| Event::Failed { error: error.into(), is_denied };
-        assert_eq!(seen.take(failed("x", false)).as_deref(), Some("x"));
+        let failed = |error: &str, code| Event::Failed { error: error.into(), code };
+        assert_eq!(seen.take(failed("x", 500)).as_deref(), Some("x"));
         let since = seen.trouble().unwrap().since;
         seen.take(Event::Started);
         seen.take(Event::Listed(object("1")));
-        assert_eq!(seen.take(failed("x", true)), None, "no news");
+        assert_eq!(seen.take(failed("x", 403)), None, "no news");
         let denied_since = seen.trouble().unwrap().denied_since;
         assert!(denied_since.is_some_and(|denied| denied >= since));
-        assert_eq!(seen.take(failed("y", true)).as_deref(), Some("y"));
+        assert_eq!(seen.take(failed("y", 403)).as_deref(), Some("y"));
         assert_eq!((seen.trouble().unwrap().since, seen.trouble().unwrap().denied_since), (since, denied_since));
-        seen.take(failed("z", false));
+        seen.take(failed("z", 0));
         assert_eq!(seen.trouble().unwrap().denied_since, None);
         seen.take(Event::Started);
         seen.take(Event::Synced);
         assert!(seen.trouble().is_none());
+    }
+
+    #[test]
+    fn a_time_without_answers_ends_with_the_first_answer() {
+        let failed = |code| Event::Failed { error: "x".into(), code };
+        let since = |seen: &Seen| seen.trouble().unwrap().since;
+        let mut seen = Seen::default();
+        seen.take(failed(0));
+        let first = since(&seen);
+        seen.take(failed(0));
+        assert_eq!(since(&seen), first);
+        seen.has_answered();
+        let second = since(&seen);
+        assert!(second > first, "another request was answered");
+        seen.take(failed(429));
+        let third = since(&seen);
+        assert!(third > second, "the watch was answered");
+        for code in [0, 503, 0] {
+            seen.take(failed(code));
+            seen.has_answered();
+            assert_eq!(since(&seen), third, "an API server that answers now and then does not hide its trouble");
+        }
     }
 }

@@ -164,11 +164,11 @@ impl Watch {
             }
             let mut asked = Duration::ZERO;
             if let Err(error) = over {
-                let mut is_denied = false;
+                let mut code = 0;
                 if let Error::Request(cause) = &error {
-                    (asked, is_denied) = (cause.retry_after().min(PAUSE.1), cause.is_denied());
+                    (asked, code) = (cause.retry_after().min(PAUSE.1), cause.code());
                 }
-                self.send(Event::Failed { error: error.to_string(), is_denied });
+                self.send(Event::Failed { error: error.to_string(), code });
             }
             // All watches end together with the API server, and should not come back to it together.
             let jitter = Timestamp::now().subsec_nanosecond().unsigned_abs() % 1000;

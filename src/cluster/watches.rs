@@ -104,6 +104,11 @@ impl<Id: Ord + Clone> Watches<Id> {
         }
     }
 
+    /// Another request was answered: errors without an answer count from now.
+    pub fn have_answered(&mut self) {
+        self.watched.values_mut().for_each(|watched| watched.seen.has_answered());
+    }
+
     /// When each watch last delivered something, by kind.
     pub fn heard(&self) -> Vec<(&'static str, Heard)> {
         self.watched.values().map(|watched| (watched.target.kind.kind, watched.target.heard.clone())).collect()

@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use kube::Client;
@@ -13,8 +13,11 @@ use crate::{
         trusted_ca::TrustedCa, view::View,
     },
     process::{leadership::Authority, metrics::Metrics},
-    status::cluster_operator::{CLOUD_CONFIG, TRUSTED_CA},
+    status::cluster_operator::{CLOUD_CONFIG, Controller, TRUSTED_CA, Verdict},
 };
+
+/// How long a first good result waits for the other one, so that both become one write.
+const TOGETHER: Duration = Duration::from_secs(5);
 
 /// The field manager of both controllers' conditions.
 const FIELD_MANAGER: &str = "ccm-operator-config-sync";
@@ -24,6 +27,8 @@ pub(super) struct ConfigSync {
     trusted_ca: TrustedCa,
     authority: Authority,
     reporting: Backoff,
+    /// When the first result was there.
+    first_result: Option<Instant>,
 }
 
 impl ConfigSync {
@@ -38,7 +43,7 @@ impl ConfigSync {
         let sync = |controller| Sync::new(controller, authority.clone(), client.clone(), events.clone());
         let cloud_config = CloudConfig::new(sync(&CLOUD_CONFIG));
         let trusted_ca = TrustedCa::new(sync(&TRUSTED_CA), system_bundle, events.clone(), metrics);
-        Self { cloud_config, trusted_ca, authority, reporting: Backoff::default() }
+        Self { cloud_config, trusted_ca, authority, reporting: Backoff::default(), first_result: None }
     }
 
     /// The file with the certificates that the system trusts.
@@ -58,7 +63,8 @@ impl ConfigSync {
         let mut trusted_ca = self.trusted_ca.pass(view).await;
         if self.authority.write_budget().is_some() {
             trusted_ca.retrying.extend(self.report(view).await.err());
-            trusted_ca.due.extend([self.reporting.due(), view.status_due()].into_iter().flatten());
+            let together = self.first_result.map(|first| first + TOGETHER);
+            trusted_ca.due.extend([self.reporting.due(), view.status_due(), together].into_iter().flatten());
         }
         [cloud_config, trusted_ca]
     }
@@ -66,14 +72,23 @@ impl ConfigSync {
     /// Reports the results, unless the status has them already.
     async fn report(&mut self, view: &mut View) -> Result<(), String> {
         let results = [self.cloud_config.sync.result(), self.trusted_ca.sync.result()];
-        // Nothing waits for one good result, so that both become one write. An error is reported at once.
-        let is_early = results.iter().any(|(_, result)| result.is_none())
-            && results.iter().all(|(_, result)| !matches!(result, Some(Err(_))));
+        if results.iter().any(|(_, result)| result.is_some()) {
+            self.first_result.get_or_insert_with(Instant::now);
+        }
+        let status = view.status();
+        // An error is reported at once, and so is its end.
+        let is_news = |(controller, result): &(&Controller, Option<&Verdict>)| match result {
+            Some(result) => result.is_err() || status.trouble_of(controller).is_some(),
+            None => false,
+        };
+        let is_early = self.first_result.is_none_or(|first| first.elapsed() < TOGETHER)
+            && results.iter().any(|(_, result)| result.is_none())
+            && !results.iter().any(is_news);
         if is_early || !view.observer.knows_status_object() {
             return Ok(());
         }
         self.reporting.ready(Instant::now())?;
-        let next = view.status().next_of(&results, &now_in_seconds().to_string());
+        let next = status.next_of(&results, &now_in_seconds().to_string());
         view.report((FIELD_MANAGER, &next), false, &self.authority, &mut self.reporting).await
     }
 }

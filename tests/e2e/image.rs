@@ -40,12 +40,15 @@ async fn has_the_labels_and_a_user_by_number() -> Result<()> {
 
 #[tokio::test]
 async fn has_the_go_operators_programs_as_links() -> Result<()> {
-    let programs =
-        [go_operator::OPERATOR.program, go_operator::CONFIG_SYNC.program, "azure-config-credentials-injector"];
-    for program in programs {
-        // Each is told by its own help, which begins with the command that it stands for.
-        let help = shell(&format!("[[ -L /{program} ]]; /{program} --help")).await.context(program)?;
-        ensure!(help.contains("Usage:"), "{program}: {help}");
+    for (program, command) in [
+        (go_operator::OPERATOR.program, "operator"),
+        (go_operator::CONFIG_SYNC.program, "config-sync"),
+        ("azure-config-credentials-injector", "azure-inject-credentials"),
+    ] {
+        let script = format!("[[ -L /{program} ]]; /{program} --help; echo ---; ccm-operator {command} --help");
+        let help = shell(&script).await.context(program)?;
+        let (own, of_command) = help.split_once("---\n").context("two texts")?;
+        ensure!(own.lines().next() == of_command.lines().next(), "{program}: {help}");
     }
     Ok(())
 }

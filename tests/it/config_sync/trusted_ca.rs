@@ -139,3 +139,18 @@ async fn a_broken_system_bundle_is_waited_for_and_a_proxy_is_not_needed() -> Res
     lab.conditions(&operator, &WELL).await?;
     Ok(())
 }
+
+#[tokio::test]
+async fn the_end_of_an_error_is_reported_though_the_other_controller_has_no_result_yet() -> Result<()> {
+    let lab = Lab::new(&super::openstack()).await?;
+    super::set_source(&lab, json!({"config": "[Global\n"})).await?;
+    let first = lab.start()?;
+    lab.conditions(&first, &["CloudConfigControllerDegraded=True"]).await?;
+    first.terminate()?;
+    first.wait(LIMIT).await?;
+    super::set_source(&lab, json!({"config": super::SOURCE})).await?;
+    lab.write_system_bundle("nothing")?;
+    let second = lab.start()?;
+    lab.conditions(&second, &["CloudConfigControllerDegraded=False"]).await?;
+    Ok(())
+}

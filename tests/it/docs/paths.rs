@@ -147,8 +147,9 @@ async fn the_go_operator_is_replaced_on_a_running_cluster_and_comes_back() -> Re
     follow(&shell, ("docs/operations.md", "After an installation")).await?;
     cvo.settled().await?;
     let exempt = overrides(&world).await?.len();
-    assert_eq!(exempt, manifests(&shell.folder().join("install/manifests"), "")?.len() + 1);
+    assert_eq!(exempt, manifests(&shell.folder().join("install/manifests"), "")?.len() + 2);
     assert_eq!(operator_image(&world).await?, IMAGE);
+    nobody_is_admin(&shell).await?;
     let live = ccm(&world).await?.context("the CCM")?;
     assert_eq!(live.uid(), uid, "it was not deleted");
     assert!(!live.annotations().contains_key("operator.openshift.io/spec-hash"), "it was taken over");
@@ -173,6 +174,14 @@ async fn the_go_operator_is_replaced_on_a_running_cluster_and_comes_back() -> Re
     Ok(())
 }
 
+/// The Go operator is, of the CCM's namespace.
+async fn nobody_is_admin(shell: &Shell) -> Result<()> {
+    let roles = format!("oc get rolebindings -n {NAMESPACE} -o jsonpath='{{..roleRef.name}}'");
+    let (_, output) = shell.run(&roles).await?;
+    ensure!(!output.split_whitespace().any(|role| role == "admin"), "{output}");
+    Ok(())
+}
+
 fn key(object: &Value) -> String {
     let metadata = &object["metadata"];
     format!("{} {} {}", object["kind"], metadata["namespace"], metadata["name"])
@@ -191,9 +200,7 @@ async fn an_update_of_the_cluster_to_a_release_with_this_operator_and_back() -> 
     follow(&shell, ("docs/operations.md", "After an installation")).await?;
     assert_eq!(operator_image(&world).await?, IMAGE);
     follow(&shell, ("docs/installing-in-a-release.md", "Install it")).await?;
-    let (_, output) =
-        shell.run(&format!("oc get rolebindings -n {NAMESPACE} -o jsonpath='{{..roleRef.name}}'")).await?;
-    assert!(!output.split_whitespace().any(|role| role == "admin"), "{output}");
+    nobody_is_admin(&shell).await?;
 
     cvo.update(go_release()?);
     cvo.settled().await?;
