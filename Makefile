@@ -1,7 +1,8 @@
 # make test     everything that CI checks of behaviour: unit tests and tests on a real control plane
 # make test-list-watch  the tests that depend on watches, on API servers that list and then watch, as before Kubernetes 1.34
 # make test-faults  every fault that a cluster may have, some for minutes
-# make image    the container image, by podman or docker
+# make build    the program, target/release/ccm-operator; so does make alone
+# make image    the container image, by podman or docker; BUILD_ARGS=… for arguments of its build
 # make e2e      the image in a Docker Engine of its own, in namespaces of its own; needs root. make e2e-all with the release binary
 # make reproducible  builds the binary and the image twice and compares them
 # make release-artifacts  the files of a release, in target/release-artifacts; hack/release.sh signs and verifies them
@@ -16,14 +17,17 @@
 # make rbac     the rights of the operator that no test has used
 # make generate generated files: image-references, the images ConfigMap, docs/provider.schema.json, snapshots
 .DEFAULT_GOAL := build
-.PHONY: build image reproducible release-artifacts e2e e2e-all test test-list-watch test-faults check deny fuzz mutants demo bench soak crash rbac generate testplane ccm prometheus
+.PHONY: help build image reproducible release-artifacts e2e e2e-all test test-list-watch test-faults check deny fuzz mutants demo bench soak crash rbac generate testplane ccm prometheus
+
+help:
+	@sed -n '/^#/!q; s/^# //p' Makefile
 
 build:
 	hack/build.sh
 
 image: build
 	hack/glibc.sh target/release/ccm-operator
-	hack/image.sh target/release/ccm-operator
+	hack/image.sh target/release/ccm-operator $(BUILD_ARGS)
 
 # Both are built once into a cache folder outside the checkout. Building them before the tests shows the progress.
 testplane:

@@ -45,11 +45,14 @@ pub enum DiffFormat {
 
 /// Prints the changes; the exit code says whether there are any.
 pub(super) fn run(args: &DiffArgs, colors: bool) -> anyhow::Result<ExitCode> {
-    let changes = runtime()?.block_on(async {
+    let (changes, bad_input) = runtime()?.block_on(async {
         let reader = args.cluster.reader().await?;
         let catalog = embedded::catalog()?;
         let mut facts = reader.facts(args.cluster.images_json.as_deref()).await?;
-        let config = cloud_config(&reader, &catalog, &facts).await?;
+        let (config, bad_input) = match cloud_config(&reader, &catalog, &facts).await? {
+            Ok(config) => (config, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
         let mut digests = reader.digests(&catalog, &facts).await?;
         for object in &config {
             // Pods are restarted for the new content, not for the live one.
@@ -62,7 +65,8 @@ pub(super) fn run(args: &DiffArgs, colors: bool) -> anyhow::Result<ExitCode> {
             say(&format!("nothing to apply: {why}"));
         }
         let plan = plan.labelled(&inventory::set_id(&reader.own_namespace));
-        anyhow::Ok(dry_run::changes(&reader.client, &reader.own_namespace, &config, plan.objects()).await?)
+        let changes = dry_run::changes(&reader.client, &reader.own_namespace, &config, plan.objects()).await?;
+        anyhow::Ok((changes, bad_input))
     })?;
     match args.output {
         DiffFormat::Json => print(&output::json(&changes)?)?,
@@ -73,18 +77,21 @@ pub(super) fn run(args: &DiffArgs, colors: bool) -> anyhow::Result<ExitCode> {
     }
     let refused = changes.iter().filter(|diff| diff.change.action == Action::Refuse).count();
     anyhow::ensure!(refused == 0, "{refused} of the objects could not be applied; the reasons stand above");
+    if let Some(error) = bad_input {
+        anyhow::bail!("the cloud configuration would be left unchanged: {error}");
+    }
     Ok(ExitCode::from(u8::from(changes.iter().any(|diff| diff.change.is_difference()))))
 }
 
-/// The desired ConfigMaps of the cloud's configuration; none if its input has a defect, which leaves the live ones
-/// unchanged.
-async fn cloud_config(reader: &ClusterReader, catalog: &Catalog, facts: &Facts) -> anyhow::Result<Vec<Object>> {
-    match reader.cloud_config(catalog, facts).await? {
+/// The desired ConfigMaps of the cloud's configuration, or the defect of its input, which leaves the live ones unchanged.
+async fn cloud_config(
+    reader: &ClusterReader,
+    catalog: &Catalog,
+    facts: &Facts,
+) -> anyhow::Result<Result<Vec<Object>, String>> {
+    Ok(match reader.cloud_config(catalog, facts).await? {
         None => Ok(Vec::new()),
         Some(Ok(synced)) => Ok(synced.objects(&reader.namespace)?),
-        Some(Err(error)) => {
-            say(&format!("the cloud configuration is left unchanged: {}", chain(&error)));
-            Ok(Vec::new())
-        }
-    }
+        Some(Err(error)) => Err(chain(&error)),
+    })
 }

@@ -42,6 +42,7 @@ use crate::{
     },
     provider::embedded,
     status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
+    version::{COMMIT, VERSION},
 };
 
 /// The error of a process that was not left the time to release its leases.
@@ -102,6 +103,7 @@ async fn run(
     operator: Option<&OperatorArgs>,
     config_sync_lease: Option<&str>,
 ) -> anyhow::Result<()> {
+    info!("ccm-operator {VERSION}, commit {}", COMMIT.unwrap_or("unknown"));
     let timings = common.leader_election.timings().unwrap_or_else(|problem| wrong_usage(problem));
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -25,6 +25,9 @@ use crate::{
     text::mask,
 };
 
+/// The state of a workload whose rollout was done, and none of whose pods is ready.
+const UNAVAILABLE: &str = "unavailable";
+
 /// The number of last changes that are reported.
 const LAST_CHANGES: usize = 5;
 
@@ -60,7 +63,8 @@ pub struct Findings {
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// Whether the ClusterOperator is available and not degraded, and an operator keeps it so; `None` if it cannot be read.
+    /// Whether the ClusterOperator is available and not degraded, an operator keeps it so, and each workload has a pod that is
+    /// ready; `None` if it cannot be read.
     pub healthy: Option<bool>,
     operator: OperatorState,
     platform: Option<String>,
@@ -135,6 +139,7 @@ struct ObjectState {
 struct RolloutState {
     kind: String,
     name: String,
+    /// `done`, `progressing`, `stuck`, or `unavailable` if no pod is ready although the rollout was done.
     state: &'static str,
     /// The number of ready pods.
     ready: i64,
@@ -174,12 +179,14 @@ impl Report {
         let live_status = findings.cluster_operator.as_ref();
         let status = live_status.and_then(Option::as_ref).map(Status::of).unwrap_or_default();
         let operator = OperatorState::of(findings.lease.as_ref(), findings.now);
-        let healthy = live_status.map(|_| status.is_healthy() && !operator.is_gone());
         let compared = planned.iter().zip(&findings.live);
         let compared = compared.map(|(object, live)| planned_state(object, live.as_ref(), findings));
         let live = || findings.live.iter().flatten().flatten();
+        let rollouts: Vec<_> = live().filter_map(|live| rollout_state(live, findings)).collect();
+        // The conditions are about rollouts, as the Go operator's are: they do not follow pods that fail later.
+        let is_served = rollouts.iter().all(|rollout| rollout.state != UNAVAILABLE);
         Self {
-            healthy,
+            healthy: live_status.map(|_| status.is_healthy() && !operator.is_gone() && is_served),
             operator,
             platform: findings.platform.clone(),
             provider,
@@ -187,7 +194,7 @@ impl Report {
             version: status.version().map(str::to_owned),
             namespace: namespace.to_owned(),
             objects: compared.chain(findings.left_over.iter().map(left_over_state)).collect(),
-            rollouts: live().filter_map(|live| rollout_state(live, findings)).collect(),
+            rollouts,
             conditions: live_status.map(|_| conditions(&status.conditions)).unwrap_or_default(),
             changes: last_changes(live(), &findings.events),
             unread: findings.unread.clone(),
@@ -236,6 +243,7 @@ fn rollout_state(live: &Value, findings: &Findings) -> Option<RolloutState> {
         _ => return None,
     };
     let (state, mut waits_for) = match rollout::of(live) {
+        Rollout::Done if ready == 0 && desired > 0 => (UNAVAILABLE, Vec::new()),
         Rollout::Done => ("done", Vec::new()),
         Rollout::Progressing => ("progressing", Vec::new()),
         Rollout::Stuck { why } => ("stuck", vec![why]),

@@ -69,6 +69,18 @@ fn completions_and_manual_pages_name_every_command() -> Result<()> {
         let script = text(run(&["completion", shell]).stdout);
         assert!(script.contains("image-references") && script.contains("cluster-infrastructure-file"), "{shell}");
     }
+    for (words, expected) in
+        [("status --outp", "--output"), ("provider ver", "verify"), ("render --phase boot", "bootstrap")]
+    {
+        let last = words.split(' ').next_back().unwrap_or_default();
+        let script = format!(
+            "source <('{}' completion bash); COMP_WORDS=(ccm-operator {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+            _ccm__operator ccm-operator {last} \"${{COMP_WORDS[COMP_CWORD - 1]}}\"; echo \"${{COMPREPLY[@]}}\"",
+            binary().display()
+        );
+        let completed = Command::new("bash").args(["-c", &script]).output()?;
+        assert_eq!(text(completed.stdout).trim(), expected, "{words}: {}", text(completed.stderr));
+    }
     let folder = tempfile::tempdir()?;
     let output = run(&["man-pages", "--dest-dir", folder.path().to_str().unwrap()]);
     assert!(output.status.success(), "{}", text(output.stderr));

@@ -4,10 +4,11 @@ use std::{path::Path, process::Command, process::Output};
 
 use anyhow::{Context, Result, ensure};
 use ccm_operator::apply::{change, ownership::FIELD_MANAGER};
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::{
-    lab::{LIMIT, Lab, PREDECESSOR, aws_manifest, binary},
+    lab::{LIMIT, Lab, PREDECESSOR, aws_manifest, binary, config_maps},
     recreate,
     support::{eventually, openshift::Cluster},
 };
@@ -218,6 +219,16 @@ async fn an_error_ends_with_exit_code_two() -> Result<()> {
     // Without the flag the images are the cluster's.
     let output = run(&lab.plane.kubeconfig_admin(), &["diff"]).await?;
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("image: "));
+    // The changes are shown nevertheless.
+    let bad = Patch::Merge(json!({"data": {"cloud.conf": "[Global\n"}}));
+    config_maps(&lab.client, "openshift-config-managed")
+        .patch("kube-cloud-config", &PatchParams::default(), &bad)
+        .await?;
+    let output = run(&lab.plane.kubeconfig_admin(), &["diff"]).await?;
+    assert_eq!(output.status.code(), Some(2));
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(errors.contains("the cloud configuration would be left unchanged: "), "{errors}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("image: "));
     Ok(())
 }

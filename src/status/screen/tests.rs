@@ -183,6 +183,21 @@ fn health_is_that_of_the_cluster_operator() {
 }
 
 #[test]
+fn a_workload_without_a_ready_pod_is_not_healthy() {
+    let report = |ready: i64| {
+        let mut live = deployment();
+        live["status"]["readyReplicas"] = json!(ready);
+        live["status"]["conditions"][0]["reason"] = json!("NewReplicaSetAvailable");
+        let report = Report::new(&Findings { live: vec![Some(Some(live))], ..findings() }, "managed");
+        let screen = text::screen(&report, NOW.parse().unwrap());
+        (report.healthy, report.rollouts[0].state, screen.lines().next().unwrap_or_default().to_owned())
+    };
+    assert_eq!(report(1).0, Some(true));
+    let line = "Cluster    NOT HEALTHY: no pod of Deployment azure-ccm is ready".to_owned();
+    assert_eq!(report(0), (Some(false), "unavailable", line));
+}
+
+#[test]
 fn a_cluster_without_an_operator_is_not_healthy() {
     let report = |now: &str, holder: &str| {
         let mut findings = Findings { now: now.parse().unwrap(), ..findings() };

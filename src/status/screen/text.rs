@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use crate::{
-    status::screen::{ConditionState, OperatorState, Report},
+    status::screen::{ConditionState, OperatorState, Report, RolloutState, UNAVAILABLE},
     text::output::{printable, table_within, wrap},
 };
 
@@ -57,7 +57,10 @@ fn health(report: &Report) -> String {
     let waiting = report.objects.iter().filter(|object| matches!(object.state, "missing" | "differs")).count();
     match (report.healthy, waiting) {
         (None, _) => "unknown: the ClusterOperator cannot be read".to_owned(),
-        (Some(false), _) => "NOT HEALTHY".to_owned(),
+        (Some(false), _) => match report.rollouts.iter().find(|rollout| rollout.state == UNAVAILABLE) {
+            Some(RolloutState { kind, name, .. }) => format!("NOT HEALTHY: no pod of {kind} {name} is ready"),
+            None => "NOT HEALTHY".to_owned(),
+        },
         (Some(true), 0) => "healthy".to_owned(),
         (Some(true), 1) => "healthy, but one object is not as planned".to_owned(),
         (Some(true), count) => format!("healthy, but {count} objects are not as planned"),

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use ccm_operator::apply::inventory::{PART_OF_LABEL, set_id};
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{Namespace, ServiceAccount},
+    core::v1::{Namespace, Node, ServiceAccount},
 };
 use kube::{
     Api, ResourceExt,
@@ -24,7 +24,7 @@ use crate::{
     lab::{
         INVENTORY, LIMIT, Lab, NAMESPACE, OWN_NAMESPACE, POD_UID, PREDECESSOR, aws_manifest, config_maps, repository,
     },
-    support::{eventually, objects, openshift::Cluster, scrape::free_port},
+    support::{eventually, kubelet, objects, openshift::Cluster, scrape::free_port},
 };
 
 /// The kinds of other operators in the manifests.
@@ -282,7 +282,11 @@ async fn a_report_has_no_secrets() -> Result<()> {
         "curl",
         &format!("exec \"$(PATH=${{PATH#*:}} command -v curl)\" \"${{@/localhost:9258/127.0.0.1:{port}}}\""),
     )?;
-    follow(&shell, ("docs/support.md", "Collect")).await?;
+    // Other tests use the same control plane later.
+    kubelet::add_master(&lab.client, "reported").await?;
+    let followed = follow(&shell, ("docs/support.md", "Collect")).await;
+    Api::<Node>::all(lab.client.clone()).delete("reported", &DeleteParams::default()).await?;
+    followed?;
     let read = |name: &str| fs::read_to_string(shell.folder().join("support").join(name));
     for file in fs::read_dir(shell.folder().join("support"))? {
         let name = file?.file_name().into_string().unwrap_or_default();
@@ -290,6 +294,7 @@ async fn a_report_has_no_secrets() -> Result<()> {
         assert!(!text.is_empty() && !text.contains(SECRET), "{name}: {text}");
     }
     assert!(read("diff.txt")?.contains("password = ***"), "{}", read("diff.txt")?);
+    assert!(read("nodes.txt")?.contains("reported"), "{}", read("nodes.txt")?);
     assert!(read("metrics.txt")?.contains("ccm_operator_build_info"));
     assert!(read("status.json")?.contains("\"Degraded\""));
     Ok(())
