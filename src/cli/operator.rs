@@ -103,7 +103,6 @@ async fn run(
     operator: Option<&OperatorArgs>,
     config_sync_lease: Option<&str>,
 ) -> anyhow::Result<()> {
-    info!("ccm-operator {VERSION}, commit {}", COMMIT.unwrap_or("unknown"));
     let timings = common.leader_election.timings().unwrap_or_else(|problem| wrong_usage(problem));
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -116,6 +115,7 @@ async fn run(
     let listener = http::bind(&common.health_addr)
         .await
         .with_context(|| format!("failed to listen on --health-addr {}", common.health_addr))?;
+    info!("ccm-operator {VERSION}, commit {}", COMMIT.unwrap_or("unknown"));
 
     let own_namespace = common.operator_namespace.clone().unwrap_or_else(own_namespace);
     let lease_namespace =

@@ -17,7 +17,7 @@ use crate::{
     support::{
         control_plane::{ControlPlane, Options},
         eventually,
-        faults::Fault,
+        faults::{Fault, Faults, Rule},
         lab::repository,
         openshift::{self, Cluster},
         operator::Operator,
@@ -228,4 +228,29 @@ async fn an_etcd_that_goes_back_to_another_platform() -> Result<()> {
     lab.finish_workloads();
     exactly(&lab, &operator, plan_of(&plans, "AWS"), "after the disaster").await?;
     lab.converged(&operator).await.map(drop)
+}
+
+/// Such as of a single node: the process that waits for the API server has never led.
+#[tokio::test]
+#[ignore = "three minutes; make test-faults"]
+async fn an_outage_that_is_over_is_not_reported() -> Result<()> {
+    let lab = Lab::new(&Cluster::default()).await?;
+    let first = lab.start()?;
+    lab.converged(&first).await?;
+    first.terminate()?;
+    first.wait(LIMIT).await?;
+    let faults = Faults::start(lab.kubeconfig(), lab.dir.path()).await?;
+    faults.inject(vec![Rule { fault: Fault::Cut, applies: |_| true, times: usize::MAX }]);
+    let mark = lab.mark().await?;
+    let operator = lab.start_through(faults.kubeconfig())?;
+    // Longer than any trouble is borne without a report.
+    tokio::time::sleep(Duration::from_secs(160)).await;
+    faults.forget();
+    eventually("the operator leads", LIMIT, async || {
+        let leads = lab.requests(mark).await?.iter().any(|request| request.is_lease() && request.is_write());
+        Ok(leads.then_some(()))
+    })
+    .await?;
+    assert_eq!(lab.settled_writes(&operator, mark).await?, Vec::<String>::new(), "{}", operator.log());
+    Ok(())
 }
