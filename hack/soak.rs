@@ -196,7 +196,10 @@ impl Subject {
             self.live_for(FAULT).await?;
             self.faults.forget();
             self.live_for(QUIET).await?;
-            let sample = self.sample().await?;
+            let sample =
+                self.sample().await.with_context(|| format!("the operator's log:\n{}", self.operator.log()))?;
+            let Sample { rss_kib, descriptors, .. } = sample;
+            self.progress(&format!("{rss_kib} KiB of memory, {descriptors} file descriptors"))?;
             table.row([
                 minute.to_string(),
                 sample.passes.to_string(),

@@ -201,7 +201,8 @@ impl ControlPlane {
     /// The same through another port of 127.0.0.1, such as that of a [`super::latency::Latency`].
     pub async fn service_account_kubeconfig_via(&self, port: u16, namespace: &str, name: &str) -> Result<PathBuf> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client()?, namespace);
-        let spec = TokenRequestSpec { expiration_seconds: Some(3600), ..TokenRequestSpec::default() };
+        // Longer than `make soak`.
+        let spec = TokenRequestSpec { expiration_seconds: Some(86_400), ..TokenRequestSpec::default() };
         let request = TokenRequest { spec, ..TokenRequest::default() };
         let answer = accounts
             .create_token_request(name, &PostParams::default(), &request)
