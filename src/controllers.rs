@@ -175,7 +175,7 @@ impl Controllers {
             metrics.succeeded(controller, now);
         }
         for (controllers, leadership) in &self.leaderships {
-            metrics.leads(controllers, matches!(*leadership.borrow(), Leadership::Leading(_)));
+            metrics.leads(controllers, leadership.borrow().leads());
         }
         metrics.holds_back(passes.iter().map(|pass| pass.held_back).sum());
         for (index, state) in ROLLOUTS.into_iter().enumerate() {
@@ -190,8 +190,7 @@ impl Controllers {
     async fn pass(&mut self) -> Instant {
         let started = Instant::now();
         let mut passes = Vec::new();
-        let leads = |leadership: &watch::Receiver<Leadership>| matches!(*leadership.borrow(), Leadership::Leading(_));
-        let leading = self.leaderships.iter().filter(|(_, leadership)| leads(leadership)).count();
+        let leading = self.leaderships.iter().filter(|(_, leadership)| leadership.borrow().leads()).count();
         if leading > self.leading {
             // The API server has just answered. What it kept this process from before is not to be reported now.
             self.view.observer.watches.have_answered();

@@ -280,9 +280,10 @@ impl Applier {
             self.skipped.remove(&object.key());
         }
         if next.is_break() {
-            self.objects.remove(&object.key());
-            self.overruled.remove(&object.key());
-            self.settled.insert(object.key());
+            let key = object.key();
+            self.objects.remove(&key);
+            self.overruled.remove(&key);
+            self.settled.insert(key);
             return None;
         }
         if live.is_some_and(|live| self.is_answered(object, live)) {

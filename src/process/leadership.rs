@@ -13,6 +13,13 @@ pub enum Leadership {
     Waiting(Option<String>),
 }
 
+impl Leadership {
+    /// Whether the process leads, as far as it knows.
+    pub fn leads(&self) -> bool {
+        matches!(self, Self::Leading(_))
+    }
+}
+
 /// A time that has passed as soon as one of two clocks says so. The monotonic clock stands still while a virtual machine is
 /// paused; the wall clock may be set back.
 #[derive(Clone, Copy, Debug)]

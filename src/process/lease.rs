@@ -210,7 +210,7 @@ impl Election {
 
     /// Releases the lease if it is held, so that the next holder need not wait.
     pub async fn release(self) {
-        if !matches!(self.leading.send_replace(Leadership::Waiting(None)), Leadership::Leading(_)) {
+        if !self.leading.send_replace(Leadership::Waiting(None)).leads() {
             return;
         }
         let lease = format!("{}/{}", self.namespace, self.name);

@@ -5,7 +5,6 @@
 use std::{
     collections::BTreeSet,
     fs,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -22,7 +21,7 @@ use tempfile::TempDir;
 use crate::{
     contract,
     lab::{LIMIT, VERSION},
-    support::{artifacts, eventually, process, process::Process},
+    support::{artifacts, eventually, process, process::Process, scrape::free_port},
 };
 
 mod bootstrap;
@@ -151,7 +150,7 @@ fn starts_of_phase(
 
 /// Arguments that override the manifest's port, which may be in use on the machine of the test.
 fn free_address() -> Result<[String; 2]> {
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let port = free_port()?;
     Ok(["--bind-address=127.0.0.1".to_owned(), format!("--secure-port={port}")])
 }
 

@@ -14,7 +14,7 @@ use crate::{
     support::{
         eventually,
         openshift::{self, Cluster},
-        scrape::{free_port, get, scrape, token},
+        scrape::{free_port, get, scrape, serving_from, token},
     },
 };
 
@@ -81,12 +81,9 @@ async fn the_metrics_server_follows_its_certificate_and_the_tls_profile() -> Res
     use rustls::version::{TLS12, TLS13};
     const AES_128: CipherSuite = CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256;
     let lab = Lab::new(&Cluster::default()).await?;
-    let port = free_port()?;
     let folder = lab.dir.path().join("serving");
-    fs::create_dir(&folder)?;
-    let (address, certificates) =
-        (format!("--metrics-bind-address=127.0.0.1:{port}"), format!("--metrics-cert-dir={}", folder.display()));
-    let operator = lab.start_as(POD_UID, &[&address, &certificates])?;
+    let (port, arguments) = serving_from(&folder)?;
+    let operator = lab.start_as(POD_UID, &arguments.each_ref().map(String::as_str))?;
     lab.converged(&operator).await?;
     let own = get(port, None, "/metrics").await?.2;
     let key = rcgen::KeyPair::generate()?;

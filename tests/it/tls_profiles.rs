@@ -14,6 +14,7 @@ use crate::{
         eventually,
         lab::repository,
         openshift::{self, Cluster},
+        scrape::serving_from,
     },
 };
 
@@ -114,12 +115,8 @@ async fn row(name: &str, lab: &Lab, server: &str) -> Result<String> {
 #[tokio::test]
 async fn the_table_of_the_docs_is_what_the_metrics_server_offers() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
-    let port = crate::support::scrape::free_port()?;
-    let folder = lab.dir.path().join("serving");
-    fs::create_dir(&folder)?;
-    let (address, certificates) =
-        (format!("--metrics-bind-address=127.0.0.1:{port}"), format!("--metrics-cert-dir={}", folder.display()));
-    let operator = lab.start_as(POD_UID, &[&address, &certificates])?;
+    let (port, arguments) = serving_from(&lab.dir.path().join("serving"))?;
+    let operator = lab.start_as(POD_UID, &arguments.each_ref().map(String::as_str))?;
     lab.converged(&operator).await?;
     let server = format!("127.0.0.1:{port}");
     let docs = fs::read_to_string(repository().join("docs/operations.md"))?;

@@ -1,6 +1,6 @@
 //! A client of the operator's metrics server, such as a monitoring system.
 
-use std::{net::TcpListener, sync::Arc};
+use std::{fs, net::TcpListener, path::Path, sync::Arc};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::{authentication::v1::TokenRequest, core::v1::ServiceAccount};
@@ -26,6 +26,14 @@ use super::{
 /// A port that nobody listens on.
 pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// A port, and the operator's arguments with which it serves its metrics there, with the certificate in a new folder.
+pub fn serving_from(folder: &Path) -> Result<(u16, [String; 2])> {
+    fs::create_dir(folder)?;
+    let port = free_port()?;
+    let address = format!("--metrics-bind-address=127.0.0.1:{port}");
+    Ok((port, [address, format!("--metrics-cert-dir={}", folder.display())]))
 }
 
 /// The code and the body of an answer, and the certificate of the server.

@@ -20,7 +20,7 @@ use crate::{
         operator::Operator,
         pki,
         process::Process,
-        scrape::{free_port, token},
+        scrape::{free_port, serving_from, token},
     },
 };
 
@@ -103,12 +103,9 @@ struct Endpoint {
 impl Endpoint {
     /// With a lasting certificate, and the token of somebody who may get the metrics and nothing else.
     async fn new(lab: &Lab) -> Result<Self> {
-        let (folder, port) = (rules()?, free_port()?);
-        let serving = folder.path().join("serving");
-        fs::create_dir(&serving)?;
+        let folder = rules()?;
+        let (port, arguments) = serving_from(&folder.path().join("serving"))?;
         fs::write(folder.path().join("token"), token(lab, "monitoring", true).await?)?;
-        let arguments =
-            [format!("--metrics-bind-address=127.0.0.1:{port}"), format!("--metrics-cert-dir={}", serving.display())];
         let endpoint = Self { folder, port, arguments };
         endpoint.write_certificate(400)?;
         Ok(endpoint)
