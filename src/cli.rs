@@ -31,6 +31,7 @@ mod diff;
 mod flags;
 mod go_operator;
 mod image_references;
+mod images;
 mod operator;
 mod provider;
 mod render;
@@ -121,6 +122,8 @@ pub enum Command {
     Render(render::RenderArgs),
     /// Print the file by which release tooling finds the images, generated from the providers' descriptors.
     ImageReferences(image_references::ImageReferencesArgs),
+    /// List the images of cloud-controller-managers for versions of Kubernetes, for mirrors.
+    Images(images::ImagesArgs),
     /// Write Azure's cloud configuration with its credentials, for the cloud-controller-manager in the same pod.
     AzureInjectCredentials(azure::AzureInjectCredentialsArgs),
     /// List, show and verify providers.
@@ -146,6 +149,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::CloudConfig(args) => exit_code(cloud_config::run(args)),
         Command::Render(args) => exit_code(render::run(&args)),
         Command::ImageReferences(args) => exit_code(image_references::run(&args)),
+        Command::Images(args) => exit_code(images::run(&args)),
         Command::AzureInjectCredentials(args) => exit_code(azure::run(&args)),
         Command::Provider(command) => exit_code(provider::run(&command)),
         Command::Version(args) => exit_code(version::run(&args)),

@@ -1,23 +1,27 @@
 //! What is known about a cluster, whatever the source (pure).
 //!
-//! [`Facts`] are the only input of the plan. They come from OpenShift's documents ([`openshift`]), read from a cluster or
-//! from files ([`read`]); another source will be another file beside these. An unknown fact is an error only for its users.
+//! [`Facts`] are the only input of the plan. They come from OpenShift's documents ([`openshift`]), or from a
+//! `CloudControllerManager` and its cluster ([`manager`]), read from a cluster or from files ([`read`]). An unknown fact is an
+//! error only for its users.
 //! Every error here is terminal: the same input gives the same error.
 
 pub mod images;
+pub mod manager;
 pub mod openshift;
 pub mod read;
 pub mod tls;
+pub mod version;
 pub mod vsphere;
 
 use serde::Deserialize;
 
 use crate::object::reference::{Digests, Reference};
 use images::Images;
+use manager::Manager;
 use tls::{TlsFlags, TlsSettings};
 use vsphere::VSphere;
 
-/// Where facts come from: OpenShift's documents are the only source so far.
+/// OpenShift's documents.
 pub use openshift::{DOCUMENTS, Document, Documents, VERSION_PLACEHOLDER};
 
 /// Declares parts of API types: absent fields have their default value, unknown fields are ignored.
@@ -71,9 +75,29 @@ facts! {
     TlsDisableHttp2 = "tls.disableHttp2",
     /// The feature gates that the cluster enables and a cloud-controller-manager knows, as `Name=true`, comma-separated.
     FeatureGates = "featureGates",
+    /// The cluster's name at the cloud. This and the following are known with a `CloudControllerManager` only.
+    ClusterName = "clusterName",
+    /// The controllers that are on, comma-separated.
+    Controllers = "controllers",
+    /// `true` if the route controller is on, else `false`.
+    Routes = "routes",
+    /// The subnets of pods, comma-separated; without a value if none is given.
+    PodCidrs = "podCIDRs",
+    /// The name of the lease.
+    LeaseName = "leaseName",
+    /// The port for health and metrics.
+    SecurePort = "securePort",
+    /// The log level.
+    Verbosity = "verbosity",
 }
 
 impl Fact {
+    /// Whether it is known with a `CloudControllerManager` only.
+    pub fn is_of_manager(self) -> bool {
+        use Fact::{ClusterName, Controllers, LeaseName, PodCidrs, Routes, SecurePort, Verbosity};
+        matches!(self, ClusterName | Controllers | Routes | PodCidrs | LeaseName | SecurePort | Verbosity)
+    }
+
     /// The name that descriptors use.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(fact, _)| *fact == self).map_or("", |(_, name)| name)
@@ -160,6 +184,8 @@ pub struct Facts {
     pub has_trusted_ca: bool,
     /// Digests of the ConfigMaps and Secrets that pods refer to; `None` without a cluster.
     pub digests: Option<Digests>,
+    /// What a `CloudControllerManager` asks for; `None` on OpenShift.
+    pub manager: Option<Manager>,
 }
 
 impl Default for Facts {
@@ -188,11 +214,12 @@ impl Facts {
             Fact::TlsMinVersion => tls.map(|tls| tls.min_version.clone()),
             Fact::TlsCipherSuites => tls.map(|tls| tls.cipher_suites.join(",")).filter(|suites| !suites.is_empty()),
             Fact::TlsDisableHttp2 => tls.filter(|tls| tls.disables_http2).map(|_| "true".to_owned()),
-            Fact::FeatureGates => {
+            Fact::FeatureGates if self.manager.is_none() => {
                 let gates = CCM_FEATURE_GATES.iter().filter(|gate| self.has_feature_gate(gate));
                 let gates: Vec<_> = gates.map(|gate| format!("{gate}=true")).collect();
                 (!gates.is_empty()).then(|| gates.join(","))
             }
+            _ => self.manager.as_ref()?.value(fact),
         }
     }
 

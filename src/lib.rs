@@ -15,6 +15,8 @@ pub mod object;
 
 pub mod text;
 
+pub mod api;
+
 pub mod facts;
 
 pub mod config;

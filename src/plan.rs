@@ -3,8 +3,10 @@
 //! The same facts always give the same plan. The plan never asks the cluster, and every object of it is in a file of the
 //! provider.
 
+pub mod rights;
 pub mod show;
 mod substitute;
+pub mod upstream;
 pub mod write;
 
 use serde_json::Value;
@@ -61,6 +63,16 @@ pub enum Error {
         /// The fact's name.
         fact: &'static str,
     },
+    /// A `CloudControllerManager` asks for what its provider cannot do, or does not say what it needs.
+    #[error("CloudControllerManager {manager}: spec.{field}: {problem}")]
+    Asked {
+        /// Its name.
+        manager: String,
+        /// The field.
+        field: &'static str,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
 }
 
 impl Plan {
@@ -70,6 +82,13 @@ impl Plan {
             let why = "this cluster has no Infrastructure object, so its platform is not known".to_owned();
             return Ok(Self::Nothing { why });
         };
+        if let Some(manager) = &facts.manager {
+            let refuse = |problem| Error::Asked { manager: manager.name.clone(), field: "provider", problem };
+            let provider = catalog.upstream_of(&platform.name).map_err(refuse)?;
+            facts.check()?;
+            let objects = upstream::objects(provider, facts, manager)?;
+            return Ok(Self::Objects { provider: platform.name.clone(), objects });
+        }
         match catalog.select(platform) {
             Err(why) => Ok(Self::Nothing { why }),
             Ok(provider) => {

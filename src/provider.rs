@@ -6,7 +6,9 @@ pub mod embedded;
 pub mod folder;
 pub mod payload;
 pub mod read;
+pub mod upstream;
 pub mod verify;
+pub mod versions;
 
 use std::collections::BTreeSet;
 
@@ -28,6 +30,16 @@ pub enum Phase {
     Bootstrap,
     /// The running cluster.
     Cluster,
+}
+
+/// A whole set of manifests of a provider.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Flavour {
+    /// For OpenShift: `assets/<cloud>/*.yaml` and `bootstrap/<cloud>/*.yaml`.
+    #[default]
+    OpenShift,
+    /// For any Kubernetes: `assets/<cloud>/upstream/*.yaml`.
+    Upstream,
 }
 
 /// A defect of a provider's folder.

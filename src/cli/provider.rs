@@ -8,7 +8,7 @@ use super::flags::{Connection, OutputFormat, RequestTimeout, print, runtime, wro
 use crate::{
     apply::dry_run,
     plan::show,
-    provider::{Phase, embedded, read, verify},
+    provider::{Flavour, Phase, embedded, read, verify},
     text::output,
     version::VERSION,
 };
@@ -22,7 +22,7 @@ pub enum ProviderCommand {
         #[arg(short, long, value_enum, default_value_t)]
         output: OutputFormat,
     },
-    /// Show the objects of a provider, and where each value comes from.
+    /// Show the objects of a provider for OpenShift, and where each value comes from.
     Show(ShowArgs),
     /// Check providers against the rules for manifests of cloud-controller-managers. Exit code 1 if one is broken.
     Verify(VerifyArgs),
@@ -112,8 +112,15 @@ fn list(output: OutputFormat) -> anyhow::Result<()> {
 }
 
 fn show(args: &ShowArgs) -> anyhow::Result<()> {
-    let bundles = embedded::bundles();
+    let (bundles, upstream): (Vec<_>, Vec<_>) =
+        embedded::bundles().into_iter().partition(|bundle| bundle.flavour == Flavour::OpenShift);
     let bundle = bundles.iter().find(|bundle| bundle.name == args.name);
+    if bundle.is_none() && upstream.iter().any(|bundle| bundle.name == args.name) {
+        wrong_usage(&format!(
+            "provider {:?} is for any Kubernetes: `ccm-operator render --config` shows its objects",
+            args.name
+        ));
+    }
     let bundle = bundle.unwrap_or_else(|| wrong_usage(&show::unknown(&args.name, &bundles)));
     let phase = if args.phase == ShowPhase::Bootstrap { Phase::Bootstrap } else { Phase::Cluster };
     let details = show::details(bundle, VERSION, phase)?;

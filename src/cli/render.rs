@@ -1,6 +1,6 @@
 //! The command `render`: manifests as files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -8,13 +8,16 @@ use serde_json::Value;
 
 use super::flags::{one_reads_stdin, print, say, wrong_usage};
 use crate::{
+    api::placement::Distribution,
     config::{CloudConfigSettings, cloud_conf, preview::Preview},
     facts::{
         DEFAULT_NAMESPACE, Facts, Settings,
+        manager::Cluster,
         read::{self, Files},
+        version::Minor,
     },
     files::STANDARD,
-    plan::{Plan, write},
+    plan::{Plan, upstream, write},
     provider::{Phase, embedded, payload::Installation},
 };
 
@@ -25,13 +28,22 @@ const IMAGE_REFERENCES: &str = "image-references";
 #[derive(Args, Debug)]
 pub struct RenderArgs {
     /// The folder to write to; created if it does not exist. With - the manifests are printed as one YAML stream, which
-    /// --phase bootstrap cannot do.
-    #[arg(long, value_name = "DIR")]
-    pub dest_dir: PathBuf,
+    /// --phase bootstrap cannot do. Required, unless --config is given: then - is the default.
+    #[arg(long, value_name = "DIR", required_unless_present = "config")]
+    pub dest_dir: Option<PathBuf>,
 
     /// The manifests to write: to DIR/bootstrap and DIR/config, or those of the cluster or the installation to DIR/manifests.
     #[arg(long, value_enum, default_value_t)]
     pub phase: RenderPhase,
+
+    /// For any Kubernetes: a CloudControllerManager manifest. Prints what the operator would apply for it, for people who want
+    /// no operator.
+    #[arg(long, value_name = "FILE", conflicts_with_all = FOR_OPENSHIFT)]
+    pub config: Option<PathBuf>,
+
+    /// What is known of the cluster.
+    #[command(flatten)]
+    pub cluster: ClusterFlags,
 
     /// An Infrastructure manifest with its status; required unless --phase install. One of the files may be -, the standard
     /// input.
@@ -71,6 +83,67 @@ pub struct RenderArgs {
     pub namespace: Option<String>,
 }
 
+/// The flags that --config replaces.
+const FOR_OPENSHIFT: [&str; 9] = [
+    "phase",
+    "cluster_infrastructure_file",
+    "images_file",
+    "cloud_config_file",
+    "proxy_file",
+    "feature_gate_file",
+    "api_server_file",
+    "image",
+    "namespace",
+];
+
+/// Flags of `render --config`: the cluster, which is not asked.
+#[derive(Args, Debug)]
+#[group(skip)]
+pub struct ClusterFlags {
+    /// The version of Kubernetes, such as 1.35; with --config.
+    #[arg(long, value_name = "VERSION", requires = "config")]
+    pub kubernetes_version: Option<Minor>,
+
+    /// The distribution of Kubernetes, unless the manifest names one; with --config.
+    #[arg(long, value_enum, default_value_t, requires = "config")]
+    pub distribution: DistributionName,
+
+    /// The number of nodes with the label of the control plane; with --config.
+    #[arg(long, value_name = "NUMBER", default_value_t = 3, requires = "config")]
+    pub control_plane_nodes: usize,
+}
+
+/// A distribution of Kubernetes, as on the command line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum DistributionName {
+    /// kubeadm, and what is built with it.
+    Kubeadm,
+    /// k3s.
+    K3s,
+    /// RKE2.
+    Rke2,
+    /// Talos.
+    Talos,
+    /// k0s.
+    K0s,
+    /// Any other.
+    #[default]
+    Other,
+}
+
+impl From<DistributionName> for Distribution {
+    fn from(name: DistributionName) -> Self {
+        match name {
+            DistributionName::Kubeadm => Self::Kubeadm,
+            DistributionName::K3s => Self::K3s,
+            DistributionName::Rke2 => Self::Rke2,
+            DistributionName::Talos => Self::Talos,
+            DistributionName::K0s => Self::K0s,
+            DistributionName::Other => Self::Other,
+        }
+    }
+}
+
 /// Which manifests `render` writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum RenderPhase {
@@ -107,6 +180,9 @@ impl RenderArgs {
         if let Some((flag, ..)) = flags.iter().find(|(_, given, phases)| *given && !phases.contains(&self.phase)) {
             wrong_usage(&format!("{flag} has no use with --phase {}", self.phase.name()));
         }
+        if self.config.is_some() {
+            return one_reads_stdin(&[self.config.as_ref()]);
+        }
         if self.phase == Bootstrap && self.is_stream() {
             wrong_usage(
                 "--dest-dir - needs --phase cluster or install: the bootstrap phase writes more than manifests",
@@ -125,7 +201,12 @@ impl RenderArgs {
 
     /// Whether the manifests are printed.
     fn is_stream(&self) -> bool {
-        self.dest_dir.as_os_str() == STANDARD
+        self.dest_dir().as_os_str() == STANDARD
+    }
+
+    /// Where to write to; what --config gives is printed unless it is said.
+    fn dest_dir(&self) -> &Path {
+        self.dest_dir.as_deref().unwrap_or(Path::new(STANDARD))
     }
 
     fn namespace(&self) -> &str {
@@ -136,13 +217,18 @@ impl RenderArgs {
 /// Writes the manifests of one phase below the destination, or to standard output.
 pub(super) fn run(args: &RenderArgs) -> anyhow::Result<()> {
     args.check();
-    let files = if args.phase == RenderPhase::Install { install(args)? } else { planned(args)? };
+    let files = match (&args.config, args.phase) {
+        (Some(config), _) => for_any_kubernetes(config, &args.cluster)?,
+        (None, RenderPhase::Install) => install(args)?,
+        (None, _) => planned(args)?,
+    };
     if args.is_stream() {
         let manifests = files.iter().filter(|(path, _)| !path.ends_with(IMAGE_REFERENCES));
         return print(&write::stream(manifests));
     }
-    let folders: &[_] = if args.phase == RenderPhase::Bootstrap { &["bootstrap", "config"] } else { &["manifests"] };
-    for path in write::write(&args.dest_dir, folders, &files)? {
+    let is_bootstrap = args.phase == RenderPhase::Bootstrap && args.config.is_none();
+    let folders: &[_] = if is_bootstrap { &["bootstrap", "config"] } else { &["manifests"] };
+    for path in write::write(args.dest_dir(), folders, &files)? {
         say(&format!("wrote {}", path.display()));
     }
     Ok(())
@@ -213,6 +299,29 @@ fn left_out(args: &RenderArgs) -> String {
     let missing = missing.into_iter().filter(|(file, _)| file.is_none()).map(|(_, what)| what);
     let always = ["the digests of mounted ConfigMaps and Secrets", "the label of the set of objects"];
     format!("left out, but applied by the operator: {}", missing.chain(always).collect::<Vec<_>>().join(", "))
+}
+
+/// What the operator would apply for a `CloudControllerManager`.
+fn for_any_kubernetes(config: &Path, cluster: &ClusterFlags) -> anyhow::Result<Vec<(PathBuf, String)>> {
+    let Some(minor) = cluster.kubernetes_version else {
+        wrong_usage("--config needs --kubernetes-version, by which the version of the image is chosen")
+    };
+    let cluster =
+        Cluster { minor, distribution: cluster.distribution.into(), control_plane_nodes: cluster.control_plane_nodes };
+    let manager = read::manager(config, cluster)?;
+    let facts = manager.clone().facts();
+    let catalog = embedded::catalog()?;
+    let plan = Plan::new(&catalog, &facts, Phase::Cluster)?;
+    for choice in catalog.upstream_of(&manager.spec.provider).into_iter().flat_map(|one| one.descriptor.images.values())
+    {
+        if let Some((_, problem)) = upstream::choose(choice, &manager)?.problem {
+            say(&format!("warning: {problem}"));
+        }
+    }
+    say(
+        "left out, but applied by the operator: the digests of mounted ConfigMaps and Secrets, the label of the set of objects",
+    );
+    Ok(write::cluster_files(plan.objects())?)
 }
 
 /// The files of the installation.

@@ -8,13 +8,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
+    api::{CLOUD_CONTROLLER_MANAGER, placement::Distribution, spec::Spec},
     facts::{
         ConfigMapKey, Documents, Facts, Settings,
         images::{self, Images},
+        manager::{Cluster, Manager},
     },
     files::{self, STANDARD},
     text::yaml,
@@ -126,6 +128,26 @@ impl CloudConfigFiles {
     }
 }
 
+/// Reads a `CloudControllerManager` manifest, for a cluster that is described otherwise.
+pub fn manager(path: &Path, cluster: Cluster) -> Result<Manager, Error> {
+    #[derive(Deserialize)]
+    struct Manifest {
+        metadata: Metadata,
+        spec: Spec,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        name: String,
+    }
+    const WHAT: &str = "CloudControllerManager";
+    let text = read_one(WHAT, path, CLOUD_CONTROLLER_MANAGER.kind)?.1;
+    // Read once more from the text, so that an error names the line.
+    let Manifest { metadata, spec } = yaml::from_str(&text).map_err(|error| Error::Yaml(file(WHAT, path), error))?;
+    let named = Some(spec.distribution).filter(|named| *named != Distribution::Auto);
+    let cluster = Cluster { distribution: named.unwrap_or(cluster.distribution), ..cluster };
+    Ok(Manager { name: metadata.name, spec, cluster })
+}
+
 /// Reads a file that holds one object of config.openshift.io/v1 of the given kind.
 fn config<T: DeserializeOwned>(what: &str, path: &Path, kind: &str) -> Result<T, Error> {
     serde_json::from_value(read(what, path, kind)?).map_err(|error| {
@@ -141,6 +163,11 @@ fn optional<T: DeserializeOwned>(what: &str, path: Option<&PathBuf>, kind: &str)
 
 /// Reads a file that holds one manifest of the given kind.
 fn read(what: &str, path: &Path, kind: &str) -> Result<Value, Error> {
+    read_one(what, path, kind).map(|(manifest, _)| manifest)
+}
+
+/// The same, with its text.
+fn read_one(what: &str, path: &Path, kind: &str) -> Result<(Value, String), Error> {
     let file = file(what, path);
     let text = files::read_given(path).map_err(|error| Error::Read(file.clone(), error))?;
     let documents = yaml::documents(&text).map_err(|error| Error::Yaml(file.clone(), error))?;
@@ -149,7 +176,7 @@ fn read(what: &str, path: &Path, kind: &str) -> Result<Value, Error> {
         (None, _) => "empty".to_owned(),
         (Some(_), Some(_)) => "more than one document".to_owned(),
         (Some(document), None) => match document["kind"].as_str() {
-            Some(found) if found == kind => return Ok(document),
+            Some(found) if found == kind => return Ok((document, text)),
             Some(found) => format!("a manifest of kind {found}"),
             None => "not a Kubernetes manifest".to_owned(),
         },

@@ -12,7 +12,7 @@ use crate::{
     object::{self, Object, each_text},
     plan::{self, substitute},
     provider::{
-        self, Descriptor, FactOrText, ImageSource, Phase, Platform, ValueSource,
+        self, Descriptor, FactOrText, Flavour, ImageSource, Phase, Platform, ValueSource,
         folder::{Bundle, arguments},
     },
     text::{output::table, suggest::did_you_mean},
@@ -44,7 +44,10 @@ pub enum Error {
 #[derive(Default, Serialize)]
 pub struct Summary {
     name: String,
-    /// The platform that it serves; narrowed by `cloudName`, after a slash.
+    /// `OpenShift`, or `upstream` for any Kubernetes.
+    flavour: &'static str,
+    /// The platform of OpenShift that it serves; narrowed by `cloudName`, after a slash.
+    #[serde(skip_serializing_if = "String::is_empty")]
     platform: String,
     /// The version of the program that it came with.
     version: String,
@@ -107,6 +110,7 @@ pub fn summary(bundle: &Bundle, version: &str) -> Summary {
     });
     Summary {
         name: bundle.name.clone(),
+        flavour: if bundle.flavour == Flavour::OpenShift { "OpenShift" } else { "upstream" },
         platform: platform.unwrap_or_default(),
         version: version.to_owned(),
         digest: bundle.digest(),
@@ -251,12 +255,12 @@ fn origin(sources: &BTreeMap<String, BTreeMap<String, ValueSource>>, container: 
 /// Providers as a table, with shortened digests.
 pub fn list_table(summaries: &[Summary]) -> String {
     let row = |summary: &Summary| {
-        let Summary { name, platform, version, digest, phases } = summary;
+        let Summary { name, flavour, platform, version, digest, phases } = summary;
         let digest = digest.get(..SHORT_DIGEST).unwrap_or(digest);
-        [name.clone(), platform.clone(), version.clone(), digest.to_owned(), phases.join(", ")]
+        [name.clone(), (*flavour).to_owned(), platform.clone(), version.clone(), digest.to_owned(), phases.join(", ")]
     };
     let rows: Vec<_> = summaries.iter().map(row).collect();
-    table(["NAME", "PLATFORM", "VERSION", "DIGEST", "PHASES"], &rows)
+    table(["NAME", "FLAVOUR", "PLATFORM", "VERSION", "DIGEST", "PHASES"], &rows)
 }
 
 /// A provider's details as tables, a title before each.

@@ -1,5 +1,7 @@
 //! Sets facts in a manifest: small functions on the parsed object, one for each concern (pure).
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::{
@@ -17,7 +19,7 @@ pub(super) fn cluster(descriptor: &Descriptor, manifest: &Object, facts: &Facts)
     let mut object = manifest.clone();
     namespace(&mut object, &facts.namespace);
     images(descriptor, &mut object, facts)?;
-    values(descriptor, &mut object, facts)?;
+    values((&descriptor.arguments, &descriptor.environment), &mut object, facts)?;
     common_environment(&mut object, facts);
     replicas(&mut object, facts);
     config_hash(&mut object, facts);
@@ -69,8 +71,15 @@ fn images(descriptor: &Descriptor, object: &mut Object, facts: &Facts) -> Result
     Ok(())
 }
 
+/// The sources of values, by the container's name and the target's.
+type Sources = BTreeMap<String, BTreeMap<String, ValueSource>>;
+
 /// Sets the descriptor's arguments and environment variables.
-fn values(descriptor: &Descriptor, object: &mut Object, facts: &Facts) -> Result<(), Error> {
+pub(super) fn values(
+    (arguments, environment): (&Sources, &Sources),
+    object: &mut Object,
+    facts: &Facts,
+) -> Result<(), Error> {
     let key = object.key().to_string();
     for container in containers_mut(object, &["initContainers", "containers"]) {
         let name = container_name(container).to_owned();
@@ -82,12 +91,12 @@ fn values(descriptor: &Descriptor, object: &mut Object, facts: &Facts) -> Result
                 fact: fact.name(),
             })
         };
-        for (flag, source) in descriptor.arguments.get(&name).into_iter().flatten() {
+        for (flag, source) in arguments.get(&name).into_iter().flatten() {
             if let Some(value) = resolve("argument", flag, source)? {
                 push(container, "args", format!("{flag}={value}").into());
             }
         }
-        for (variable, source) in descriptor.environment.get(&name).into_iter().flatten() {
+        for (variable, source) in environment.get(&name).into_iter().flatten() {
             if let Some(value) = resolve("variable", variable, source)? {
                 set_variable(container, variable, &value);
             }
@@ -97,7 +106,7 @@ fn values(descriptor: &Descriptor, object: &mut Object, facts: &Facts) -> Result
 }
 
 /// Pods read mounted files when they start: an annotation of their template changes with the files and restarts them.
-fn config_hash(object: &mut Object, facts: &Facts) {
+pub(super) fn config_hash(object: &mut Object, facts: &Facts) {
     let (Some(digests), Some("/spec/template/spec")) = (&facts.digests, object.pod_spec_pointer()) else { return };
     let references = object.pod_spec().map(|pod| reference::references(pod, object.namespace())).unwrap_or_default();
     if !references.is_empty() {
@@ -108,7 +117,7 @@ fn config_hash(object: &mut Object, facts: &Facts) {
 
 /// Sets the API server's internal name and the proxy. Pods on the host's network cannot use the Service's address: it
 /// needs a pod network, which needs initialised nodes, which need these pods.
-fn common_environment(object: &mut Object, facts: &Facts) {
+pub(super) fn common_environment(object: &mut Object, facts: &Facts) {
     let endpoint = facts.api_server.as_ref().ok().and_then(Option::as_ref);
     let endpoint = endpoint.map(|(host, port)| [("KUBERNETES_SERVICE_HOST", host), ("KUBERNETES_SERVICE_PORT", port)]);
     for container in containers_mut(object, &["containers"]) {
@@ -140,7 +149,7 @@ fn resolve(source: &ValueSource, facts: &Facts) -> Result<Option<String>, Fact> 
     }
 }
 
-fn containers_mut<'a>(object: &'a mut Object, lists: &'a [&str]) -> impl Iterator<Item = &'a mut Value> {
+pub(super) fn containers_mut<'a>(object: &'a mut Object, lists: &'a [&str]) -> impl Iterator<Item = &'a mut Value> {
     let pod = object.pod_spec_pointer().and_then(|pointer| object.value_mut().pointer_mut(pointer));
     let fields = pod.and_then(Value::as_object_mut).into_iter().flatten();
     let lists = fields.filter(|(field, _)| lists.contains(&field.as_str()));
@@ -157,7 +166,7 @@ fn set_variable(container: &mut Value, name: &str, value: &str) {
 }
 
 /// Appends to a list of a container, which may be absent.
-fn push(container: &mut Value, key: &str, item: Value) {
+pub(super) fn push(container: &mut Value, key: &str, item: Value) {
     match &mut container[key] {
         Value::Array(items) => items.push(item),
         place => *place = Value::Array(vec![item]),

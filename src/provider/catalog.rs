@@ -5,8 +5,9 @@
 use crate::{
     facts::{Facts, Platform},
     provider::{
-        Error, Provider,
+        Error, Flavour, Provider,
         folder::{Bundle, bundles},
+        upstream::Upstream,
     },
     text::suggest::did_you_mean,
 };
@@ -15,16 +16,35 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     providers: Vec<Provider>,
+    upstream: Vec<Upstream>,
 }
 
 impl Catalog {
     /// Builds a catalog from the files of `assets/` and `bootstrap/`, given as (path from their common root, bytes).
     pub fn new(files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>) -> Result<Self, Error> {
-        let providers = bundles(files).into_iter().map(Bundle::into_provider);
-        Ok(Self { providers: providers.collect::<Result<_, _>>()? })
+        let (openshift, upstream): (Vec<_>, _) =
+            bundles(files).into_iter().partition(|bundle| bundle.flavour == Flavour::OpenShift);
+        Ok(Self {
+            providers: openshift.into_iter().map(Bundle::into_provider).collect::<Result<_, _>>()?,
+            upstream: upstream.into_iter().map(Bundle::into_upstream).collect::<Result<_, _>>()?,
+        })
     }
 
-    /// Every provider, by name.
+    /// Every provider of the flavour upstream, by name.
+    pub fn upstream(&self) -> impl Iterator<Item = &Upstream> {
+        self.upstream.iter()
+    }
+
+    /// The provider of the flavour upstream of this name, or why there is none, for people.
+    pub fn upstream_of(&self, name: &str) -> Result<&Upstream, String> {
+        self.upstream().find(|one| one.descriptor.name == name).ok_or_else(|| {
+            let known: Vec<_> = self.upstream().map(|one| one.descriptor.name.as_str()).collect();
+            let hint = did_you_mean(name, known.iter().copied());
+            format!("there is no provider {name:?}{hint}; there are {}", known.join(", "))
+        })
+    }
+
+    /// Every provider for OpenShift, by name.
     pub fn providers(&self) -> impl Iterator<Item = &Provider> {
         self.providers.iter()
     }

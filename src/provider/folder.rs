@@ -13,7 +13,10 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     object::{self, Object, reference::hex},
-    provider::{Descriptor, Error, Phase, Platform, Provider},
+    provider::{
+        Descriptor, Error, FactOrText, Flavour, Phase, Platform, Provider, ValueSource,
+        upstream::{self, Upstream},
+    },
     text::{
         Place,
         suggest::did_you_mean,
@@ -21,17 +24,24 @@ use crate::{
     },
 };
 
-/// One provider's files.
+/// The folder of the flavour upstream in a provider's folder.
+const UPSTREAM: &str = "upstream";
+
+/// One provider's files of one flavour.
 #[derive(Clone, Debug, Default)]
 pub struct Bundle {
     /// The name of its folder.
     pub name: String,
+    /// The flavour.
+    pub flavour: Flavour,
     /// Its files, by path from the common root of `assets/` and `bootstrap/`.
     pub files: BTreeMap<String, Vec<u8>>,
     /// Every readable manifest, in the order of the files.
     pub manifests: Vec<Manifest>,
-    /// The descriptor, if it is readable.
+    /// The descriptor of the flavour for OpenShift, if it is readable.
     pub descriptor: Option<Descriptor>,
+    /// The descriptor of the flavour upstream, if it is readable.
+    pub upstream: Option<upstream::Descriptor>,
     /// The reasons for which the operator would refuse the folder. See also [`Bundle::misfits`].
     pub defects: Vec<Error>,
     /// The lines of the descriptor.
@@ -51,17 +61,21 @@ pub struct Manifest {
     pub lines: Lines,
 }
 
-/// Reads files of `assets/` and `bootstrap/`, given as (path from their common root, bytes), into one bundle a provider.
+/// Reads files of `assets/` and `bootstrap/`, given as (path from their common root, bytes), into one bundle for each provider
+/// and flavour: first those for OpenShift.
 pub fn bundles(files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>) -> Vec<Bundle> {
-    let mut folders = BTreeMap::<String, BTreeMap<String, Vec<u8>>>::new();
+    let mut folders = BTreeMap::<(Flavour, String), BTreeMap<String, Vec<u8>>>::new();
     for (path, bytes) in files {
         let path = path.into();
-        let name = path.split('/').nth(1).unwrap_or_default().to_owned();
-        folders.entry(name).or_default().insert(path, bytes.into());
+        let mut parts = path.split('/').skip(1);
+        let name = parts.next().unwrap_or_default().to_owned();
+        let is_upstream = parts.next() == Some(UPSTREAM) && parts.next().is_some();
+        let flavour = if is_upstream { Flavour::Upstream } else { Flavour::OpenShift };
+        folders.entry((flavour, name)).or_default().insert(path, bytes.into());
     }
     let mut bundles = Vec::<Bundle>::new();
-    for (name, files) in folders {
-        let mut bundle = Bundle::read(name, files);
+    for ((flavour, name), files) in folders {
+        let mut bundle = Bundle::read(name, flavour, files);
         let platform = bundle.platform();
         if let Some(twin) = bundles.iter().find(|other| platform.is_some() && other.platform() == platform) {
             let problem = format!("provider {:?} serves the same platform", twin.name);
@@ -72,6 +86,14 @@ pub fn bundles(files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec
     bundles
 }
 
+/// What a descriptor says about containers.
+struct Set<'a> {
+    /// Those with an image.
+    images: Vec<&'a String>,
+    arguments: &'a BTreeMap<String, BTreeMap<String, ValueSource>>,
+    environment: &'a BTreeMap<String, BTreeMap<String, ValueSource>>,
+}
+
 impl Manifest {
     /// A defect at a JSON pointer.
     pub(crate) fn defect(&self, pointer: &str, problem: impl Into<String>) -> Error {
@@ -80,8 +102,8 @@ impl Manifest {
 }
 
 impl Bundle {
-    fn read(name: String, files: BTreeMap<String, Vec<u8>>) -> Self {
-        let mut bundle = Self { name, ..Self::default() };
+    fn read(name: String, flavour: Flavour, files: BTreeMap<String, Vec<u8>>) -> Self {
+        let mut bundle = Self { name, flavour, ..Self::default() };
         for (path, bytes) in &files {
             if let Err(defect) = bundle.add(path, bytes) {
                 bundle.defects.push(defect);
@@ -89,8 +111,12 @@ impl Bundle {
         }
         let path = bundle.descriptor_path();
         if !files.contains_key(&path) {
-            let problem = "missing: it names the platform that the provider serves";
-            bundle.defects.push(Error::new(&path, None, problem));
+            let what = if flavour == Flavour::Upstream {
+                "images of the provider"
+            } else {
+                "platform that the provider serves"
+            };
+            bundle.defects.push(Error::new(&path, None, format!("missing: it names the {what}")));
         }
         bundle.files = files;
         bundle
@@ -99,7 +125,7 @@ impl Bundle {
     fn add(&mut self, path: &str, bytes: &[u8]) -> Result<(), Error> {
         let problem = |problem: String| Error::new(path, None, problem);
         let phase = match path.split('/').collect::<Vec<_>>()[..] {
-            ["assets", _, file] if has_yaml_extension(file) => Phase::Cluster,
+            ["assets", _, file] | ["assets", _, UPSTREAM, file] if has_yaml_extension(file) => Phase::Cluster,
             ["bootstrap", _, file] if has_yaml_extension(file) => Phase::Bootstrap,
             ["assets" | "bootstrap", ..] => {
                 return Err(problem("a provider's folder may contain only files named *.yaml".to_owned()));
@@ -110,13 +136,15 @@ impl Bundle {
         let of_yaml = |error: yaml::Error| Error::new(path, error.place, error.message);
         let documents = yaml::documents_with_lines(text).map_err(of_yaml)?;
         if path == self.descriptor_path() {
-            let descriptor: Descriptor = yaml::from_str(text).map_err(of_yaml)?;
+            let name = match self.flavour {
+                Flavour::OpenShift => self.descriptor.insert(yaml::from_str(text).map_err(of_yaml)?).name.clone(),
+                Flavour::Upstream => self.upstream.insert(yaml::from_str(text).map_err(of_yaml)?).name.clone(),
+            };
             self.lines = documents.into_iter().next().map(|(_, lines)| lines).unwrap_or_default();
-            if descriptor.name != self.name {
-                let problem = format!("name: {:?} is not the folder's name", descriptor.name);
+            if name != self.name {
+                let problem = format!("name: {name:?} is not the folder's name");
                 self.defects.push(self.descriptor_error("/name", problem));
             }
-            self.descriptor = Some(descriptor);
             return Ok(());
         }
         for (value, lines) in documents {
@@ -131,13 +159,24 @@ impl Bundle {
         Ok(())
     }
 
+    /// What it is called among all bundles.
+    pub fn title(&self) -> String {
+        match self.flavour {
+            Flavour::OpenShift => self.name.clone(),
+            Flavour::Upstream => format!("{}/{UPSTREAM}", self.name),
+        }
+    }
+
     /// The platform that it serves, if the descriptor is readable.
     pub fn platform(&self) -> Option<&Platform> {
         self.descriptor.as_ref().map(|descriptor| &descriptor.platform)
     }
 
     fn descriptor_path(&self) -> String {
-        format!("assets/{}/provider.yaml", self.name)
+        match self.flavour {
+            Flavour::OpenShift => format!("assets/{}/provider.yaml", self.name),
+            Flavour::Upstream => format!("assets/{}/{UPSTREAM}/provider.yaml", self.name),
+        }
     }
 
     /// An error at a JSON pointer of the descriptor.
@@ -156,14 +195,14 @@ impl Bundle {
     /// The ways in which the descriptor does not fit the manifests. Only a folder without [`Bundle::defects`] is checked:
     /// a container may be in a file that is not readable.
     pub fn misfits(&self) -> Vec<Error> {
-        let Some(descriptor) = self.descriptor.as_ref().filter(|_| self.defects.is_empty()) else { return Vec::new() };
+        let Some(set) = self.set().filter(|_| self.defects.is_empty()) else { return Vec::new() };
         let names = |phase| self.containers(phase).map(object::container_name).collect::<BTreeSet<_>>();
         let of_cluster = names(Phase::Cluster);
         let all = &of_cluster | &names(Phase::Bootstrap);
-        let Descriptor { images, arguments, environment, .. } = descriptor;
+        let Set { images, arguments, environment } = set;
         let mut misfits = Vec::new();
         let mut report = |pointer: &str, problem: String| misfits.push(self.descriptor_error(pointer, problem));
-        let in_images = images.keys().map(|name| ("images", name, &all));
+        let in_images = images.iter().map(|name| ("images", *name, &all));
         let in_arguments = arguments.keys().map(|name| ("arguments", name, &of_cluster));
         let in_environment = environment.keys().map(|name| ("environment", name, &of_cluster));
         for (field, name, known) in in_images.chain(in_arguments).chain(in_environment) {
@@ -172,8 +211,22 @@ impl Bundle {
                 report(&format!("/{field}/{name}"), format!("no manifest has a container {name:?}{hint}"));
             }
         }
-        for name in all.iter().filter(|name| !images.contains_key(**name)) {
-            report("/images", format!("`images` has no entry for container {name:?}: add its key and tag"));
+        for name in all.iter().filter(|name| !images.iter().any(|image| image == *name)) {
+            let what = if self.flavour == Flavour::Upstream { "repository and versions" } else { "key and tag" };
+            report("/images", format!("`images` has no entry for container {name:?}: add its {what}"));
+        }
+        for (field, sources) in [("arguments", arguments), ("environment", environment)] {
+            for (container, target, source) in
+                sources.iter().flat_map(|(name, all)| all.iter().map(move |(target, source)| (name, target, source)))
+            {
+                if let FactOrText::Fact(fact) = source.value
+                    && fact.is_of_manager()
+                    && self.flavour == Flavour::OpenShift
+                {
+                    let problem = format!("the fact {} is not known on OpenShift", fact.name());
+                    report(&format!("/{field}/{container}/{target}"), problem);
+                }
+            }
         }
         for (container, flag) in arguments.iter().flat_map(|(name, flags)| flags.keys().map(move |flag| (name, flag))) {
             if self.has_argument(container, flag) {
@@ -182,6 +235,20 @@ impl Bundle {
             }
         }
         misfits
+    }
+
+    /// What the descriptors of both flavours say about containers.
+    fn set(&self) -> Option<Set<'_>> {
+        let openshift = self.descriptor.as_ref().map(|Descriptor { images, arguments, environment, .. }| Set {
+            images: images.keys().collect(),
+            arguments,
+            environment,
+        });
+        let upstream = || {
+            let upstream::Descriptor { images, arguments, environment, .. } = self.upstream.as_ref()?;
+            Some(Set { images: images.keys().collect(), arguments, environment })
+        };
+        openshift.or_else(upstream)
     }
 
     fn containers(&self, phase: Phase) -> impl Iterator<Item = &Value> {
@@ -195,11 +262,21 @@ impl Bundle {
         named.flat_map(arguments).any(|argument| name_of(argument) == name_of(flag))
     }
 
-    /// The provider, or the first defect.
+    fn first_defect(&self) -> Result<(), Error> {
+        self.defects.iter().cloned().chain(self.misfits()).next().map_or(Ok(()), Err)
+    }
+
+    /// The flavour upstream, or the first defect.
+    pub fn into_upstream(self) -> Result<Upstream, Error> {
+        self.first_defect()?;
+        let manifests = self.of_phase(Phase::Cluster).into_iter().map(|manifest| manifest.object.clone()).collect();
+        let missing = Error::new(&self.descriptor_path(), None, "missing");
+        Ok(Upstream { descriptor: self.upstream.ok_or(missing)?, manifests })
+    }
+
+    /// The provider for OpenShift, or the first defect.
     pub fn into_provider(self) -> Result<Provider, Error> {
-        if let Some(defect) = self.defects.iter().cloned().chain(self.misfits()).next() {
-            return Err(defect);
-        }
+        self.first_defect()?;
         let objects = |phase| self.of_phase(phase).into_iter().map(|manifest| manifest.object.clone()).collect();
         let (manifests, bootstrap_manifests) = (objects(Phase::Cluster), objects(Phase::Bootstrap));
         // A missing descriptor is one of the defects.

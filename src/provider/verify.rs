@@ -8,6 +8,7 @@ mod folder;
 mod parts;
 mod pods;
 mod rules;
+mod upstream;
 
 use serde::Serialize;
 
@@ -69,12 +70,12 @@ pub static DRY_RUN: Rule = rule(
 
 /// Checks providers. Rules about the install payload apply only if there is one.
 pub fn verify(bundles: &[Bundle], payload: Option<&Payload>) -> Report {
-    let check = |rule: &'static Rule, bundle| {
+    let check = |rule: &'static Rule, bundle: &Bundle| -> Vec<Finding> {
         let defects = (rule.check)(Subject { bundle, payload }).into_iter();
-        defects.map(|defect| rule.finding(&bundle.name, defect))
+        defects.map(|defect| rule.finding(&bundle.title(), defect)).collect()
     };
     Report {
-        providers: bundles.iter().map(|bundle| bundle.name.clone()).collect(),
+        providers: bundles.iter().map(Bundle::title).collect(),
         rules: RULES.iter().map(|rule| rule.id).collect(),
         findings: bundles.iter().flat_map(|bundle| RULES.iter().flat_map(move |rule| check(rule, bundle))).collect(),
     }

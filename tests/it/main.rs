@@ -46,3 +46,4 @@ mod status;
 mod structure;
 mod take_over;
 mod tls_profiles;
+mod upstream;

@@ -37,7 +37,7 @@ fn printed(arguments: &[&str]) -> Result<String> {
 #[test]
 fn every_provider_is_listed() -> Result<()> {
     let table = printed(&["list"])?;
-    assert_eq!(table.lines().count(), 1 + embedded::catalog()?.providers().count(), "{table}");
+    assert_eq!(table.lines().count(), 1 + embedded::bundles().len(), "{table}");
     assert!(table.lines().all(|line| line.len() <= 100), "{table}");
     let json: Value = serde_json::from_str(&printed(&["list", "-o", "json"])?)?;
     assert_eq!(json, yaml::from_str::<Value>(&printed(&["list", "-o", "yaml"])?)?);

@@ -27,12 +27,13 @@ const fn io(name: &'static str) -> Layer {
 }
 
 /// A layer imports only layers above it in this list.
-const LAYERS: [Layer; 15] = [
+const LAYERS: [Layer; 16] = [
     pure("version"),
     pure("error"),
     io("files"),
     pure("object"),
     pure("text"),
+    pure("api"),
     pure("facts"),
     pure("config"),
     pure("provider"),

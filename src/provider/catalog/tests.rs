@@ -1,7 +1,10 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::{provider::Descriptor, text::yaml};
+use crate::{
+    provider::{Descriptor, upstream},
+    text::yaml,
+};
 
 const DESCRIPTOR: &str = "\
 name: demo
@@ -56,7 +59,7 @@ fn errors_of_a_descriptor_have_a_place_and_a_suggestion() {
         (
             "infrastructureName",
             "infrastuctureName",
-            "assets/demo/provider.yaml:7:21: unknown fact `infrastuctureName`, expected one of infrastructureName, namespace, tls.minVersion, tls.cipherSuites, tls.disableHttp2, featureGates (did you mean `infrastructureName`?)",
+            "assets/demo/provider.yaml:7:21: unknown fact `infrastuctureName`, expected one of infrastructureName, namespace, tls.minVersion, tls.cipherSuites, tls.disableHttp2, featureGates, clusterName, controllers, routes, podCIDRs, leaseName, securePort, verbosity (did you mean `infrastructureName`?)",
         ),
         ("infrastructureName", "{fact: namespac}", "(did you mean `namespace`?)"),
         ("infrastructureName", "{}", "either `fact` or `value` must be given"),
@@ -168,20 +171,27 @@ fn the_documentation_has_a_valid_descriptor_and_every_fact_and_kind() {
         list.split(',').map(|item| item.trim().trim_matches('`').to_owned()).collect()
     };
     let facts = crate::facts::Fact::ALL.iter().map(|(_, name)| *name);
-    assert_eq!(listed("Facts: "), facts.map(str::to_owned).collect());
+    let all = &listed("Facts: ") | &listed("With a CloudControllerManager only: ");
+    assert_eq!(all, facts.map(str::to_owned).collect());
     let kinds = crate::object::KINDS.iter().map(|kind| kind.kind.to_owned());
     assert_eq!(listed("Supported kinds: "), kinds.collect());
 }
 
 #[test]
 fn the_documented_schema_of_descriptors_is_current() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/provider.schema.json");
-    let schema = serde_json::to_string_pretty(&schemars::schema_for!(Descriptor)).unwrap() + "\n";
-    if std::env::var_os("UPDATE_GENERATED").is_some() {
-        std::fs::write(path, &schema).unwrap();
+    let schemas = [
+        ("provider", schemars::schema_for!(Descriptor)),
+        ("upstream-provider", schemars::schema_for!(upstream::Descriptor)),
+    ];
+    for (name, schema) in schemas {
+        let path = format!("{}/docs/{name}.schema.json", env!("CARGO_MANIFEST_DIR"));
+        let schema = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        if std::env::var_os("UPDATE_GENERATED").is_some() {
+            std::fs::write(&path, &schema).unwrap();
+        }
+        let documented = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(schema == documented, "{path} is out of date: run `make generate`");
     }
-    let documented = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(schema == documented, "docs/provider.schema.json is out of date: run `make generate`");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::provider::{
     Error, Phase,
+    upstream::Descriptor,
     verify::parts::{BOOTSTRAP_SECRETS, CCM, Part, Subject, items, report},
 };
 
@@ -61,7 +62,10 @@ fn probe_problem(ccm: &Part, probe: &Value) -> Option<String> {
 pub(super) fn cloud_config(subject: Subject) -> Vec<Error> {
     report(subject.containers(), |container| {
         let (pointer, path) = container.flag("--cloud-config")?;
-        let what = cloud_config_problem(container, path)?;
+        let what = match &subject.bundle.upstream {
+            Some(descriptor) => upstream_config_problem(container, path, descriptor),
+            None => cloud_config_problem(container, path),
+        }?;
         Some((pointer, format!("--cloud-config {path}: {what}")))
     })
 }
@@ -84,6 +88,16 @@ fn cloud_config_problem<'a>(container: &Part<'a>, path: &'a str) -> Option<Strin
     // Without items every key is a file.
     let exists = if items.is_empty() { file == "cloud.conf" } else { items.iter().any(|item| item["path"] == file) };
     (!exists).then(|| format!("volume {name} has no file {file}"))
+}
+
+/// The operator gives the volume of this name its source.
+fn upstream_config_problem(container: &Part, path: &str, descriptor: &Descriptor) -> Option<String> {
+    let Some(config) = &descriptor.cloud_config else {
+        return Some("`cloudConfig` is missing in provider.yaml".to_owned());
+    };
+    let found = container.volume_at(path).map(|(volume, file)| (volume["name"].as_str().unwrap_or_default(), file));
+    let is_there = found == Some(("cloud-config", config.file.as_str()));
+    (!is_there).then(|| format!("volume cloud-config with the file {} is not mounted there", config.file))
 }
 
 /// Whether an init container of the same pod can write to a volume.

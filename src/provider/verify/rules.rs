@@ -7,7 +7,7 @@ use crate::provider::{
     verify::{
         Rule, containers, folder,
         parts::{require, require_flag},
-        pods, rule,
+        pods, rule, upstream,
     },
 };
 
@@ -219,5 +219,59 @@ pub static RULES: &[Rule] = &[
             let is_free = |port: Option<&str>| port.is_some_and(|port| port != "10258");
             require_flag(subject.ccms(Phase::Bootstrap), "--secure-port", is_free, "a port other than 10258")
         },
+    ),
+    rule(
+        "upstream-dns-policy",
+        "on the host's network the cluster's DNS is asked else, which waits for the nodes that this pod initialises",
+        "set dnsPolicy: Default",
+        upstream::dns_policy,
+    ),
+    rule(
+        "upstream-node-affinity",
+        "the label's value differs by distribution: a nodeSelector with an empty one never matches on k3s, RKE2 and k0s",
+        "require node-role.kubernetes.io/control-plane with operator: Exists in a nodeAffinity, and select it nowhere else",
+        upstream::node_affinity,
+    ),
+    rule(
+        "upstream-tolerations",
+        "distributions taint control planes in ways of their own, and the pod must stay on nodes that are not ready",
+        "add a toleration with operator: Exists for the taint, with its effect or with none",
+        upstream::tolerations,
+    ),
+    rule(
+        "upstream-non-root",
+        "root in a pod on the host's network can open every port of the node",
+        "set securityContext.runAsNonRoot: true and runAsUser for the pod",
+        upstream::non_root,
+    ),
+    rule(
+        "upstream-single-identity",
+        "the accounts of single controllers may delete nodes on every cluster, and the API server restores that right",
+        "set --use-service-account-credentials=false",
+        upstream::single_identity,
+    ),
+    rule(
+        "upstream-webhook-port",
+        "the CCM binds port 10260 of the host for webhooks that it does not have",
+        "set --webhook-secure-port=0",
+        upstream::webhook_port,
+    ),
+    rule(
+        "upstream-arguments",
+        "what the CloudControllerManager object asks for would not reach the CCM",
+        "set the flag from the fact in `arguments` of provider.yaml",
+        upstream::arguments,
+    ),
+    rule(
+        "upstream-instance-label",
+        "the pods of two CloudControllerManager objects would be taken for each other's",
+        "set the label app.kubernetes.io/instance: cluster on every object, in the selector and on the pods",
+        upstream::instance_label,
+    ),
+    rule(
+        "upstream-disruption-budget",
+        "a drain of two nodes at once would stop both replicas",
+        "add a PodDisruptionBudget with maxUnavailable: 1",
+        upstream::disruption_budget,
     ),
 ];

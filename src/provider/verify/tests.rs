@@ -87,6 +87,53 @@ const FIXTURES: &[(&str, usize, &str, &str, &str)] = &[
     ("bootstrap-static-pod", POD, "kind: Pod", "kind: Service", "kind: Service"),
 ];
 
+const UPSTREAM: [(&str, &str); 4] = [
+    ("assets/hcloud/upstream/deployment.yaml", include_str!("../../../assets/hcloud/upstream/deployment.yaml")),
+    (
+        "assets/hcloud/upstream/poddisruptionbudget.yaml",
+        include_str!("../../../assets/hcloud/upstream/poddisruptionbudget.yaml"),
+    ),
+    ("assets/hcloud/upstream/provider.yaml", include_str!("../../../assets/hcloud/upstream/provider.yaml")),
+    ("assets/hcloud/upstream/rbac.yaml", include_str!("../../../assets/hcloud/upstream/rbac.yaml")),
+];
+
+const BUDGET: usize = 1;
+const UPSTREAM_DESCRIPTOR: usize = 2;
+
+/// The same for rules of the flavour upstream.
+#[rustfmt::skip]
+const UPSTREAM_FIXTURES: &[(&str, usize, &str, &str)] = &[
+    ("upstream-dns-policy", DEPLOYMENT, "dnsPolicy: Default", "dnsPolicy: ClusterFirst"),
+    ("upstream-node-affinity", DEPLOYMENT, "control-plane, operator: Exists}\n        podAnti", "control-plane, operator: In, values: [\"\"]}\n        podAnti"),
+    ("upstream-node-affinity", DEPLOYMENT, "      hostNetwork: true", "      nodeSelector: {node-role.kubernetes.io/control-plane: \"\"}\n      hostNetwork: true"),
+    ("upstream-tolerations", DEPLOYMENT, "      - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute}\n", ""),
+    ("upstream-tolerations", DEPLOYMENT, "key: CriticalAddonsOnly", "key: CriticalAddon"),
+    ("upstream-non-root", DEPLOYMENT, "runAsNonRoot: true", "runAsNonRoot: false"),
+    ("upstream-single-identity", DEPLOYMENT, "credentials=false", "credentials=true"),
+    ("upstream-webhook-port", DEPLOYMENT, "        - --webhook-secure-port=0\n", ""),
+    ("upstream-arguments", UPSTREAM_DESCRIPTOR, "    --controllers: controllers\n", ""),
+    ("upstream-arguments", UPSTREAM_DESCRIPTOR, "--secure-port: securePort", "--secure-port: {value: \"10258\"}"),
+    ("upstream-instance-label", BUDGET, "    app.kubernetes.io/instance: cluster\nspec", "spec"),
+    ("upstream-instance-label", DEPLOYMENT, "    app.kubernetes.io/instance: cluster\nspec:\n  replicas", "    app.kubernetes.io/instance: other\nspec:\n  replicas"),
+    ("upstream-disruption-budget", BUDGET, "policy/v1\nkind: PodDisruptionBudget", "v1\nkind: ConfigMap"),
+];
+
+#[test]
+fn each_fixture_of_the_flavour_upstream_breaks_only_its_rule() {
+    for &(rule, file, from, to) in UPSTREAM_FIXTURES {
+        let sound = UPSTREAM[file].1;
+        let text = sound.replacen(from, to, 1);
+        assert_ne!(text, sound, "{rule}: {from:?} is missing");
+        let files = UPSTREAM.iter().enumerate();
+        let files = files.map(|(index, (path, sound))| (*path, if index == file { text.as_str() } else { *sound }));
+        let found = verify(&bundles(files.map(|(path, text)| (path, text.as_bytes()))), Some(&payload())).findings;
+        assert!(!found.is_empty(), "{rule}: {to:?} is not found");
+        for finding in &found {
+            assert_eq!(finding.rule, rule, "{to:?}: {found:#?}");
+        }
+    }
+}
+
 fn payload() -> Payload {
     Payload::read([
         ("manifests/images.yaml", "kind: ConfigMap\ndata: {images.json: '{\"demoCcm\": \"a\"}'}\n".as_bytes()),
@@ -111,7 +158,7 @@ fn findings(file: usize, text: &str) -> Vec<Finding> {
 fn the_embedded_providers_break_no_rule() {
     let report = verify(&embedded::bundles(), Some(&embedded::payload()));
     assert_eq!(report.findings, [], "{}", report.table());
-    let (providers, rules) = (embedded::catalog().unwrap().providers().count(), RULES.len());
+    let (providers, rules) = (embedded::bundles().len(), RULES.len());
     assert_eq!(report.table(), format!("{providers} providers checked by {rules} rules: nothing found\n"));
 }
 
@@ -160,7 +207,8 @@ fn every_defect_is_a_finding() {
 fn every_rule_has_a_fixture_and_a_unique_name() {
     let rules: BTreeSet<_> = RULES.iter().map(|rule| rule.id).collect();
     assert_eq!(rules.len(), RULES.len());
-    assert_eq!(rules, FIXTURES.iter().map(|(rule, ..)| *rule).collect());
+    let upstream = UPSTREAM_FIXTURES.iter().map(|(rule, ..)| *rule);
+    assert_eq!(rules, FIXTURES.iter().map(|(rule, ..)| *rule).chain(upstream).collect());
 }
 
 #[test]

@@ -1,0 +1,323 @@
+//! What a `CloudControllerManager` asks for (pure).
+
+use std::collections::BTreeMap;
+
+use super::{
+    api_types,
+    placement::{Distribution, Placement},
+};
+
+api_types! {
+    /// The cloud-controller-manager that is wanted.
+    #[serde(rename_all = "camelCase")]
+    #[cfg_attr(test, schemars(extend("x-kubernetes-validations" = [
+        {
+            "rule": "self.controllers.route != 'Enabled' || (has(self.network) && size(self.network.podCIDRs) > 0)",
+            "message": "the route controller needs network.podCIDRs",
+        },
+        {
+            "rule": "has(self.image.version) || !has(self.image.digest)",
+            "message": "a digest belongs to a version: give image.version too",
+        },
+    ])))]
+    pub struct Spec {
+        /// The provider: the name of a cloud that `ccm-operator provider list` shows with the flavour upstream, such as `aws`.
+        /// It cannot be changed.
+        #[cfg_attr(test, schemars(
+            regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"), length(max = 63),
+            extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "the provider cannot be changed"}])
+        ))]
+        pub provider: String,
+
+        /// The namespace of the cloud-controller-manager and of the objects that it reads: `kube-system`, or one that the
+        /// installation of the operator lists. It cannot be changed.
+        #[serde(default = "kube_system")]
+        #[cfg_attr(test, schemars(
+            regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"), length(max = 63),
+            extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "the namespace cannot be changed"}])
+        ))]
+        pub namespace: String,
+
+        /// The cluster's name at the cloud (`--cluster-name`). Clouds name and find their load balancers by it.
+        #[serde(default = "kubernetes")]
+        #[cfg_attr(test, schemars(regex(pattern = "^[a-zA-Z0-9]([-._a-zA-Z0-9]*[a-zA-Z0-9])?$"), length(max = 255)))]
+        pub cluster_name: String,
+
+        /// The controllers that run. The rights of the cloud-controller-manager are those that they need.
+        #[serde(default)]
+        pub controllers: Controllers,
+
+        /// The cluster's network.
+        pub network: Option<Network>,
+
+        /// The cloud's configuration (`--cloud-config`); absent if the cloud needs none.
+        pub cloud_config: Option<CloudConfig>,
+
+        /// The credentials for the cloud; absent if the cloud-controller-manager gets them from the machine that it runs on.
+        pub credentials: Option<Credentials>,
+
+        /// Certificates that the cloud-controller-manager trusts instead of those of its image.
+        pub trust_bundle: Option<TrustBundle>,
+
+        /// The proxy through which the cloud is reached.
+        pub proxy: Option<Proxy>,
+
+        /// The image.
+        #[serde(default)]
+        pub image: Image,
+
+        /// Where the cloud-controller-manager runs.
+        #[serde(default)]
+        pub placement: Placement,
+
+        /// The distribution of Kubernetes, which decides how the API server is reached before there is a pod network.
+        #[serde(default)]
+        pub distribution: Distribution,
+
+        /// How the replicas agree on who acts.
+        #[serde(default)]
+        pub leader_election: LeaderElection,
+
+        /// The ports on the network of the host.
+        #[serde(default)]
+        pub ports: Ports,
+
+        /// Further flags, such as `--node-status-update-frequency: 1m`. Only those that the provider's descriptor lists.
+        #[serde(default)]
+        #[cfg_attr(test, schemars(extend(
+            "maxProperties" = 64,
+            "x-kubernetes-validations" = [{
+                "rule": "self.all(flag, flag.matches('^--[a-z][-a-z0-9]*$'))",
+                "message": "each key is a flag, such as --node-status-update-frequency",
+            }]
+        )))]
+        pub arguments: BTreeMap<String, String>,
+
+        /// Feature gates of the cloud-controller-manager.
+        #[serde(default)]
+        #[cfg_attr(test, schemars(extend("maxProperties" = 64)))]
+        pub feature_gates: BTreeMap<String, bool>,
+
+        /// What is logged.
+        #[serde(default)]
+        pub logging: Logging,
+
+        /// Whether the operator acts on this object.
+        #[serde(default)]
+        pub management: Management,
+    }
+
+    /// The controllers of the cloud-controller-manager.
+    #[serde(rename_all = "camelCase", default)]
+    #[derive(Default)]
+    #[cfg_attr(test, schemars(extend("x-kubernetes-validations" = [{
+        "rule": "self.cloudNode == 'Enabled' || self.cloudNodeLifecycle != 'Disabled' || self.service == 'Enabled' || self.route == 'Enabled'",
+        "message": "at least one controller must be on",
+    }])))]
+    pub struct Controllers {
+        /// Initialises nodes: addresses, labels, and the removal of the taint that keeps pods away.
+        pub cloud_node: OnByDefault,
+        /// Marks nodes whose machine is shut down, and finds nodes whose machine is gone. With `Rehearsal` it has no right to
+        /// delete them: its Events name what it would delete. Deletion cannot be enabled yet.
+        pub cloud_node_lifecycle: Lifecycle,
+        /// Creates load balancers for Services.
+        pub service: OnByDefault,
+        /// Creates the routes between the nodes' pod networks; for a network plugin that leaves that to the cloud.
+        pub route: OffByDefault,
+    }
+
+    /// Whether a controller runs.
+    #[derive(Copy, Default)]
+    pub enum OnByDefault {
+        /// It runs.
+        #[default]
+        Enabled,
+        /// It does not run.
+        Disabled,
+    }
+
+    /// Whether a controller runs.
+    #[derive(Copy, Default)]
+    pub enum OffByDefault {
+        /// It runs.
+        Enabled,
+        /// It does not run.
+        #[default]
+        Disabled,
+    }
+
+    /// What the controller for gone machines may do.
+    #[derive(Copy, Default)]
+    pub enum Lifecycle {
+        /// It may do everything but delete nodes.
+        #[default]
+        Rehearsal,
+        /// It does not run.
+        Disabled,
+    }
+
+    /// The cluster's network.
+    #[serde(rename_all = "camelCase")]
+    pub struct Network {
+        /// The subnets of pods (`--cluster-cidr`), at most one of each IP family.
+        #[serde(rename = "podCIDRs", default)]
+        #[cfg_attr(test, schemars(length(max = 2), inner(length(max = 64)), extend("x-kubernetes-validations" = [
+            {"rule": "self.all(subnet, isCIDR(subnet))", "message": "each must be a subnet, such as 10.244.0.0/16"},
+            {
+                "rule": "size(self) < 2 || !isCIDR(self[0]) || !isCIDR(self[1]) || cidr(self[0]).ip().family() != cidr(self[1]).ip().family()",
+                "message": "two subnets must be of different IP families",
+            },
+        ])))]
+        pub pod_cidrs: Vec<String>,
+    }
+
+    /// The cloud's configuration; exactly one source.
+    #[serde(rename_all = "camelCase")]
+    #[cfg_attr(test, schemars(extend("x-kubernetes-validations" = [{
+        "rule": "[has(self.inline), has(self.configMapRef), has(self.secretRef)].filter(given, given).size() == 1",
+        "message": "exactly one of inline, configMapRef and secretRef must be given",
+    }])))]
+    pub struct CloudConfig {
+        /// The text. Everybody who may read this object may read it: no passwords.
+        #[cfg_attr(test, schemars(length(max = 65536)))]
+        pub inline: Option<String>,
+        /// A key of a ConfigMap in the namespace of the cloud-controller-manager.
+        pub config_map_ref: Option<KeyReference>,
+        /// A key of a Secret in the namespace of the cloud-controller-manager.
+        pub secret_ref: Option<KeyReference>,
+    }
+
+    /// A key of a ConfigMap or Secret in the namespace of the cloud-controller-manager.
+    pub struct KeyReference {
+        /// The name of the object.
+        #[cfg_attr(test, schemars(length(min = 1, max = 253)))]
+        pub name: String,
+        /// The key in it.
+        #[cfg_attr(test, schemars(regex(pattern = "^[-._a-zA-Z0-9]+$"), length(max = 253)))]
+        pub key: String,
+    }
+
+    /// The credentials for the cloud.
+    #[serde(rename_all = "camelCase")]
+    pub struct Credentials {
+        /// A Secret in the namespace of the cloud-controller-manager, with the keys that the provider's descriptor names.
+        pub secret_ref: NameReference,
+    }
+
+    /// An object in the namespace of the cloud-controller-manager.
+    pub struct NameReference {
+        /// Its name.
+        #[cfg_attr(test, schemars(length(min = 1, max = 253)))]
+        pub name: String,
+    }
+
+    /// Certificates to trust.
+    #[serde(rename_all = "camelCase")]
+    pub struct TrustBundle {
+        /// A key of a ConfigMap in the namespace of the cloud-controller-manager, with certificates in PEM.
+        pub config_map_ref: KeyReference,
+    }
+
+    /// A proxy.
+    #[serde(rename_all = "camelCase", default)]
+    #[derive(Default)]
+    pub struct Proxy {
+        /// The URL for requests over HTTP.
+        #[cfg_attr(test, schemars(length(max = 2048)))]
+        pub http_proxy: String,
+        /// The URL for requests over HTTPS.
+        #[cfg_attr(test, schemars(length(max = 2048)))]
+        pub https_proxy: String,
+        /// What is reached without the proxy, comma-separated. It must cover the API server.
+        #[cfg_attr(test, schemars(length(max = 8192)))]
+        pub no_proxy: String,
+    }
+
+    /// The image of the cloud-controller-manager.
+    #[serde(rename_all = "camelCase", default)]
+    #[derive(Default)]
+    pub struct Image {
+        /// The tag; absent: the provider's tag for the cluster's version of Kubernetes.
+        #[cfg_attr(test, schemars(regex(pattern = "^[a-zA-Z0-9_][-._a-zA-Z0-9]*$"), length(max = 128), extend(
+            "x-kubernetes-validations" = [{"rule": "self != 'latest'", "message": "name a version: latest changes by itself"}]
+        )))]
+        pub version: Option<String>,
+        /// The digest that the image of this version must have, such as `sha256:…`.
+        #[cfg_attr(test, schemars(regex(pattern = "^sha256:[0-9a-f]{64}$"), length(max = 71)))]
+        pub digest: Option<String>,
+        /// The repository instead of the provider's, such as `registry.example.com/cloud/ccm`.
+        #[cfg_attr(test, schemars(regex(pattern = "^[a-z0-9][-._:/a-z0-9]*[a-z0-9]$"), length(max = 255)))]
+        pub repository: Option<String>,
+        /// A registry, optionally with a path, that serves the provider's repository under its own path.
+        #[cfg_attr(test, schemars(regex(pattern = "^[a-z0-9][-._:/a-z0-9]*[a-z0-9]$"), length(max = 255)))]
+        pub registry_mirror: Option<String>,
+        /// Secrets with the credentials for the registry.
+        #[cfg_attr(test, schemars(length(max = 8)))]
+        pub pull_secrets: Vec<NameReference>,
+    }
+
+    /// How the replicas agree on who acts.
+    #[serde(rename_all = "camelCase", default)]
+    #[derive(Default)]
+    pub struct LeaderElection {
+        /// The Lease; absent: `cloud-controller-manager` for the object named `cluster`, `cloud-controller-manager-NAME` for others.
+        #[cfg_attr(test, schemars(regex(pattern = "^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"), length(max = 253), extend(
+            "x-kubernetes-validations" = [{
+                "rule": "!(self in ['kube-controller-manager', 'kube-scheduler', 'k3s-cloud-controller-manager'])",
+                "message": "this lease belongs to another program",
+            }]
+        )))]
+        pub lease_name: Option<String>,
+    }
+
+    /// The ports on the network of the host.
+    #[serde(rename_all = "camelCase", default)]
+    pub struct Ports {
+        /// The port for health and metrics over HTTPS (`--secure-port`). Two cloud-controller-managers on the same nodes need
+        /// different ones.
+        #[cfg_attr(test, schemars(range(min = 1024)))]
+        pub secure: u16,
+    }
+
+    /// What is logged.
+    #[serde(rename_all = "camelCase", default)]
+    pub struct Logging {
+        /// The level, as in klog (`--v`).
+        #[cfg_attr(test, schemars(range(max = 10)))]
+        pub verbosity: u8,
+    }
+
+    /// Whether the operator acts on an object.
+    #[derive(Copy, Default)]
+    pub enum Management {
+        /// It installs the cloud-controller-manager and keeps it installed.
+        #[default]
+        Managed,
+        /// It changes nothing.
+        Paused,
+        /// It removes the cloud-controller-manager.
+        Removed,
+    }
+}
+
+impl Default for Ports {
+    fn default() -> Self {
+        Self { secure: 10258 }
+    }
+}
+
+impl Default for Logging {
+    fn default() -> Self {
+        Self { verbosity: 2 }
+    }
+}
+
+/// The namespace where nothing else is said.
+fn kube_system() -> String {
+    "kube-system".to_owned()
+}
+
+/// The default of `--cluster-name`.
+fn kubernetes() -> String {
+    "kubernetes".to_owned()
+}

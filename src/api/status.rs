@@ -1,0 +1,83 @@
+//! What the operator says about a `CloudControllerManager` (pure).
+
+use serde::{Deserialize, Serialize};
+
+/// Declares types of the status. Unknown fields are kept out: another version of the operator may have written them.
+macro_rules! status_types {
+    ($($(#[$attribute:meta])* pub struct $name:ident { $($body:tt)* })+) => {$(
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
+        #[serde(rename_all = "camelCase", default)]
+        $(#[$attribute])*
+        pub struct $name { $($body)* }
+    )+};
+}
+
+status_types! {
+    /// The state of the cloud-controller-manager.
+    pub struct Status {
+        /// The generation of this object that the status is about.
+        pub observed_generation: i64,
+        /// `Ready`, `Reconciling` and `Stalled` as kstatus reads them; `ConfigurationValid`, `CredentialsFound` and
+        /// `VersionSupported`.
+        #[cfg_attr(test, schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])))]
+        pub conditions: Vec<Condition>,
+        /// What was chosen for it.
+        pub provider: Provider,
+        /// What was found out about the cluster.
+        pub cluster: Cluster,
+        /// Its pods.
+        pub workload: Workload,
+    }
+
+    /// What was chosen.
+    pub struct Provider {
+        /// The version of the cloud-controller-manager.
+        pub version: String,
+        /// The image.
+        pub image: String,
+        /// Why this version.
+        pub because: String,
+    }
+
+    /// The cluster.
+    pub struct Cluster {
+        /// The version of Kubernetes that decides, such as `1.35`: the lowest of the control plane.
+        pub kubernetes: String,
+        /// The distribution of Kubernetes.
+        pub distribution: String,
+        /// The number of control-plane nodes.
+        pub control_plane_nodes: u32,
+    }
+
+    /// The pods.
+    pub struct Workload {
+        /// `Deployment` or `DaemonSet`.
+        pub kind: String,
+        /// How many pods are wanted.
+        pub desired: u32,
+        /// How many are ready.
+        pub ready: u32,
+    }
+}
+
+/// A condition, as Kubernetes writes it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// Its type.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// The generation of the object that it is about.
+    pub observed_generation: i64,
+    /// When the status last changed.
+    #[cfg_attr(test, schemars(extend("format" = "date-time")))]
+    pub last_transition_time: String,
+    /// One word for programs.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+}

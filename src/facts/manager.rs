@@ -1,0 +1,157 @@
+//! Facts from a `CloudControllerManager` and the cluster that it is in (pure).
+
+use crate::{
+    api::{
+        placement::{ApiServer, Distribution},
+        spec::{Lifecycle, OffByDefault, OnByDefault, Spec},
+    },
+    facts::{Fact, Facts, Platform, Settings, version::Minor},
+};
+
+/// The name of the only object of a cluster: its objects have the names that stand in the manifests.
+pub const ONLY: &str = "cluster";
+
+/// A cloud-controller-manager that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manager {
+    /// The name of the `CloudControllerManager`.
+    pub name: String,
+    /// What it asks for.
+    pub spec: Spec,
+    /// The cluster.
+    pub cluster: Cluster,
+}
+
+/// What the placement and the version depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// The version of Kubernetes: the lowest of the control plane.
+    pub minor: Minor,
+    /// The distribution of Kubernetes; never `Auto`.
+    pub distribution: Distribution,
+    /// How many nodes have the label of the control plane; none where the control plane is elsewhere.
+    pub control_plane_nodes: usize,
+}
+
+/// A controller of k8s.io/cloud-provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Controller {
+    /// Initialises nodes.
+    CloudNode,
+    /// Taints and deletes nodes.
+    CloudNodeLifecycle,
+    /// Creates load balancers.
+    Service,
+    /// Creates routes.
+    Route,
+}
+
+impl Controller {
+    /// Every controller.
+    pub const ALL: [Self; 4] = [Self::CloudNode, Self::CloudNodeLifecycle, Self::Service, Self::Route];
+
+    /// The name in `--controllers`, of Kubernetes 1.28 and newer.
+    fn name(self) -> &'static str {
+        match self {
+            Self::CloudNode => "cloud-node-controller",
+            Self::CloudNodeLifecycle => "cloud-node-lifecycle-controller",
+            Self::Service => "service-lb-controller",
+            Self::Route => "node-route-controller",
+        }
+    }
+}
+
+impl Manager {
+    /// The controllers that are on.
+    pub fn controllers(&self) -> impl Iterator<Item = Controller> {
+        let on = &self.spec.controllers;
+        Controller::ALL.into_iter().filter(|controller| match controller {
+            Controller::CloudNode => on.cloud_node == OnByDefault::Enabled,
+            Controller::CloudNodeLifecycle => on.cloud_node_lifecycle == Lifecycle::Rehearsal,
+            Controller::Service => on.service == OnByDefault::Enabled,
+            Controller::Route => on.route == OffByDefault::Enabled,
+        })
+    }
+
+    /// The name of its lease.
+    pub fn lease_name(&self) -> String {
+        let given = self.spec.leader_election.lease_name.clone();
+        given.unwrap_or_else(|| self.named("cloud-controller-manager"))
+    }
+
+    /// The name of an object that the manifests name like this.
+    pub fn named(&self, name: &str) -> String {
+        if self.name == ONLY { name.to_owned() } else { format!("{name}-{}", self.name) }
+    }
+
+    /// Host and port of the API server for pods on the host's network; `None`: its Service.
+    fn api_server(&self) -> Option<(String, String)> {
+        let local = |host: &str, port| ApiServer { host: host.to_owned(), port };
+        let found = self.spec.placement.api_server.clone().or(match self.cluster.distribution {
+            // KubePrism, on every node.
+            Distribution::Talos => Some(local("localhost", 7445)),
+            // Each server has its own. Without one the pods run elsewhere.
+            Distribution::K3s | Distribution::Rke2 if self.cluster.control_plane_nodes > 0 => {
+                Some(local("127.0.0.1", 6443))
+            }
+            _ => None,
+        });
+        found.map(|ApiServer { host, port }| (host, port.to_string()))
+    }
+
+    fn proxy(&self) -> Vec<(&'static str, String)> {
+        let proxy = self.spec.proxy.clone().unwrap_or_default();
+        let all = [("HTTP_PROXY", proxy.http_proxy), ("HTTPS_PROXY", proxy.https_proxy), ("NO_PROXY", proxy.no_proxy)];
+        all.into_iter().filter(|(_, value)| !value.is_empty()).collect()
+    }
+
+    /// The facts.
+    pub fn facts(self) -> Facts {
+        let settings = Settings { namespace: self.spec.namespace.clone(), ..Settings::default() };
+        Facts {
+            platform: Ok(Some(Platform { name: self.spec.provider.clone(), variant: None })),
+            infrastructure_name: Some(self.spec.cluster_name.clone()),
+            namespace: settings.namespace,
+            api_server: Ok(self.api_server()),
+            proxy: self.proxy(),
+            manager: Some(self),
+            ..Facts::default()
+        }
+    }
+
+    /// A fact's value; `None` if it has none.
+    pub(super) fn value(&self, fact: Fact) -> Option<String> {
+        let Spec { network, ports, logging, .. } = &self.spec;
+        let list = |items: Vec<String>| (!items.is_empty()).then(|| items.join(","));
+        match fact {
+            Fact::ClusterName => Some(self.spec.cluster_name.clone()),
+            Fact::Controllers => list(self.controllers().map(|controller| controller.name().to_owned()).collect()),
+            Fact::Routes => Some(self.controllers().any(|controller| controller == Controller::Route).to_string()),
+            Fact::PodCidrs => list(network.as_ref()?.pod_cidrs.clone()),
+            Fact::LeaseName => Some(self.lease_name()),
+            Fact::SecurePort => Some(ports.secure.to_string()),
+            Fact::Verbosity => Some(logging.verbosity.to_string()),
+            Fact::FeatureGates => {
+                list(self.spec.feature_gates.iter().map(|(gate, on)| format!("{gate}={on}")).collect())
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Distribution {
+    /// The distribution of a node, by the version of its kubelet and its operating system.
+    pub fn of(kubelet_version: &str, os_image: &str) -> Self {
+        if kubelet_version.contains("+k3s") {
+            Self::K3s
+        } else if kubelet_version.contains("+rke2") {
+            Self::Rke2
+        } else if kubelet_version.contains("+k0s") {
+            Self::K0s
+        } else if os_image.starts_with("Talos") {
+            Self::Talos
+        } else {
+            Self::Other
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The rights of a cloud-controller-manager, computed from the controllers that are on (pure).
+//!
+//! What each controller asks for was read in k8s.io/cloud-provider v0.36.2 (`app/`, `controllers/`, `node/helpers`,
+//! `service/helpers`) and k8s.io/controller-manager v0.36.3. Nobody gets `nodes delete`: the lifecycle controller only tells,
+//! in Events, what it would delete.
+
+use serde_json::{Value, json};
+
+use crate::{
+    facts::manager::Controller::{self, CloudNode, CloudNodeLifecycle, Route, Service},
+    provider::upstream::Right,
+};
+
+/// A resource with its verbs, and the controllers that need them; none: the process itself.
+type Need = (&'static str, &'static str, &'static [&'static str], &'static [Controller]);
+
+/// Every need.
+const NEEDS: &[Need] = &[
+    // Used when somebody asks the port for more than its health.
+    ("authentication.k8s.io", "tokenreviews", &["create"], &[]),
+    ("authorization.k8s.io", "subjectaccessreviews", &["create"], &[]),
+    ("", "events", &["create", "patch"], &[]),
+    // The informer.
+    ("", "nodes", &["list", "watch"], &[CloudNode, CloudNodeLifecycle, Service, Route]),
+    ("", "nodes", &["get", "patch"], &[CloudNode, CloudNodeLifecycle]),
+    // At the initialisation.
+    ("", "nodes", &["update"], &[CloudNode]),
+    // Addresses, and the condition NetworkUnavailable.
+    ("", "nodes/status", &["patch"], &[CloudNode, Route]),
+    ("", "services", &["list", "watch"], &[Service]),
+    ("", "services/status", &["patch"], &[Service]),
+];
+
+/// The order of verbs in a rule.
+const VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
+
+/// The rules of the ClusterRole for these controllers, and for what the cloud's own code needs: one for each resource.
+pub fn rules(controllers: &[Controller], own: &[Right]) -> Value {
+    let is_on = |users: &[Controller]| users.is_empty() || users.iter().any(|user| controllers.contains(user));
+    let common = NEEDS.iter().filter(|(.., users)| is_on(users));
+    let common = common.flat_map(|(group, resource, verbs, _)| verbs.iter().map(|verb| (*group, *resource, *verb)));
+    let own = own.iter().flat_map(|Right { api_group, resource, verbs, .. }| {
+        verbs.iter().map(|verb| (api_group.as_str(), resource.as_str(), verb.as_str()))
+    });
+    let mut rules: Vec<((&str, &str), Vec<&str>)> = Vec::new();
+    for (group, resource, verb) in common.chain(own) {
+        match rules.iter_mut().find(|(of, _)| *of == (group, resource)) {
+            Some((_, verbs)) if verbs.contains(&verb) => {}
+            Some((_, verbs)) => verbs.push(verb),
+            None => rules.push(((group, resource), vec![verb])),
+        }
+    }
+    let place = |verb: &str| VERBS.iter().position(|known| *known == verb).unwrap_or(VERBS.len());
+    let rule = |((group, resource), mut verbs): ((&str, &str), Vec<&str>)| {
+        verbs.sort_by_key(|verb| place(verb));
+        json!({"apiGroups": [group], "resources": [resource], "verbs": verbs})
+    };
+    rules.into_iter().map(rule).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn granted(controllers: &[Controller], own: &[Right]) -> Vec<String> {
+        let rules = rules(controllers, own);
+        let text = |value: &Value| value[0].as_str().unwrap().to_owned();
+        let verbs = |rule: &Value| {
+            rule["verbs"].as_array().unwrap().iter().map(|verb| verb.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let line = |rule: &Value| format!("{} {}", text(&rule["resources"]), verbs(rule).join(","));
+        rules.as_array().unwrap().iter().map(line).collect()
+    }
+
+    #[test]
+    fn each_controller_gets_what_it_needs() {
+        let process = ["tokenreviews create", "subjectaccessreviews create", "events create,patch"];
+        let with = |more: &[&'static str]| [&process[..], more].concat();
+        assert_eq!(granted(&[], &[]), process);
+        assert_eq!(granted(&[CloudNode], &[]), with(&["nodes get,list,watch,update,patch", "nodes/status patch"]));
+        assert_eq!(granted(&[CloudNodeLifecycle], &[]), with(&["nodes get,list,watch,patch"]));
+        assert_eq!(
+            granted(&[Service], &[]),
+            with(&["nodes list,watch", "services list,watch", "services/status patch"])
+        );
+        assert_eq!(granted(&[Route], &[]), with(&["nodes list,watch", "nodes/status patch"]));
+    }
+
+    #[test]
+    fn no_controller_may_delete_a_node() {
+        assert!(granted(&Controller::ALL, &[]).iter().all(|rule| !rule.contains("delete")));
+    }
+
+    #[test]
+    fn what_the_cloud_needs_joins_the_rule_of_its_resource() {
+        let right = |resource: &str, verbs: &[&str]| Right {
+            reason: "a test".into(),
+            api_group: String::new(),
+            resource: resource.into(),
+            verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+        };
+        let own = [right("services", &["patch", "get", "list"]), right("configmaps", &["get"])];
+        let granted = granted(&[Service], &own);
+        assert!(granted.contains(&"services get,list,watch,patch".to_owned()), "{granted:?}");
+        assert_eq!(granted.last().unwrap(), "configmaps get");
+    }
+}

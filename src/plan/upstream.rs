@@ -1,0 +1,236 @@
+//! The objects of the flavour upstream, for a `CloudControllerManager` (pure).
+//!
+//! Facts enter the manifests by small functions on the parsed objects, one for each concern, as in [`super::substitute`].
+
+mod files;
+mod placement;
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    facts::{
+        Facts,
+        manager::{Controller, Manager, ONLY},
+    },
+    object::{Object, container_name},
+    plan::{
+        Error, rights,
+        substitute::{self, containers_mut, push},
+    },
+    provider::{
+        upstream::{Descriptor, Image, Upstream},
+        versions::Choice,
+    },
+};
+
+/// The label that tells the objects of one `CloudControllerManager` from those of another.
+pub const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
+
+/// The namespace in the manifests, which another one replaces.
+const NAMESPACE: &str = "kube-system";
+
+/// The objects that should exist.
+pub(super) fn objects(provider: &Upstream, facts: &Facts, manager: &Manager) -> Result<Vec<Object>, Error> {
+    let descriptor = &provider.descriptor;
+    check(descriptor, manager)?;
+    let own: Vec<(&str, &str)> = provider.manifests.iter().map(|one| (one.kind().kind, one.name())).collect();
+    let has_budget = placement::replicas(manager) > 1;
+    let planned = provider.manifests.iter().filter(|one| has_budget || one.kind().kind != "PodDisruptionBudget");
+    let mut objects = planned
+        .map(|manifest| {
+            let mut object = manifest.clone();
+            names(&mut object, &own, manager);
+            images(descriptor, &mut object, manager)?;
+            substitute::values((&descriptor.arguments, &descriptor.environment), &mut object, facts)?;
+            further_arguments(&mut object, manager);
+            substitute::common_environment(&mut object, facts);
+            files::mount(descriptor, &mut object, manager);
+            placement::place(&mut object, manager, images_of(descriptor));
+            ports(&mut object, manager);
+            narrow(descriptor, &mut object, manager);
+            substitute::config_hash(&mut object, facts);
+            Ok(object)
+        })
+        .collect::<Result<Vec<_>, Error>>()?;
+    objects.extend(files::inline(descriptor, manager));
+    // The sort is stable, and manifests are in the order of applying already.
+    objects.sort_by_key(|object| object.kind().wave);
+    Ok(objects)
+}
+
+fn images_of(descriptor: &Descriptor) -> impl Iterator<Item = &Image> {
+    descriptor.images.values()
+}
+
+/// What an object asks for that the provider cannot do, or needs and was not given.
+fn check(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error> {
+    let refuse =
+        |field: &'static str, problem: String| Err(Error::Asked { manager: manager.name.clone(), field, problem });
+    let (spec, provider) = (&manager.spec, &descriptor.name);
+    if let Some(unknown) = spec.arguments.keys().find(|flag| !descriptor.allowed_arguments.contains(flag)) {
+        let hint = crate::text::suggest::did_you_mean(unknown, descriptor.allowed_arguments.iter().map(String::as_str));
+        let known = descriptor.allowed_arguments.join(", ");
+        return refuse("arguments", format!("provider {provider} does not allow {unknown}{hint}; it allows {known}"));
+    }
+    if manager.controllers().any(|controller| controller == Controller::Route) && !descriptor.routes {
+        return refuse(
+            "controllers.route",
+            format!("the cloud-controller-manager of provider {provider} has no routes"),
+        );
+    }
+    match (&descriptor.cloud_config, &spec.cloud_config) {
+        (None, Some(_)) => return refuse("cloudConfig", format!("provider {provider} reads no configuration")),
+        (Some(file), None) if file.required => {
+            return refuse("cloudConfig", format!("provider {provider} needs a configuration"));
+        }
+        _ => {}
+    }
+    match (&descriptor.credentials, &spec.credentials) {
+        (None, Some(_)) => {
+            let problem = format!("provider {provider} takes no Secret: it uses the identity of the machine");
+            refuse("credentials", problem)
+        }
+        (Some(needed), None) => {
+            let keys = needed.keys.join(", ");
+            refuse("credentials", format!("provider {provider} needs a Secret with the keys {keys}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Sets what tells the objects of several `CloudControllerManager`s apart: names, the label of the instance, the namespace.
+fn names(object: &mut Object, own: &[(&str, &str)], manager: &Manager) {
+    let is_own = |kind: &str, name: &str| own.contains(&(kind, name));
+    let namespace = &manager.spec.namespace;
+    let is_binding = object.value().get("roleRef").is_some();
+    let value = object.value_mut();
+    if is_binding {
+        for subject in value["subjects"].as_array_mut().into_iter().flatten() {
+            let name = subject["name"].as_str().unwrap_or_default();
+            if is_own("ServiceAccount", name) {
+                subject["name"] = manager.named(name).into();
+                subject["namespace"] = namespace.as_str().into();
+            }
+        }
+    }
+    // A binding to a role of the cluster stays where that role is.
+    let mut follows = value["metadata"]["namespace"] == NAMESPACE;
+    if is_binding {
+        let role = value["roleRef"]["name"].as_str().unwrap_or_default().to_owned();
+        if is_own(value["roleRef"]["kind"].as_str().unwrap_or_default(), &role) {
+            value["roleRef"]["name"] = manager.named(&role).into();
+        } else {
+            follows = false;
+        }
+    }
+    if follows {
+        value["metadata"]["namespace"] = namespace.as_str().into();
+    }
+    let name = manager.named(value["metadata"]["name"].as_str().unwrap_or_default());
+    value["metadata"]["name"] = name.into();
+    let lease = manager.lease_name();
+    for rule in value.get_mut("rules").and_then(Value::as_array_mut).into_iter().flatten() {
+        if rule["resources"] == json!(["leases"]) && rule.get("resourceNames").is_some() {
+            rule["resourceNames"] = json!([lease]);
+        }
+    }
+    if let Some(account) = object.pod_spec().and_then(|pod| pod["serviceAccountName"].as_str()) {
+        let account = manager.named(account);
+        if let Some(pod) = pod_mut(object) {
+            pod.insert("serviceAccountName".into(), account.into());
+        }
+    }
+    instance_label(object.value_mut(), &manager.name);
+}
+
+/// Sets the label wherever the manifest has it: on objects, on pods, in selectors.
+fn instance_label(value: &mut Value, name: &str) {
+    match value {
+        Value::Object(fields) => {
+            if let Some(label) = fields.get_mut(INSTANCE_LABEL).filter(|label| *label == ONLY) {
+                *label = name.into();
+            }
+            fields.values_mut().for_each(|field| instance_label(field, name));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| instance_label(item, name)),
+        _ => {}
+    }
+}
+
+/// The version of an image for a `CloudControllerManager`.
+pub(crate) fn choose(image: &Image, manager: &Manager) -> Result<Choice, Error> {
+    let minor = manager.cluster.minor;
+    let choice = match &manager.spec.image.version {
+        Some(tag) => Some(image.versions.asked(tag, minor)),
+        None => image.versions.choose(minor),
+    };
+    choice.ok_or_else(|| Error::Asked {
+        manager: manager.name.clone(),
+        field: "image.version",
+        problem: format!("there is no tag near Kubernetes {minor} as of {}: give one", image.versions.as_of),
+    })
+}
+
+/// The reference of an image for a `CloudControllerManager`.
+pub(crate) fn reference(image: &Image, manager: &Manager) -> Result<String, Error> {
+    let tag = choose(image, manager)?.tag;
+    let asked = &manager.spec.image;
+    let repository = match (&asked.repository, &asked.registry_mirror) {
+        (Some(repository), _) => repository.clone(),
+        (None, Some(mirror)) => {
+            let path = image.repository.split_once('/').map_or(image.repository.as_str(), |(_, path)| path);
+            format!("{mirror}/{path}")
+        }
+        (None, None) => image.repository.clone(),
+    };
+    let digest = asked.digest.as_ref().map(|digest| format!("@{digest}")).unwrap_or_default();
+    Ok(format!("{repository}:{tag}{digest}"))
+}
+
+fn images(descriptor: &Descriptor, object: &mut Object, manager: &Manager) -> Result<(), Error> {
+    for container in containers_mut(object, &["initContainers", "containers"]) {
+        if let Some(image) = descriptor.images.get(container_name(container)) {
+            container["image"] = reference(image, manager)?.into();
+        }
+    }
+    let secrets = &manager.spec.image.pull_secrets;
+    if let Some(pod) = pod_mut(object).filter(|_| !secrets.is_empty()) {
+        let names: Vec<_> = secrets.iter().map(|secret| json!({"name": secret.name})).collect();
+        pod.insert("imagePullSecrets".into(), names.into());
+    }
+    Ok(())
+}
+
+/// The flags that an administrator gives besides.
+fn further_arguments(object: &mut Object, manager: &Manager) {
+    for container in containers_mut(object, &["containers"]) {
+        for (flag, value) in &manager.spec.arguments {
+            push(container, "args", format!("{flag}={value}").into());
+        }
+    }
+}
+
+/// The probes name the port, so only its number changes.
+fn ports(object: &mut Object, manager: &Manager) {
+    for container in containers_mut(object, &["containers"]) {
+        for port in container["ports"].as_array_mut().into_iter().flatten().filter(|port| port["name"] == "https") {
+            port["containerPort"] = manager.spec.ports.secure.into();
+        }
+    }
+}
+
+/// Leaves of the ClusterRole what the controllers that are on need.
+fn narrow(descriptor: &Descriptor, object: &mut Object, manager: &Manager) {
+    if object.kind().kind == "ClusterRole" {
+        let controllers: Vec<_> = manager.controllers().collect();
+        object.value_mut()["rules"] = rights::rules(&controllers, &descriptor.rights);
+    }
+}
+
+fn pod_mut(object: &mut Object) -> Option<&mut Map<String, Value>> {
+    let pointer = object.pod_spec_pointer()?;
+    object.value_mut().pointer_mut(pointer)?.as_object_mut()
+}
+
+#[cfg(test)]
+mod tests;

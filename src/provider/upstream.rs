@@ -1,0 +1,120 @@
+//! The flavour upstream of a provider: whole manifests for public images, for any Kubernetes (pure).
+//!
+//! `assets/<cloud>/upstream/` holds the manifests and their descriptor. Nothing of the OpenShift flavour is used: the names,
+//! the accounts and the images are others.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::{
+    object::Object,
+    provider::{descriptor::ValueSource, versions::Versions},
+};
+
+/// `assets/<cloud>/upstream/provider.yaml`: the images, the facts in the manifests, and the needs of the cloud.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Descriptor {
+    /// The provider's name, that of its folder in `assets/`.
+    pub name: String,
+    /// The image of each container, by the container's name.
+    pub images: BTreeMap<String, Image>,
+    /// Arguments that are appended, by the container's name and the flag.
+    #[serde(default)]
+    pub arguments: BTreeMap<String, BTreeMap<String, ValueSource>>,
+    /// Environment variables that are set, by the container's name and the variable's.
+    #[serde(default)]
+    pub environment: BTreeMap<String, BTreeMap<String, ValueSource>>,
+    /// The cloud's configuration; absent means that the cloud-controller-manager reads none.
+    pub cloud_config: Option<ConfigFile>,
+    /// The Secret with the credentials; absent means that the cloud-controller-manager gets them from its machine.
+    pub credentials: Option<Credentials>,
+    /// Whether the cloud-controller-manager can create routes.
+    #[serde(default)]
+    pub routes: bool,
+    /// The flags that an administrator may give besides.
+    #[serde(default)]
+    pub allowed_arguments: Vec<String>,
+    /// What the cloud's own code needs in the cluster, besides what its controllers need on every cloud.
+    #[serde(default)]
+    pub rights: Vec<Right>,
+}
+
+/// An image.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Image {
+    /// Its registry and path, without a tag.
+    pub repository: String,
+    /// Its tags.
+    pub versions: Versions,
+    /// The architectures that it is built for, as in the label `kubernetes.io/arch`.
+    pub architectures: Vec<String>,
+}
+
+/// The file of `--cloud-config`: the volume `cloud-config` of the pod.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ConfigFile {
+    /// Whether the cloud-controller-manager does not start without it.
+    pub required: bool,
+    /// The name of the file in the volume.
+    pub file: String,
+    /// The function that checks it; absent: it is not checked.
+    pub format: Option<Format>,
+}
+
+/// The format of a cloud's configuration.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub enum Format {
+    /// INI of the AWS cloud-controller-manager.
+    Aws,
+    /// YAML of the vSphere cloud-controller-manager, or its legacy INI.
+    VSphere,
+}
+
+/// The Secret with the credentials.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Credentials {
+    /// The keys that it must have. `*` stands for the name of a server.
+    pub keys: Vec<String>,
+    /// The keys that it may have.
+    #[serde(default)]
+    pub optional_keys: Vec<String>,
+    /// The environment variables that get a key's value; without one the Secret is the volume `credentials` of the pod.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+}
+
+/// A right, with its reason.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Right {
+    /// What the cloud's code does with it.
+    pub reason: String,
+    /// The API group; the core group is empty.
+    #[serde(default)]
+    pub api_group: String,
+    /// The resource, such as `services`.
+    pub resource: String,
+    /// The verbs.
+    pub verbs: Vec<String>,
+}
+
+/// A provider's flavour upstream, from a folder without defects.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    /// Its descriptor.
+    pub descriptor: Descriptor,
+    /// Its manifests, in the order of applying.
+    pub manifests: Vec<Object>,
+}

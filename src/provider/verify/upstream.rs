@@ -1,0 +1,120 @@
+//! Rules of the flavour upstream: what published manifests get wrong on one distribution or another (pure).
+
+use serde_json::Value;
+
+use crate::{
+    facts::{Fact, manager::ONLY},
+    provider::{
+        Error, FactOrText, Flavour, Phase,
+        verify::parts::{CCM, Part, Subject, items, report, require, require_flag},
+    },
+};
+
+/// The label of the control plane's nodes.
+const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+
+/// The label that tells the objects of several `CloudControllerManager`s apart.
+const INSTANCE: &str = "app.kubernetes.io/instance";
+
+/// The flags that the descriptor sets from facts.
+const FLAGS: [(&str, Fact); 7] = [
+    ("--cluster-name", Fact::ClusterName),
+    ("--configure-cloud-routes", Fact::Routes),
+    ("--controllers", Fact::Controllers),
+    ("--leader-elect-resource-name", Fact::LeaseName),
+    ("--leader-elect-resource-namespace", Fact::Namespace),
+    ("--secure-port", Fact::SecurePort),
+    ("--v", Fact::Verbosity),
+];
+
+/// Taints besides those of every flavour: key and effect.
+const TAINTS: [(&str, &str); 5] = [
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/network-unavailable", "NoSchedule"),
+    ("node.cloudprovider.kubernetes.io/shutdown", "NoSchedule"),
+    ("node-role.kubernetes.io/etcd", "NoExecute"),
+    ("CriticalAddonsOnly", "NoSchedule"),
+];
+
+fn is_upstream(subject: Subject) -> bool {
+    subject.bundle.flavour == Flavour::Upstream
+}
+
+fn pods(subject: Subject) -> impl Iterator<Item = Part> {
+    subject.pods().filter(move |_| is_upstream(subject))
+}
+
+pub(super) fn dns_policy(subject: Subject) -> Vec<Error> {
+    require(pods(subject), "/dnsPolicy", |policy| policy == "Default", "dnsPolicy is not Default")
+}
+
+pub(super) fn non_root(subject: Subject) -> Vec<Error> {
+    require(pods(subject), "/securityContext/runAsNonRoot", |value| *value == true, "runAsNonRoot is not true")
+}
+
+pub(super) fn node_affinity(subject: Subject) -> Vec<Error> {
+    report(pods(subject), |pod| {
+        let required = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+        let terms = items(pod.value.pointer(required).unwrap_or(&Value::Null));
+        let is_right = |wanted: &Value| wanted["key"] == CONTROL_PLANE && wanted["operator"] == "Exists";
+        let exists = terms.iter().any(|term| items(&term["matchExpressions"]).iter().any(is_right));
+        let selector = pod.value["nodeSelector"].get(CONTROL_PLANE).is_some();
+        let by_value = selector.then_some(("/nodeSelector", "nodeSelector compares the value of the label"));
+        by_value
+            .or_else(|| (!exists).then_some(("/affinity", "the label of the control plane is not required by Exists")))
+    })
+}
+
+pub(super) fn tolerations(subject: Subject) -> Vec<Error> {
+    report(pods(subject), |pod| {
+        let tolerations = items(&pod.value["tolerations"]);
+        let tolerates = move |key: &str, effect: &str| {
+            tolerations.iter().any(|one| {
+                one["key"] == key && one["operator"] == "Exists" && (one["effect"] == effect || one["effect"].is_null())
+            })
+        };
+        let missing = TAINTS.into_iter().filter(move |(key, effect)| !tolerates(key, effect));
+        missing.map(|(key, effect)| ("/tolerations", format!("no toleration of the taint {key}:{effect}")))
+    })
+}
+
+pub(super) fn single_identity(subject: Subject) -> Vec<Error> {
+    let containers = subject.ccms(Phase::Cluster).filter(|_| is_upstream(subject));
+    require_flag(containers, "--use-service-account-credentials", |value| value == Some("false"), "false")
+}
+
+pub(super) fn webhook_port(subject: Subject) -> Vec<Error> {
+    let containers = subject.ccms(Phase::Cluster).filter(|_| is_upstream(subject));
+    require_flag(containers, "--webhook-secure-port", |value| value == Some("0"), "0")
+}
+
+pub(super) fn arguments(subject: Subject) -> Vec<Error> {
+    let Some(descriptor) = &subject.bundle.upstream else { return Vec::new() };
+    let set = descriptor.arguments.get(CCM);
+    let is_set = |(flag, fact): &&(&str, Fact)| {
+        set.and_then(|flags| flags.get(*flag)).is_some_and(|source| source.value == FactOrText::Fact(*fact))
+    };
+    let missing = FLAGS.iter().filter(|flag| !is_set(flag));
+    let what = |(flag, fact): &(&str, Fact)| format!("{flag} is not the fact {}", fact.name());
+    missing.map(|flag| subject.bundle.descriptor_error("/arguments", what(flag))).collect()
+}
+
+pub(super) fn instance_label(subject: Subject) -> Vec<Error> {
+    let manifests = subject.manifests(Phase::Cluster).filter(|_| is_upstream(subject));
+    let wrong = manifests.flat_map(|manifest| {
+        let value = manifest.object.value();
+        let labels = ["/metadata/labels", "/spec/selector/matchLabels", "/spec/template/metadata/labels"];
+        let wrong = labels.into_iter().filter(move |pointer| {
+            let is_needed = *pointer == "/metadata/labels" || value.pointer(pointer).is_some();
+            is_needed && value.pointer(pointer).and_then(|labels| labels.get(INSTANCE)).is_none_or(|name| name != ONLY)
+        });
+        wrong.map(|pointer| manifest.defect(pointer, format!("no label {INSTANCE}: {ONLY}")))
+    });
+    wrong.collect()
+}
+
+pub(super) fn disruption_budget(subject: Subject) -> Vec<Error> {
+    let has_budget = subject.manifests(Phase::Cluster).any(|one| one.object.kind().kind == "PodDisruptionBudget");
+    let deployments = subject.deployments().filter(|_| is_upstream(subject) && !has_budget);
+    deployments.map(|pod| pod.manifest.defect("/spec", "a Deployment without a PodDisruptionBudget")).collect()
+}

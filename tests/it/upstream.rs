@@ -1,0 +1,266 @@
+//! Any Kubernetes: the API of `CloudControllerManager` on a real API server, and what is rendered for one.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use ccm_operator::{api::spec::Spec, apply::dry_run, provider::embedded, text::yaml};
+use kube::{
+    Client,
+    api::{DynamicObject, ListParams, PostParams},
+    core::{ApiResource, GroupVersionKind},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    lab::{binary, repository},
+    support::{eventually, objects, pool},
+};
+
+/// For each rule of the API: a specification that it accepts, and one that it refuses with this message.
+fn cases() -> Vec<(&'static str, Value, Value)> {
+    let with = |field: &str, value: Value| json!({"provider": "aws", field: value});
+    let config_map = json!({"name": "a", "key": "b"});
+    vec![
+        ("should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'", json!({"provider": "aws"}), json!({"provider": "../aws"})),
+        (
+            "the route controller needs network.podCIDRs",
+            json!({"provider": "aws", "controllers": {"route": "Enabled"}, "network": {"podCIDRs": ["10.244.0.0/16"]}}),
+            with("controllers", json!({"route": "Enabled"})),
+        ),
+        (
+            "at least one controller must be on",
+            with("controllers", json!({"cloudNode": "Disabled", "service": "Disabled"})),
+            with(
+                "controllers",
+                json!({"cloudNode": "Disabled", "service": "Disabled", "cloudNodeLifecycle": "Disabled"}),
+            ),
+        ),
+        (
+            "supported values: \"Rehearsal\", \"Disabled\"",
+            with("controllers", json!({"cloudNodeLifecycle": "Disabled"})),
+            with("controllers", json!({"cloudNodeLifecycle": "Enabled"})),
+        ),
+        (
+            "each must be a subnet",
+            with("network", json!({"podCIDRs": ["fd00::/48"]})),
+            with("network", json!({"podCIDRs": ["10.244.0.0"]})),
+        ),
+        (
+            "two subnets must be of different IP families",
+            with("network", json!({"podCIDRs": ["10.244.0.0/16", "fd00::/48"]})),
+            with("network", json!({"podCIDRs": ["10.244.0.0/16", "10.245.0.0/16"]})),
+        ),
+        (
+            "exactly one of inline, configMapRef and secretRef must be given",
+            with("cloudConfig", json!({"secretRef": config_map})),
+            with("cloudConfig", json!({"inline": "", "configMapRef": config_map})),
+        ),
+        (
+            "a digest belongs to a version",
+            with("image", json!({"version": "v1.35.2", "digest": format!("sha256:{}", "0".repeat(64))})),
+            with("image", json!({"digest": format!("sha256:{}", "0".repeat(64))})),
+        ),
+        (
+            "latest changes by itself",
+            with("image", json!({"version": "v1.35.2"})),
+            with("image", json!({"version": "latest"})),
+        ),
+        (
+            "this lease belongs to another program",
+            with("leaderElection", json!({"leaseName": "own"})),
+            with("leaderElection", json!({"leaseName": "kube-controller-manager"})),
+        ),
+        (
+            "each key is a flag",
+            with("arguments", json!({"--node-monitor-period": "10s"})),
+            with("arguments", json!({"node-monitor-period": "10s"})),
+        ),
+        (
+            "greater than or equal to 1024",
+            with("ports", json!({"secure": 10300})),
+            with("ports", json!({"secure": 443})),
+        ),
+        (
+            "less than or equal to 10",
+            with("logging", json!({"verbosity": 10})),
+            with("logging", json!({"verbosity": 11})),
+        ),
+    ]
+}
+
+fn resource() -> ApiResource {
+    let kind = GroupVersionKind::gvk("ccm-operator.dev", "v1alpha1", "CloudControllerManager");
+    ApiResource::from_gvk(&kind)
+}
+
+fn managers(client: &Client) -> kube::Api<DynamicObject> {
+    kube::Api::all_with(client.clone(), &resource())
+}
+
+fn manager(name: &str, spec: &Value) -> DynamicObject {
+    DynamicObject::new(name, &resource()).data(json!({"spec": spec}))
+}
+
+async fn install_crd(client: &Client) -> Result<()> {
+    for object in objects::read_yaml(&repository().join("install/00_cloudcontrollermanager.crd.yaml"))? {
+        objects::apply(client, object).await?;
+    }
+    let list = async || Ok(Some(managers(client).list(&ListParams::default()).await?));
+    eventually("CloudControllerManagers are served", Duration::from_secs(20), list).await.map(drop)
+}
+
+#[tokio::test]
+async fn the_api_accepts_and_refuses_by_each_of_its_rules() -> Result<()> {
+    let plane = pool::lease().await?;
+    let client = plane.client()?;
+    install_crd(&client).await?;
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    for (message, accepted, refused) in cases() {
+        managers(&client)
+            .create(&dry_run, &manager("cluster", &accepted))
+            .await
+            .with_context(|| accepted.to_string())?;
+        let error = managers(&client).create(&dry_run, &manager("cluster", &refused)).await.unwrap_err().to_string();
+        assert!(error.contains(message), "{refused}: {error}");
+    }
+    let long = manager(&"a".repeat(41), &json!({"provider": "aws"}));
+    let error = managers(&client).create(&dry_run, &long).await.unwrap_err().to_string();
+    assert!(error.contains("a name has at most 40 characters"), "{error}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn defaults_are_stored_and_what_identifies_a_manager_cannot_be_changed() -> Result<()> {
+    let plane = pool::lease().await?;
+    let client = plane.client()?;
+    install_crd(&client).await?;
+    let managers = managers(&client);
+    let created = managers.create(&PostParams::default(), &manager("defaults", &json!({"provider": "aws"}))).await?;
+    let stored = &created.data["spec"];
+    assert_eq!(stored["namespace"], "kube-system");
+    assert_eq!(stored["controllers"]["cloudNodeLifecycle"], "Rehearsal");
+    assert_eq!(stored["ports"]["secure"], 10258);
+    assert_eq!(stored["management"], "Managed");
+    let read: Spec = serde_json::from_value(stored.clone())?;
+    assert_eq!(read, serde_json::from_value(json!({"provider": "aws"}))?, "the server's defaults are the program's");
+    for (field, value) in [("provider", "hcloud"), ("namespace", "default")] {
+        let mut changed = created.clone();
+        changed.data["spec"][field] = value.into();
+        let error = managers.replace("defaults", &PostParams::default(), &changed).await.unwrap_err().to_string();
+        assert!(error.contains(&format!("the {field} cannot be changed")), "{error}");
+    }
+    objects::delete(&client, &serde_json::to_value(&created)?).await
+}
+
+#[tokio::test]
+async fn an_api_server_accepts_every_manifest_as_it_stands() -> Result<()> {
+    let plane = pool::lease().await?;
+    let bundles: Vec<_> = embedded::bundles().into_iter().filter(|bundle| bundle.upstream.is_some()).collect();
+    assert!(bundles.len() >= 3);
+    assert_eq!(dry_run::verify(&plane.client()?, &bundles).await?, []);
+    Ok(())
+}
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(binary()).args(arguments).output().expect("the binary")
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).expect("text")
+}
+
+/// Renders a `CloudControllerManager`.
+fn render(folder: &Path, manifest: &str, more: &[&str]) -> Output {
+    let file = folder.join("ccm.yaml");
+    fs::write(&file, manifest).expect("a file");
+    run(&[&["render", "--config", file.to_str().expect("a path")], more].concat())
+}
+
+const AWS: &str = "\
+apiVersion: ccm-operator.dev/v1alpha1
+kind: CloudControllerManager
+metadata: {name: cluster}
+spec:
+  provider: aws
+  clusterName: prod
+";
+
+#[test]
+fn what_would_be_applied_is_printed_or_written() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let output = render(folder.path(), AWS, &["--kubernetes-version", "v1.35.4", "--distribution", "k3s"]);
+    let error = text(output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    assert!(error.contains("left out, but applied by the operator: the digests"), "{error}");
+    let stream = text(output.stdout);
+    let objects = yaml::documents(&stream)?;
+    let workload = objects.iter().find(|object| object["kind"] == "DaemonSet").context("a DaemonSet")?;
+    let container = &workload["spec"]["template"]["spec"]["containers"][0];
+    assert!(container["image"].as_str().is_some_and(|image| image.ends_with(":v1.35.2")), "{container}");
+    assert!(
+        container["env"].to_string().contains("127.0.0.1"),
+        "k3s serves its API server on each server: {container}"
+    );
+    assert!(container["args"].to_string().contains("--cluster-name=prod"), "{container}");
+
+    let destination = folder.path().join("out");
+    let arguments = ["--kubernetes-version", "1.35", "--dest-dir", destination.to_str().context("a path")?];
+    assert_eq!(render(folder.path(), AWS, &arguments).status.code(), Some(0));
+    assert_eq!(fs::read_dir(destination.join("manifests"))?.count(), objects.len());
+    Ok(())
+}
+
+#[test]
+fn errors_of_a_manifest_name_the_place_or_the_field() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let refused = |manifest: &str, expected: &str| {
+        let output = render(folder.path(), manifest, &["--kubernetes-version", "1.35"]);
+        let error = text(output.stderr);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{error}");
+        assert!(error.contains(expected), "{error} does not contain {expected}");
+    };
+    refused(&AWS.replace("clusterName", "clustername"), "ccm.yaml:6:3: unknown field `clustername`");
+    refused(
+        &AWS.replace("kind: CloudControllerManager", "kind: ConfigMap"),
+        "must hold one manifest of kind CloudControllerManager",
+    );
+    refused(&AWS.replace("aws", "asw"), "spec.provider: there is no provider \"asw\" (did you mean `aws`?)");
+    refused(&AWS.replace("aws", "hcloud"), "spec.credentials: provider hcloud needs a Secret with the keys token");
+    let output = render(folder.path(), AWS, &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(output.stderr).contains("--config needs --kubernetes-version"));
+    let output = render(folder.path(), AWS, &["--kubernetes-version", "1.99"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(output.stderr).contains("warning: there is no tag for Kubernetes 1.99"));
+    let output = render(folder.path(), AWS, &["--kubernetes-version", "newest"]);
+    assert!(text(output.stderr).contains("is not a version of Kubernetes, such as 1.35"));
+    Ok(())
+}
+
+#[test]
+fn the_images_for_mirrors_are_listed() -> Result<()> {
+    let output = run(&["images", "--kubernetes", "1.34,1.99", "-o", "json"]);
+    let images: Vec<Value> = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(images.len(), 2 * embedded::catalog()?.upstream().count());
+    let of = |provider: &str, kubernetes: &str| {
+        let found = images.iter().find(|one| one["provider"] == provider && one["kubernetes"] == kubernetes);
+        found.cloned().expect("an image")
+    };
+    let aws = of("aws", "1.34");
+    assert_eq!(aws["image"], "registry.k8s.io/provider-aws/cloud-controller-manager:v1.34.3");
+    assert_eq!((&aws["verified"], &aws["note"]), (&json!(false), &Value::Null));
+    assert!(
+        of("aws", "1.99")["note"].as_str().is_some_and(|note| note.starts_with("there is no tag for Kubernetes 1.99"))
+    );
+    let table = text(run(&["images", "--kubernetes", "1.34", "--provider", "hcloud"]).stdout);
+    assert_eq!(table.lines().count(), 2, "{table}");
+    let unknown = run(&["images", "--kubernetes", "1.34", "--provider", "hclod"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(text(unknown.stderr).contains("did you mean `hcloud`"));
+    Ok(())
+}
