@@ -97,14 +97,17 @@ fn ini(text: &str) -> Option<Vec<Range<usize>>> {
         if let Some(key) = key {
             let is_secret = is_secret_key(key);
             let start = text[..part.start].rfind('\n').map_or(0, |at| at + 1);
-            let is_value = !is_secret && !text[start..part.end].trim_end_matches('=').contains('=');
-            is_open = (is_open && is_value) || (is_secret && written.trim().is_empty());
+            // A secret may look like the name of another one.
+            let is_value = is_open && !text[start..part.end].trim_end_matches('=').contains('=');
+            is_open = is_value || (is_secret && written.trim().is_empty());
             hides_line = is_secret || is_open;
             others = Reader::default();
-            match (is_secret, is_open) {
-                (true, _) => found.push(part),
-                (false, true) => found.push(start..part.end),
-                (false, false) => found.extend(words::secrets(text, part)),
+            if is_value {
+                found.push(start..part.end);
+            } else if is_secret {
+                found.push(part);
+            } else {
+                found.extend(words::secrets(text, part));
             }
             continue;
         }

@@ -210,6 +210,13 @@ fn a_private_key_is_masked_in_every_format() {
     assert_eq!(text("-----BEGIN CERTIFICATE-----\nMIIabc\n"), "-----BEGIN CERTIFICATE-----\nMIIabc\n");
 }
 
+#[test]
+fn a_secret_on_the_next_line_may_look_like_a_name_of_one() {
+    for secret in ["Zq1Pwd", "ZqToken", "Zq-secret="] {
+        assert_eq!(text(&format!("[Global]\npassword =\n{secret}\na = b\n")), "[Global]\npassword =\n***\na = b\n");
+    }
+}
+
 fn assert_hidden(planted: &str) -> Result<(), TestCaseError> {
     let shown = text(planted);
     prop_assert!(!shown.contains("Zq"), "{:?} is shown as {:?}", planted, shown);
