@@ -12,6 +12,7 @@ pub mod write;
 use serde_json::Value;
 
 use crate::{
+    api::spec::Management,
     facts::{self, Facts, images},
     object::{Object, reference},
     provider::{Phase, Provider, catalog::Catalog},
@@ -68,8 +69,8 @@ pub enum Error {
     Asked {
         /// Its name.
         manager: String,
-        /// The field.
-        field: &'static str,
+        /// The field; in a text with the place.
+        field: String,
         /// What is wrong with it, and what to do.
         problem: String,
     },
@@ -83,8 +84,13 @@ impl Plan {
             return Ok(Self::Nothing { why });
         };
         if let Some(manager) = &facts.manager {
-            let refuse = |problem| Error::Asked { manager: manager.name.clone(), field: "provider", problem };
+            let refuse = |problem| upstream::asked(manager, "provider", problem);
             let provider = catalog.upstream_of(&platform.name).map_err(refuse)?;
+            if manager.spec.management == Management::Removed {
+                return Ok(Self::Nothing {
+                    why: format!("CloudControllerManager {} asks for its removal", manager.name),
+                });
+            }
             facts.check()?;
             let objects = upstream::objects(provider, facts, manager)?;
             return Ok(Self::Objects { provider: platform.name.clone(), objects });

@@ -331,8 +331,22 @@ mod tests {
         assert_eq!(text(object("1", 2), object("2", 2)), "configured Deployment ns/x: metadata.managedFields");
         assert_eq!(text(object("1", 2), object("1", 2)), "unchanged Deployment ns/x");
         assert_eq!(Change::plain(key.clone(), Action::Prune).to_string(), "pruned Deployment ns/x");
-        let many = Change { fields: (0..12).map(|i| i.to_string()).collect(), ..Change::plain(key, Action::Configure) };
-        assert!(many.to_string().ends_with("8, 9 and 2 more"), "{many}");
+        let recreated = Change::recreated(key.clone(), &object("1", 5), &object("2", 2));
+        assert_eq!(recreated.to_string(), "recreated Deployment ns/x: spec.replicas");
+        let with = |number: usize| Change {
+            fields: (0..number).map(|i| i.to_string()).collect(),
+            ..Change::plain(key.clone(), Action::Configure)
+        };
+        assert!(with(12).to_string().ends_with("8, 9 and 2 more"), "{}", with(12));
+        assert!(with(10).to_string().ends_with("8, 9"), "{}", with(10));
+    }
+
+    #[test]
+    fn only_what_changes_the_cluster_is_a_difference() {
+        let key = Key { group: String::new(), kind: "Service".into(), namespace: "ns".into(), name: "x".into() };
+        let is_difference = |action| Change::plain(key.clone(), action).is_difference();
+        assert!([Action::Create, Action::Configure, Action::Recreate, Action::Prune].into_iter().all(is_difference));
+        assert!(![Action::Unchanged, Action::Keep].into_iter().any(is_difference));
     }
 
     #[test]
@@ -365,5 +379,13 @@ mod tests {
         let expected =
             ["spec.containers[name=a].image", "spec.containers[name=a].resources.requests.cpu", "spec.paused"];
         assert_eq!(unmet(&planned, &live), expected);
+    }
+
+    #[test]
+    fn an_absent_field_and_a_list_of_another_length_are_unmet() {
+        let planned = json!({"args": ["a", "b"], "image": "x"});
+        assert_eq!(unmet(&planned, &json!({"args": ["a", "b"]})), ["image"]);
+        assert_eq!(unmet(&planned, &json!({"args": ["a", "c"], "image": "x"})), ["args[1]"]);
+        assert_eq!(unmet(&planned, &json!({"args": ["a", "b", "c"], "image": "x"})), ["args"]);
     }
 }

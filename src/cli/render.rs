@@ -312,10 +312,17 @@ fn for_any_kubernetes(config: &Path, cluster: &ClusterFlags) -> anyhow::Result<V
     let facts = manager.clone().facts();
     let catalog = embedded::catalog()?;
     let plan = Plan::new(&catalog, &facts, Phase::Cluster)?;
-    for choice in catalog.upstream_of(&manager.spec.provider).into_iter().flat_map(|one| one.descriptor.images.values())
-    {
-        if let Some((_, problem)) = upstream::choose(choice, &manager)?.problem {
-            say(&format!("warning: {problem}"));
+    if let Plan::Nothing { why } = &plan {
+        say(&format!("no manifests are written: {why}"));
+    }
+    if let Ok(provider) = catalog.upstream_of(&manager.spec.provider) {
+        for image in provider.descriptor.images.values() {
+            if let Some((_, problem)) = upstream::choose(image, &manager)?.problem {
+                say(&format!("warning: {problem}"));
+            }
+        }
+        for warning in upstream::ignored(&provider.descriptor, &manager) {
+            say(&format!("warning: {warning}"));
         }
     }
     say(

@@ -35,6 +35,8 @@ spec:
         image: built-in
         args: [--leader-elect-resource-namespace=openshift-cloud-controller-manager]
         env: [{name: SECRET_NAMESPACE, value: replaced}]
+      volumes:
+      - {name: config, configMap: {name: cloud-conf}}
 ---
 apiVersion: policy/v1
 kind: PodDisruptionBudget
@@ -150,6 +152,36 @@ fn a_single_node_gets_one_replica_and_no_budget() {
     assert!(objects.iter().all(|object| object.kind().kind != "PodDisruptionBudget"));
     let deployment = objects.iter().find(|object| object.kind().kind == "Deployment").unwrap();
     assert_eq!(deployment.value()["spec"]["replicas"], 1);
+    let policy = objects.iter().find(|object| object.kind().kind == "ValidatingAdmissionPolicy").unwrap();
+    assert_eq!(policy.value()["spec"].get("replicas"), None);
+    let objects = plan(&facts(DEFAULT_NAMESPACE, json!({})));
+    let deployment = objects.iter().find(|object| object.kind().kind == "Deployment").unwrap();
+    assert_eq!(deployment.value()["spec"]["replicas"], 2);
+}
+
+#[test]
+fn a_change_of_what_pods_mount_restarts_them_and_does_nothing_else() {
+    let with = |text: &str, facts: Facts| {
+        let mounted = reference::Reference::config_map(DEFAULT_NAMESPACE, "cloud-conf");
+        let digests = Some(reference::Digests::from([(mounted, text.to_owned())]));
+        Plan::new(&catalog(), &Facts { digests, ..facts }, Phase::Cluster).unwrap()
+    };
+    let usual = || facts(DEFAULT_NAMESPACE, json!({}));
+    let (first, second) = (with("a", usual()), with("b", usual()));
+    assert_ne!(first, second);
+    assert!(second.only_restarts(&first));
+    let annotations = |plan: &Plan| {
+        let workload = plan.objects().iter().find(|object| object.kind().kind == "Deployment").unwrap();
+        workload.value()["spec"]["template"]["metadata"]["annotations"].as_object().cloned().unwrap_or_default()
+    };
+    assert!(annotations(&first).contains_key(reference::ANNOTATION));
+    let cluster = Plan::new(&catalog(), &usual(), Phase::Cluster).unwrap();
+    assert!(annotations(&cluster).is_empty(), "no digests are known without a cluster");
+
+    let renamed = facts(DEFAULT_NAMESPACE, json!({"infrastructureName": "other"}));
+    assert!(!with("a", renamed).only_restarts(&first));
+    let single = facts(DEFAULT_NAMESPACE, json!({"controlPlaneTopology": "SingleReplica"}));
+    assert!(!with("a", single).only_restarts(&first), "an object less");
 }
 
 #[test]

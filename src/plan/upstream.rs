@@ -1,6 +1,6 @@
 //! The objects of the flavour upstream, for a `CloudControllerManager` (pure).
 //!
-//! Facts enter the manifests by small functions on the parsed objects, one for each concern, as in [`super::substitute`].
+//! Facts enter the manifests by small functions on the parsed objects, one for each concern, as for OpenShift.
 
 mod files;
 mod placement;
@@ -21,6 +21,7 @@ use crate::{
         upstream::{Descriptor, Image, Upstream},
         versions::Choice,
     },
+    text::{Problem, located, mask, suggest::did_you_mean},
 };
 
 /// The label that tells the objects of one `CloudControllerManager` from those of another.
@@ -62,13 +63,17 @@ fn images_of(descriptor: &Descriptor) -> impl Iterator<Item = &Image> {
     descriptor.images.values()
 }
 
+/// An error in what a `CloudControllerManager` asks for.
+pub(super) fn asked(manager: &Manager, field: &str, problem: String) -> Error {
+    Error::Asked { manager: manager.name.clone(), field: field.to_owned(), problem }
+}
+
 /// What an object asks for that the provider cannot do, or needs and was not given.
 fn check(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error> {
-    let refuse =
-        |field: &'static str, problem: String| Err(Error::Asked { manager: manager.name.clone(), field, problem });
+    let refuse = |field: &str, problem: String| Err(asked(manager, field, problem));
     let (spec, provider) = (&manager.spec, &descriptor.name);
     if let Some(unknown) = spec.arguments.keys().find(|flag| !descriptor.allowed_arguments.contains(flag)) {
-        let hint = crate::text::suggest::did_you_mean(unknown, descriptor.allowed_arguments.iter().map(String::as_str));
+        let hint = did_you_mean(unknown, descriptor.allowed_arguments.iter().map(String::as_str));
         let known = descriptor.allowed_arguments.join(", ");
         return refuse("arguments", format!("provider {provider} does not allow {unknown}{hint}; it allows {known}"));
     }
@@ -78,6 +83,7 @@ fn check(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error> {
             format!("the cloud-controller-manager of provider {provider} has no routes"),
         );
     }
+    check_configuration(descriptor, manager)?;
     match (&descriptor.cloud_config, &spec.cloud_config) {
         (None, Some(_)) => return refuse("cloudConfig", format!("provider {provider} reads no configuration")),
         (Some(file), None) if file.required => {
@@ -96,6 +102,37 @@ fn check(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error> {
         }
         _ => Ok(()),
     }
+}
+
+/// What the API server checks as well, where a manifest comes from a file; and what stands in the object itself.
+fn check_configuration(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error> {
+    let refuse = |field: &str, problem: String| Err(asked(manager, field, problem));
+    let Some(config) = &manager.spec.cloud_config else { return Ok(()) };
+    let sources = [config.inline.is_some(), config.config_map_ref.is_some(), config.secret_ref.is_some()];
+    if sources.into_iter().filter(|is_given| *is_given).count() != 1 {
+        return refuse("cloudConfig", "exactly one of inline, configMapRef and secretRef must be given".to_owned());
+    }
+    let (Some(text), Some(file)) = (&config.inline, &descriptor.cloud_config) else { return Ok(()) };
+    if mask::text(text) != *text {
+        let problem = "it holds a password or another secret, which everybody could read who may read the object: put \
+                       the configuration in a Secret and name it in cloudConfig.secretRef";
+        return refuse("cloudConfig.inline", problem.to_owned());
+    }
+    file.check(text).map(drop).or_else(|Problem { place, message }| {
+        let place = place.map(|place| format!(":{place}")).unwrap_or_default();
+        refuse(&format!("cloudConfig.inline{place}"), message)
+    })
+}
+
+/// What the cloud-controller-manager would ignore in a configuration that stands in the object itself, for people.
+pub fn ignored(descriptor: &Descriptor, manager: &Manager) -> Vec<String> {
+    let text = manager.spec.cloud_config.as_ref().and_then(|config| config.inline.as_deref());
+    let warnings = descriptor.cloud_config.as_ref().zip(text).and_then(|(file, text)| file.check(text).ok());
+    warnings
+        .into_iter()
+        .flatten()
+        .map(|Problem { place, message }| located("spec.cloudConfig.inline", place, &message))
+        .collect()
 }
 
 /// Sets what tells the objects of several `CloudControllerManager`s apart: names, the label of the instance, the namespace.
@@ -164,10 +201,12 @@ pub(crate) fn choose(image: &Image, manager: &Manager) -> Result<Choice, Error> 
         Some(tag) => Some(image.versions.asked(tag, minor)),
         None => image.versions.choose(minor),
     };
-    choice.ok_or_else(|| Error::Asked {
-        manager: manager.name.clone(),
-        field: "image.version",
-        problem: format!("there is no tag near Kubernetes {minor} as of {}: give one", image.versions.as_of),
+    choice.ok_or_else(|| {
+        asked(
+            manager,
+            "image.version",
+            format!("there is no tag near Kubernetes {minor} as of {}: give one", image.versions.as_of),
+        )
     })
 }
 

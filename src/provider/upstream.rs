@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use crate::{
+    config::{Problem, Transform},
+    facts::Facts,
     object::Object,
     provider::{descriptor::ValueSource, versions::Versions},
 };
@@ -65,18 +67,15 @@ pub struct ConfigFile {
     /// The name of the file in the volume.
     pub file: String,
     /// The function that checks it; absent: it is not checked.
-    pub format: Option<Format>,
+    pub format: Option<Transform>,
 }
 
-/// The format of a cloud's configuration.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub enum Format {
-    /// INI of the AWS cloud-controller-manager.
-    Aws,
-    /// YAML of the vSphere cloud-controller-manager, or its legacy INI.
-    VSphere,
+impl ConfigFile {
+    /// Checks a configuration: an error where the cloud-controller-manager would refuse it, warnings for what it would ignore.
+    pub fn check(&self, text: &str) -> Result<Vec<Problem>, Problem> {
+        // Without the facts of OpenShift nothing is completed.
+        self.format.map_or(Ok(Vec::new()), |format| Ok(format.apply(text, &Facts::default())?.warnings))
+    }
 }
 
 /// The Secret with the credentials.

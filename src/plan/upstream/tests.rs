@@ -141,6 +141,23 @@ fn the_configuration_has_one_of_three_sources_or_none() {
 }
 
 #[test]
+fn what_the_cloud_controller_manager_would_ignore_is_known() {
+    let catalog = embedded::catalog().unwrap();
+    let manager = manager("aws", json!({"cloudConfig": {"inline": "[Global]\nZoone = a\n"}}));
+    let ignored = ignored(&catalog.upstream_of("aws").unwrap().descriptor, &manager);
+    assert_eq!(ignored.len(), 1);
+    assert!(ignored[0].starts_with("spec.cloudConfig.inline:2: "), "{ignored:?}");
+    assert!(ignored[0].contains("Zone"), "{ignored:?}");
+    assert!(planned(manager).is_ok());
+}
+
+#[test]
+fn a_manager_that_is_to_be_removed_has_no_objects() {
+    assert_eq!(planned(manager("aws", json!({"management": "Removed"}))).unwrap(), []);
+    assert!(!planned(manager("aws", json!({"management": "Paused"}))).unwrap().is_empty());
+}
+
+#[test]
 fn credentials_become_variables_or_a_volume() {
     let objects = planned(manager("hcloud", json!({}))).unwrap();
     let variables = pod(&objects)["containers"][0]["env"].as_array().unwrap();
@@ -279,6 +296,11 @@ fn what_a_provider_cannot_do_is_refused_by_field() {
     );
     starts(manager("vsphere", json!({"controllers": {"route": "Enabled"}})), "controllers.route: ");
     starts(manager("hcloud", json!({"cloudConfig": {"inline": ""}})), "cloudConfig: provider hcloud reads no");
+    let both = json!({"inline": "", "secretRef": {"name": "a", "key": "b"}});
+    starts(manager("aws", json!({"cloudConfig": both})), "cloudConfig: exactly one of inline");
+    let inline = |text: &str| json!({"cloudConfig": {"inline": text}});
+    starts(manager("aws", inline("[Global]\nZone a")), "cloudConfig.inline:2:6: ");
+    starts(manager("vsphere", inline("global: {password: x}\n")), "cloudConfig.inline: it holds a password");
     starts(manager("vsphere", json!({"cloudConfig": null})), "cloudConfig: provider vsphere needs");
     starts(manager("aws", json!({"credentials": {"secretRef": {"name": "a"}}})), "credentials: provider aws takes no");
     starts(
