@@ -4,6 +4,7 @@
 //! them (`make generate`). What an object says is strict: an unknown field is an error, because what it asks for would not
 //! be done.
 
+pub mod check;
 #[cfg(test)]
 mod crd;
 pub mod placement;

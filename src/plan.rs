@@ -65,7 +65,7 @@ pub enum Error {
         fact: &'static str,
     },
     /// A `CloudControllerManager` asks for what its provider cannot do, or does not say what it needs.
-    #[error("CloudControllerManager {manager}: spec.{field}: {problem}")]
+    #[error("CloudControllerManager/{manager}: spec.{field}: {problem}")]
     Asked {
         /// Its name.
         manager: String,
@@ -84,7 +84,7 @@ impl Plan {
             return Ok(Self::Nothing { why });
         };
         if let Some(manager) = &facts.manager {
-            let refuse = |problem| upstream::asked(manager, "provider", problem);
+            let refuse = |problem| upstream::check::asked(manager, "provider", problem);
             let provider = catalog.upstream_of(&platform.name).map_err(refuse)?;
             if manager.spec.management == Management::Removed {
                 return Ok(Self::Nothing {
@@ -136,6 +136,7 @@ fn without_digest(object: &Object) -> Value {
     let mut value = object.value().clone();
     if let Some(Value::Object(annotations)) = value.pointer_mut("/spec/template/metadata/annotations") {
         annotations.remove(reference::ANNOTATION);
+        annotations.remove(reference::UPSTREAM_ANNOTATION);
     }
     value
 }

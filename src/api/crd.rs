@@ -36,6 +36,10 @@ fn tidy(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.remove("nullable");
+            // The API server knows no unsigned formats, and warns about them.
+            if fields.get("format").and_then(Value::as_str).is_some_and(|format| format.starts_with("uint")) {
+                fields.remove("format");
+            }
             fields.retain(|name, value| !(name == "default" && value.is_null()));
             if let Some(Value::Object(default)) = fields.get_mut("default") {
                 default.retain(|_, value| !value.is_null());

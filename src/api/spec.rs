@@ -19,6 +19,10 @@ api_types! {
             "rule": "has(self.image.version) || !has(self.image.digest)",
             "message": "a digest belongs to a version: give image.version too",
         },
+        {
+            "rule": "!has(self.image.repository) || !has(self.image.registryMirror)",
+            "message": "give a repository or a mirror of the provider's, not both",
+        },
     ])))]
     pub struct Spec {
         /// The provider: the name of a cloud that `ccm-operator provider list` shows with the flavour upstream, such as `aws`.
@@ -118,7 +122,7 @@ api_types! {
         /// Initialises nodes: addresses, labels, and the removal of the taint that keeps pods away.
         pub cloud_node: OnByDefault,
         /// Marks nodes whose machine is shut down, and finds nodes whose machine is gone. With `Rehearsal` it has no right to
-        /// delete them: its Events name what it would delete. Deletion cannot be enabled yet.
+        /// delete them: Events `DeletingNodeFailed` name what it would delete. Deletion cannot be enabled yet.
         pub cloud_node_lifecycle: Lifecycle,
         /// Creates load balancers for Services.
         pub service: OnByDefault,
@@ -222,13 +226,14 @@ api_types! {
     #[serde(rename_all = "camelCase", default)]
     #[derive(Default)]
     pub struct Proxy {
-        /// The URL for requests over HTTP.
+        /// The URL for requests over HTTP. A password in a URL can be read by everyone who can read this object or the pods.
         #[cfg_attr(test, schemars(length(max = 2048)))]
         pub http_proxy: String,
         /// The URL for requests over HTTPS.
         #[cfg_attr(test, schemars(length(max = 2048)))]
         pub https_proxy: String,
-        /// What is reached without the proxy, comma-separated. It must cover the API server.
+        /// What is reached without the proxy, comma-separated. It must cover the API server; the cloud's metadata service is
+        /// added.
         #[cfg_attr(test, schemars(length(max = 8192)))]
         pub no_proxy: String,
     }
@@ -312,7 +317,7 @@ impl Default for Logging {
     }
 }
 
-/// The namespace where nothing else is said.
+/// The default namespace.
 fn kube_system() -> String {
     "kube-system".to_owned()
 }

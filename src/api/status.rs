@@ -72,6 +72,7 @@ pub struct Condition {
     /// `True`, `False` or `Unknown`.
     pub status: String,
     /// The generation of the object that it is about.
+    #[serde(default)]
     pub observed_generation: i64,
     /// When the status last changed.
     #[cfg_attr(test, schemars(extend("format" = "date-time")))]

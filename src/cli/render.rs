@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::flags::{one_reads_stdin, print, say, wrong_usage};
 use crate::{
-    api::placement::Distribution,
+    api::{placement::Distribution, spec::Management},
     config::{CloudConfigSettings, cloud_conf, preview::Preview},
     facts::{
         DEFAULT_NAMESPACE, Facts, Settings,
@@ -84,7 +84,7 @@ pub struct RenderArgs {
 }
 
 /// The flags that --config replaces.
-const FOR_OPENSHIFT: [&str; 9] = [
+const FOR_OPENSHIFT: [&str; 10] = [
     "phase",
     "cluster_infrastructure_file",
     "images_file",
@@ -92,6 +92,7 @@ const FOR_OPENSHIFT: [&str; 9] = [
     "proxy_file",
     "feature_gate_file",
     "api_server_file",
+    "release_version",
     "image",
     "namespace",
 ];
@@ -204,7 +205,7 @@ impl RenderArgs {
         self.dest_dir().as_os_str() == STANDARD
     }
 
-    /// Where to write to; what --config gives is printed unless it is said.
+    /// Where to write to; with --config the manifests are printed by default.
     fn dest_dir(&self) -> &Path {
         self.dest_dir.as_deref().unwrap_or(Path::new(STANDARD))
     }
@@ -311,9 +312,14 @@ fn for_any_kubernetes(config: &Path, cluster: &ClusterFlags) -> anyhow::Result<V
     let manager = read::manager(config, cluster)?;
     let facts = manager.clone().facts();
     let catalog = embedded::catalog()?;
-    let plan = Plan::new(&catalog, &facts, Phase::Cluster)?;
+    let plan = Plan::new(&catalog, &facts, Phase::Cluster)
+        .with_context(|| format!("failed to render {}", config.display()))?;
     if let Plan::Nothing { why } = &plan {
         say(&format!("no manifests are written: {why}"));
+        return Ok(Vec::new());
+    }
+    if manager.spec.management == Management::Paused {
+        say("spec.management is Paused: the operator would change nothing");
     }
     if let Ok(provider) = catalog.upstream_of(&manager.spec.provider) {
         for image in provider.descriptor.images.values() {

@@ -5,11 +5,14 @@ use crate::{
         placement::{ApiServer, Distribution},
         spec::{Lifecycle, OffByDefault, OnByDefault, Spec},
     },
-    facts::{Fact, Facts, Platform, Settings, version::Minor},
+    facts::{Fact, Facts, Platform, version::Minor},
 };
 
 /// The name of the only object of a cluster: its objects have the names that stand in the manifests.
 pub const ONLY: &str = "cluster";
+
+/// The addresses at which machines learn about themselves; no proxy knows whom it asks for.
+const METADATA_SERVICES: [&str; 2] = ["169.254.169.254", "fd00:ec2::254"];
 
 /// A cloud-controller-manager that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,18 +103,20 @@ impl Manager {
     }
 
     fn proxy(&self) -> Vec<(&'static str, String)> {
-        let proxy = self.spec.proxy.clone().unwrap_or_default();
+        let mut proxy = self.spec.proxy.clone().unwrap_or_default();
+        if !proxy.http_proxy.is_empty() || !proxy.https_proxy.is_empty() {
+            let own = (!proxy.no_proxy.is_empty()).then_some(proxy.no_proxy.as_str());
+            proxy.no_proxy = own.into_iter().chain(METADATA_SERVICES).collect::<Vec<_>>().join(",");
+        }
         let all = [("HTTP_PROXY", proxy.http_proxy), ("HTTPS_PROXY", proxy.https_proxy), ("NO_PROXY", proxy.no_proxy)];
         all.into_iter().filter(|(_, value)| !value.is_empty()).collect()
     }
 
     /// The facts.
     pub fn facts(self) -> Facts {
-        let settings = Settings { namespace: self.spec.namespace.clone(), ..Settings::default() };
         Facts {
             platform: Ok(Some(Platform { name: self.spec.provider.clone(), variant: None })),
-            infrastructure_name: Some(self.spec.cluster_name.clone()),
-            namespace: settings.namespace,
+            namespace: self.spec.namespace.clone(),
             api_server: Ok(self.api_server()),
             proxy: self.proxy(),
             manager: Some(self),
@@ -135,23 +140,6 @@ impl Manager {
                 list(self.spec.feature_gates.iter().map(|(gate, on)| format!("{gate}={on}")).collect())
             }
             _ => None,
-        }
-    }
-}
-
-impl Distribution {
-    /// The distribution of a node, by the version of its kubelet and its operating system.
-    pub fn of(kubelet_version: &str, os_image: &str) -> Self {
-        if kubelet_version.contains("+k3s") {
-            Self::K3s
-        } else if kubelet_version.contains("+rke2") {
-            Self::Rke2
-        } else if kubelet_version.contains("+k0s") {
-            Self::K0s
-        } else if os_image.starts_with("Talos") {
-            Self::Talos
-        } else {
-            Self::Other
         }
     }
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    api::{CLOUD_CONTROLLER_MANAGER, placement::Distribution, spec::Spec},
+    api::{CLOUD_CONTROLLER_MANAGER, check, placement::Distribution, spec::Spec},
     facts::{
         ConfigMapKey, Documents, Facts, Settings,
         images::{self, Images},
@@ -131,7 +131,9 @@ impl CloudConfigFiles {
 /// Reads a `CloudControllerManager` manifest, for a cluster that is described otherwise.
 pub fn manager(path: &Path, cluster: Cluster) -> Result<Manager, Error> {
     #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
     struct Manifest {
+        api_version: String,
         metadata: Metadata,
         spec: Spec,
     }
@@ -142,7 +144,14 @@ pub fn manager(path: &Path, cluster: Cluster) -> Result<Manager, Error> {
     const WHAT: &str = "CloudControllerManager";
     let text = read_one(WHAT, path, CLOUD_CONTROLLER_MANAGER.kind)?.1;
     // Read once more from the text, so that an error names the line.
-    let Manifest { metadata, spec } = yaml::from_str(&text).map_err(|error| Error::Yaml(file(WHAT, path), error))?;
+    let Manifest { api_version, metadata, spec } =
+        yaml::from_str(&text).map_err(|error| Error::Yaml(file(WHAT, path), error))?;
+    let content = |problem: String| Error::Content(file(WHAT, path), problem);
+    let known = CLOUD_CONTROLLER_MANAGER.api_version();
+    if api_version != known {
+        return Err(content(format!("apiVersion is {api_version:?}; this version of the program knows {known}")));
+    }
+    check::name(&metadata.name).map_err(|(field, problem)| content(format!("{field}: {problem}")))?;
     let named = Some(spec.distribution).filter(|named| *named != Distribution::Auto);
     let cluster = Cluster { distribution: named.unwrap_or(cluster.distribution), ..cluster };
     Ok(Manager { name: metadata.name, spec, cluster })

@@ -12,9 +12,17 @@ use crate::object::{self, Kind};
 /// The annotation of pod templates that holds the hash; the name is part of the contract with the Go operator.
 pub const ANNOTATION: &str = "operator.openshift.io/config-hash";
 
+/// The same on clusters other than OpenShift.
+pub const UPSTREAM_ANNOTATION: &str = "ccm-operator.dev/config-hash";
+
 /// The hash of what the pods of a workload refer to; null if it has none.
 pub fn hash_of(workload: &Value) -> &Value {
-    &workload["spec"]["template"]["metadata"]["annotations"][ANNOTATION]
+    let annotations = &workload["spec"]["template"]["metadata"]["annotations"];
+    [ANNOTATION, UPSTREAM_ANNOTATION]
+        .map(|name| &annotations[name])
+        .into_iter()
+        .find(|hash| !hash.is_null())
+        .unwrap_or(&Value::Null)
 }
 
 /// The kind of ConfigMaps.

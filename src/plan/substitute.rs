@@ -111,7 +111,8 @@ pub(super) fn config_hash(object: &mut Object, facts: &Facts) {
     let references = object.pod_spec().map(|pod| reference::references(pod, object.namespace())).unwrap_or_default();
     if !references.is_empty() {
         let hash = reference::hash(&references, digests);
-        object.value_mut()["spec"]["template"]["metadata"]["annotations"][reference::ANNOTATION] = hash.into();
+        let name = if facts.manager.is_some() { reference::UPSTREAM_ANNOTATION } else { reference::ANNOTATION };
+        object.value_mut()["spec"]["template"]["metadata"]["annotations"][name] = hash.into();
     }
 }
 

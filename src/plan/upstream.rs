@@ -2,17 +2,23 @@
 //!
 //! Facts enter the manifests by small functions on the parsed objects, one for each concern, as for OpenShift.
 
+pub(super) mod check;
 mod files;
 mod placement;
+
+use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
 use crate::{
     facts::{
         Facts,
-        manager::{Controller, Manager, ONLY},
+        manager::{Manager, ONLY},
     },
-    object::{Object, container_name},
+    object::{
+        Object, container_name,
+        reference::{self, Reference},
+    },
     plan::{
         Error, rights,
         substitute::{self, containers_mut, push},
@@ -21,8 +27,12 @@ use crate::{
         upstream::{Descriptor, Image, Upstream},
         versions::Choice,
     },
-    text::{Problem, located, mask, suggest::did_you_mean},
 };
+
+pub use check::ignored;
+
+/// The container of the cloud-controller-manager.
+const CCM: &str = "cloud-controller-manager";
 
 /// The label that tells the objects of one `CloudControllerManager` from those of another.
 pub const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
@@ -33,106 +43,45 @@ const NAMESPACE: &str = "kube-system";
 /// The objects that should exist.
 pub(super) fn objects(provider: &Upstream, facts: &Facts, manager: &Manager) -> Result<Vec<Object>, Error> {
     let descriptor = &provider.descriptor;
-    check(descriptor, manager)?;
+    check::check(provider, manager)?;
     let own: Vec<(&str, &str)> = provider.manifests.iter().map(|one| (one.kind().kind, one.name())).collect();
     let has_budget = placement::replicas(manager) > 1;
+    let inline = files::inline(descriptor, manager);
+    let facts = with_digest(facts, inline.as_ref());
     let planned = provider.manifests.iter().filter(|one| has_budget || one.kind().kind != "PodDisruptionBudget");
     let mut objects = planned
         .map(|manifest| {
             let mut object = manifest.clone();
             names(&mut object, &own, manager);
             images(descriptor, &mut object, manager)?;
-            substitute::values((&descriptor.arguments, &descriptor.environment), &mut object, facts)?;
+            substitute::values((&descriptor.arguments, &descriptor.environment), &mut object, &facts)?;
             further_arguments(&mut object, manager);
-            substitute::common_environment(&mut object, facts);
+            substitute::common_environment(&mut object, &facts);
             files::mount(descriptor, &mut object, manager);
             placement::place(&mut object, manager, images_of(descriptor));
             ports(&mut object, manager);
-            narrow(descriptor, &mut object, manager);
-            substitute::config_hash(&mut object, facts);
+            narrow(provider, &mut object, manager);
+            substitute::config_hash(&mut object, &facts);
             Ok(object)
         })
         .collect::<Result<Vec<_>, Error>>()?;
-    objects.extend(files::inline(descriptor, manager));
+    objects.extend(inline);
     // The sort is stable, and manifests are in the order of applying already.
     objects.sort_by_key(|object| object.kind().wave);
     Ok(objects)
 }
 
+/// The facts with the digest of a planned ConfigMap: a change of it restarts the pods, at once and once.
+fn with_digest<'a>(facts: &'a Facts, planned: Option<&Object>) -> Cow<'a, Facts> {
+    let Some(planned) = planned else { return Cow::Borrowed(facts) };
+    let reference = Reference::config_map(planned.namespace(), planned.name());
+    let mut digests = facts.digests.clone().unwrap_or_default();
+    digests.insert(reference, reference::digest(planned.value()));
+    Cow::Owned(Facts { digests: Some(digests), ..facts.clone() })
+}
+
 fn images_of(descriptor: &Descriptor) -> impl Iterator<Item = &Image> {
     descriptor.images.values()
-}
-
-/// An error in what a `CloudControllerManager` asks for.
-pub(super) fn asked(manager: &Manager, field: &str, problem: String) -> Error {
-    Error::Asked { manager: manager.name.clone(), field: field.to_owned(), problem }
-}
-
-/// What an object asks for that the provider cannot do, or needs and was not given.
-fn check(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error> {
-    let refuse = |field: &str, problem: String| Err(asked(manager, field, problem));
-    let (spec, provider) = (&manager.spec, &descriptor.name);
-    if let Some(unknown) = spec.arguments.keys().find(|flag| !descriptor.allowed_arguments.contains(flag)) {
-        let hint = did_you_mean(unknown, descriptor.allowed_arguments.iter().map(String::as_str));
-        let known = descriptor.allowed_arguments.join(", ");
-        return refuse("arguments", format!("provider {provider} does not allow {unknown}{hint}; it allows {known}"));
-    }
-    if manager.controllers().any(|controller| controller == Controller::Route) && !descriptor.routes {
-        return refuse(
-            "controllers.route",
-            format!("the cloud-controller-manager of provider {provider} has no routes"),
-        );
-    }
-    check_configuration(descriptor, manager)?;
-    match (&descriptor.cloud_config, &spec.cloud_config) {
-        (None, Some(_)) => return refuse("cloudConfig", format!("provider {provider} reads no configuration")),
-        (Some(file), None) if file.required => {
-            return refuse("cloudConfig", format!("provider {provider} needs a configuration"));
-        }
-        _ => {}
-    }
-    match (&descriptor.credentials, &spec.credentials) {
-        (None, Some(_)) => {
-            let problem = format!("provider {provider} takes no Secret: it uses the identity of the machine");
-            refuse("credentials", problem)
-        }
-        (Some(needed), None) => {
-            let keys = needed.keys.join(", ");
-            refuse("credentials", format!("provider {provider} needs a Secret with the keys {keys}"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// What the API server checks as well, where a manifest comes from a file; and what stands in the object itself.
-fn check_configuration(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error> {
-    let refuse = |field: &str, problem: String| Err(asked(manager, field, problem));
-    let Some(config) = &manager.spec.cloud_config else { return Ok(()) };
-    let sources = [config.inline.is_some(), config.config_map_ref.is_some(), config.secret_ref.is_some()];
-    if sources.into_iter().filter(|is_given| *is_given).count() != 1 {
-        return refuse("cloudConfig", "exactly one of inline, configMapRef and secretRef must be given".to_owned());
-    }
-    let (Some(text), Some(file)) = (&config.inline, &descriptor.cloud_config) else { return Ok(()) };
-    if mask::text(text) != *text {
-        let problem = "it holds a password or another secret, which everybody could read who may read the object: put \
-                       the configuration in a Secret and name it in cloudConfig.secretRef";
-        return refuse("cloudConfig.inline", problem.to_owned());
-    }
-    file.check(text).map(drop).or_else(|Problem { place, message }| {
-        let place = place.map(|place| format!(":{place}")).unwrap_or_default();
-        refuse(&format!("cloudConfig.inline{place}"), message)
-    })
-}
-
-/// What the cloud-controller-manager would ignore in a configuration that stands in the object itself, for people.
-pub fn ignored(descriptor: &Descriptor, manager: &Manager) -> Vec<String> {
-    let text = manager.spec.cloud_config.as_ref().and_then(|config| config.inline.as_deref());
-    let warnings = descriptor.cloud_config.as_ref().zip(text).and_then(|(file, text)| file.check(text).ok());
-    warnings
-        .into_iter()
-        .flatten()
-        .map(|Problem { place, message }| located("spec.cloudConfig.inline", place, &message))
-        .collect()
 }
 
 /// Sets what tells the objects of several `CloudControllerManager`s apart: names, the label of the instance, the namespace.
@@ -202,7 +151,7 @@ pub(crate) fn choose(image: &Image, manager: &Manager) -> Result<Choice, Error> 
         None => image.versions.choose(minor),
     };
     choice.ok_or_else(|| {
-        asked(
+        check::asked(
             manager,
             "image.version",
             format!("there is no tag near Kubernetes {minor} as of {}: give one", image.versions.as_of),
@@ -242,7 +191,8 @@ fn images(descriptor: &Descriptor, object: &mut Object, manager: &Manager) -> Re
 
 /// The flags that an administrator gives besides.
 fn further_arguments(object: &mut Object, manager: &Manager) {
-    for container in containers_mut(object, &["containers"]) {
+    let containers = containers_mut(object, &["containers"]);
+    for container in containers.filter(|container| container_name(container) == CCM) {
         for (flag, value) in &manager.spec.arguments {
             push(container, "args", format!("{flag}={value}").into());
         }
@@ -258,11 +208,12 @@ fn ports(object: &mut Object, manager: &Manager) {
     }
 }
 
-/// Leaves of the ClusterRole what the controllers that are on need.
-fn narrow(descriptor: &Descriptor, object: &mut Object, manager: &Manager) {
-    if object.kind().kind == "ClusterRole" {
+/// Leaves of the account's ClusterRole what the controllers that are on need.
+fn narrow(provider: &Upstream, object: &mut Object, manager: &Manager) {
+    let account = provider.manifests.iter().find_map(|one| one.pod_spec()?["serviceAccountName"].as_str());
+    if object.kind().kind == "ClusterRole" && account.is_some_and(|account| manager.named(account) == object.name()) {
         let controllers: Vec<_> = manager.controllers().collect();
-        object.value_mut()["rules"] = rights::rules(&controllers, &descriptor.rights);
+        object.value_mut()["rules"] = rights::rules(&controllers, &provider.descriptor.rights);
     }
 }
 

@@ -33,9 +33,8 @@ pub struct Descriptor {
     pub cloud_config: Option<ConfigFile>,
     /// The Secret with the credentials; absent means that the cloud-controller-manager gets them from its machine.
     pub credentials: Option<Credentials>,
-    /// Whether the cloud-controller-manager can create routes.
-    #[serde(default)]
-    pub routes: bool,
+    /// Its route controller; absent means that the cloud has no routes.
+    pub routes: Option<Routes>,
     /// The flags that an administrator may give besides.
     #[serde(default)]
     pub allowed_arguments: Vec<String>,
@@ -70,10 +69,19 @@ pub struct ConfigFile {
     pub format: Option<Transform>,
 }
 
+/// A route controller.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Routes {
+    /// How many subnets of pods it takes: with more it does nothing, or what is worse, half of it.
+    #[serde(rename = "maxPodCIDRs")]
+    pub max_pod_cidrs: usize,
+}
+
 impl ConfigFile {
     /// Checks a configuration: an error where the cloud-controller-manager would refuse it, warnings for what it would ignore.
     pub fn check(&self, text: &str) -> Result<Vec<Problem>, Problem> {
-        // Without the facts of OpenShift nothing is completed.
         self.format.map_or(Ok(Vec::new()), |format| Ok(format.apply(text, &Facts::default())?.warnings))
     }
 }

@@ -59,7 +59,7 @@ impl Versions {
             return Some(Choice { tag: tag.clone(), because, problem: None });
         }
         let below = self.tags.range(..minor).next_back();
-        let (nearest, tag) = below.or_else(|| self.tags.get_key_value(&Minor(minor.0 + 1)))?;
+        let (nearest, tag) = below.or_else(|| self.tags.get_key_value(&Minor(minor.0.saturating_add(1))))?;
         let problem = format!("there is no tag for Kubernetes {minor} as of {}: {tag} is for {nearest}", self.as_of);
         Some(Choice {
             tag: tag.clone(),
@@ -70,7 +70,7 @@ impl Versions {
 
     /// The version that an administrator asks for.
     pub fn asked(&self, tag: &str, minor: Minor) -> Choice {
-        let skew = self.minor_of(tag).filter(|own| own.0 > minor.0 + 1);
+        let skew = self.minor_of(tag).filter(|own| own.0 > minor.0.saturating_add(1));
         let problem = skew.map(|own| {
             (SKEW_TOO_LARGE, format!("{tag} is for Kubernetes {own}, more than one minor version above {minor}"))
         });

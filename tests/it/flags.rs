@@ -26,6 +26,7 @@ use crate::{
 
 mod bootstrap;
 pub(crate) mod tls;
+mod upstream;
 
 /// The program that replaces cloud-controller-managers that cannot be built here.
 const STAND_IN: &str = "generic-cloud-controller-manager";
@@ -130,8 +131,10 @@ fn starts_of_phase(
     facts: &Facts,
     phase: Phase,
 ) -> Result<Vec<Start>> {
-    let plan = Plan::new(catalog, facts, phase)?;
-    let (name, is_known) = (&platform.name, platform.is_known());
+    starts_of_plan(&Plan::new(catalog, facts, phase)?, &platform.name, platform.is_known())
+}
+
+fn starts_of_plan(plan: &Plan, name: &str, is_known: bool) -> Result<Vec<Start>> {
     let mut all = Vec::new();
     for object in plan.objects() {
         let Some(pod) = object.pod_spec() else { continue };
@@ -142,7 +145,7 @@ fn starts_of_phase(
             let program = words.next().with_context(|| format!("{name}: {container_name} has no command"))?;
             let program = Path::new(&program).file_name().context("program")?.to_str().unwrap().to_owned();
             let arguments = words.collect();
-            all.push(Start { platform: name.clone(), is_known, container: container_name, program, arguments });
+            all.push(Start { platform: name.to_owned(), is_known, container: container_name, program, arguments });
         }
     }
     Ok(all)

@@ -66,6 +66,11 @@ fn cases() -> Vec<(&'static str, Value, Value)> {
             with("image", json!({"digest": format!("sha256:{}", "0".repeat(64))})),
         ),
         (
+            "a repository or a mirror",
+            with("image", json!({"registryMirror": "mirror:5000/a"})),
+            with("image", json!({"registryMirror": "mirror:5000/a", "repository": "own/ccm"})),
+        ),
+        (
             "latest changes by itself",
             with("image", json!({"version": "v1.35.2"})),
             with("image", json!({"version": "latest"})),
@@ -127,6 +132,12 @@ async fn the_api_accepts_and_refuses_by_each_of_its_rules() -> Result<()> {
             .with_context(|| accepted.to_string())?;
         let error = managers(&client).create(&dry_run, &manager("cluster", &refused)).await.unwrap_err().to_string();
         assert!(error.contains(message), "{refused}: {error}");
+    }
+    for (message, accepted, refused) in cases() {
+        let in_a_file = |spec: Value| serde_json::from_value::<Spec>(spec).is_ok_and(|spec| spec.check().is_ok());
+        assert!(in_a_file(accepted), "{message}");
+        // What is no flag is refused by the provider, which lists those that it allows.
+        assert!(!in_a_file(refused) || message == "each key is a flag", "{message}");
     }
     let long = manager(&"a".repeat(41), &json!({"provider": "aws"}));
     let error = managers(&client).create(&dry_run, &long).await.unwrap_err().to_string();
@@ -228,6 +239,12 @@ fn errors_of_a_manifest_name_the_place_or_the_field() -> Result<()> {
     refused(
         &AWS.replace("kind: CloudControllerManager", "kind: ConfigMap"),
         "must hold one manifest of kind CloudControllerManager",
+    );
+    refused(&AWS.replace("v1alpha1", "v9"), "apiVersion is \"ccm-operator.dev/v9\"");
+    refused(&AWS.replace("name: cluster", "name: Prod"), "metadata.name: a name consists of lower-case letters");
+    refused(
+        &AWS.replace("clusterName: prod", "ports: {secure: 80}"),
+        "ccm.yaml: CloudControllerManager/cluster: spec.ports.secure: ",
     );
     refused(&AWS.replace("aws", "asw"), "spec.provider: there is no provider \"asw\" (did you mean `aws`?)");
     refused(&AWS.replace("aws", "hcloud"), "spec.credentials: provider hcloud needs a Secret with the keys token");

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::{INSTANCE_LABEL, NAMESPACE, pod_mut};
+use super::{INSTANCE_LABEL, pod_mut};
 use crate::{
     api::spec::{CloudConfig, KeyReference},
     facts::manager::Manager,
@@ -97,13 +97,12 @@ fn inline_name(manager: &Manager) -> String {
 pub(super) fn inline(descriptor: &Descriptor, manager: &Manager) -> Option<Object> {
     let file = &descriptor.cloud_config.as_ref()?.file;
     let text = manager.spec.cloud_config.as_ref()?.inline.as_ref()?;
-    let namespace = if manager.spec.namespace.is_empty() { NAMESPACE } else { &manager.spec.namespace };
     let config_map = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
             "name": inline_name(manager),
-            "namespace": namespace,
+            "namespace": manager.spec.namespace,
             "labels": {INSTANCE_LABEL: manager.name},
         },
         "data": {file: text},

@@ -5,7 +5,12 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::pod_mut;
-use crate::{api::placement::Toleration, facts::manager::Manager, object::Object, provider::upstream::Image};
+use crate::{
+    api::placement::{TaintEffect, Toleration, TolerationOperator},
+    facts::manager::Manager,
+    object::Object,
+    provider::upstream::Image,
+};
 
 /// The label of the control plane's nodes, in the node affinity of the manifests.
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
@@ -61,7 +66,11 @@ fn only_architecture<'a>(images: impl Iterator<Item = &'a Image>) -> Option<Stri
 }
 
 fn toleration(given: &Toleration) -> Value {
-    let mut toleration = json!({"operator": format!("{:?}", given.operator)});
+    let operator = match given.operator {
+        TolerationOperator::Exists => "Exists",
+        TolerationOperator::Equal => "Equal",
+    };
+    let mut toleration = json!({ "operator": operator });
     if !given.key.is_empty() {
         toleration["key"] = given.key.as_str().into();
     }
@@ -69,7 +78,12 @@ fn toleration(given: &Toleration) -> Value {
         toleration["value"] = given.value.as_str().into();
     }
     if let Some(effect) = given.effect {
-        toleration["effect"] = format!("{effect:?}").into();
+        let effect = match effect {
+            TaintEffect::NoSchedule => "NoSchedule",
+            TaintEffect::PreferNoSchedule => "PreferNoSchedule",
+            TaintEffect::NoExecute => "NoExecute",
+        };
+        toleration["effect"] = effect.into();
     }
     toleration
 }

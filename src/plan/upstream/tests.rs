@@ -5,7 +5,10 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     api::placement::Distribution,
-    facts::{manager::Cluster, version::Minor},
+    facts::{
+        manager::{Cluster, Controller},
+        version::Minor,
+    },
     plan::Plan,
     provider::{Phase, embedded},
     text::yaml,
@@ -64,8 +67,10 @@ fn what_is_planned_for_each_provider() {
 #[test]
 fn the_manifests_hold_the_rights_of_all_controllers() {
     for provider in embedded::catalog().unwrap().upstream() {
-        let all: Vec<_> =
-            Controller::ALL.into_iter().filter(|one| *one != Controller::Route || provider.descriptor.routes).collect();
+        let all: Vec<_> = Controller::ALL
+            .into_iter()
+            .filter(|one| *one != Controller::Route || provider.descriptor.routes.is_some())
+            .collect();
         let role = of_kind(&provider.manifests, "ClusterRole");
         assert_eq!(role["rules"], rights::rules(&all, &provider.descriptor.rights), "{}", provider.descriptor.name);
     }
@@ -98,7 +103,7 @@ fn two_managers_share_no_object_and_no_pod() {
 fn another_namespace_moves_everything_but_the_binding_to_a_role_of_the_cluster() {
     let objects = planned(manager("hcloud", json!({"namespace": "clouds"}))).unwrap();
     let stays: Vec<_> = objects.iter().filter(|object| object.namespace() == "kube-system").map(Object::name).collect();
-    assert_eq!(stays, ["hcloud-cloud-controller-manager-authentication-reader"]);
+    assert_eq!(stays, ["authentication-reader-hcloud-cloud-controller-manager"]);
     for binding in objects.iter().filter(|object| object.value().get("subjects").is_some()) {
         assert_eq!(binding.value()["subjects"][0]["namespace"], "clouds", "{}", binding.key());
     }
@@ -152,6 +157,17 @@ fn what_the_cloud_controller_manager_would_ignore_is_known() {
 }
 
 #[test]
+fn a_changed_configuration_in_the_object_restarts_the_pods() {
+    let hash = |text: &str| {
+        let objects = planned(manager("aws", json!({"cloudConfig": {"inline": text}}))).unwrap();
+        let template = &of_kind(&objects, "DaemonSet")["spec"]["template"];
+        template["metadata"]["annotations"][reference::UPSTREAM_ANNOTATION].as_str().unwrap().to_owned()
+    };
+    assert_eq!(hash("[Global]\n"), hash("[Global]\n"));
+    assert_ne!(hash("[Global]\n"), hash("[Global]\nZone = a\n"));
+}
+
+#[test]
 fn a_manager_that_is_to_be_removed_has_no_objects() {
     assert_eq!(planned(manager("aws", json!({"management": "Removed"}))).unwrap(), []);
     assert!(!planned(manager("aws", json!({"management": "Paused"}))).unwrap().is_empty());
@@ -192,8 +208,10 @@ fn pods_go_where_they_can_run() {
     assert_eq!(of_kind(&hosted, "Deployment")["spec"]["replicas"], 2);
     assert_eq!(pod(&hosted)["affinity"]["nodeAffinity"], Value::Null);
     assert!(pod(&hosted)["affinity"]["podAntiAffinity"].is_object());
-    let hosted = planned_in("aws", json!({}), Cluster { control_plane_nodes: 0, ..CLUSTER });
+    let chosen = json!({"placement": {"nodeSelector": {"ccm": "here"}}});
+    let hosted = planned_in("aws", chosen, Cluster { control_plane_nodes: 0, ..CLUSTER });
     assert_eq!(pod(&hosted)["affinity"], Value::Null);
+    assert_eq!(pod(&hosted)["nodeSelector"], json!({"ccm": "here"}));
 
     let placement = json!({"placement": {
         "replicas": 3,
@@ -214,7 +232,7 @@ fn pods_go_where_they_can_run() {
 fn the_api_server_is_reached_without_a_pod_network_where_that_is_known() {
     let endpoint = |distribution: Distribution, spec: Value, control_plane_nodes: usize| {
         let cluster = Cluster { distribution, control_plane_nodes, ..CLUSTER };
-        let objects = planned(Manager { cluster, ..manager("aws", spec) }).unwrap();
+        let objects = planned(Manager { cluster, ..manager("hcloud", spec) }).unwrap();
         let variables = pod(&objects)["containers"][0]["env"].as_array().cloned().unwrap_or_default();
         let value = |name: &str| {
             variables.iter().find(|one| one["name"] == name).map(|one| one["value"].as_str().unwrap().to_owned())
@@ -287,14 +305,26 @@ fn further_settings_reach_the_process() {
 fn what_a_provider_cannot_do_is_refused_by_field() {
     let starts = |manager: Manager, expected: &str| {
         let problem = problem(manager);
-        assert!(problem.starts_with(&format!("CloudControllerManager cluster: spec.{expected}")), "{problem}");
+        assert!(problem.starts_with(&format!("CloudControllerManager/cluster: spec.{expected}")), "{problem}");
     };
     starts(manager("amazon", json!({})), "provider: there is no provider \"amazon\"");
     starts(
         manager("aws", json!({"arguments": {"--node-monitor-perod": "1s"}})),
         "arguments: provider aws does not allow --node-monitor-perod (did you mean",
     );
-    starts(manager("vsphere", json!({"controllers": {"route": "Enabled"}})), "controllers.route: ");
+    let routes = |subnets: &[&str]| json!({"controllers": {"route": "Enabled"}, "network": {"podCIDRs": subnets}});
+    starts(
+        manager("vsphere", routes(&["10.0.0.0/8"])),
+        "controllers.route: the cloud-controller-manager of provider vsphere",
+    );
+    starts(manager("aws", routes(&[])), "controllers.route: the route controller needs network.podCIDRs");
+    starts(
+        manager("hcloud", routes(&["10.0.0.0/8", "fd00::/48"])),
+        "network.podCIDRs: the route controller of provider hcloud takes 1",
+    );
+    starts(manager("aws", json!({"placement": {"replicas": 1}})), "placement.replicas: ");
+    let hosted = Cluster { control_plane_nodes: 0, ..CLUSTER };
+    starts(Manager { cluster: hosted, ..manager("aws", json!({})) }, "placement.nodeSelector: no node has the label");
     starts(manager("hcloud", json!({"cloudConfig": {"inline": ""}})), "cloudConfig: provider hcloud reads no");
     let both = json!({"inline": "", "secretRef": {"name": "a", "key": "b"}});
     starts(manager("aws", json!({"cloudConfig": both})), "cloudConfig: exactly one of inline");

@@ -180,13 +180,17 @@ pub(super) fn rbac_wildcards(subject: Subject) -> Vec<Error> {
 }
 
 pub(super) fn namespaces(subject: Subject) -> Vec<Error> {
+    let allowed = match subject.bundle.flavour {
+        Flavour::OpenShift => &[DEFAULT_NAMESPACE, "kube-system"][..],
+        Flavour::Upstream => &["kube-system"],
+    };
     let of_manifest = |manifest: &Manifest| {
         let value = manifest.object.value();
         let subjects = items(&value["subjects"]).iter().enumerate();
         let subjects = subjects.map(|(index, subject)| (format!("/subjects/{index}/namespace"), &subject["namespace"]));
         let own = ("/metadata/namespace".to_owned(), &value["metadata"]["namespace"]);
         let defect = |(pointer, namespace): (String, &Value)| {
-            let other = namespace.as_str().filter(|name| ![DEFAULT_NAMESPACE, "kube-system"].contains(name))?;
+            let other = namespace.as_str().filter(|name| !allowed.contains(name))?;
             Some(manifest.defect(&pointer, format!("namespace {other}")))
         };
         std::iter::once(own).chain(subjects).filter_map(defect).collect::<Vec<_>>()

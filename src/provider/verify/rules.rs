@@ -64,7 +64,7 @@ pub static RULES: &[Rule] = &[
     rule(
         "namespace",
         "the operator has rights in the managed namespace and in kube-system only",
-        "use openshift-cloud-controller-manager, which follows --namespace, or kube-system",
+        "use openshift-cloud-controller-manager, which follows --namespace, or kube-system; in upstream/ only the latter",
         folder::namespaces,
     ),
     rule(
@@ -222,7 +222,7 @@ pub static RULES: &[Rule] = &[
     ),
     rule(
         "upstream-dns-policy",
-        "on the host's network the cluster's DNS is asked else, which waits for the nodes that this pod initialises",
+        "otherwise the pod uses the cluster's DNS, which waits for the nodes that this pod initialises",
         "set dnsPolicy: Default",
         upstream::dns_policy,
     ),
@@ -241,7 +241,7 @@ pub static RULES: &[Rule] = &[
     rule(
         "upstream-non-root",
         "root in a pod on the host's network can open every port of the node",
-        "set securityContext.runAsNonRoot: true and runAsUser for the pod",
+        "set securityContext.runAsNonRoot: true and a numeric runAsUser for the pod",
         upstream::non_root,
     ),
     rule(
@@ -252,7 +252,7 @@ pub static RULES: &[Rule] = &[
     ),
     rule(
         "upstream-webhook-port",
-        "the CCM binds port 10260 of the host for webhooks that it does not have",
+        "the CCM makes a certificate for webhooks that it does not have, and older ones bind a port of the host for them",
         "set --webhook-secure-port=0",
         upstream::webhook_port,
     ),
@@ -265,7 +265,7 @@ pub static RULES: &[Rule] = &[
     rule(
         "upstream-instance-label",
         "the pods of two CloudControllerManager objects would be taken for each other's",
-        "set the label app.kubernetes.io/instance: cluster on every object, in the selector and on the pods",
+        "set the label app.kubernetes.io/instance: cluster on every object, in selectors and on the pods",
         upstream::instance_label,
     ),
     rule(

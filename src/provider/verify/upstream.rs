@@ -49,7 +49,11 @@ pub(super) fn dns_policy(subject: Subject) -> Vec<Error> {
 }
 
 pub(super) fn non_root(subject: Subject) -> Vec<Error> {
-    require(pods(subject), "/securityContext/runAsNonRoot", |value| *value == true, "runAsNonRoot is not true")
+    let root =
+        require(pods(subject), "/securityContext/runAsNonRoot", |value| *value == true, "runAsNonRoot is not true");
+    // The kubelet refuses an image whose user is a name.
+    let named = require(pods(subject), "/securityContext/runAsUser", Value::is_u64, "runAsUser is not a number");
+    root.into_iter().chain(named).collect()
 }
 
 pub(super) fn node_affinity(subject: Subject) -> Vec<Error> {
@@ -96,14 +100,27 @@ pub(super) fn arguments(subject: Subject) -> Vec<Error> {
     };
     let missing = FLAGS.iter().filter(|flag| !is_set(flag));
     let what = |(flag, fact): &(&str, Fact)| format!("{flag} is not the fact {}", fact.name());
-    missing.map(|flag| subject.bundle.descriptor_error("/arguments", what(flag))).collect()
+    let missing = missing.map(|flag| subject.bundle.descriptor_error("/arguments", what(flag)));
+    let subnets = Fact::PodCidrs;
+    let has_subnets = set.is_some_and(|flags| {
+        flags.get("--cluster-cidr").is_some_and(|source| source.value == FactOrText::Fact(subnets))
+    });
+    let without = (descriptor.routes.is_some() && !has_subnets)
+        .then(|| subject.bundle.descriptor_error("/routes", what(&("--cluster-cidr", subnets))));
+    missing.chain(without).collect()
 }
 
 pub(super) fn instance_label(subject: Subject) -> Vec<Error> {
     let manifests = subject.manifests(Phase::Cluster).filter(|_| is_upstream(subject));
     let wrong = manifests.flat_map(|manifest| {
         let value = manifest.object.value();
-        let labels = ["/metadata/labels", "/spec/selector/matchLabels", "/spec/template/metadata/labels"];
+        let labels = [
+            "/metadata/labels",
+            "/spec/selector/matchLabels",
+            "/spec/template/metadata/labels",
+            "/spec/template/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution/0/labelSelector/\
+             matchLabels",
+        ];
         let wrong = labels.into_iter().filter(move |pointer| {
             let is_needed = *pointer == "/metadata/labels" || value.pointer(pointer).is_some();
             is_needed && value.pointer(pointer).and_then(|labels| labels.get(INSTANCE)).is_none_or(|name| name != ONLY)

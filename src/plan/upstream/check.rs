@@ -1,0 +1,110 @@
+//! What a `CloudControllerManager` asks for and its provider cannot do, or needs and was not given (pure).
+
+use crate::{
+    facts::manager::{Controller, Manager},
+    plan::Error,
+    provider::upstream::{Descriptor, Upstream},
+    text::{Problem, located, mask, suggest::did_you_mean},
+};
+
+/// An error in what a `CloudControllerManager` asks for.
+pub(in crate::plan) fn asked(manager: &Manager, field: &str, problem: impl Into<String>) -> Error {
+    Error::Asked { manager: manager.name.clone(), field: field.to_owned(), problem: problem.into() }
+}
+
+/// The first thing that cannot be done.
+pub(super) fn check(provider: &Upstream, manager: &Manager) -> Result<(), Error> {
+    let refuse = |field: &str, problem: String| Err(asked(manager, field, problem));
+    manager.spec.check().or_else(|(field, problem)| refuse(field, problem.to_owned()))?;
+    let (spec, descriptor) = (&manager.spec, &provider.descriptor);
+    let name = &descriptor.name;
+    if let Some(unknown) = spec.arguments.keys().find(|flag| !descriptor.allowed_arguments.contains(flag)) {
+        let hint = did_you_mean(unknown, descriptor.allowed_arguments.iter().map(String::as_str));
+        let known = descriptor.allowed_arguments.join(", ");
+        return refuse("arguments", format!("provider {name} does not allow {unknown}{hint}; it allows {known}"));
+    }
+    routes(descriptor, manager)?;
+    placement(provider, manager)?;
+    configuration(descriptor, manager)?;
+    match (&descriptor.credentials, &spec.credentials) {
+        (None, Some(_)) => {
+            refuse("credentials", format!("provider {name} takes no Secret: it uses the identity of the machine"))
+        }
+        (Some(needed), None) => {
+            let keys = needed.keys.join(", ");
+            refuse("credentials", format!("provider {name} needs a Secret with the keys {keys}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn routes(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error> {
+    if manager.controllers().all(|controller| controller != Controller::Route) {
+        return Ok(());
+    }
+    let name = &descriptor.name;
+    let Some(routes) = &descriptor.routes else {
+        let problem = format!("the cloud-controller-manager of provider {name} has no routes");
+        return Err(asked(manager, "controllers.route", problem));
+    };
+    let subnets = manager.spec.network.as_ref().map_or(0, |network| network.pod_cidrs.len());
+    if subnets > routes.max_pod_cidrs {
+        let problem = format!("the route controller of provider {name} takes {} of them", routes.max_pod_cidrs);
+        return Err(asked(manager, "network.podCIDRs", problem));
+    }
+    Ok(())
+}
+
+fn placement(provider: &Upstream, manager: &Manager) -> Result<(), Error> {
+    let name = &provider.descriptor.name;
+    let placement = &manager.spec.placement;
+    if !provider.manifests.iter().any(|object| object.kind().kind == "DaemonSet") {
+        return Ok(());
+    }
+    if placement.replicas.is_some() {
+        let problem =
+            format!("the cloud-controller-manager of provider {name} is a DaemonSet: it runs on each node that fits");
+        return Err(asked(manager, "placement.replicas", problem));
+    }
+    if manager.cluster.control_plane_nodes == 0 && placement.node_selector.is_empty() {
+        let problem = format!(
+            "no node has the label of the control plane, and the cloud-controller-manager of provider {name} would run on all: \
+             say on which"
+        );
+        return Err(asked(manager, "placement.nodeSelector", problem));
+    }
+    Ok(())
+}
+
+/// The configuration: whether there may or must be one, and its text where it stands in the object itself.
+fn configuration(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error> {
+    let name = &descriptor.name;
+    let (file, config) = match (&descriptor.cloud_config, &manager.spec.cloud_config) {
+        (None, Some(_)) => {
+            return Err(asked(manager, "cloudConfig", format!("provider {name} reads no configuration")));
+        }
+        (Some(file), None) if file.required => {
+            return Err(asked(manager, "cloudConfig", format!("provider {name} needs a configuration")));
+        }
+        (Some(file), Some(config)) => (file, config),
+        _ => return Ok(()),
+    };
+    let Some(text) = &config.inline else { return Ok(()) };
+    if mask::text(text) != *text {
+        let problem = "it holds a password or another secret, readable by everyone who can read the object: put the \
+                       configuration in a Secret and name it in cloudConfig.secretRef";
+        return Err(asked(manager, "cloudConfig.inline", problem));
+    }
+    file.check(text).map(drop).map_err(|Problem { place, message }| {
+        let place = place.map(|place| format!(":{place}")).unwrap_or_default();
+        asked(manager, &format!("cloudConfig.inline{place}"), message)
+    })
+}
+
+/// What the cloud-controller-manager would ignore in a configuration that stands in the object itself, for people.
+pub fn ignored(descriptor: &Descriptor, manager: &Manager) -> Vec<String> {
+    let text = manager.spec.cloud_config.as_ref().and_then(|config| config.inline.as_deref());
+    let warnings = descriptor.cloud_config.as_ref().zip(text).and_then(|(file, text)| file.check(text).ok());
+    let warnings = warnings.into_iter().flatten();
+    warnings.map(|Problem { place, message }| located("spec.cloudConfig.inline", place, &message)).collect()
+}
