@@ -388,4 +388,11 @@ mod tests {
         assert_eq!(unmet(&planned, &json!({"args": ["a", "c"], "image": "x"})), ["args[1]"]);
         assert_eq!(unmet(&planned, &json!({"args": ["a", "b", "c"], "image": "x"})), ["args"]);
     }
+
+    #[test]
+    fn names_and_numbers_tell_the_items_of_a_list_apart() {
+        let list = |port| json!({"ports": [{"containerPort": 1}, {"containerPort": port}]});
+        assert_eq!(fields(&list(2), &list(3)), ["ports[containerPort=2]", "ports[containerPort=3]"]);
+        assert_eq!(fields(&json!({"a_b-c": 1}), &json!({"a_b-c": 2})), ["a_b-c"]);
+    }
 }

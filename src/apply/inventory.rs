@@ -267,6 +267,43 @@ mod tests {
     }
 
     #[test]
+    fn a_scope_holds_its_places_and_those_of_another() {
+        let places = ["Deployment", "Service"].map(|kind| Place::of(&object(kind, "managed")));
+        let scope = Scope::of(&[object("Deployment", "managed")]);
+        assert!(scope.contains(&places[0]) && !scope.contains(&places[1]));
+        let read = |text: &str| Scope::read(&json!({"data": {SCOPE: text}}));
+        let both = read("Deployment.apps managed\nWidget.example.com a\n")
+            .union(&read("Deployment.apps managed\nGadget.example.com\nService managed\nWidget.example.com a\n"));
+        let expected = "Deployment.apps managed\nGadget.example.com\nService managed\nWidget.example.com a\n";
+        assert_eq!(both.config_map(OWN)["data"][SCOPE], expected);
+    }
+
+    #[test]
+    fn places_are_known_from_the_objects_that_a_status_lists() {
+        let listed = [
+            ("apps", "deployments", "managed"),
+            ("rbac.authorization.k8s.io", "clusterroles", ""),
+            ("", "services", ""),
+            ("rbac.authorization.k8s.io", "clusterrolebindings", "managed"),
+            ("", "widgets", "managed"),
+        ];
+        let scope = Scope::of_references(listed.into_iter());
+        let found: Vec<_> = scope.places().map(|place| (place.kind.kind, place.namespace.as_str())).collect();
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found.contains(&("Deployment", "managed")) && found.contains(&("ClusterRole", "")), "{found:?}");
+    }
+
+    #[test]
+    fn an_inventory_matches_if_all_of_it_is_there() {
+        let wanted = Scope::of(&[object("Deployment", "managed")]).config_map(OWN);
+        for pointer in ["/metadata/labels", "/metadata/annotations", "/data"] {
+            let mut live = wanted.clone();
+            *live.pointer_mut(pointer).unwrap() = json!({});
+            assert!(!matches(&live, &wanted), "{pointer}");
+        }
+    }
+
+    #[test]
     fn lines_of_a_newer_version_are_kept() {
         let line = "Widget.example.com managed";
         let scope = Scope::read(&json!({"data": {SCOPE: format!("{line}\nDeployment.apps managed\n")}}));

@@ -111,3 +111,26 @@ fn programs_read_actions_and_fields() {
     );
     assert_eq!(summary(&changes), "0 to create, 1 to change, 0 to remove, 0 as planned, 1 refused");
 }
+
+#[test]
+fn colors_tell_titles_places_and_lines_apart() {
+    let text = unified(&[between(Some(&deployment(1, "a")), Some(&deployment(2, "a")))], true);
+    for line in
+        ["\x1b[1m--- Deployment", "\x1b[1m+++ Deployment", "\x1b[36m@@", "\x1b[31m-  replicas", "\x1b[32m+  replicas"]
+    {
+        assert!(text.contains(line), "{line:?} is not in {text:?}");
+    }
+}
+
+#[test]
+fn a_change_in_one_line_says_what_would_be_done() {
+    let line = |action| {
+        Diff::new(Change { fields: vec!["spec".into()], ..Change::plain(key(), action).because("why") }, None, None)
+            .unwrap()
+            .line()
+    };
+    assert_eq!(line(Action::Create), "would create Deployment n/ccm");
+    assert_eq!(line(Action::Configure), "would change Deployment n/ccm: spec");
+    assert_eq!(line(Action::Recreate), "would delete and recreate Deployment n/ccm: spec");
+    assert_eq!(line(Action::Refuse), "could not apply Deployment n/ccm: why");
+}

@@ -151,6 +151,65 @@ fn folding_makes_our_entry_where_there_is_none() {
     assert_eq!(folded, json!([entry(FIELD_MANAGER, "Apply", json!({"f:spec": {"f:x": {}}}))]));
 }
 
+#[test]
+fn an_object_is_new_if_nothing_but_its_creation_has_written_it() {
+    let of = |entries: Value| json!({"metadata": {"creationTimestamp": "then", "managedFields": entries}});
+    let written = |manager: &str, time: &str| json!({"manager": manager, "operation": "Apply", "time": time});
+    let ours = written(FIELD_MANAGER, "then");
+    assert!(is_new(&of(json!([ours]))));
+    assert!(!is_new(&of(json!([written(FIELD_MANAGER, "later")]))));
+    assert!(!is_new(&of(json!([written("kubectl", "then")]))));
+    assert!(!is_new(&of(json!([ours, ours]))));
+}
+
+#[test]
+fn the_last_foreign_manager_is_that_of_the_latest_change() {
+    let written = |manager: &str, time: &str, subresource: &str| json!({"manager": manager, "operation": "Update", "time": time, "subresource": subresource});
+    let mut ours = entry(FIELD_MANAGER, "Apply", json!({}));
+    ours["time"] = "9".into();
+    let entries = json!([written("first", "1", ""), written("status", "3", "status"), written("last", "2", ""), ours]);
+    assert_eq!(last_foreign_manager(&json!({"metadata": {"managedFields": entries}})), Some("last"));
+    assert_eq!(last_foreign_manager(&json!({"metadata": {"managedFields": [ours]}})), None);
+}
+
+#[test]
+fn a_bare_object_has_its_identity_and_nothing_else() {
+    let mut whole = desired();
+    whole["metadata"]["labels"] = json!({"a": "b"});
+    let bare = bare(&whole);
+    assert_eq!(bare.as_object().unwrap().len(), 3);
+    assert_eq!((&bare["apiVersion"], &bare["kind"]), (&whole["apiVersion"], &whole["kind"]));
+    assert_eq!(bare["metadata"]["name"], whole["metadata"]["name"]);
+    assert_eq!(bare["metadata"].get("labels"), None);
+}
+
+#[test]
+fn live_maps_may_hold_more_and_live_lists_may_not() {
+    assert!(covers(&json!({"a": {"b": 1}}), &json!({"a": {"b": 1, "c": 2}, "d": 3})));
+    assert!(!covers(&json!({"a": {"b": 1}}), &json!({"a": {"c": 2}})));
+    assert!(covers(&json!([{"a": 1}]), &json!([{"a": 1, "b": 2}])));
+    assert!(!covers(&json!([1]), &json!([1, 2])));
+    assert!(!covers(&json!([1]), &json!([2])));
+    assert!(!covers(&json!([]), &json!([1])));
+    assert!(!covers(&json!(1), &json!(2)));
+}
+
+#[test]
+fn an_owned_item_beside_the_desired_one_must_go() {
+    let (port, other) = (r#"k:{"containerPort":80,"protocol":"TCP"}"#, r#"k:{"containerPort":80}"#);
+    let (desired, live) = (json!([{"containerPort": 80}]), json!([{"containerPort": 80, "protocol": "TCP"}]));
+    assert!(holds(&json!({ port: {} }), &desired, &live));
+    assert!(!holds(&json!({port: {}, other: {}}), &desired, &live));
+}
+
+#[test]
+fn a_value_in_a_set_is_found_by_itself() {
+    assert!(path_matches(r#"v:"a""#, &json!("a")));
+    assert!(!path_matches(r#"v:"a""#, &json!("b")));
+    assert!(holds(&json!({".": {}}), &json!("a"), &json!("a")));
+    assert!(!holds(&json!({".": {}}), &json!("a"), &json!("b")));
+}
+
 fn fields() -> impl Strategy<Value = Value> {
     let leaf = Just(json!({}));
     leaf.prop_recursive(3, 12, 3, |inner| {

@@ -188,3 +188,37 @@ fn finalizers_hold_a_deletion() {
     let answers = vec![immutable(), object(held)];
     assert_eq!(run(&desired("Service"), Some(&changed), answers).1, End::Held("a/b, c/d".into()));
 }
+
+#[test]
+fn only_a_member_of_the_set_is_looked_at_first() {
+    let (steps, _) = climb(&desired("Service"), Sight::Unknown, vec![object(ours())]);
+    assert_eq!(steps, ["Apply"], "a synced object is always ours");
+}
+
+#[test]
+fn a_refusal_of_an_object_that_was_seen_stands() {
+    let changed = live(json!([entry(FIELD_MANAGER, "Apply", json!({"f:spec": {"f:z": {}}}))]));
+    let (steps, end) = run(&desired("Service"), Some(&changed), vec![Err(Refusal::Invalid)]);
+    assert_eq!((steps, end), (vec!["Apply".to_owned()], End::Refused));
+}
+
+#[test]
+fn a_deleted_object_without_finalizers_is_created_again() {
+    let going = live(json!([]));
+    let answers = vec![Err(Refusal::Immutable), object(ours()), object(json!({})), object(going), object(ours())];
+    let (steps, end) = run(
+        &desired("Service"),
+        Some(&live(json!([entry(FIELD_MANAGER, "Apply", json!({"f:spec": {"f:z": {}}}))]))),
+        answers,
+    );
+    assert_eq!(steps, ["Apply", "Read", "StandIn", "Delete", "Apply"]);
+    assert_eq!(end, End::Recreated { before: ours(), after: ours() });
+}
+
+#[test]
+fn a_fold_is_guarded_by_the_version_that_was_seen() {
+    let patch = fold_patch(&with_others());
+    assert_eq!(patch["metadata"]["resourceVersion"], "1");
+    let managers = patch["metadata"]["managedFields"].as_array().unwrap();
+    assert!(managers.iter().any(|entry| entry["manager"] == FIELD_MANAGER), "{patch}");
+}
