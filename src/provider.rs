@@ -23,6 +23,9 @@ use crate::{
 
 pub use descriptor::{Descriptor, FactOrText, ImageSource, Platform, ValueSource};
 
+/// The name of the CCM's container.
+pub(crate) const CCM: &str = "cloud-controller-manager";
+
 /// The place that a plan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {

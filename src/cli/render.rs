@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, builder::PossibleValue};
 use serde_json::Value;
 
 use super::flags::{one_reads_stdin, print, say, wrong_usage};
@@ -106,42 +106,31 @@ pub struct ClusterFlags {
     pub kubernetes_version: Option<Minor>,
 
     /// The distribution of Kubernetes, unless the manifest names one; with --config.
-    #[arg(long, value_enum, default_value_t, requires = "config")]
-    pub distribution: DistributionName,
+    #[arg(long, value_enum, default_value_t = Distribution::Other, requires = "config")]
+    pub distribution: Distribution,
 
     /// The number of nodes with the label of the control plane; with --config.
     #[arg(long, value_name = "NUMBER", default_value_t = 3, requires = "config")]
     pub control_plane_nodes: usize,
 }
 
-/// A distribution of Kubernetes, as on the command line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum DistributionName {
-    /// kubeadm, and what is built with it.
-    Kubeadm,
-    /// k3s.
-    K3s,
-    /// RKE2.
-    Rke2,
-    /// Talos.
-    Talos,
-    /// k0s.
-    K0s,
-    /// Any other.
-    #[default]
-    Other,
-}
+impl ValueEnum for Distribution {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Kubeadm, Self::K3s, Self::Rke2, Self::Talos, Self::K0s, Self::Other]
+    }
 
-impl From<DistributionName> for Distribution {
-    fn from(name: DistributionName) -> Self {
-        match name {
-            DistributionName::Kubeadm => Self::Kubeadm,
-            DistributionName::K3s => Self::K3s,
-            DistributionName::Rke2 => Self::Rke2,
-            DistributionName::Talos => Self::Talos,
-            DistributionName::K0s => Self::K0s,
-            DistributionName::Other => Self::Other,
-        }
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = match self {
+            // No cluster is asked.
+            Self::Auto => return None,
+            Self::Kubeadm => ("kubeadm", "kubeadm, and what is built with it"),
+            Self::K3s => ("k3s", "k3s"),
+            Self::Rke2 => ("rke2", "RKE2"),
+            Self::Talos => ("talos", "Talos"),
+            Self::K0s => ("k0s", "k0s"),
+            Self::Other => ("other", "Any other"),
+        };
+        Some(PossibleValue::new(name).help(help))
     }
 }
 
@@ -308,7 +297,7 @@ fn for_any_kubernetes(config: &Path, cluster: &ClusterFlags) -> anyhow::Result<V
         wrong_usage("--config needs --kubernetes-version, by which the version of the image is chosen")
     };
     let cluster =
-        Cluster { minor, distribution: cluster.distribution.into(), control_plane_nodes: cluster.control_plane_nodes };
+        Cluster { minor, distribution: cluster.distribution, control_plane_nodes: cluster.control_plane_nodes };
     let manager = read::manager(config, cluster)?;
     let facts = manager.clone().facts();
     let catalog = embedded::catalog()?;

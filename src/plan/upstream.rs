@@ -24,18 +24,13 @@ use crate::{
         substitute::{self, containers_mut, push},
     },
     provider::{
-        upstream::{Descriptor, Image, Upstream},
+        CCM,
+        upstream::{Descriptor, INSTANCE_LABEL, Image, Upstream},
         versions::Choice,
     },
 };
 
 pub use check::ignored;
-
-/// The container of the cloud-controller-manager.
-const CCM: &str = "cloud-controller-manager";
-
-/// The label that tells the objects of one `CloudControllerManager` from those of another.
-pub const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
 
 /// The namespace in the manifests, which another one replaces.
 const NAMESPACE: &str = "kube-system";
@@ -58,7 +53,7 @@ pub(super) fn objects(provider: &Upstream, facts: &Facts, manager: &Manager) -> 
             further_arguments(&mut object, manager);
             substitute::common_environment(&mut object, &facts);
             files::mount(descriptor, &mut object, manager);
-            placement::place(&mut object, manager, images_of(descriptor));
+            placement::place(&mut object, manager, descriptor.images.values());
             ports(&mut object, manager);
             narrow(provider, &mut object, manager);
             substitute::config_hash(&mut object, &facts);
@@ -78,10 +73,6 @@ fn with_digest<'a>(facts: &'a Facts, planned: Option<&Object>) -> Cow<'a, Facts>
     let mut digests = facts.digests.clone().unwrap_or_default();
     digests.insert(reference, reference::digest(planned.value()));
     Cow::Owned(Facts { digests: Some(digests), ..facts.clone() })
-}
-
-fn images_of(descriptor: &Descriptor) -> impl Iterator<Item = &Image> {
-    descriptor.images.values()
 }
 
 /// Sets what tells the objects of several `CloudControllerManager`s apart: names, the label of the instance, the namespace.

@@ -14,6 +14,12 @@ use crate::{
     provider::{descriptor::ValueSource, versions::Versions},
 };
 
+/// The label that tells the objects of one `CloudControllerManager` from those of another.
+pub(crate) const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
+
+/// The label of the control plane's nodes.
+pub(crate) const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
+
 /// `assets/<cloud>/upstream/provider.yaml`: the images, the facts in the manifests, and the needs of the cloud.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]

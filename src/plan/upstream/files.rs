@@ -5,13 +5,13 @@
 
 use serde_json::{Value, json};
 
-use super::{INSTANCE_LABEL, pod_mut};
+use super::pod_mut;
 use crate::{
     api::spec::{CloudConfig, KeyReference},
     facts::manager::Manager,
     object::Object,
     plan::substitute::{containers_mut, push},
-    provider::upstream::Descriptor,
+    provider::upstream::{Descriptor, INSTANCE_LABEL},
 };
 
 const CLOUD_CONFIG: &str = "cloud-config";

@@ -9,11 +9,8 @@ use crate::{
     api::placement::{TaintEffect, Toleration, TolerationOperator},
     facts::manager::Manager,
     object::Object,
-    provider::upstream::Image,
+    provider::upstream::{CONTROL_PLANE_LABEL, Image},
 };
-
-/// The label of the control plane's nodes, in the node affinity of the manifests.
-const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
 /// The architectures of nodes that Kubernetes is built for and clouds offer.
 const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
@@ -34,7 +31,7 @@ pub(super) fn place<'a>(object: &mut Object, manager: &Manager, images: impl Ite
         && let Some(Value::Object(affinity)) = pod.get_mut("affinity")
     {
         let requires_control_plane =
-            affinity.get("nodeAffinity").is_some_and(|node| node.to_string().contains(CONTROL_PLANE));
+            affinity.get("nodeAffinity").is_some_and(|node| node.to_string().contains(CONTROL_PLANE_LABEL));
         if requires_control_plane {
             affinity.remove("nodeAffinity");
         }

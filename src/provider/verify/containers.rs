@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use crate::provider::{
-    Error, Phase,
+    CCM, Error, Phase,
     upstream::Descriptor,
-    verify::parts::{BOOTSTRAP_SECRETS, CCM, Part, Subject, items, report},
+    verify::parts::{BOOTSTRAP_SECRETS, Part, Subject, items, report},
 };
 
 /// The ConfigMap that the operator keeps with the cloud's configuration.

@@ -5,14 +5,11 @@ use serde_json::Value;
 use crate::{
     object::container_name,
     provider::{
-        Error, Phase,
+        CCM, Error, Phase,
         folder::{Bundle, Manifest},
         payload::Payload,
     },
 };
-
-/// The name of the CCM's container.
-pub(super) const CCM: &str = "cloud-controller-manager";
 
 /// The folder of the bootstrap VM with its kubeconfig.
 pub(super) const BOOTSTRAP_SECRETS: &str = "/etc/kubernetes/bootstrap-secrets";

@@ -5,16 +5,11 @@ use serde_json::Value;
 use crate::{
     facts::{Fact, manager::ONLY},
     provider::{
-        Error, FactOrText, Flavour, Phase,
-        verify::parts::{CCM, Part, Subject, items, report, require, require_flag},
+        CCM, Error, FactOrText, Flavour, Phase,
+        upstream::{CONTROL_PLANE_LABEL, INSTANCE_LABEL},
+        verify::parts::{Part, Subject, items, report, require, require_flag},
     },
 };
-
-/// The label of the control plane's nodes.
-const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
-
-/// The label that tells the objects of several `CloudControllerManager`s apart.
-const INSTANCE: &str = "app.kubernetes.io/instance";
 
 /// The flags that the descriptor sets from facts.
 const FLAGS: [(&str, Fact); 7] = [
@@ -60,9 +55,9 @@ pub(super) fn node_affinity(subject: Subject) -> Vec<Error> {
     report(pods(subject), |pod| {
         let required = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
         let terms = items(pod.value.pointer(required).unwrap_or(&Value::Null));
-        let is_right = |wanted: &Value| wanted["key"] == CONTROL_PLANE && wanted["operator"] == "Exists";
+        let is_right = |wanted: &Value| wanted["key"] == CONTROL_PLANE_LABEL && wanted["operator"] == "Exists";
         let exists = terms.iter().any(|term| items(&term["matchExpressions"]).iter().any(is_right));
-        let selector = pod.value["nodeSelector"].get(CONTROL_PLANE).is_some();
+        let selector = pod.value["nodeSelector"].get(CONTROL_PLANE_LABEL).is_some();
         let by_value = selector.then_some(("/nodeSelector", "nodeSelector compares the value of the label"));
         by_value
             .or_else(|| (!exists).then_some(("/affinity", "the label of the control plane is not required by Exists")))
@@ -123,9 +118,9 @@ pub(super) fn instance_label(subject: Subject) -> Vec<Error> {
         ];
         let wrong = labels.into_iter().filter(move |pointer| {
             let is_needed = *pointer == "/metadata/labels" || value.pointer(pointer).is_some();
-            is_needed && value.pointer(pointer).and_then(|labels| labels.get(INSTANCE)).is_none_or(|name| name != ONLY)
+            is_needed && value.pointer(pointer).and_then(|labels| labels.get(INSTANCE_LABEL)).is_none_or(|name| name != ONLY)
         });
-        wrong.map(|pointer| manifest.defect(pointer, format!("no label {INSTANCE}: {ONLY}")))
+        wrong.map(|pointer| manifest.defect(pointer, format!("no label {INSTANCE_LABEL}: {ONLY}")))
     });
     wrong.collect()
 }
