@@ -3,7 +3,8 @@
 # make test-faults  every fault that a cluster may have, some for minutes
 # make build    the program, target/release/ccm-operator; so does make alone
 # make image    the container image, by podman or docker; BUILD_ARGS=… for arguments of its build
-# make e2e      the image in a Docker Engine of its own, in namespaces of its own; needs root. make e2e-all with the release binary
+# make e2e      the image in a Docker Engine of its own, in namespaces of its own, and the life of a node of real kubelets; needs root
+# make e2e-all  the same with the release binary
 # make reproducible  builds the binary and the image twice and compares them
 # make release-artifacts  the files of a release, in target/release-artifacts; hack/release.sh signs and verifies them
 # make check    format, lints and docs
@@ -11,13 +12,14 @@
 # make fuzz     a million inputs, or RUNS=…, for every function that reads foreign text; needs a C++ compiler
 # make mutants  changes of the code that no test notices; hours
 # make demo     shows the operator on a real control plane; KEEP=1 leaves it running
+# make demo-node  shows the life of a node: real kubelets, the real cloud-controller-manager of AWS, and moto for AWS; needs root
 # make bench    figures: time, requests, memory, each also with 20 ms of latency; OPERATOR=… measures another binary
 # make soak     ten thousand passes and an hour of faults in one process: memory, file descriptors; PASSES=…, MINUTES=…
 # make crash    kills the operator after each of its requests, not only after each write
 # make rbac     the rights of the operator that no test has used
 # make generate generated files: image-references, the images ConfigMap, docs/provider.schema.json, snapshots
 .DEFAULT_GOAL := build
-.PHONY: help build image reproducible release-artifacts e2e e2e-all test test-list-watch test-faults check deny fuzz mutants demo bench soak crash rbac generate testplane ccm prometheus
+.PHONY: help build image reproducible release-artifacts e2e e2e-all test test-list-watch test-faults check deny fuzz mutants demo demo-node bench soak crash rbac generate testplane ccm prometheus
 
 help:
 	@sed -n '/^#/!q; s/^# //p' Makefile
@@ -66,10 +68,10 @@ release-artifacts:
 # Cargo builds the tests, and run.sh runs them where the engine is.
 E2E = cargo --config 'target."cfg(all())".runner = "hack/e2e/run.sh"' test --locked --test e2e
 
-e2e: testplane
+e2e: testplane ccm
 	$(E2E)
 
-e2e-all: testplane build
+e2e-all: testplane ccm build
 	OPERATOR=$(CURDIR)/target/release/ccm-operator $(E2E)
 
 check:
@@ -91,6 +93,9 @@ mutants:
 demo: testplane
 	hack/build.sh --bin ccm-operator --example demo
 	target/release/examples/demo
+
+demo-node: testplane ccm
+	@NARRATE=1 $(E2E) --quiet -- --nocapture life::
 
 bench: testplane
 	hack/build.sh --bin ccm-operator --example bench

@@ -11,6 +11,8 @@ mod config;
 mod drift;
 #[path = "large.rs"]
 mod large;
+#[path = "bench/managers.rs"]
+mod managers;
 #[path = "bench/measure.rs"]
 mod measure;
 #[path = "program.rs"]
@@ -85,9 +87,19 @@ async fn bench(args: Args) -> Result<()> {
     let (render, direct, delayed) = with_rollouts_at_once(args.idle_seconds).await?;
     let (direct_rollouts, delayed_rollouts) = with_real_rollouts().await?;
     let unrelated = with_unrelated_objects().await?;
+    let managers = managers::measure().await?;
     let large = config::large();
-    let results =
-        Results { binary_bytes, render, direct, delayed, direct_rollouts, delayed_rollouts, unrelated, large };
+    let results = Results {
+        binary_bytes,
+        render,
+        direct,
+        delayed,
+        direct_rollouts,
+        delayed_rollouts,
+        unrelated,
+        managers,
+        large,
+    };
     let report = Report::new(machine, &results);
     let text = if args.json || args.output == Output::Json { report.to_json()? } else { report.to_string() };
     Ok(io::stdout().write_all(text.as_bytes())?)

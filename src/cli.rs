@@ -37,6 +37,7 @@ mod provider;
 mod render;
 mod status;
 mod status_input;
+mod upstream;
 mod version;
 
 /// The lease of the operator, the same as the Go operator's.

@@ -13,6 +13,7 @@ use std::{
 use futures::{StreamExt, stream::FuturesUnordered};
 use k8s_openapi::jiff::{Timestamp, Unit};
 use tokio::sync::{Notify, watch};
+use tracing::info;
 
 use crate::{
     controllers::events::Events,
@@ -22,10 +23,16 @@ use crate::{
         leadership::{Authority, Leadership},
         metrics::Metrics,
     },
+    status::{
+        cluster_operator::TRANSIENT_ERROR_PATIENCE,
+        manager::{self, CONDITIONS, STATUSES},
+    },
 };
 use apply_plan::ApplyPlan;
 use config_sync::ConfigSync;
 use dry_run::DryRun;
+use managers::Managers;
+use observer::{Id, World};
 use operator::{Hands, Operator};
 use view::View;
 
@@ -36,8 +43,11 @@ mod cloud_conf;
 mod config_sync;
 mod dry_run;
 mod events;
+mod failures;
+mod managers;
 mod observer;
 mod operator;
+mod rollouts;
 mod sync;
 mod trusted_ca;
 pub mod view;
@@ -69,6 +79,8 @@ struct Pass {
 pub struct Controllers {
     view: View,
     operator: Option<Operator>,
+    /// Instead of both on a cluster that is no OpenShift.
+    managers: Option<Managers>,
     config_sync: Option<ConfigSync>,
     images_json: Option<PathBuf>,
     /// By the controllers that they are for.
@@ -89,6 +101,7 @@ impl Controllers {
         Self {
             view,
             operator: None,
+            managers: None,
             config_sync: None,
             images_json: None,
             leaderships: Vec::new(),
@@ -182,6 +195,14 @@ impl Controllers {
             metrics.workloads_are(state, passes.iter().map(|pass| pass.workloads[index]).sum());
         }
         metrics.conditions_are(self.view.last_status().states());
+        if let Some(seen) = self.view.observer.watches.seen(&Id::Managers) {
+            for (condition, status) in
+                CONDITIONS.iter().flat_map(|one| STATUSES.iter().map(move |status| (one, status)))
+            {
+                let number = seen.objects().filter(|live| manager::has(live, condition, status)).count();
+                metrics.managers_are(condition, status, number);
+            }
+        }
         metrics.watches_are(self.view.observer.watches.heard());
         metrics.passed(started.elapsed());
     }
@@ -196,13 +217,40 @@ impl Controllers {
             self.view.observer.watches.have_answered();
         }
         self.leading = leading;
-        self.view.refresh();
-        if let Some(config_sync) = &mut self.config_sync {
-            passes.extend(config_sync.pass(&mut self.view).await);
-            self.view.refresh();
-        }
-        if let Some(operator) = &mut self.operator {
-            passes.push(operator.pass(&mut self.view).await);
+        match self.view.world() {
+            World::Unknown | World::Neither => {
+                let observer = &self.view.observer;
+                let due = observer.watches.trouble_lasts_at(TRANSIENT_ERROR_PATIENCE).into_iter().collect();
+                passes.push(Pass { waiting: observer.waits_for_world(), due, ..Pass::default() });
+            }
+            World::OpenShift => {
+                self.view.refresh();
+                if let Some(config_sync) = &mut self.config_sync {
+                    passes.extend(config_sync.pass(&mut self.view).await);
+                    self.view.refresh();
+                }
+                if let Some(operator) = &mut self.operator {
+                    passes.push(operator.pass(&mut self.view).await);
+                }
+            }
+            World::Kubernetes => {
+                if let Some(operator) = self.operator.take() {
+                    info!("this cluster is not OpenShift: acting on CloudControllerManagers");
+                    let (authority, hands) = operator.into_parts();
+                    let own_namespace = self.view.settings.own_namespace.clone();
+                    self.managers = Some(Managers::new(authority, hands, own_namespace));
+                    // Those of the command line: the cluster has none.
+                    self.view.serve_tls();
+                }
+                // What is mounted needs no syncing there.
+                if self.config_sync.take().is_some() && self.managers.is_none() {
+                    info!("this cluster is not OpenShift: there is nothing to sync");
+                    self.view.topology_is(false);
+                }
+                if let Some(managers) = &mut self.managers {
+                    passes.push(managers.pass(&mut self.view).await);
+                }
+            }
         }
         let all = |texts: fn(&Pass) -> &Vec<String>| -> Vec<String> {
             let texts: BTreeSet<_> = passes.iter().flat_map(|pass| texts(pass).iter().cloned()).collect();

@@ -5,6 +5,7 @@
 //! error only for its users.
 //! Every error here is terminal: the same input gives the same error.
 
+pub mod cluster;
 pub mod images;
 pub mod manager;
 pub mod openshift;

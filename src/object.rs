@@ -61,6 +61,12 @@ pub static KINDS: &[Kind] = &[
 /// The kind of namespaces. A provider contains none.
 pub static NAMESPACE: Kind = kind("", "v1", "Namespace", "namespaces", false, 0);
 
+/// The kind of nodes. A provider contains none.
+pub static NODE: Kind = kind("", "v1", "Node", "nodes", false, 0);
+
+/// The kind of Events. A provider contains none.
+pub static EVENT: Kind = kind("", "v1", "Event", "events", true, 0);
+
 impl Kind {
     /// Whether it is an account or a right, without which pods fail.
     pub fn is_identity(&self) -> bool {

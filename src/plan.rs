@@ -3,6 +3,7 @@
 //! The same facts always give the same plan. The plan never asks the cluster, and every object of it is in a file of the
 //! provider.
 
+pub mod install;
 pub mod rights;
 pub mod show;
 mod substitute;
@@ -115,13 +116,6 @@ impl Plan {
         self
     }
 
-    /// Whether it differs from an earlier plan only in the digests of what pods mount, which restart them.
-    pub fn only_restarts(&self, before: &Self) -> bool {
-        let (now, then) = (self.objects(), before.objects());
-        now.len() == then.len()
-            && now.iter().zip(then).all(|(now, then)| now == then || without_digest(now) == without_digest(then))
-    }
-
     /// The objects, in the order of applying.
     pub fn objects(&self) -> &[Object] {
         match self {
@@ -129,6 +123,12 @@ impl Plan {
             Self::Objects { objects, .. } => objects,
         }
     }
+}
+
+/// Whether planned objects differ from earlier ones only in the digests of what pods mount, which restart them.
+pub fn only_restarts(now: &[Object], then: &[Object]) -> bool {
+    now.len() == then.len()
+        && now.iter().zip(then).all(|(now, then)| now == then || without_digest(now) == without_digest(then))
 }
 
 /// An object without the digest of what its pods mount.

@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::{
     config::ConfigSync,
     drift::Repair,
+    managers::Managers,
     measure::{Convergence, Idle, Measured},
     support::audit::Request,
     table::{Column, Table},
@@ -28,6 +29,8 @@ pub struct Results {
     pub direct_rollouts: Vec<Duration>,
     pub delayed_rollouts: Vec<Duration>,
     pub unrelated: Unrelated,
+    /// With several `CloudControllerManager`s.
+    pub managers: Vec<Managers>,
     /// Processor time for each kind of a large configuration, in seconds.
     pub large: Vec<f64>,
 }
@@ -232,7 +235,25 @@ fn figures(results: &Results) -> Vec<Figure> {
     ]);
     figures.extend(of_config_sync(results));
     figures.extend(beside_unrelated(results));
+    figures.extend(results.managers.iter().flat_map(of_managers));
     figures
+}
+
+fn of_managers(Managers { count: managers, runs }: &Managers) -> Vec<Figure> {
+    let figure = |name: &str, unit: Unit, value: &dyn Fn(&Convergence) -> f64| Figure {
+        name: format!("{managers} CloudControllerManager{}: {name}", if *managers == 1 { "" } else { "s" }),
+        unit,
+        direct: Summary::of(runs.iter().map(value)),
+        delayed: None,
+        upstream: "",
+    };
+    vec![
+        figure("start to ready", Unit::Seconds, &|run| run.time.as_secs_f64()),
+        figure("requests", Unit::Count, &|run| count(&run.requests, |_| true)),
+        figure("writes", Unit::Count, &|run| count(&run.requests, Request::counts_as_write)),
+        figure("processor time", Unit::Seconds, &|run| run.cpu_seconds),
+        figure("memory", Unit::Mebibytes, &|run| mebibytes(run.rss_kib)),
+    ]
 }
 
 fn of_config_sync(results: &Results) -> Vec<Figure> {

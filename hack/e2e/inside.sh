@@ -12,6 +12,9 @@ mount -t tmpfs tmpfs /run
 # An API server wants a default route, to find the address that it advertises.
 "$engine/bin/busybox" ip address add 192.0.2.1/32 dev lo
 "$engine/bin/busybox" ip route add default dev lo
+# No name server can be reached: an answer at once instead of timeouts.
+echo "nameserver 127.0.0.1" >"$run/resolv.conf"
+[ ! -e /etc/resolv.conf ] || mount --bind "$run/resolv.conf" /etc/resolv.conf
 mkdir "$run/tmp"
 # Folders of other runs are swept by process ids, which here are others than outside.
 export TMPDIR=$run/tmp
@@ -65,6 +68,7 @@ until docker version >/dev/null 2>&1; do
 done
 
 status=0
-CCM_OPERATOR_E2E=1 "$@" || status=$?
-[ "$status" = 0 ] || grep -v -E "level=(info|warning)" "$run/dockerd.log" | tail -n 20 >&2
+CCM_OPERATOR_E2E=namespaces "$@" || status=$?
+# Without iptables names of containers are not resolved, which no test needs.
+[ "$status" = 0 ] || grep -v -E "level=(info|warning)|set up rule failed" "$run/dockerd.log" | tail -n 20 >&2
 exit "$status"

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds the control plane of the tests once and prints the folder that holds etcd, kube-apiserver,
-# kube-controller-manager, kube-scheduler and kubectl: a cache folder outside the checkout, keyed by a hash of the sources.
+# kube-controller-manager, kube-scheduler, kubelet, kubeadm and kubectl: a cache folder outside the checkout, keyed by a hash of
+# the sources.
 # KUBEBUILDER_ASSETS, when set, is printed instead and nothing is built.
 # `build.sh crds` prints the folder of OpenShift's API module, whose CRDs the tests install.
 set -eu
@@ -34,7 +35,7 @@ build_into() {
 	package=k8s.io/component-base/version
 	# Without a version the API server reports v0.0.0 and clients stumble over it.
 	go_build "$1/testplane" "-X $package.gitVersion=$version -X $package.gitMajor=1 -X $package.gitMinor=$minor" .
-	for name in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl; do
+	for name in etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kubeadm kubectl; do
 		ln -s testplane "$1/$name"
 	done
 }

@@ -92,6 +92,21 @@ api_types! {
     }
 }
 
+impl Distribution {
+    /// Its name, as in manifests.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "Auto",
+            Self::Kubeadm => "Kubeadm",
+            Self::K3s => "K3s",
+            Self::Rke2 => "RKE2",
+            Self::Talos => "Talos",
+            Self::K0s => "K0s",
+            Self::Other => "Other",
+        }
+    }
+}
+
 fn api_server_port() -> u16 {
     6443
 }

@@ -28,6 +28,8 @@ status_types! {
         pub cluster: Cluster,
         /// Its pods.
         pub workload: Workload,
+        /// What it has found out about nodes.
+        pub nodes: Nodes,
     }
 
     /// What was chosen.
@@ -48,6 +50,13 @@ status_types! {
         pub distribution: String,
         /// The number of control-plane nodes.
         pub control_plane_nodes: u32,
+    }
+
+    /// The nodes.
+    pub struct Nodes {
+        /// The nodes whose machines are gone, as the cloud-controller-manager says in its Events: it has tried to delete them in the
+        /// last ten minutes, and has no right to. At most a hundred.
+        pub gone: Vec<String>,
     }
 
     /// The pods.

@@ -64,6 +64,8 @@ pub enum End {
     Held(String),
     /// The object belongs to this set of another tool, which keeps it as that tool wants it.
     OfAnotherSet(String),
+    /// The object was made by this manager, and is not taken over.
+    OfOthers(String),
     /// The last refusal stands.
     Refused,
 }
@@ -75,8 +77,10 @@ pub enum Sight<'a> {
     Seen(&'a Value),
     /// It does not exist.
     Absent,
-    /// It may exist without our label, by which objects are watched.
+    /// It may exist without our label, by which objects are watched; if it does it becomes ours.
     Unknown,
+    /// The same, but one that somebody else made stays theirs.
+    Foreign,
 }
 
 impl<'a> Sight<'a> {
@@ -151,15 +155,15 @@ impl<'a> Ladder<'a> {
     pub fn seen(&self) -> Option<&'a Value> {
         match self.sight {
             Sight::Seen(live) => Some(live),
-            Sight::Absent | Sight::Unknown => None,
+            Sight::Absent | Sight::Unknown | Sight::Foreign => None,
         }
     }
 
     /// The first step.
     pub fn first(&mut self) -> Next {
         match self.sight {
-            Sight::Unknown if self.is_member() => self.step(Stage::Look, Step::Read),
-            Sight::Unknown | Sight::Absent => self.step(Stage::Apply, Step::Apply),
+            Sight::Unknown | Sight::Foreign if self.is_member() => self.step(Stage::Look, Step::Read),
+            Sight::Unknown | Sight::Foreign | Sight::Absent => self.step(Stage::Apply, Step::Apply),
             Sight::Seen(live) if self.is_left_alone(live) => Next::Break(End::LeftAlone(None)),
             Sight::Seen(live) => self.take_over(live),
         }
@@ -231,11 +235,17 @@ impl<'a> Ladder<'a> {
         if self.is_left_alone(live) {
             return Some(End::LeftAlone(Some(live.clone())));
         }
-        let set = live["metadata"]["labels"][inventory::PART_OF_LABEL].as_str()?;
-        let is_another = self.is_member() && *set_of(self.desired.value()) != *set;
-        // A label of our own is that of this operator in another namespace.
-        let is_owned = ownership::is_label_of_others(live, inventory::PART_OF_LABEL);
-        (is_another && is_owned).then(|| End::OfAnotherSet(set.to_owned()))
+        if let Some(set) = live["metadata"]["labels"][inventory::PART_OF_LABEL].as_str() {
+            let is_another = self.is_member() && *set_of(self.desired.value()) != *set;
+            // A label of our own is that of this operator in another namespace.
+            let is_owned = ownership::is_label_of_others(live, inventory::PART_OF_LABEL);
+            if is_another && is_owned {
+                return Some(End::OfAnotherSet(set.to_owned()));
+            }
+        }
+        // One of ours may have lost its label.
+        let is_foreign = matches!(self.sight, Sight::Foreign) && !ownership::is_applied_by_us(live);
+        is_foreign.then(|| End::OfOthers(ownership::last_foreign_manager(live).unwrap_or("another manager").to_owned()))
     }
 
     /// The next step for a live object.

@@ -54,6 +54,9 @@ pub(super) async fn climb(
             Next::Break(End::OfAnotherSet(set)) => {
                 return Err(Error { object: object.key(), action: "apply", source: Cause::OfAnotherSet(set) });
             }
+            Next::Break(End::OfOthers(manager)) => {
+                return Err(Error { object: object.key(), action: "apply", source: Cause::OfOthers(manager) });
+            }
             Next::Break(end) => return Ok(end),
         };
         let action = action(&step);
@@ -133,7 +136,7 @@ pub async fn apply(
         }
         (End::Recreated { before, after }, _) => (Change::recreated(key, &before, &after), Some(after)),
         (End::LeftAlone(live), _) => (Change::plain(key, Action::Skip).because(inventory::LEFT_ALONE), live),
-        (End::Unchanged | End::Refused | End::Held(_) | End::OfAnotherSet(_), _) => {
+        (End::Unchanged | End::Refused | End::Held(_) | End::OfAnotherSet(_) | End::OfOthers(_), _) => {
             (Change::plain(key, Action::Unchanged), None)
         }
     };

@@ -105,6 +105,10 @@ pub struct OperatorArgs {
     #[arg(long, value_name = "FILE", default_value = "/etc/cloud-controller-manager-config/images.json")]
     pub images_json: PathBuf,
 
+    /// On clusters other than OpenShift: the namespaces that a CloudControllerManager may name. The operator needs a Role in each.
+    #[arg(long, value_name = "NAMESPACES", value_delimiter = ',', default_value = "kube-system")]
+    pub manager_namespaces: Vec<String>,
+
     /// The minimum TLS version of the cloud-controller-manager's servers, instead of that of the cluster's TLS profile.
     #[arg(long, value_name = "VERSION", value_parser = ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"])]
     pub tls_min_version: Option<String>,

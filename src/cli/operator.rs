@@ -219,6 +219,7 @@ fn view_settings(
         own_namespace,
         with_operator: operator.is_some(),
         with_config_sync,
+        manager_namespaces: operator.map(|operator| operator.manager_namespaces.clone()).unwrap_or_default(),
     }
 }
 

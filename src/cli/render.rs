@@ -3,22 +3,22 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::{Args, ValueEnum, builder::PossibleValue};
+use clap::{Args, ValueEnum, builder::NonEmptyStringValueParser};
 use serde_json::Value;
 
-use super::flags::{one_reads_stdin, print, say, wrong_usage};
+use super::{
+    flags::{one_reads_stdin, print, say, wrong_usage},
+    upstream::{self, ClusterFlags, InstallFlags},
+};
 use crate::{
-    api::{placement::Distribution, spec::Management},
     config::{CloudConfigSettings, cloud_conf, preview::Preview},
     facts::{
         DEFAULT_NAMESPACE, Facts, Settings,
-        manager::Cluster,
         read::{self, Files},
-        version::Minor,
     },
     files::STANDARD,
-    plan::{Plan, upstream, write},
-    provider::{Phase, embedded, payload::Installation},
+    plan::{Plan, write},
+    provider::{Flavour, Phase, embedded, payload::Installation},
 };
 
 /// The only file of the install payload that is not applied to the cluster.
@@ -28,17 +28,29 @@ const IMAGE_REFERENCES: &str = "image-references";
 #[derive(Args, Debug)]
 pub struct RenderArgs {
     /// The folder to write to; created if it does not exist. With - the manifests are printed as one YAML stream, which
-    /// --phase bootstrap cannot do. Required, unless --config is given: then - is the default.
-    #[arg(long, value_name = "DIR", required_unless_present = "config")]
+    /// --phase bootstrap cannot do. Required, unless --config, --flavour or --output is given: then - is the default.
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["config", "flavour", "output"])]
     pub dest_dir: Option<PathBuf>,
+
+    /// Print the manifests, as --dest-dir - does.
+    #[arg(short, long, value_enum, value_name = "FORMAT", conflicts_with = "dest_dir")]
+    pub output: Option<StreamFormat>,
 
     /// The manifests to write: to DIR/bootstrap and DIR/config, or those of the cluster or the installation to DIR/manifests.
     #[arg(long, value_enum, default_value_t)]
     pub phase: RenderPhase,
 
+    /// The kind of cluster, for --phase install [default: openshift].
+    #[arg(long, value_enum)]
+    pub flavour: Option<Flavour>,
+
+    /// The installation on any Kubernetes.
+    #[command(flatten)]
+    pub install: InstallFlags,
+
     /// For any Kubernetes: a CloudControllerManager manifest. Prints what the operator would apply for it, for people who want
     /// no operator.
-    #[arg(long, value_name = "FILE", conflicts_with_all = FOR_OPENSHIFT)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = NOT_WITH_CONFIG)]
     pub config: Option<PathBuf>,
 
     /// What is known of the cluster.
@@ -75,7 +87,7 @@ pub struct RenderArgs {
     pub release_version: Option<String>,
 
     /// The operator's image, for --phase install.
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new())]
     pub image: Option<String>,
 
     /// The namespace to manage, for --phase cluster and install [default: openshift-cloud-controller-manager].
@@ -83,9 +95,15 @@ pub struct RenderArgs {
     pub namespace: Option<String>,
 }
 
-/// The flags that --config replaces.
-const FOR_OPENSHIFT: [&str; 10] = [
+/// The flags that --config has no use for.
+const NOT_WITH_CONFIG: [&str; 16] = [
     "phase",
+    "flavour",
+    "providers",
+    "namespaces",
+    "operator_namespace",
+    "secrets",
+    "api_server",
     "cluster_infrastructure_file",
     "images_file",
     "cloud_config_file",
@@ -97,41 +115,11 @@ const FOR_OPENSHIFT: [&str; 10] = [
     "namespace",
 ];
 
-/// Flags of `render --config`: the cluster, which is not asked.
-#[derive(Args, Debug)]
-#[group(skip)]
-pub struct ClusterFlags {
-    /// The version of Kubernetes, such as 1.35; with --config.
-    #[arg(long, value_name = "VERSION", requires = "config")]
-    pub kubernetes_version: Option<Minor>,
-
-    /// The distribution of Kubernetes, unless the manifest names one; with --config.
-    #[arg(long, value_enum, default_value_t = Distribution::Other, requires = "config")]
-    pub distribution: Distribution,
-
-    /// The number of nodes with the label of the control plane; with --config.
-    #[arg(long, value_name = "NUMBER", default_value_t = 3, requires = "config")]
-    pub control_plane_nodes: usize,
-}
-
-impl ValueEnum for Distribution {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[Self::Kubeadm, Self::K3s, Self::Rke2, Self::Talos, Self::K0s, Self::Other]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        let (name, help) = match self {
-            // No cluster is asked.
-            Self::Auto => return None,
-            Self::Kubeadm => ("kubeadm", "kubeadm, and what is built with it"),
-            Self::K3s => ("k3s", "k3s"),
-            Self::Rke2 => ("rke2", "RKE2"),
-            Self::Talos => ("talos", "Talos"),
-            Self::K0s => ("k0s", "k0s"),
-            Self::Other => ("other", "Any other"),
-        };
-        Some(PossibleValue::new(name).help(help))
-    }
+/// The format of manifests that are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StreamFormat {
+    /// One YAML stream.
+    Yaml,
 }
 
 /// Which manifests `render` writes.
@@ -142,7 +130,7 @@ pub enum RenderPhase {
     Bootstrap,
     /// What the operator applies to the cluster.
     Cluster,
-    /// What the cluster's version operator installs: the operator itself, with its RBAC.
+    /// The operator itself, with its RBAC: what the cluster's version operator installs, or what is installed elsewhere.
     Install,
 }
 
@@ -173,6 +161,7 @@ impl RenderArgs {
         if self.config.is_some() {
             return one_reads_stdin(&[self.config.as_ref()]);
         }
+        self.check_flavour();
         if self.phase == Bootstrap && self.is_stream() {
             wrong_usage(
                 "--dest-dir - needs --phase cluster or install: the bootstrap phase writes more than manifests",
@@ -189,12 +178,38 @@ impl RenderArgs {
         one_reads_stdin(&files.map(Option::as_ref));
     }
 
+    /// Ends if a flag is given that the flavour has no use for.
+    fn check_flavour(&self) {
+        let flavour = self.flavour.unwrap_or_default();
+        if self.phase != RenderPhase::Install && self.flavour.is_some() {
+            wrong_usage(&format!("--flavour has no use with --phase {}", self.phase.name()));
+        }
+        let useless = match flavour {
+            Flavour::OpenShift => self.install.first().or(match &self.cluster {
+                ClusterFlags { distribution: Some(_), .. } => Some("--distribution"),
+                ClusterFlags { control_plane_nodes: Some(_), .. } => Some("--control-plane-nodes"),
+                _ => None,
+            }),
+            Flavour::Upstream => [
+                ("--images-file", self.images_file.is_some()),
+                ("--release-version", self.release_version.is_some()),
+                ("--namespace", self.namespace.is_some()),
+            ]
+            .into_iter()
+            .find_map(|(flag, given)| given.then_some(flag)),
+        };
+        if let Some(flag) = useless {
+            let flavour = if flavour == Flavour::Upstream { "upstream" } else { "openshift" };
+            wrong_usage(&format!("{flag} has no use with --flavour {flavour}"));
+        }
+    }
+
     /// Whether the manifests are printed.
     fn is_stream(&self) -> bool {
         self.dest_dir().as_os_str() == STANDARD
     }
 
-    /// Where to write to; with --config the manifests are printed by default.
+    /// Where to write to; what is for any Kubernetes is printed by default.
     fn dest_dir(&self) -> &Path {
         self.dest_dir.as_deref().unwrap_or(Path::new(STANDARD))
     }
@@ -208,8 +223,11 @@ impl RenderArgs {
 pub(super) fn run(args: &RenderArgs) -> anyhow::Result<()> {
     args.check();
     let files = match (&args.config, args.phase) {
-        (Some(config), _) => for_any_kubernetes(config, &args.cluster)?,
-        (None, RenderPhase::Install) => install(args)?,
+        (Some(config), _) => upstream::managed(config, &args.cluster)?,
+        (None, RenderPhase::Install) if args.flavour == Some(Flavour::Upstream) => {
+            upstream::installation(&args.install, &args.cluster, args.image.as_ref())?
+        }
+        (None, RenderPhase::Install) => payload(args)?,
         (None, _) => planned(args)?,
     };
     if args.is_stream() {
@@ -291,43 +309,8 @@ fn left_out(args: &RenderArgs) -> String {
     format!("left out, but applied by the operator: {}", missing.chain(always).collect::<Vec<_>>().join(", "))
 }
 
-/// What the operator would apply for a `CloudControllerManager`.
-fn for_any_kubernetes(config: &Path, cluster: &ClusterFlags) -> anyhow::Result<Vec<(PathBuf, String)>> {
-    let Some(minor) = cluster.kubernetes_version else {
-        wrong_usage("--config needs --kubernetes-version, by which the version of the image is chosen")
-    };
-    let cluster =
-        Cluster { minor, distribution: cluster.distribution, control_plane_nodes: cluster.control_plane_nodes };
-    let manager = read::manager(config, cluster)?;
-    let facts = manager.clone().facts();
-    let catalog = embedded::catalog()?;
-    let plan = Plan::new(&catalog, &facts, Phase::Cluster)
-        .with_context(|| format!("failed to render {}", config.display()))?;
-    if let Plan::Nothing { why } = &plan {
-        say(&format!("no manifests are written: {why}"));
-        return Ok(Vec::new());
-    }
-    if manager.spec.management == Management::Paused {
-        say("spec.management is Paused: the operator would change nothing");
-    }
-    if let Ok(provider) = catalog.upstream_of(&manager.spec.provider) {
-        for image in provider.descriptor.images.values() {
-            if let Some((_, problem)) = upstream::choose(image, &manager)?.problem {
-                say(&format!("warning: {problem}"));
-            }
-        }
-        for warning in upstream::ignored(&provider.descriptor, &manager) {
-            say(&format!("warning: {warning}"));
-        }
-    }
-    say(
-        "left out, but applied by the operator: the digests of mounted ConfigMaps and Secrets, the label of the set of objects",
-    );
-    Ok(write::cluster_files(plan.objects())?)
-}
-
-/// The files of the installation.
-fn install(args: &RenderArgs) -> anyhow::Result<Vec<(PathBuf, String)>> {
+/// The files of the install payload.
+fn payload(args: &RenderArgs) -> anyhow::Result<Vec<(PathBuf, String)>> {
     let images = args.images_file.as_ref().map(|path| read::images(path)).transpose()?.map(|(json, _)| json);
     let installation = Installation {
         namespace: args.namespace().to_owned(),

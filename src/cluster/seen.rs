@@ -51,6 +51,8 @@ pub struct Trouble {
     pub since: Instant,
     /// Since when a right is missing; `None` if the last error was another one.
     pub denied_since: Option<Instant>,
+    /// Whether the API server does not serve the kind.
+    pub is_unserved: bool,
     /// Whether an error was an answer of the API server.
     is_answered: bool,
 }
@@ -130,6 +132,7 @@ impl Seen {
                     error: error.clone(),
                     since: before.map_or(now, |before| before.since),
                     denied_since: (code == 403).then_some(denied_since),
+                    is_unserved: code == 404,
                     is_answered: is_answered || was_answered,
                 });
                 return is_news.then_some(error);

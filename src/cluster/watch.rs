@@ -87,6 +87,8 @@ pub enum Selector {
     Name(String),
     /// The objects with this label, `key=value`.
     Label(String),
+    /// The objects with these fields, `path=value,…`.
+    Fields(&'static str),
 }
 
 impl Target {
@@ -94,7 +96,7 @@ impl Target {
     pub fn describe(&self) -> String {
         match &self.selector {
             Selector::Name(name) => describe_objects(self.kind, "", name),
-            Selector::Label(_) => describe_objects(self.kind, &self.namespace, ""),
+            Selector::Label(_) | Selector::Fields(_) => describe_objects(self.kind, &self.namespace, ""),
         }
     }
 }
@@ -108,6 +110,7 @@ pub fn events(client: &Client, target: &Target) -> BoxStream<'static, Event> {
         objects: match &target.selector {
             Selector::Name(name) => ListParams::default().fields(&format!("metadata.name={name}")),
             Selector::Label(label) => ListParams::default().labels(label),
+            Selector::Fields(fields) => ListParams::default().fields(fields),
         },
         can_stream: true,
         heard: target.heard.clone(),

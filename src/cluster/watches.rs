@@ -10,7 +10,7 @@ use std::{
 use futures::{StreamExt, stream::BoxStream};
 use kube::{Client, api::DynamicObject};
 use serde_json::Value;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::cluster::{
     seen::{Event, Seen},
@@ -50,8 +50,13 @@ impl<Id: Ord + Clone> Watches<Id> {
     }
 
     /// Waits for events and takes them. `strip` removes from each object what must not be kept; `changed` is called for each
-    /// watch that has seen a change.
-    pub async fn changed(&mut self, strip: impl Fn(&Id, &mut DynamicObject), mut changed: impl FnMut(&Id)) {
+    /// watch that has seen a change; of a watch that `is_question` it is an answer that its kind is not served.
+    pub async fn changed(
+        &mut self,
+        strip: impl Fn(&Id, &mut DynamicObject),
+        is_question: impl Fn(&Id) -> bool,
+        mut changed: impl FnMut(&Id),
+    ) {
         poll_fn(|context| {
             let mut any = false;
             for (id, watched) in &mut self.watched {
@@ -63,7 +68,13 @@ impl<Id: Ord + Clone> Watches<Id> {
                         changed(id);
                     }
                     if let Some(error) = watched.seen.take(event) {
-                        warn!("failed to watch {}: {error}", watched.target.describe());
+                        let what = watched.target.describe();
+                        let is_unserved = watched.seen.trouble().is_some_and(|trouble| trouble.is_unserved);
+                        if is_unserved && is_question(id) {
+                            debug!("failed to watch {what}: {error}");
+                        } else {
+                            warn!("failed to watch {what}: {error}");
+                        }
                     }
                     any = true;
                 }

@@ -24,6 +24,7 @@ use crate::{
     controllers::{
         backoff::{Backoff, REPAIRS, RepairLimiter},
         events::Events,
+        failures::{Failures, Stopped},
     },
     error::chain,
     object::{Key, Kind, Object, reference},
@@ -40,23 +41,6 @@ fn is_over(looked_at: Option<Instant>) -> bool {
 /// The number of concurrent applies; over HTTP/1.1 each needs its own connection.
 const CONCURRENCY: usize = 4;
 
-/// Why a pass stopped.
-pub(super) struct Stopped {
-    /// The error, with its causes.
-    pub error: String,
-    /// Whether the error is to be reported: it has lasted long enough, and its retry is not pending.
-    pub is_reported: bool,
-}
-
-/// A failure in a pass.
-struct Failure {
-    error: String,
-    /// Whether it is the API server's, and not an object's.
-    is_servers: bool,
-    is_terminal: bool,
-    is_reported: bool,
-}
-
 /// An object of which the API server keeps other values than planned, such as those of an admission webhook.
 struct Overruled {
     planned: Object,
@@ -71,12 +55,6 @@ struct Overruled {
 /// it is not, nothing is written.
 const ANSWER_LIFETIME: Duration = Duration::from_secs(45);
 
-impl From<String> for Stopped {
-    fn from(error: String) -> Self {
-        Self { error, is_reported: false }
-    }
-}
-
 /// Applies objects; keeps its state from one pass to the next.
 pub(super) struct Applier {
     client: Client,
@@ -87,15 +65,15 @@ pub(super) struct Applier {
     server: Backoff,
     /// For errors of single objects.
     objects: HashMap<Key, Backoff>,
-    /// The failures of this pass.
-    failures: Vec<Failure>,
+    /// What has failed in this pass.
+    pub(super) failures: Failures,
     limiter: RepairLimiter,
-    /// When the next repair that is held back will be granted.
-    held_until: Option<Instant>,
+    /// The objects whose repair is held back in this pass, each with the time when it will be granted.
+    held_back: BTreeMap<Key, Instant>,
     /// Objects that are annotated to be left alone; those that no watch shows, with the time of the last look.
     skipped: BTreeMap<Key, Option<Instant>>,
-    /// Whether an object that no watch shows may exist: others may have installed it, or taken our label off.
-    pub(super) looks: bool,
+    /// What is known of an object that no watch shows.
+    pub(super) unseen: Sight<'static>,
     overruled: BTreeMap<Key, Overruled>,
     /// Objects whose repairs are limited, each with the manager that keeps changing it.
     contested: BTreeMap<Key, String>,
@@ -111,11 +89,11 @@ impl Applier {
             patience,
             server: Backoff::default(),
             objects: HashMap::new(),
-            failures: Vec::new(),
+            failures: Failures::default(),
             limiter: RepairLimiter::new(REPAIRS),
-            held_until: None,
+            held_back: BTreeMap::new(),
             skipped: BTreeMap::new(),
-            looks: true,
+            unseen: Sight::Unknown,
             overruled: BTreeMap::new(),
             contested: BTreeMap::new(),
             settled: BTreeSet::new(),
@@ -170,35 +148,33 @@ impl Applier {
         }
     }
 
+    /// The same where only these objects are planned in another way.
+    pub(super) fn replanned_some(&mut self, changed: &BTreeSet<Key>, only_restarts: bool) {
+        self.objects.retain(|key, _| !changed.contains(key));
+        self.settled.retain(|key| !changed.contains(key));
+        if !only_restarts {
+            self.limiter.forget(changed);
+        }
+    }
+
     /// Begins a pass, unless the API server is to be left alone.
     pub(super) fn begin(&mut self) -> Result<(), Stopped> {
         self.server.ready(Instant::now())?;
-        (self.held_until, self.failures) = (None, Vec::new());
+        (self.held_back, self.failures) = (BTreeMap::new(), Failures::default());
         Ok(())
     }
 
     /// Ends a pass; fails with one of its errors. A terminal error comes before others, of two the first.
     pub(super) fn finish(&mut self) -> Result<(), Stopped> {
-        if !self.server_fails() {
+        if !self.failures.is_servers() {
             self.server = Backoff::default();
         }
-        let rank = |failure: &&Failure| (failure.is_reported, failure.is_terminal);
-        match self.failures.iter().rev().max_by_key(rank) {
-            Some(Failure { error, is_reported, .. }) => {
-                Err(Stopped { error: error.clone(), is_reported: *is_reported })
-            }
-            None => Ok(()),
-        }
+        self.failures.of(|_| true).cloned().map_or(Ok(()), Err)
     }
 
-    /// Whether an object has failed in this pass.
-    pub(super) fn has_failed(&self) -> bool {
-        !self.failures.is_empty()
-    }
-
-    /// Whether the API server has failed in this pass.
-    pub(super) fn server_fails(&self) -> bool {
-        self.failures.iter().any(|failure| failure.is_servers)
+    /// Whether an object has failed in this pass, or its repair is held back.
+    pub(super) fn is_unsettled(&self, key: &Key) -> bool {
+        self.held_back.contains_key(key) || self.failures.has(key)
     }
 
     /// The earliest time of a retry, of a repair, and of a question whether an answer is still the same.
@@ -207,11 +183,7 @@ impl Applier {
         let answers = self.overruled.values().filter(|known| !known.fields.is_empty());
         let answers = answers.map(|known| known.since + ANSWER_LIFETIME);
         let looks = self.skipped.values().flatten().map(|looked_at| *looked_at + LOOK_PERIOD);
-        [retries.min(), self.held_until, answers.min(), looks.min()]
-    }
-
-    pub(super) fn holds_back(&self) -> bool {
-        self.held_until.is_some()
+        [retries.min(), self.held_back.values().min().copied(), answers.min(), looks.min()]
     }
 
     /// Applies objects, each given with its live state. Returns the new states; that of a refused object stays.
@@ -266,7 +238,7 @@ impl Applier {
         if live.is_none() && self.skipped.get(&object.key()).is_some_and(|looked_at| !is_over(*looked_at)) {
             return None;
         }
-        let sight = if live.is_none() && self.looks { Sight::Unknown } else { Sight::of(live) };
+        let sight = live.map_or(self.unseen, Sight::Seen);
         let mut ladder = Ladder::new(object, sight);
         let next = ladder.first();
         if next == Next::Break(End::LeftAlone(None)) {
@@ -316,15 +288,15 @@ impl Applier {
 
     /// Whether an object may be repaired now; counts as a repair.
     pub(super) fn may_repair(&mut self, key: Key) -> bool {
-        let Err(free) = self.limiter.repair(key, Instant::now()) else { return true };
-        self.held_until = Some(self.held_until.map_or(free, |until| until.min(free)));
+        let Err(free) = self.limiter.repair(key.clone(), Instant::now()) else { return true };
+        self.held_back.insert(key, free);
         false
     }
 
     /// Whether no retry of an object is pending; the error of a pending one counts as a failure of this pass.
     pub(super) fn is_due(&mut self, key: &Key) -> bool {
         let Some(Err(error)) = self.objects.get(key).map(|backoff| backoff.ready(Instant::now())) else { return true };
-        self.failures.push(Failure { error, is_servers: false, is_terminal: false, is_reported: false });
+        self.failures.add(key.clone(), false, error.into());
         false
     }
 
@@ -385,7 +357,7 @@ impl Applier {
         }
         let (text, is_servers, is_terminal) = (chain(error), error.source.is_servers(), error.source.is_terminal());
         self.events.failed(error.source.word());
-        let had_failed = self.server_fails();
+        let had_failed = self.failures.is_servers();
         let backoff = if is_servers { &mut self.server } else { self.objects.entry(error.object.clone()).or_default() };
         let (patience, now) = (error.source.patience(self.patience), Instant::now());
         // All objects of a pass count once for the API server.
@@ -395,6 +367,6 @@ impl Applier {
             warn!("{text}; retrying");
         }
         let is_reported = backoff.has_lasted(now);
-        self.failures.push(Failure { error: text, is_servers, is_terminal, is_reported });
+        self.failures.add(error.object.clone(), is_servers, Stopped { error: text, is_reported, is_terminal });
     }
 }

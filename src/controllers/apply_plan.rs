@@ -8,22 +8,47 @@ use std::{
 };
 
 use kube::Client;
+use serde_json::Value;
 
 use crate::{
     apply::{
         change::{Action, Change},
         inventory::{self, Place, Scope, Verdict},
+        steps::Sight,
         write::{self, Pruned},
     },
     cluster::{read, request},
     controllers::{
-        applier::{Applier, Stopped},
+        applier::Applier,
         events::Events,
+        failures::Stopped,
         observer::{Id, Observer},
     },
     object::{Key, Kind, Object, reference::CONFIG_MAP},
     status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
 };
+
+/// The objects that should exist. What fails of one owner keeps no other from its objects.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    /// In the order of their waves.
+    pub(super) objects: &'a [Object],
+    /// The objects of a lower wave are applied before those of a higher one.
+    pub(super) wave: fn(&Kind) -> u8,
+    /// Whose an object is.
+    pub(super) owner: fn(&Value) -> &str,
+    /// Whether what an owner has and should not have is deleted: the objects were planned from the current input.
+    pub(super) may_prune: &'a dyn Fn(&str) -> bool,
+    /// Whether objects that others have made become ours.
+    pub(super) takes_over: bool,
+}
+
+impl Wanted<'_> {
+    /// The owners of those of these objects that the predicate chooses.
+    fn owners(objects: &[Object], owner: fn(&Value) -> &str, is_chosen: impl Fn(&Object) -> bool) -> BTreeSet<&str> {
+        objects.iter().filter(|object| is_chosen(object)).map(|object| owner(object.value())).collect()
+    }
+}
 
 pub(super) struct ApplyPlan {
     client: Client,
@@ -49,25 +74,27 @@ impl ApplyPlan {
         }
     }
 
-    /// The objects that the operator leaves alone or keeps, for people; empty if there are none.
-    pub(super) fn remarks(&self) -> String {
+    /// Which of these objects the operator leaves alone or keeps, for people; empty if there are none.
+    pub(super) fn remarks(&self, counts: impl Fn(&Key) -> bool) -> String {
         let remark = |title, names: Vec<_>| {
             if names.is_empty() { String::new() } else { format!("; {title}: {}", names.join(", ")) }
         };
-        let skipped = self.applier.skipped().map(Key::to_string).collect();
-        let kept = self.kept.iter().map(|(key, (_, why))| format!("{key} ({why})")).collect();
-        let overruled =
-            self.applier.overruled().map(|(key, fields)| format!("{key} ({})", fields.join(", "))).collect();
-        let contested = self.applier.contested().iter().map(|(key, who)| format!("{key} ({who})")).collect();
+        let skipped = self.applier.skipped().filter(|key| counts(key)).map(Key::to_string).collect();
+        let kept = self.kept.iter().filter(|(key, _)| counts(key));
+        let kept = kept.map(|(key, (_, why))| format!("{key} ({why})")).collect();
+        let overruled = self.applier.overruled().filter(|(key, _)| counts(key));
+        let overruled = overruled.map(|(key, fields)| format!("{key} ({})", fields.join(", "))).collect();
+        let contested = self.applier.contested().iter().filter(|(key, _)| counts(key));
+        let contested = contested.map(|(key, who)| format!("{key} ({who})")).collect();
         remark("left alone, as annotated", skipped)
             + &remark("no longer needed and kept", kept)
             + &remark("changed by the API server or an admission plugin when applied", overruled)
             + &remark("repaired less often, because others keep changing them", contested)
     }
 
-    /// The error of objects that the API server has changed so that they do not do what is planned.
-    pub(super) fn overruled(&self) -> Option<String> {
-        let mut errors = self.applier.overruled().filter_map(|(key, fields)| {
+    /// The error of those of these objects that the API server has changed so that they do not do what is planned.
+    pub(super) fn overruled(&self, counts: impl Fn(&Key) -> bool) -> Option<String> {
+        let mut errors = self.applier.overruled().filter(|(key, _)| counts(key)).filter_map(|(key, fields)| {
             let serious: Vec<_> = fields.iter().filter(|field| is_serious(field)).map(String::as_str).collect();
             (!serious.is_empty()).then(|| format!("{key}: {}", serious.join(", ")))
         });
@@ -85,53 +112,64 @@ impl ApplyPlan {
         observer.scope().union(&self.scope)
     }
 
-    /// Brings the cluster to the plan. `may_prune`: the plan was made from the current input; `budget` returns how long the
-    /// next write may take.
+    /// Brings the cluster to the plan. `budget` returns how long the next write may take.
     pub(super) async fn act(
         &mut self,
         observer: &mut Observer,
-        objects: &[Object],
-        may_prune: bool,
+        wanted: Wanted<'_>,
         budget: impl Fn() -> Option<Duration>,
     ) -> Result<(), Stopped> {
+        let Wanted { objects, owner, wave: wave_of, .. } = wanted;
         self.applier.begin()?;
-        if self.is_fresh.is_none() {
-            self.is_fresh = Some(self.find_fresh(observer, objects).await);
-        }
-        self.applier.looks = self.is_fresh == Some(false);
+        self.applier.unseen = self.unseen(observer, wanted).await;
         let planned = Scope::of(objects);
         let wider = planned.union(&self.inventory(observer));
         self.write_inventory(observer, wider, &budget).await?;
         self.applier.keep_only(objects);
-        let mut may_create = true;
-        for wave in objects.chunk_by(|first, second| first.kind().wave == second.kind().wave) {
+        let mut blocked: BTreeSet<&str> = BTreeSet::new();
+        for wave in objects.chunk_by(|first, second| wave_of(first.kind()) == wave_of(second.kind())) {
             let live = wave.iter().map(|object| (object, observer.live(object)));
-            let written = self.applier.apply(live.filter(|(_, live)| may_create || live.is_some()), &budget).await;
+            let may_write =
+                |(object, live): &(&Object, Option<&Value>)| live.is_some() || !blocked.contains(owner(object.value()));
+            let written = self.applier.apply(live.filter(may_write), &budget).await;
             for (key, live) in written {
                 if let Some(object) = wave.iter().find(|object| object.key() == key) {
                     observer.watches.put(&Id::Ours(Place::of(object)), &key.name, live);
                 }
             }
-            if self.applier.server_fails() {
+            if self.applier.failures.is_servers() {
                 break;
             }
             // Without their accounts and rights new workloads would only fail.
             let is_missing = |object: &Object| object.kind().is_identity() && observer.live(object).is_none();
-            may_create &= !(self.applier.has_failed() && wave.iter().any(is_missing));
+            let failed = Wanted::owners(objects, owner, |object| self.applier.failures.has(&object.key()));
+            blocked.extend(Wanted::owners(wave, owner, is_missing).intersection(&failed));
         }
         // Not everything is applied while repairs are held back.
-        let is_applied = !self.applier.has_failed() && !self.applier.holds_back();
-        if may_prune && is_applied && !objects.is_empty() && !observer.awaits_leftovers() {
-            self.prune(observer, objects, &budget).await;
-            if !self.applier.has_failed() {
+        let unsettled = Wanted::owners(objects, owner, |object| self.applier.is_unsettled(&object.key()));
+        if !self.applier.failures.is_servers() && !observer.awaits_leftovers() {
+            let may_prune = |owner: &str| !unsettled.contains(owner) && (wanted.may_prune)(owner);
+            self.prune(observer, Wanted { may_prune: &may_prune, ..wanted }, &budget).await;
+            if self.applier.failures.is_empty() && unsettled.is_empty() {
                 let narrower = self.needed(observer, &planned).await;
                 self.write_inventory(observer, narrower, &budget).await?;
             }
         }
-        if is_applied {
+        if self.applier.failures.is_empty() && unsettled.is_empty() {
             self.is_fresh = Some(false);
         }
         self.applier.finish()
+    }
+
+    /// What may be known of objects that no watch shows: whether others may have them.
+    async fn unseen(&mut self, observer: &Observer, wanted: Wanted<'_>) -> Sight<'static> {
+        if !wanted.takes_over {
+            return Sight::Foreign;
+        }
+        if self.is_fresh.is_none() {
+            self.is_fresh = Some(self.find_fresh(observer, wanted.objects).await);
+        }
+        if self.is_fresh == Some(true) { Sight::Absent } else { Sight::Unknown }
     }
 
     /// Whether nobody has ever installed anything: then it is not looked for each object whether others have it. One request
@@ -147,7 +185,8 @@ impl ApplyPlan {
     }
 
     /// Deletes our objects that are no longer planned, the last applied first.
-    async fn prune(&mut self, observer: &mut Observer, objects: &[Object], budget: &impl Fn() -> Option<Duration>) {
+    async fn prune(&mut self, observer: &mut Observer, wanted: Wanted<'_>, budget: &impl Fn() -> Option<Duration>) {
+        let Wanted { objects, owner, may_prune, .. } = wanted;
         let verdicts = observer.verdicts(objects).into_iter();
         let verdicts: Vec<_> = verdicts.map(|(place, live, verdict)| (place.clone(), live.clone(), verdict)).collect();
         let mut kept = BTreeMap::new();
@@ -160,8 +199,12 @@ impl ApplyPlan {
             kept.insert(key, (place.kind, *why));
         }
         self.kept = kept;
+        let mut failed = BTreeSet::new();
         for wave in verdicts.chunk_by(|(first, ..), (second, ..)| first.kind.wave == second.kind.wave) {
-            for (place, live, _) in wave.iter().filter(|(.., verdict)| *verdict == Verdict::Prune) {
+            let prunable = wave.iter().filter(|(_, live, verdict)| {
+                *verdict == Verdict::Prune && may_prune(owner(live)) && !failed.contains(owner(live))
+            });
+            for (place, live, _) in prunable {
                 let name = live["metadata"]["name"].as_str().unwrap_or_default();
                 // Limited as well: another manager may recreate the object each time.
                 if !self.applier.may_repair(write::key_of(place.kind, live)) {
@@ -173,7 +216,12 @@ impl ApplyPlan {
                     None => {}
                 }
             }
-            if self.applier.has_failed() {
+            // What rights are for goes before them.
+            let failures = &self.applier.failures;
+            let has_failed =
+                |(place, live, _): &&(Place, Value, Verdict)| failures.has(&write::key_of(place.kind, live));
+            failed.extend(wave.iter().filter(has_failed).map(|(_, live, _)| owner(live)));
+            if failures.is_servers() {
                 return;
             }
         }

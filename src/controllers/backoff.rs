@@ -1,7 +1,7 @@
 //! When to retry, and how often one object may be repaired (no IO: the caller passes the time).
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     time::{Duration, Instant},
 };
 
@@ -134,6 +134,11 @@ impl RepairLimiter {
             repairs.period = (repairs.period * 2).min(LONGEST_REPAIR_PERIOD);
         }
         Ok(())
+    }
+
+    /// Forgets the repairs of these objects.
+    pub(super) fn forget(&mut self, keys: &BTreeSet<Key>) {
+        self.objects.retain(|key, _| !keys.contains(key));
     }
 
     /// Whether the repairs of an object are limited: it was changed again after each of the last ones.

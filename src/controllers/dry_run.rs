@@ -16,9 +16,10 @@ use crate::{
         change::{Action, essence},
         diff::Diff,
         dry_run::{self, Error},
+        steps::Sight,
     },
     cluster::read,
-    controllers::{applier::Stopped, backoff::Backoff, observer::Observer},
+    controllers::{apply_plan::Wanted, backoff::Backoff, failures::Stopped, observer::Observer},
     error::chain,
     object::{Key, Object},
 };
@@ -37,7 +38,8 @@ impl DryRun {
         Self { client, asked: BTreeMap::new(), logged: BTreeMap::new(), backoff: Backoff::default() }
     }
 
-    pub(super) async fn act(&mut self, observer: &Observer, objects: &[Object]) -> Result<(), Stopped> {
+    pub(super) async fn act(&mut self, observer: &Observer, wanted: Wanted<'_>) -> Result<(), Stopped> {
+        let Wanted { objects, owner, may_prune, takes_over, .. } = wanted;
         self.backoff.ready(Instant::now())?;
         for object in objects {
             let live = observer.live(object);
@@ -45,7 +47,7 @@ impl DryRun {
             if self.asked.get(&object.key()) == Some(&now) {
                 continue;
             }
-            match self.ask(object, live).await {
+            match self.ask(object, live, takes_over).await {
                 Ok(diff) => {
                     self.asked.insert(object.key(), now);
                     self.log(&diff);
@@ -59,9 +61,10 @@ impl DryRun {
                 }
             }
         }
-        // Without a plan the operator prunes nothing.
-        if !objects.is_empty() && !observer.awaits_leftovers() {
-            for (_, live, verdict) in observer.verdicts(objects) {
+        if !observer.awaits_leftovers() {
+            for (_, live, verdict) in
+                observer.verdicts(objects).into_iter().filter(|(_, live, _)| may_prune(owner(live)))
+            {
                 if let Ok(Some(diff)) = dry_run::removal(live, verdict) {
                     self.log(&diff);
                 }
@@ -72,12 +75,16 @@ impl DryRun {
     }
 
     /// The change that the operator would make. An object without our label is seen by no watch, so it is read.
-    async fn ask(&self, object: &Object, live: Option<&Value>) -> Result<Diff, Error> {
+    async fn ask(&self, object: &Object, live: Option<&Value>, takes_over: bool) -> Result<Diff, Error> {
         let read = match live {
-            Some(_) => None,
-            None => read::live(&self.client, object).await?,
+            None if takes_over => read::live(&self.client, object).await?,
+            _ => None,
         };
-        dry_run::change(&self.client, object, live.or(read.as_ref())).await
+        let sight = match live.or(read.as_ref()) {
+            None if !takes_over => Sight::Foreign,
+            live => Sight::of(live),
+        };
+        dry_run::change(&self.client, object, sight).await
     }
 
     fn log(&mut self, diff: &Diff) {

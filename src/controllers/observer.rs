@@ -1,10 +1,13 @@
 //! The watches of a process (IO): the documents of facts, the status object, ConfigMaps and Secrets, the inventory and our
 //! own objects. Each is watched once. It decides nothing.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
 
 use kube::{Client, api::DynamicObject};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     apply::{
@@ -21,8 +24,14 @@ use crate::{
         Kind, Object,
         reference::{self, CONFIG_MAP, Digests, Reference, SECRET},
     },
-    status,
+    plan::upstream::sources::{Checks, Found},
+    status::{self, cluster_operator::TRANSIENT_ERROR_PATIENCE},
 };
+
+pub(super) use world::World;
+
+mod keep;
+mod world;
 
 /// The identity of a watch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,12 +44,19 @@ pub(super) enum Id {
     Inventory,
     /// Our objects of a kind in a namespace.
     Ours(Place),
+    /// Every `CloudControllerManager`.
+    Managers,
+    /// The nodes of the control plane.
+    Nodes,
+    /// The Events of cloud-controller-managers about nodes that they may not delete.
+    Deletions,
 }
 
 pub(super) struct Observer {
     /// Marks our objects.
     pub(super) set_id: String,
     pub(super) watches: Watches<Id>,
+    pub(super) world: World,
     documents: Vec<&'static Document>,
     /// Where nothing is planned any more and objects may have to be pruned.
     leftovers: BTreeSet<Place>,
@@ -48,15 +64,28 @@ pub(super) struct Observer {
     documents_changed: bool,
     /// Whether a named object may have changed since the digests were last computed.
     pub(super) named_changed: bool,
+    /// Whether a `CloudControllerManager` or a node may have changed since this was last unset.
+    pub(super) managers_changed: bool,
+    /// The objects that `CloudControllerManager`s name: only what is read of each is kept.
+    checks: BTreeMap<Reference, Checks>,
 }
 
 impl Observer {
-    /// Watches the status object.
+    /// Watches what tells which kind of cluster this is.
     pub(super) fn new(client: Client, set_id: String) -> Self {
-        let mut watches = Watches::new(client);
-        watches.start(Id::Status, || one(&status::write::KIND, "", status::write::NAME));
-        let (documents, leftovers) = (Vec::new(), BTreeSet::new());
-        Self { set_id, watches, documents, leftovers, documents_changed: true, named_changed: false }
+        let mut observer = Self {
+            set_id,
+            watches: Watches::new(client),
+            world: World::Unknown,
+            documents: Vec::new(),
+            leftovers: BTreeSet::new(),
+            documents_changed: true,
+            named_changed: false,
+            managers_changed: false,
+            checks: BTreeMap::new(),
+        };
+        observer.ask_for_world();
+        observer
     }
 
     /// Watches these documents, and no others.
@@ -72,23 +101,27 @@ impl Observer {
         self.documents = documents;
     }
 
+    /// Whether only the first document is watched, which tells whether there are others.
+    pub(super) fn watches_one_document(&self) -> bool {
+        self.documents.len() == 1
+    }
+
     pub(super) fn watch_inventory(&mut self, own_namespace: &str) {
         self.watches.start(Id::Inventory, || one(&CONFIG_MAP, own_namespace, inventory::NAME));
     }
 
     /// Waits for events, and takes all that have arrived. Of a Secret only a digest is kept.
     pub(super) async fn changed(&mut self) {
-        let (documents_changed, named_changed) = (&mut self.documents_changed, &mut self.named_changed);
-        let strip = |id: &Id, object: &mut DynamicObject| {
-            if matches!(id, Id::Named(reference) if reference.kind == &SECRET) {
-                keep_digest(object);
-            }
-        };
+        let is_known = matches!(self.world, World::OpenShift | World::Kubernetes);
+        let Self { documents_changed, named_changed, managers_changed, checks, .. } = self;
+        let is_question = |id: &Id| !is_known && world::is_question(id);
+        let strip = |id: &Id, object: &mut DynamicObject| keep::only_what_is_read(id, object, checks);
         let changed = |id: &Id| {
             *documents_changed |= matches!(id, Id::Document(_));
             *named_changed |= matches!(id, Id::Named(_));
+            *managers_changed |= matches!(id, Id::Managers | Id::Nodes);
         };
-        self.watches.changed(strip, changed).await;
+        self.watches.changed(strip, is_question, changed).await;
     }
 
     /// The watches that have to deliver before anything is applied; of named objects only these count.
@@ -164,6 +197,31 @@ impl Observer {
         self.named_changed = true;
     }
 
+    /// Watches the objects that `CloudControllerManager`s name, and no others.
+    pub(super) fn want_sources(&mut self, wanted: BTreeMap<Reference, Checks>) {
+        if self.checks == wanted {
+            return;
+        }
+        // What is kept of an object depends on its checks.
+        let (before, now) = (std::mem::take(&mut self.checks), &wanted);
+        self.watches.keep(|id| !matches!(id, Id::Named(named) if before.get(named) != now.get(named)));
+        self.want(&wanted.keys().cloned().collect());
+        self.checks = wanted;
+    }
+
+    /// What is seen of an object that a `CloudControllerManager` names; `None` while that is not known.
+    pub(super) fn found(&self, reference: &Reference) -> Option<Found> {
+        let seen = self.watches.seen(&Id::Named(reference.clone()))?;
+        if !seen.is_synced() {
+            let trouble =
+                seen.trouble().filter(|trouble| trouble.lasts_at(TRANSIENT_ERROR_PATIENCE) <= Instant::now())?;
+            let help = if trouble.denied_since.is_some() { ": grant the operator list and watch of it" } else { "" };
+            return Some(Found::Unreadable(format!("{}{help}", trouble.error)));
+        }
+        let source = seen.get(&reference.name).map(|kept| serde_json::from_value(kept.clone()).unwrap_or_default());
+        Some(source.map_or(Found::Absent, Found::Present))
+    }
+
     /// The live state of a watched ConfigMap.
     pub(super) fn named(&self, reference: &Reference) -> Option<&Value> {
         self.watches.get(&Id::Named(reference.clone()), &reference.name)
@@ -180,7 +238,7 @@ impl Observer {
         let digest = |reference: &Reference| {
             let value = self.named(reference)?;
             if reference.kind == &SECRET {
-                Some(value[DIGEST].as_str()?.to_owned())
+                Some(value[keep::DIGEST].as_str()?.to_owned())
             } else {
                 Some(reference::digest(value))
             }
@@ -271,7 +329,7 @@ impl Observer {
 }
 
 /// A watch of one object.
-fn one(kind: &'static Kind, namespace: &str, name: &str) -> Target {
+pub(super) fn one(kind: &'static Kind, namespace: &str, name: &str) -> Target {
     Target { kind, namespace: namespace.to_owned(), selector: Selector::Name(name.to_owned()), heard: Heard::default() }
 }
 
@@ -284,22 +342,14 @@ fn is_input(id: &Id, named: &BTreeSet<Reference>) -> bool {
     is_relevant(id, named) && !matches!(id, Id::Inventory | Id::Ours(_))
 }
 
-/// The field that replaces the data of a Secret.
-const DIGEST: &str = "digest";
-
-/// Replaces the data of a Secret by its digest, before anything else sees it.
-fn keep_digest(secret: &mut DynamicObject) {
-    secret.data = json!({DIGEST: reference::digest(&secret.data)});
-    // Annotations may repeat the data.
-    secret.metadata.annotations = None;
-}
-
 #[cfg(test)]
 mod tests {
     use axum::{
         Router,
         http::{StatusCode, Uri},
     };
+
+    use serde_json::json;
 
     use super::*;
     use crate::object::KINDS;
@@ -319,6 +369,7 @@ mod tests {
         let client = Client::new(Router::new().fallback(answer), "own");
         let mut observer = Observer::new(client, "set".into());
         observer.want_documents(crate::facts::DOCUMENTS.iter().collect());
+        observer.watch_status();
         let deployments = KINDS.iter().find(|kind| kind.kind == "Deployment").unwrap();
         let config_map = json!({"data": {"scope": "Deployment.apps managed\n"}});
         let scope = Scope::read(&config_map);

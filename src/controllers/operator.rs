@@ -14,21 +14,19 @@ use crate::{
     apply::{inventory::Scope, ownership::FIELD_MANAGER},
     controllers::{
         Pass,
-        applier::Stopped,
-        apply_plan::ApplyPlan,
+        apply_plan::{ApplyPlan, Wanted},
         backoff::{Backoff, Changes},
         dry_run::DryRun,
+        failures::Stopped,
         now_in_seconds,
+        rollouts::Rollouts,
         view::View,
     },
     facts::Facts,
-    object::Object,
-    plan::Plan,
+    object::{Kind, Object},
+    plan::{Plan, only_restarts},
     process::leadership::Authority,
-    status::{
-        cluster_operator::{self, CLOUD_CONFIG, Context, Outcome, Status, TRANSIENT_ERROR_PATIENCE, TRUSTED_CA},
-        rollout::{self, Rollout},
-    },
+    status::cluster_operator::{self, CLOUD_CONFIG, Context, Outcome, Status, TRANSIENT_ERROR_PATIENCE, TRUSTED_CA},
 };
 
 /// How long a rollout may take unreported if the version stays: a changed annotation alone looks like a short rollout.
@@ -101,6 +99,11 @@ impl Operator {
             logged: None,
             workloads: [0; 3],
         }
+    }
+
+    /// What it acts with, for another controller.
+    pub(super) fn into_parts(self) -> (Authority, Hands) {
+        (self.authority, self.hands)
     }
 
     pub(super) async fn pass(&mut self, view: &mut View) -> Pass {
@@ -227,7 +230,8 @@ impl Operator {
         if let Ok(plan) = plan
             && self.plan.as_ref() != Some(&plan)
         {
-            let only_restarts = self.plan.as_ref().is_some_and(|before| plan.only_restarts(before));
+            let only_restarts =
+                self.plan.as_ref().is_some_and(|before| only_restarts(plan.objects(), before.objects()));
             self.plan = Some(plan);
             if let Hands::Write(apply_plan) = &mut self.hands {
                 apply_plan.applier.replanned(only_restarts);
@@ -257,55 +261,39 @@ impl Operator {
             Plan::Nothing { why } => return Reconciled::Outcome(Outcome::Nothing { why: why.clone() }),
             Plan::Objects { objects, .. } => objects,
         };
-        // Nothing is deleted because of bad input.
-        let may_prune = self.bad_input.is_none();
+        // Nothing is deleted because of bad input, or without a plan.
+        let may_prune = self.bad_input.is_none() && !objects.is_empty();
+        let wave = |kind: &Kind| kind.wave;
+        let wanted = Wanted { objects, wave, owner: |_| "", may_prune: &|_| may_prune, takes_over: true };
         let budget = || self.authority.write_budget();
         let acted = match &mut self.hands {
-            Hands::Write(apply_plan) => apply_plan.act(&mut view.observer, objects, may_prune, budget).await,
-            Hands::DryRun(dry_run) => dry_run.act(&view.observer, objects).await,
+            Hands::Write(apply_plan) => apply_plan.act(&mut view.observer, wanted, budget).await,
+            Hands::DryRun(dry_run) => dry_run.act(&view.observer, wanted).await,
         };
         let overruled = match &self.hands {
-            Hands::Write(apply_plan) => apply_plan.overruled(),
+            Hands::Write(apply_plan) => apply_plan.overruled(|_| true),
             Hands::DryRun(_) => None,
         };
         match acted {
             Ok(()) => overruled.map_or_else(|| Reconciled::Outcome(self.rollouts(view, objects)), failed),
-            Err(Stopped { error, is_reported: false }) => Reconciled::Retrying(error),
-            Err(Stopped { error, is_reported: true }) => failed(error),
+            Err(Stopped { error, is_reported: false, .. }) => Reconciled::Retrying(error),
+            Err(Stopped { error, is_reported: true, .. }) => failed(error),
         }
     }
 
     /// The state of the rollouts, once everything is applied.
     fn rollouts(&mut self, view: &View, objects: &[Object]) -> Outcome {
-        let (mut rollouts, mut stuck) = (Vec::new(), None);
-        self.workloads = [0; 3];
-        for object in objects {
-            let rollout = view.observer.live(object).map(rollout::of);
-            if object.pod_spec().is_some() {
-                let state = match &rollout {
-                    Some(Rollout::Done) => 0,
-                    Some(Rollout::Stuck { .. }) => 2,
-                    Some(Rollout::Progressing) | None => 1,
-                };
-                self.workloads[state] += 1;
-            }
-            if rollout.is_none() && matches!(&self.hands, Hands::Write(plan) if plan.applier.skips(&object.key())) {
-                continue;
-            }
-            if let Some(Rollout::Stuck { why }) = &rollout {
-                stuck = Some(format!("the rollout of {} is stuck: {why}", object.key()));
-            }
-            if rollout != Some(Rollout::Done) {
-                rollouts.push(object.key());
-            }
-        }
+        let hands = &self.hands;
+        let Rollouts { waiting, stuck, workloads } =
+            Rollouts::of(&view.observer, objects, |key| matches!(hands, Hands::Write(plan) if plan.applier.skips(key)));
+        self.workloads = workloads;
         self.stuck_since = stuck.as_ref().map(|_| self.stuck_since.unwrap_or_else(Instant::now));
         if let Some(error) = stuck
             && self.stuck_since.is_some_and(|since| since.elapsed() >= TRANSIENT_ERROR_PATIENCE)
         {
             return Outcome::Failed { error };
         }
-        if rollouts.is_empty() { Outcome::Done } else { Outcome::Progressing { rollouts } }
+        if waiting.is_empty() { Outcome::Done } else { Outcome::Progressing { rollouts: waiting } }
     }
 
     /// Reports an outcome, unless the status has it already.
@@ -332,7 +320,7 @@ impl Operator {
             _ => cluster_operator::related_objects(own_namespace, namespace, objects, apply_plan.kept()),
         };
         let notes = view.facts().map_or(&[][..], Facts::notes);
-        let remarks = notes.iter().fold(apply_plan.remarks(), |remarks, note| format!("{remarks}; {note}"));
+        let remarks = notes.iter().fold(apply_plan.remarks(|_| true), |remarks, note| format!("{remarks}; {note}"));
         if self.is_short_rollout(outcome, &before, version) && view.observer.status_object().is_some() {
             return Ok(());
         }

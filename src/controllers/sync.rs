@@ -10,12 +10,7 @@ use tracing::{error, info};
 
 use crate::{
     apply::ownership::{Need, need},
-    controllers::{
-        Pass,
-        applier::{Applier, Stopped},
-        events::Events,
-        view::View,
-    },
+    controllers::{Pass, applier::Applier, events::Events, failures::Stopped, view::View},
     object::{Object, reference::Reference},
     process::leadership::Authority,
     status::cluster_operator::{Controller, Verdict},
@@ -124,7 +119,7 @@ impl Sync {
             Err(Unknown::Unreadable(error) | Unknown::BadInput(error)) => Some(Err(error.clone())),
             Ok(objects) => match apply(&mut self.applier, &self.authority, view, objects).await {
                 Ok(()) => Some(view.observer.lasting_trouble_of_inputs(patience, needs).map_or(Ok(()), Err)),
-                Err(Stopped { error, is_reported: false }) if !matches!(self.last, Some(Err(_))) => {
+                Err(Stopped { error, is_reported: false, .. }) if !matches!(self.last, Some(Err(_))) => {
                     retrying.push(error);
                     self.last.clone()
                 }
@@ -174,7 +169,7 @@ async fn apply(
         for (_, live) in written {
             view.observer.put_named(&reference, live);
         }
-        if applier.has_failed() {
+        if !applier.failures.is_empty() {
             break;
         }
     }
@@ -186,6 +181,7 @@ async fn apply(
                 fields.join(", ")
             ),
             is_reported: true,
+            is_terminal: false,
         }),
         None => Ok(()),
     }

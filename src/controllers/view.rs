@@ -17,7 +17,7 @@ use crate::{
     config::{certificates, cloud_conf},
     controllers::{
         backoff::{Backoff, RepairLimiter, STATUS_WRITES},
-        observer::{Id, Observer},
+        observer::{Id, Observer, World},
     },
     error::chain,
     facts::{
@@ -44,6 +44,8 @@ pub struct ViewSettings {
     pub with_operator: bool,
     /// Whether the config-sync controllers run in this process.
     pub with_config_sync: bool,
+    /// The namespaces that `CloudControllerManager`s may name.
+    pub manager_namespaces: Vec<String>,
 }
 
 /// The cluster, as this process sees it.
@@ -51,7 +53,7 @@ pub struct View {
     pub(super) client: Client,
     pub(super) observer: Observer,
     pub(super) settings: ViewSettings,
-    catalog: Catalog,
+    pub(super) catalog: Catalog,
     documents: Documents,
     facts: Facts,
     /// The error of a document that cannot be read.
@@ -83,7 +85,6 @@ impl View {
     ) -> Self {
         let set_id = inventory::set_id(&settings.own_namespace);
         let mut observer = Observer::new(client.clone(), set_id);
-        observer.want_documents(Documents::needed(&settings.facts, settings.with_config_sync, None).collect());
         if settings.with_operator {
             observer.watch_inventory(&settings.own_namespace);
         }
@@ -107,9 +108,35 @@ impl View {
         }
     }
 
+    /// Tells the lease whether the control plane is a single node.
+    pub(super) fn topology_is(&self, single_replica: bool) {
+        self.single_replica.send_if_modified(|known| known.replace(single_replica) != Some(single_replica));
+    }
+
+    /// Serves with the TLS settings that are known, if they can be read.
+    pub(super) fn serve_tls(&self) {
+        if let Ok(tls) = &self.facts.tls {
+            self.tls.send_if_modified(|known| {
+                known != tls && {
+                    tls.clone_into(known);
+                    true
+                }
+            });
+        }
+    }
+
     /// The TLS settings of the cluster, once they are known.
     pub fn tls(&self) -> watch::Receiver<TlsSettings> {
         self.tls.subscribe()
+    }
+
+    /// The kind of the cluster. On OpenShift all documents are watched from then on.
+    pub(super) fn world(&mut self) -> World {
+        let world = self.observer.world();
+        if world == World::OpenShift && self.observer.watches_one_document() {
+            self.want_documents(None);
+        }
+        world
     }
 
     /// Updates the facts from the watches.
@@ -125,16 +152,8 @@ impl View {
             if let Ok(platform) = self.facts.platform.clone() {
                 self.want_documents(platform.as_ref());
             }
-            if let Ok(tls) = &self.facts.tls {
-                self.tls.send_if_modified(|known| {
-                    known != tls && {
-                        tls.clone_into(known);
-                        true
-                    }
-                });
-            }
-            let single_replica = self.facts.single_replica;
-            self.single_replica.send_if_modified(|known| known.replace(single_replica) != Some(single_replica));
+            self.serve_tls();
+            self.topology_is(self.facts.single_replica);
             self.follow();
             self.revision += 1;
         }
@@ -323,8 +342,13 @@ pub(super) mod tests {
     pub(in crate::controllers) fn view(client: Client, documents: Documents, release_version: Option<&str>) -> View {
         let release_version = release_version.map(Into::into);
         let facts = Settings { namespace: "managed".into(), release_version, ..Settings::default() };
-        let settings =
-            ViewSettings { facts, own_namespace: "own".into(), with_operator: false, with_config_sync: true };
+        let settings = ViewSettings {
+            facts,
+            own_namespace: "own".into(),
+            with_operator: false,
+            with_config_sync: true,
+            manager_namespaces: Vec::new(),
+        };
         let mut view = View::new(client, embedded::catalog().unwrap(), settings, watch::channel(None).0);
         view.see(documents);
         view

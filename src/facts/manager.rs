@@ -5,7 +5,7 @@ use crate::{
         placement::{ApiServer, Distribution},
         spec::{Lifecycle, OffByDefault, OnByDefault, Spec},
     },
-    facts::{Fact, Facts, Platform, version::Minor},
+    facts::{Fact, Facts, Platform, cluster::Cluster},
 };
 
 /// The name of the only object of a cluster: its objects have the names that stand in the manifests.
@@ -25,17 +25,6 @@ pub struct Manager {
     pub cluster: Cluster,
 }
 
-/// What the placement and the version depend on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cluster {
-    /// The version of Kubernetes: the lowest of the control plane.
-    pub minor: Minor,
-    /// The distribution of Kubernetes; never `Auto`.
-    pub distribution: Distribution,
-    /// How many nodes have the label of the control plane; none where the control plane is elsewhere.
-    pub control_plane_nodes: usize,
-}
-
 /// A controller of k8s.io/cloud-provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Controller {
@@ -47,6 +36,24 @@ pub enum Controller {
     Service,
     /// Creates routes.
     Route,
+}
+
+/// Host and port of the API server for pods on the host's network, as given or as the distribution offers it; `None`: its
+/// Service.
+pub(crate) fn api_server(
+    given: Option<&ApiServer>,
+    distribution: Distribution,
+    control_plane_nodes: usize,
+) -> Option<(String, String)> {
+    let local = |host: &str, port| ApiServer { host: host.to_owned(), port };
+    let found = given.cloned().or(match distribution {
+        // KubePrism, on every node.
+        Distribution::Talos => Some(local("localhost", 7445)),
+        // Each server has its own. Without one the pods run elsewhere.
+        Distribution::K3s | Distribution::Rke2 if control_plane_nodes > 0 => Some(local("127.0.0.1", 6443)),
+        _ => None,
+    });
+    found.map(|ApiServer { host, port }| (host, port.to_string()))
 }
 
 impl Controller {
@@ -65,6 +72,13 @@ impl Controller {
 }
 
 impl Manager {
+    /// What is asked for in a cluster. A distribution that is asked for wins over the one that was found.
+    pub fn new(name: String, spec: Spec, found: Cluster) -> Self {
+        let named = Some(spec.distribution).filter(|named| *named != Distribution::Auto);
+        let cluster = Cluster { distribution: named.unwrap_or(found.distribution), ..found };
+        Self { name, spec, cluster }
+    }
+
     /// The controllers that are on.
     pub fn controllers(&self) -> impl Iterator<Item = Controller> {
         let on = &self.spec.controllers;
@@ -87,21 +101,6 @@ impl Manager {
         if self.name == ONLY { name.to_owned() } else { format!("{name}-{}", self.name) }
     }
 
-    /// Host and port of the API server for pods on the host's network; `None`: its Service.
-    fn api_server(&self) -> Option<(String, String)> {
-        let local = |host: &str, port| ApiServer { host: host.to_owned(), port };
-        let found = self.spec.placement.api_server.clone().or(match self.cluster.distribution {
-            // KubePrism, on every node.
-            Distribution::Talos => Some(local("localhost", 7445)),
-            // Each server has its own. Without one the pods run elsewhere.
-            Distribution::K3s | Distribution::Rke2 if self.cluster.control_plane_nodes > 0 => {
-                Some(local("127.0.0.1", 6443))
-            }
-            _ => None,
-        });
-        found.map(|ApiServer { host, port }| (host, port.to_string()))
-    }
-
     fn proxy(&self) -> Vec<(&'static str, String)> {
         let mut proxy = self.spec.proxy.clone().unwrap_or_default();
         if !proxy.http_proxy.is_empty() || !proxy.https_proxy.is_empty() {
@@ -117,7 +116,11 @@ impl Manager {
         Facts {
             platform: Ok(Some(Platform { name: self.spec.provider.clone(), variant: None })),
             namespace: self.spec.namespace.clone(),
-            api_server: Ok(self.api_server()),
+            api_server: Ok(api_server(
+                self.spec.placement.api_server.as_ref(),
+                self.cluster.distribution,
+                self.cluster.control_plane_nodes,
+            )),
             proxy: self.proxy(),
             manager: Some(self),
             ..Facts::default()

@@ -12,11 +12,12 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    api::{CLOUD_CONTROLLER_MANAGER, check, placement::Distribution, spec::Spec},
+    api::{CLOUD_CONTROLLER_MANAGER, check, spec::Spec},
     facts::{
         ConfigMapKey, Documents, Facts, Settings,
+        cluster::Cluster,
         images::{self, Images},
-        manager::{Cluster, Manager},
+        manager::Manager,
     },
     files::{self, STANDARD},
     text::yaml,
@@ -152,9 +153,7 @@ pub fn manager(path: &Path, cluster: Cluster) -> Result<Manager, Error> {
         return Err(content(format!("apiVersion is {api_version:?}; this version of the program knows {known}")));
     }
     check::name(&metadata.name).map_err(|(field, problem)| content(format!("{field}: {problem}")))?;
-    let named = Some(spec.distribution).filter(|named| *named != Distribution::Auto);
-    let cluster = Cluster { distribution: named.unwrap_or(cluster.distribution), ..cluster };
-    Ok(Manager { name: metadata.name, spec, cluster })
+    Ok(Manager::new(metadata.name, spec, cluster))
 }
 
 /// Reads a file that holds one object of config.openshift.io/v1 of the given kind.

@@ -4,7 +4,9 @@
 
 pub(super) mod check;
 mod files;
+pub mod judgement;
 mod placement;
+pub mod sources;
 
 use std::borrow::Cow;
 

@@ -50,6 +50,7 @@ pub struct Metrics {
     request_duration: Family<Labels<1>, Histogram, fn() -> Histogram>,
     leading: Family<Labels<1>, Gauge>,
     conditions: Family<Labels<2>, Gauge>,
+    managers: Family<Labels<2>, Gauge>,
     success: Family<Labels<1>, Seconds>,
     watches: Family<Labels<1>, Gauge>,
     heard: Arc<Mutex<Vec<(&'static str, Heard)>>>,
@@ -77,6 +78,7 @@ impl Default for Metrics {
             }),
             leading: Family::default(),
             conditions: Family::default(),
+            managers: Family::default(),
             success: Family::default(),
             watches: Family::default(),
             heard: Arc::default(),
@@ -109,6 +111,8 @@ impl Default for Metrics {
         );
         let help = "Whether a condition of the reported status has this value, as last seen";
         registry.register("condition", help, metrics.conditions.clone());
+        let help = "CloudControllerManagers by the status of each of their conditions";
+        registry.register("cloud_controller_managers", help, metrics.managers.clone());
         let help = "When a controller last succeeded, in seconds since 1970";
         registry.register_with_unit("last_success_timestamp", help, Unit::Seconds, metrics.success.clone());
         let help = "When the watches of a kind last delivered something, in seconds since 1970";
@@ -168,6 +172,12 @@ impl Metrics {
                 self.conditions.get_or_create(&labels).set((status == current).into());
             }
         }
+    }
+
+    /// Sets how many `CloudControllerManager`s have a condition in this status.
+    pub fn managers_are(&self, condition: &'static str, status: &'static str, number: usize) {
+        let labels = [("condition", condition.to_owned()), ("status", status.to_owned())];
+        self.managers.get_or_create(&labels).set(i64::try_from(number).unwrap_or(i64::MAX));
     }
 
     /// Sets when a controller last succeeded, in seconds since 1970.

@@ -1,4 +1,5 @@
-//! The embedded providers (`assets/`, `bootstrap/`) and install payload (`manifests/`) (pure).
+//! The embedded providers (`assets/`, `bootstrap/`), install payload (`manifests/`) and installation on any Kubernetes (`install/`)
+//! (pure).
 //!
 //! The only module that knows about embedding; all others take paths and bytes.
 
@@ -14,6 +15,7 @@ use crate::provider::{
 static ASSETS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/assets");
 static BOOTSTRAP: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/bootstrap");
 static MANIFESTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/manifests");
+static INSTALL: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/install");
 
 /// The providers' files as (path from the repository's root, bytes).
 fn files() -> Vec<(String, &'static [u8])> {
@@ -25,8 +27,16 @@ fn files() -> Vec<(String, &'static [u8])> {
 
 /// Every file of the install payload as (name, bytes), in the order of installing.
 pub fn manifests() -> Vec<(String, &'static [u8])> {
-    let mut files: Vec<_> =
-        MANIFESTS.files().map(|file| (file.path().display().to_string(), file.contents())).collect();
+    sorted(&MANIFESTS)
+}
+
+/// Every file of the installation on any Kubernetes as (name, bytes), in the order of installing.
+pub fn install() -> Vec<(String, &'static [u8])> {
+    sorted(&INSTALL)
+}
+
+fn sorted(dir: &Dir<'static>) -> Vec<(String, &'static [u8])> {
+    let mut files: Vec<_> = dir.files().map(|file| (file.path().display().to_string(), file.contents())).collect();
     files.sort();
     files
 }

@@ -14,14 +14,10 @@ use ccm_operator::provider::embedded;
 use k8s_openapi::api::core::v1::{Container as Spec, PodSpec};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    sync::Mutex,
-};
+use tokio::sync::Mutex;
 
 use crate::{
-    docker::{Container, image},
+    docker::{Container, http_get, image},
     pod,
     support::{
         control_plane::ControlPlane,
@@ -132,16 +128,6 @@ fn images(lab: &Lab, volumes: &Volumes) -> Result<PathBuf> {
     volumes.folder("images", &[("images.json", &fs::read_to_string(lab.images_file())?)])
 }
 
-/// The answer of a health endpoint on a port of this host.
-async fn health(port: u16, path: &str) -> Result<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    ensure!(answer.starts_with("HTTP/1.1 200 "), "{path}: {answer}");
-    Ok(answer)
-}
-
 /// The operator's Deployment installs the cloud-controller-manager, is alive and ready, and ends when it is asked to.
 async fn operator_converges(spec: &PodSpec, container: &Spec) -> Result<()> {
     let _ports = HOST_PORTS.lock().await;
@@ -166,8 +152,8 @@ async fn operator_converges(spec: &PodSpec, container: &Spec) -> Result<()> {
     lab.converged(&operator.client).await?;
     let age = operator.age().await?.as_millis();
     writeln!(io::stderr(), "start to converged in a container: {age} ms")?;
-    health(9259, "/healthz").await?;
-    eventually("ready", LIMIT, async || health(9259, "/readyz").await.map(Some)).await?;
+    http_get(9259, "/healthz").await?;
+    eventually("ready", LIMIT, async || http_get(9259, "/readyz").await.map(Some)).await?;
     has_synced_the_images_certificates(&lab).await?;
     operator.client.terminate()?;
     operator.succeeded().await
@@ -240,7 +226,7 @@ async fn the_go_operators_deployment_converges() -> Result<()> {
     let operator = start(&go_operator::OPERATOR, &of_operator)?;
     lab.converged(&operator.client).await.with_context(|| config_sync.client.log())?;
     for port in [9259, 9260] {
-        health(port, "/healthz").await?;
+        http_get(port, "/healthz").await?;
     }
     has_synced_the_images_certificates(&lab).await?;
     for container in [operator, config_sync] {

@@ -2,7 +2,8 @@
 
 use std::{
     env,
-    path::Path,
+    io::{self, Write},
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::atomic::{AtomicUsize, Ordering},
 };
@@ -10,7 +11,11 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use tokio::sync::OnceCell;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::OnceCell,
+};
 
 use crate::support::{
     eventually,
@@ -30,12 +35,46 @@ pub(crate) fn docker(arguments: &[&str]) -> Result<String> {
     run(Command::new("docker").args(arguments))
 }
 
+/// The same of a command that takes some time; other work goes on meanwhile.
+pub(crate) async fn docker_at_length(arguments: &[&str]) -> Result<String> {
+    let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+    let all = move || docker(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    tokio::task::spawn_blocking(all).await?
+}
+
+/// Whether this runs in namespaces and with an engine of its own: machines with all rights and a cloud have no place elsewhere.
+pub(crate) fn owns_the_engine() -> Result<bool> {
+    let is_own = env::var_os("CCM_OPERATOR_E2E").is_some_and(|value| value == "namespaces");
+    ensure!(is_own || env::var_os("CI").is_none(), "this needs the engine that `make e2e` starts: use it");
+    if !is_own {
+        writeln!(io::stderr(), "skipped: a kubelet needs an engine of its own; run it without DOCKER_HOST")?;
+    }
+    Ok(is_own)
+}
+
+/// The binary of the operator: `OPERATOR`, or the one that cargo has built for the tests.
+pub(crate) fn operator() -> Result<PathBuf> {
+    env::var_os("OPERATOR").map_or_else(binary, |named| Ok(named.into()))
+}
+
 /// The output of a command.
-fn run(command: &mut Command) -> Result<String> {
+pub(crate) fn run(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("failed to run {command:?}"))?;
     let error = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{command:?} exited with {}:\n{error}", output.status);
     Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
+}
+
+/// The body of an answer from a port of this host.
+pub(crate) async fn http_get(port: u16, path: &str) -> Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+    // HTTP 1.0 has no chunks.
+    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    let (head, body) = answer.split_once("\r\n\r\n").with_context(|| answer.clone())?;
+    ensure!(head.split(' ').nth(1) == Some("200"), "{path}: {answer}");
+    Ok(body.to_owned())
 }
 
 /// Builds the image under test from the binary that cargo has built for the tests, as `make image` does from the release
@@ -45,9 +84,8 @@ pub(crate) async fn image() -> Result<&'static str> {
     let build = || async {
         let base = run(&mut Command::new(repository().join("hack/e2e/base.sh")))?;
         docker(&["import", &base, BASE])?;
-        let binary = env::var_os("OPERATOR").map_or_else(binary, |named| Ok(named.into()))?;
         let mut build = Command::new(repository().join("hack/image.sh"));
-        build.arg(binary).args([
+        build.arg(operator()?).args([
             "--build-arg",
             &format!("BASE={BASE}"),
             "--build-arg",
@@ -82,6 +120,21 @@ impl Container {
         let all: Vec<&str> = ["run", "--name", &name].into_iter().chain(arguments.iter().map(String::as_str)).collect();
         let client = Operator::start(Path::new("docker"), Path::new("/nonexistent"), &all, &[])?;
         Ok(Self { name, client })
+    }
+
+    /// The output of a command in it.
+    pub(crate) async fn exec(&self, command: &[&str]) -> Result<String> {
+        docker_at_length(&[&["exec", &self.name], command].concat()).await
+    }
+
+    /// Copies a file of this host into it.
+    pub(crate) async fn copy(&self, file: &Path, path: &str) -> Result<()> {
+        docker_at_length(&["cp", &file.to_string_lossy(), &format!("{}:{path}", self.name)]).await.map(drop)
+    }
+
+    /// Ends it at once, as a machine whose power is cut.
+    pub(crate) async fn cut_power(&self) -> Result<()> {
+        docker_at_length(&["kill", &self.name]).await.map(drop)
     }
 
     /// How long it has been running.

@@ -6,7 +6,19 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[allow(dead_code, unreachable_pub, reason = "written for the demo, which uses all of it")]
+#[path = "../../hack/demo/narrator.rs"]
+mod narrator;
+#[path = "../../hack/table.rs"]
+mod table;
+
+mod bootstrap;
+mod cloud;
 mod commands;
 mod docker;
 mod image;
+mod kubeadm;
+mod life;
+mod machine;
 mod pod;
+mod story;

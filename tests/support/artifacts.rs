@@ -1,7 +1,7 @@
 //! The parts of the fixture that are not written in Rust: the control plane's binaries, OpenShift's CRDs and the clouds'
 //! cloud-controller-managers.
 //!
-//! `hack/testplane/build.sh` and `hack/ccm/build.sh` build them once, `hack/debian.sh` gets them.
+//! `hack/testplane/build.sh` and `hack/ccm/build.sh` build them once, `hack/debian.sh` gets them, `hack/e2e/` puts them together.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,8 +11,8 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use tokio::sync::OnceCell;
 
-/// The folder of etcd, kube-apiserver, kube-controller-manager and kube-scheduler. The first call on a machine builds
-/// them, which takes minutes.
+/// The folder of etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubeadm and kubectl. The first call on
+/// a machine builds them, which takes minutes.
 pub async fn binaries() -> Result<PathBuf> {
     build_sh("hack/testplane/build.sh", &[]).await
 }
@@ -32,6 +32,16 @@ pub async fn cloud_controller_managers() -> Result<&'static Path> {
 /// The folder of Debian's `prometheus` and `promtool`.
 pub async fn prometheus() -> Result<PathBuf> {
     Ok(build_sh("hack/debian.sh", &["prometheus"]).await?.join("usr/bin"))
+}
+
+/// The folder of the images of a node and of what runs on it.
+pub async fn node_images() -> Result<PathBuf> {
+    build_sh("hack/e2e/node.sh", &[]).await
+}
+
+/// The Python that has moto and the client of AWS.
+pub async fn moto() -> Result<PathBuf> {
+    Ok(build_sh("hack/e2e/moto.sh", &[]).await?.join("bin/python"))
 }
 
 async fn build_sh(name: &'static str, arguments: &'static [&str]) -> Result<PathBuf> {

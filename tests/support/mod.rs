@@ -11,6 +11,7 @@ pub mod control_plane;
 pub mod faults;
 pub mod go_operator;
 pub mod kubelet;
+pub mod kubernetes;
 pub mod lab;
 pub mod latency;
 pub mod objects;
@@ -19,6 +20,7 @@ pub mod operator;
 pub mod pki;
 pub mod pool;
 pub mod process;
+pub mod rights;
 pub mod scrape;
 
 use std::time::Duration;

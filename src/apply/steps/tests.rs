@@ -106,6 +106,19 @@ fn an_object_that_may_exist_is_looked_at_before_it_is_taken_over() {
 }
 
 #[test]
+fn an_object_of_others_is_not_taken_over_where_they_keep_theirs() {
+    let look = |live: Option<Value>, answers: Vec<Answer>| {
+        let (steps, end) = climb(&member(), Sight::Foreign, [vec![Ok(live)], answers].concat());
+        (steps.join(" "), end)
+    };
+    assert_eq!(look(None, vec![object(ours())]), ("Read Apply".into(), End::Applied(ours())));
+    let theirs = live(json!([entry("kubectl", "Update", json!({"f:spec": {"f:type": {}}}))]));
+    assert_eq!(look(Some(theirs), vec![]), ("Read".into(), End::OfOthers("kubectl".into())));
+    // One of ours that has lost its label.
+    assert_eq!(look(Some(ours()), vec![object(ours())]).0, "Read Apply");
+}
+
+#[test]
 fn other_managers_fields_are_folded_once() {
     let service = desired("Service");
     let folded = (vec!["Fold".into(), "Apply".into()], End::Applied(with_others()));

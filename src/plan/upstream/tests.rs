@@ -5,10 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     api::placement::Distribution,
-    facts::{
-        manager::{Cluster, Controller},
-        version::Minor,
-    },
+    facts::{cluster::Cluster, manager::Controller, version::Minor},
     plan::Plan,
     provider::{Phase, embedded},
     text::yaml,

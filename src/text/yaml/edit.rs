@@ -1,4 +1,4 @@
-//! Sets one value of a YAML text and keeps every other byte (pure).
+//! Sets values of a YAML text and keeps every other byte (pure).
 //!
 //! It edits text only. Anchors, merge keys and rare layouts can give the result another meaning: the caller parses the
 //! result and compares.
@@ -21,12 +21,52 @@ pub(crate) fn set(text: &str, path: &[&str], value: &Value) -> Option<String> {
     Some(edited)
 }
 
+/// Makes one document with the value `from` one with the value `to`, with its comments. `None` when the layout does not allow it.
+pub(crate) fn change(text: &str, from: &Value, to: &Value) -> Option<String> {
+    let mut edited = text.to_owned();
+    for (path, value) in differences(from, to) {
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        edited = set(&edited, &path, value)?;
+    }
+    let is_right = super::from_str::<Value>(&edited).is_ok_and(|value| value == *to);
+    is_right.then_some(edited)
+}
+
+/// The innermost values that differ, by their paths. A value that is gone differs in what held it.
+fn differences<'a>(from: &Value, to: &'a Value) -> Vec<(Vec<String>, &'a Value)> {
+    let inside = |key: String, from: Option<&Value>, to: &'a Value| match from {
+        Some(from) => {
+            differences(from, to).into_iter().map(|(path, to)| ([vec![key.clone()], path].concat(), to)).collect()
+        }
+        None => vec![(vec![key], to)],
+    };
+    match (from, to) {
+        _ if from == to => Vec::new(),
+        (Value::Object(before), Value::Object(after)) if before.keys().all(|key| after.contains_key(key)) => {
+            after.iter().flat_map(|(key, to)| inside(key.clone(), before.get(key), to)).collect()
+        }
+        (Value::Array(before), Value::Array(after)) if before.len() == after.len() => {
+            let items = before.iter().zip(after).enumerate();
+            items.flat_map(|(index, (from, to))| inside(index.to_string(), Some(from), to)).collect()
+        }
+        _ => vec![(Vec::new(), to)],
+    }
+}
+
 fn place(text: &str, node: &Node, path: &[&str], value: &Value) -> Option<(Range<usize>, String)> {
     let (key, rest) = path.split_first()?;
+    if let Shape::List(items) = &node.shape {
+        let item = items.get(key.parse::<usize>().ok()?)?;
+        let is_scalar = matches!(item.shape, Shape::Scalar) && !(value.is_object() || value.is_array());
+        return match rest {
+            [] => is_scalar.then(|| (item.span.clone(), value.to_string())),
+            _ => place(text, item, rest, value),
+        };
+    }
     let member = node.member(key);
     if let Some(member) = member
         && !rest.is_empty()
-        && member.value.is_mapping()
+        && (member.value.is_mapping() || is_item(&member.value, rest[0]))
     {
         return place(text, &member.value, rest, value);
     }
@@ -44,6 +84,11 @@ fn place(text: &str, node: &Node, path: &[&str], value: &Value) -> Option<(Range
             })
         }
     }
+}
+
+/// Whether a key is the number of an item.
+fn is_item(list: &Node, key: &str) -> bool {
+    matches!(&list.shape, Shape::List(items) if key.parse().is_ok_and(|index: usize| index < items.len()))
 }
 
 /// Keeps the spelling of the key and the comment beside it.
@@ -119,8 +164,27 @@ mod tests {
     }
 
     #[test]
+    fn a_changed_text_keeps_its_comments() {
+        for (text, to, wanted) in [
+            ("# a\na: 1\n", json!({"a": 1}), "# a\na: 1\n"),
+            ("# a\na:\n  b: 1 # b\n  c: 2\n", json!({"a": {"b": 3, "c": 4}}), "# a\na:\n  b: 3 # b\n  c: 4\n"),
+            (
+                "a:\n- b: 1\n  # c\n  c: [x, y]\n  d:\n  - z # z\n",
+                json!({"a": [{"b": 1, "c": ["x", "w"], "d": ["v"]}]}),
+                "a:\n- b: 1\n  # c\n  c: [x, \"w\"]\n  d:\n  - \"v\" # z\n",
+            ),
+        ] {
+            let from = crate::text::yaml::from_str(text).unwrap();
+            assert_eq!(change(text, &from, &to).as_deref(), Some(wanted), "{text:?}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_edited_is_left_to_the_caller() {
         assert_eq!(set("? a\n: 1\n", &["a"], &json!(2)), None);
         assert_eq!(set("- a\n", &["a"], &json!(2)), None);
+        // The indent of the next line would have to be found.
+        assert_eq!(change("- a: 1\n", &json!([{"a": 1}]), &json!([{"a": 1, "b": 2}])), None);
+        assert_eq!(change("- a\n", &json!(["a"]), &json!([])), None);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use ccm_operator::{
     api::placement::Distribution,
-    facts::manager::{Cluster, Manager},
+    facts::{cluster::Cluster, manager::Manager},
     plan::Plan,
     provider::{
         Phase, embedded,

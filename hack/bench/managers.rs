@@ -1,0 +1,90 @@
+//! Measures the operator on a cluster that is not OpenShift, with several `CloudControllerManager`s in one process.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use kube::api::{DeleteParams, ListParams};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::{
+    measure::{Convergence, LIMIT},
+    progress,
+    support::{
+        control_plane::Options,
+        eventually,
+        kubernetes::{Kubernetes, OWN_NAMESPACE},
+        lab::{config_maps, ignore_absent},
+    },
+};
+
+/// How many there are at once.
+const COUNTS: [usize; 3] = [1, 2, 20];
+/// How often each is measured.
+const RUNS: usize = 10;
+/// Ready lasts this long.
+const HOLD: Duration = Duration::from_secs(1);
+/// The pause between two looks whether all are ready.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Starts with so many `CloudControllerManager`s.
+pub struct Managers {
+    pub count: usize,
+    pub runs: Vec<Convergence>,
+}
+
+/// Starts the operator with one, two and twenty of them, of which nothing exists yet.
+pub async fn measure() -> Result<Vec<Managers>> {
+    progress("starting a control plane that is not OpenShift's");
+    let cluster = Kubernetes::with(Options { is_durable: true, ..Options::default() }, "aws").await?;
+    let mut all = Vec::new();
+    for count in COUNTS {
+        progress(&format!("{count} CloudControllerManagers"));
+        let mut runs = Vec::new();
+        for _ in 0..RUNS {
+            runs.push(run(&cluster, count).await?);
+        }
+        all.push(Managers { count, runs });
+    }
+    Ok(all)
+}
+
+async fn run(cluster: &Kubernetes, count: usize) -> Result<Convergence> {
+    for number in 0..count {
+        let spec = json!({"provider": "aws", "ports": {"secure": 11_000 + number}});
+        cluster.create(&format!("manager-{number}"), spec).await?;
+    }
+    let mark = cluster.mark().await?;
+    let started = Instant::now();
+    let operator = cluster.start()?;
+    while ready(cluster).await? < count {
+        ensure!(started.elapsed() < LIMIT, "not ready in time:\n{}", operator.log());
+        sleep(LOOK).await;
+    }
+    let time = started.elapsed();
+    sleep(HOLD).await;
+    let (cpu_seconds, rss_kib) = (operator.cpu_seconds(), operator.rss_kib());
+    let run = Convergence { time, requests: cluster.requests(mark).await?, cpu_seconds, rss_kib };
+    cluster.managers().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    eventually("the removal", LIMIT, async || {
+        let left = cluster.objects(None).await?;
+        ensure!(left.is_empty(), "{left:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    operator.terminate()?;
+    operator.wait(LIMIT).await?;
+    let inventory = config_maps(&cluster.client, OWN_NAMESPACE);
+    ignore_absent(inventory.delete("ccm-operator-inventory", &DeleteParams::default()).await)?;
+    Ok(run)
+}
+
+/// How many are ready.
+async fn ready(cluster: &Kubernetes) -> Result<usize> {
+    let all = cluster.managers().list(&ListParams::default()).await?;
+    let is_ready = |status: &Value| {
+        let mut conditions = status["conditions"].as_array().into_iter().flatten();
+        conditions.any(|one| one["type"] == "Ready" && one["status"] == "True")
+    };
+    Ok(all.items.iter().filter(|one| is_ready(&one.data["status"])).count())
+}

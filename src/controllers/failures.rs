@@ -1,0 +1,87 @@
+//! What has failed in a pass (pure).
+
+use crate::object::Key;
+
+/// Why a pass stopped.
+#[derive(Clone, Debug)]
+pub(super) struct Stopped {
+    /// The error, with its causes.
+    pub error: String,
+    /// Whether the error is to be reported: it has lasted long enough, and its retry is not pending.
+    pub is_reported: bool,
+    /// Whether the same request can never succeed.
+    pub is_terminal: bool,
+}
+
+impl From<String> for Stopped {
+    fn from(error: String) -> Self {
+        Self { error, is_reported: false, is_terminal: false }
+    }
+}
+
+/// The failure of an object.
+struct Failure {
+    object: Key,
+    /// Whether it is the API server's, and not the object's.
+    is_servers: bool,
+    stopped: Stopped,
+}
+
+/// The failures of a pass.
+#[derive(Default)]
+pub(super) struct Failures(Vec<Failure>);
+
+impl Failures {
+    /// Adds the failure of an object; `is_servers` if it is the API server's.
+    pub(super) fn add(&mut self, object: Key, is_servers: bool, stopped: Stopped) {
+        self.0.push(Failure { object, is_servers, stopped });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether an object has failed.
+    pub(super) fn has(&self, object: &Key) -> bool {
+        self.0.iter().any(|failure| failure.object == *object)
+    }
+
+    /// Whether the API server has failed.
+    pub(super) fn is_servers(&self) -> bool {
+        self.0.iter().any(|failure| failure.is_servers)
+    }
+
+    /// The failure that matters most to these objects: a reported one before others, then a terminal one, then the first.
+    pub(super) fn of(&self, counts: impl Fn(&Key) -> bool) -> Option<&Stopped> {
+        let failures = self.0.iter().rev().filter(|failure| failure.is_servers || counts(&failure.object));
+        let worst = failures.max_by_key(|failure| (failure.stopped.is_reported, failure.stopped.is_terminal))?;
+        Some(&worst.stopped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key { group: String::new(), kind: "Service".into(), namespace: "n".into(), name: name.into() }
+    }
+
+    #[test]
+    fn the_failure_that_matters_most_is_shown() {
+        let mut failures = Failures::default();
+        assert!(failures.is_empty() && failures.of(|_| true).is_none());
+        let stopped = |error: &str, is_reported, is_terminal| Stopped { error: error.into(), is_reported, is_terminal };
+        failures.add(key("a"), false, stopped("first", false, false));
+        failures.add(key("b"), false, stopped("second", false, false));
+        assert_eq!(failures.of(|_| true).unwrap().error, "first");
+        failures.add(key("b"), false, stopped("terminal", false, true));
+        assert_eq!(failures.of(|_| true).unwrap().error, "terminal");
+        assert_eq!(failures.of(|object| *object == key("a")).unwrap().error, "first");
+        assert!(failures.of(|object| *object == key("c")).is_none() && !failures.has(&key("c")));
+        assert!(failures.has(&key("a")) && !failures.is_servers());
+        failures.add(key("b"), true, stopped("the API server", true, false));
+        assert_eq!(failures.of(|object| *object == key("c")).unwrap().error, "the API server", "it concerns all");
+        assert!(failures.is_servers());
+    }
+}

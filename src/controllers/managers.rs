@@ -1,0 +1,314 @@
+//! Acts on `CloudControllerManager`s (IO): keeps the objects of all of them as planned, and reports to each.
+//!
+//! The objects of all are one set, with one inventory and one watch for each kind and namespace. What is wrong with one
+//! `CloudControllerManager` is reported there, and keeps no other from its objects.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tracing::warn;
+
+use crate::{
+    apply::inventory::{Place, Scope},
+    cluster::{request, seen::Seen},
+    controllers::{
+        Pass, RESYNC_PERIOD,
+        apply_plan::Wanted,
+        backoff::{Backoff, Changes, RepairLimiter, STATUS_WRITES},
+        failures::Stopped,
+        observer::{Id, Observer},
+        operator::Hands,
+        view::View,
+    },
+    facts::{cluster::Cluster, version::Minor},
+    object::{Kind, Object},
+    plan::{PART_OF_LABEL, only_restarts, upstream::sources},
+    process::leadership::Authority,
+    provider::upstream::INSTANCE_LABEL,
+    status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
+};
+use managed::Managed;
+
+mod managed;
+mod report;
+
+pub(super) struct Managers {
+    authority: Authority,
+    hands: Hands,
+    own_namespace: String,
+    /// Every `CloudControllerManager`, by name.
+    fleet: BTreeMap<String, Managed>,
+    cluster: Option<Cluster>,
+    api_server: ApiServer,
+    /// The objects in force, in the order of applying.
+    objects: Vec<Object>,
+    /// The changes of what pods mount that are not planned for yet.
+    changes: Changes,
+    /// How often what pods mount has changed.
+    revision: u64,
+    /// That at the last plan.
+    planned_revision: u64,
+    /// Limits the writes of each status.
+    limiter: RepairLimiter,
+}
+
+/// The version of the API server. It is asked for only where no node is of the control plane.
+#[derive(Default)]
+struct ApiServer {
+    /// The last answers, the newest first: API servers of different versions may answer in turn.
+    versions: Vec<String>,
+    asked: Option<Instant>,
+    backoff: Backoff,
+}
+
+/// How many answers of API servers count. The lowest decides, so that no answer of one of several leads back and forth.
+const ANSWERS: usize = 3;
+
+impl Managers {
+    pub(super) fn new(authority: Authority, hands: Hands, own_namespace: String) -> Self {
+        Self {
+            authority,
+            hands,
+            own_namespace,
+            fleet: BTreeMap::new(),
+            cluster: None,
+            api_server: ApiServer::default(),
+            objects: Vec::new(),
+            changes: Changes::default(),
+            revision: 0,
+            planned_revision: 0,
+            limiter: RepairLimiter::new(STATUS_WRITES),
+        }
+    }
+
+    pub(super) async fn pass(&mut self, view: &mut View) -> Pass {
+        let mut pass = Pass::default();
+        view.observer.watch_nodes();
+        pass.due.extend(view.observer.watches.trouble_lasts_at(TRANSIENT_ERROR_PATIENCE));
+        pass.waiting = view.observer.watches.pending(is_common);
+        if pass.waiting.is_empty() {
+            pass.waiting.extend(self.look_at_cluster(view).await.err());
+        }
+        pass.due.extend(self.api_server.due(self.cluster.as_ref()));
+        let is_waiting = !pass.waiting.is_empty();
+        // A watch that keeps failing leaves this process blind, even if it has delivered before.
+        let is_other = |id: &Id| !is_common(id);
+        pass.waiting.extend(view.observer.watches.lasting_trouble(TRANSIENT_ERROR_PATIENCE, is_common));
+        pass.retrying.extend(view.observer.watches.lasting_trouble(TRANSIENT_ERROR_PATIENCE, is_other));
+        if let Some(trouble) = self.authority.trouble() {
+            pass.waiting.push(trouble);
+            return pass;
+        }
+        let leads = self.authority.write_budget().is_some();
+        if is_waiting {
+            if leads {
+                self.report_blindness(view, &mut pass).await;
+            }
+            return pass;
+        }
+        self.plan(view);
+        self.follow(view);
+        pass.due.extend(self.changes.due());
+        if !leads {
+            return pass;
+        }
+        let acted = self.act(view).await;
+        self.report(view, &acted, &mut pass).await;
+        match &self.hands {
+            Hands::Write(apply_plan) => {
+                pass.held_back = apply_plan.applier.contested().len();
+                pass.due.extend(apply_plan.applier.due().into_iter().flatten());
+            }
+            Hands::DryRun(dry_run) => pass.due.extend(dry_run.backoff.due()),
+        }
+        let is_well = self.fleet.values().all(Managed::is_well);
+        pass.succeeded = (acted.is_ok() && is_well).then_some("operator");
+        pass.retrying.extend(acted.err().map(|stopped| stopped.error));
+        pass
+    }
+
+    /// Finds out what all plans depend on.
+    async fn look_at_cluster(&mut self, view: &mut View) -> Result<(), String> {
+        let nodes: Vec<_> = view.observer.watches.seen(&Id::Nodes).into_iter().flat_map(Seen::objects).collect();
+        let mut cluster = Cluster::of(&nodes, None);
+        if cluster.is_none() {
+            let asked = self.api_server.ask(&view.client).await;
+            cluster = Cluster::of(&nodes, self.api_server.lowest());
+            if cluster.is_none() {
+                asked?;
+            }
+        }
+        let cluster = cluster.ok_or("the version of Kubernetes cannot be read from the nodes or the API server")?;
+        view.topology_is(cluster.control_plane_nodes == 1);
+        view.observer.managers_changed |= self.cluster != Some(cluster);
+        self.cluster = Some(cluster);
+        Ok(())
+    }
+
+    /// Plans again if an input has changed.
+    fn plan(&mut self, view: &mut View) {
+        let Some(cluster) = self.cluster else { return };
+        let managers_changed = std::mem::take(&mut view.observer.managers_changed);
+        if managers_changed {
+            self.read(view, cluster);
+        }
+        self.revision += u64::from(std::mem::take(&mut view.observer.named_changed));
+        let are_judged = self.fleet.values().all(Managed::is_judged);
+        if !managers_changed && are_judged && self.revision == self.planned_revision {
+            return;
+        }
+        // Each rollout may interrupt pods: changes of what they mount that come together become one.
+        if !managers_changed && are_judged && !self.changes.are_over(self.revision, Instant::now()) {
+            return;
+        }
+        (self.planned_revision, self.changes) = (self.revision, Changes::default());
+        for managed in self.fleet.values_mut() {
+            managed.judge(&view.catalog, &view.observer);
+        }
+        self.exclude_conflicts();
+        let mut objects: Vec<_> = self.fleet.values().flat_map(Managed::objects).cloned().collect();
+        for object in &mut objects {
+            object.set_label(PART_OF_LABEL, &view.observer.set_id);
+        }
+        objects.sort_by_key(|object| wave(object.kind()));
+        if objects == self.objects {
+            return;
+        }
+        let before = std::mem::replace(&mut self.objects, objects);
+        if let Hands::Write(apply_plan) = &mut self.hands {
+            let changed = |object: &&Object| !before.contains(object);
+            let changed: BTreeSet<_> = self.objects.iter().filter(changed).map(Object::key).collect();
+            apply_plan.applier.replanned_some(&changed, only_restarts(&self.objects, &before));
+        }
+    }
+
+    /// Reads the `CloudControllerManager`s, and watches what they name.
+    fn read(&mut self, view: &mut View, cluster: Cluster) {
+        let live: Vec<&Value> = view.observer.watches.seen(&Id::Managers).into_iter().flat_map(Seen::objects).collect();
+        let name = |live: &Value| live["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let names: BTreeSet<_> = live.iter().map(|live| name(live)).collect();
+        self.fleet.retain(|name, _| names.contains(name));
+        let namespaces = &view.settings.manager_namespaces;
+        for live in live {
+            self.fleet.entry(name(live)).or_default().read(live, cluster, namespaces, &view.catalog);
+        }
+        let wanted = sources::checks(self.fleet.values().flat_map(|managed| &managed.named));
+        view.observer.want_sources(wanted);
+    }
+
+    /// Refuses a `CloudControllerManager` that would have an object or a lease of an older one.
+    fn exclude_conflicts(&mut self) {
+        let mut by_age: Vec<_> = self.fleet.iter_mut().collect();
+        by_age.sort_by(|(name, one), (other_name, other)| one.age(name).cmp(&other.age(other_name)));
+        let (mut keys, mut leases) = (BTreeMap::new(), BTreeMap::new());
+        for (name, managed) in by_age {
+            let lease = managed.lease();
+            let of_lease = lease.as_ref().and_then(|lease| leases.get(lease)).map(|other: &String| {
+                format!("spec.leaderElection.leaseName: the CloudControllerManager {other} has this lease")
+            });
+            let of_object = managed.planned().iter().find_map(|object| {
+                let other: &String = keys.get(&object.key())?;
+                Some(format!("metadata.name: {} is an object of the CloudControllerManager {other}", object.key()))
+            });
+            if let Some(problem) = of_lease.or(of_object) {
+                managed.exclude(problem);
+                continue;
+            }
+            leases.extend(lease.map(|lease| (lease, name.clone())));
+            keys.extend(managed.planned().iter().map(|object| (object.key(), name.clone())));
+        }
+    }
+
+    /// Watches our objects where they are planned and where the inventory lists them.
+    fn follow(&self, view: &mut View) {
+        let inventory = match &self.hands {
+            Hands::Write(apply_plan) => apply_plan.inventory(&view.observer),
+            Hands::DryRun(_) => view.observer.scope(),
+        };
+        view.observer.follow(&Scope::of(&self.objects), &inventory);
+    }
+
+    /// Brings about what is planned. Objects whose places have not been seen yet wait.
+    async fn act(&mut self, view: &mut View) -> Result<(), Stopped> {
+        let unseen: BTreeSet<Place> = unseen_places(&view.observer).collect();
+        let is_seen = |object: &&Object| !unseen.contains(&Place::of(object));
+        let objects: Vec<_> = self.objects.iter().filter(is_seen).cloned().collect();
+        let waiting: BTreeSet<&str> =
+            self.objects.iter().filter(|object| !is_seen(object)).map(|object| owner(object.value())).collect();
+        let fleet = &self.fleet;
+        let is_all_known = fleet.values().all(Managed::may_prune);
+        let may_prune = |owner: &str| match fleet.get(owner) {
+            Some(managed) => managed.may_prune() && !waiting.contains(owner),
+            // What has lost its label may be of any.
+            None => !owner.is_empty() || is_all_known,
+        };
+        let wanted = Wanted { objects: &objects, wave, owner, may_prune: &may_prune, takes_over: false };
+        let budget = || self.authority.write_budget();
+        match &mut self.hands {
+            Hands::Write(apply_plan) => apply_plan.act(&mut view.observer, wanted, budget).await,
+            Hands::DryRun(dry_run) => dry_run.act(&view.observer, wanted).await,
+        }
+    }
+}
+
+/// The order of applying. A binding needs its role: the operator may not bind roles that do not exist.
+fn wave(kind: &Kind) -> u8 {
+    kind.wave * 2 + u8::from(matches!(kind.kind, "ClusterRoleBinding" | "RoleBinding"))
+}
+
+/// Whether a watch is one that all depend on.
+fn is_common(id: &Id) -> bool {
+    matches!(id, Id::Managers | Id::Nodes | Id::Deletions | Id::Inventory)
+}
+
+/// The name of the `CloudControllerManager` that an object is of.
+fn owner(object: &Value) -> &str {
+    object["metadata"]["labels"][INSTANCE_LABEL].as_str().unwrap_or_default()
+}
+
+/// The places of our objects that have not been seen.
+fn unseen_places(observer: &Observer) -> impl Iterator<Item = Place> {
+    observer.watches.iter().filter_map(|(id, seen)| match id {
+        Id::Ours(place) if !seen.is_synced() => Some(place.clone()),
+        _ => None,
+    })
+}
+
+impl ApiServer {
+    /// Asks for the version, if the last answer is old.
+    async fn ask(&mut self, client: &kube::Client) -> Result<(), String> {
+        if self.asked.is_some_and(|asked| asked.elapsed() < RESYNC_PERIOD) {
+            return Ok(());
+        }
+        self.backoff.ready(Instant::now())?;
+        match request::send(request::NO_DEADLINE, client.apiserver_version()).await {
+            Ok(info) => {
+                self.versions.insert(0, info.git_version);
+                self.versions.truncate(ANSWERS);
+                (self.asked, self.backoff) = (Some(Instant::now()), Backoff::default());
+                Ok(())
+            }
+            Err(error) => {
+                let text = format!("failed to ask the API server for its version: {error}");
+                if self.backoff.failed(&text, Duration::ZERO, error.retry_after(), Instant::now()) {
+                    warn!("{text}; retrying");
+                }
+                Err(text)
+            }
+        }
+    }
+
+    fn lowest(&self) -> Option<&str> {
+        let minor = |version: &&String| version.parse::<Minor>().ok();
+        self.versions.iter().min_by_key(minor).map(String::as_str)
+    }
+
+    fn due(&self, cluster: Option<&Cluster>) -> impl Iterator<Item = Instant> + use<> {
+        let needed = cluster.is_none_or(|cluster| cluster.control_plane_nodes == 0);
+        let next = self.asked.map(|asked| asked + RESYNC_PERIOD).filter(|_| needed);
+        [self.backoff.due(), next].into_iter().flatten()
+    }
+}

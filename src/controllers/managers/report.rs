@@ -1,0 +1,282 @@
+//! Reports to each `CloudControllerManager` what has come of it (IO).
+
+use std::{collections::BTreeSet, time::Instant};
+
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use tracing::{info, warn};
+
+use super::{Managed, Managers, is_common, owner};
+use crate::{
+    api::{CLOUD_CONTROLLER_MANAGER, status::Workload},
+    apply::{
+        inventory::{self, Place, Verdict},
+        ownership::FIELD_MANAGER,
+        write::key_of,
+    },
+    cluster::{request, seen::Seen},
+    controllers::{
+        Pass,
+        backoff::Backoff,
+        failures::Stopped,
+        now_in_seconds,
+        observer::{Id, Observer},
+        operator::Hands,
+        rollouts::Rollouts,
+        view::View,
+    },
+    facts::manager::Controller,
+    object::{Key, Object, reference::CONFIG_MAP},
+    plan::upstream::judgement::Judgement,
+    status::{
+        cluster_operator::TRANSIENT_ERROR_PATIENCE,
+        manager::{self, Input, Outcome},
+    },
+};
+
+impl Managers {
+    /// Reports to each `CloudControllerManager`, after a pass that has `acted`.
+    pub(super) async fn report(&mut self, view: &mut View, acted: &Result<(), Stopped>, pass: &mut Pass) {
+        let names: Vec<_> = self.fleet.keys().cloned().collect();
+        for name in names {
+            let Some(mut managed) = self.fleet.remove(&name) else { continue };
+            match self.outcome(&mut managed, &name, view, acted, pass) {
+                Ok(outcome) => self.tell(&mut managed, &name, outcome, view, pass).await,
+                Err(waiting) => pass.retrying.extend(waiting),
+            }
+            pass.due.extend(managed.stuck_since.map(|since| since + TRANSIENT_ERROR_PATIENCE));
+            self.fleet.insert(name, managed);
+        }
+    }
+
+    /// Reports to each `CloudControllerManager` that a watch that all depend on keeps failing.
+    pub(super) async fn report_blindness(&mut self, view: &mut View, pass: &mut Pass) {
+        let Some(error) = view.observer.watches.lasting_trouble(TRANSIENT_ERROR_PATIENCE, is_common) else { return };
+        let live: Vec<_> =
+            view.observer.watches.seen(&Id::Managers).into_iter().flat_map(Seen::objects).cloned().collect();
+        for live in live {
+            let name = live["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            let mut managed = self.fleet.remove(&name).unwrap_or_default();
+            managed.generation = live["metadata"]["generation"].as_i64().unwrap_or_default();
+            let outcome = Outcome::Failed { error: error.clone(), is_terminal: false };
+            self.tell(&mut managed, &name, outcome, view, pass).await;
+            self.fleet.insert(name, managed);
+        }
+        // They are read and judged once the watch is back.
+        view.observer.managers_changed = true;
+    }
+
+    /// What a pass has come to for one; an error is what is waited for before that is known.
+    fn outcome(
+        &self,
+        managed: &mut Managed,
+        name: &str,
+        view: &View,
+        acted: &Result<(), Stopped>,
+        pass: &mut Pass,
+    ) -> Result<Outcome, Option<String>> {
+        let Some(judgement) = &managed.judgement else { return Err(None) };
+        if judgement.objects.is_none() {
+            return Ok(Outcome::BadInput);
+        }
+        if managed.is_paused() {
+            return Ok(Outcome::Paused);
+        }
+        let observer = &view.observer;
+        let places: BTreeSet<Place> = managed.planned().iter().map(Place::of).collect();
+        let is_needed = |id: &Id| match id {
+            Id::Ours(place) => places.contains(place),
+            Id::Named(reference) => managed.named.iter().any(|named| named.reference == *reference),
+            other => is_common(other),
+        };
+        // What has been seen may be out of date.
+        if let Some(error) = observer.watches.lasting_trouble(TRANSIENT_ERROR_PATIENCE, is_needed) {
+            return Ok(Outcome::Failed { error, is_terminal: false });
+        }
+        if let Some(pending) = observer.watches.pending(is_needed).into_iter().next() {
+            return Err(Some(pending));
+        }
+        let failure = match (&self.hands, acted) {
+            (Hands::Write(apply_plan), _) => {
+                apply_plan.applier.failures.of(self.is_of(managed, name, observer)).cloned()
+            }
+            (Hands::DryRun(_), Ok(())) => None,
+            (Hands::DryRun(_), Err(stopped)) => Some(stopped.clone()),
+        };
+        if let Some(Stopped { error, is_reported, is_terminal }) = failure {
+            let waiting = || Some(format!("CloudControllerManager {name}: {error}"));
+            return if is_reported { Ok(Outcome::Failed { error, is_terminal }) } else { Err(waiting()) };
+        }
+        if let Hands::Write(apply_plan) = &self.hands
+            && let Some(error) = apply_plan.overruled(self.is_of(managed, name, observer))
+        {
+            return Ok(Outcome::Failed { error, is_terminal: false });
+        }
+        if managed.is_removed() {
+            let left = left_of(observer, name);
+            return Ok(if left.is_empty() { Outcome::Removed } else { Outcome::Removing(left) });
+        }
+        let skips = |key: &Key| matches!(&self.hands, Hands::Write(plan) if plan.applier.skips(key));
+        let rollouts = Rollouts::of(observer, managed.planned(), skips);
+        for (sum, more) in pass.workloads.iter_mut().zip(rollouts.workloads) {
+            *sum += more;
+        }
+        managed.stuck_since = rollouts.stuck.as_ref().map(|_| managed.stuck_since.unwrap_or_else(Instant::now));
+        if let Some(why) = rollouts.stuck
+            && managed.stuck_since.is_some_and(|since| since.elapsed() >= TRANSIENT_ERROR_PATIENCE)
+        {
+            return Ok(Outcome::Stuck(why));
+        }
+        let waiting: Vec<_> = rollouts.waiting.iter().map(Key::to_string).collect();
+        Ok(if waiting.is_empty() { Outcome::Applied } else { Outcome::RollingOut(waiting) })
+    }
+
+    /// Whether an object is of one: it is planned for it, or it exists and says so. The inventory is of all.
+    fn is_of(&self, managed: &Managed, name: &str, observer: &Observer) -> impl Fn(&Key) -> bool + use<> {
+        let inventory = Key {
+            group: String::new(),
+            kind: CONFIG_MAP.kind.to_owned(),
+            namespace: self.own_namespace.clone(),
+            name: inventory::NAME.to_owned(),
+        };
+        let live = live_of(observer, name).map(|(place, live)| key_of(place.kind, live));
+        let planned = managed.planned().iter().map(Object::key);
+        let keys: BTreeSet<_> = live.chain(planned).chain([inventory]).collect();
+        move |key| keys.contains(key)
+    }
+
+    /// Notes, logs and reports what has come of one.
+    async fn tell(&mut self, managed: &mut Managed, name: &str, outcome: Outcome, view: &mut View, pass: &mut Pass) {
+        managed.log(name, &outcome, matches!(self.hands, Hands::DryRun(_)));
+        managed.last = Some(outcome);
+        let reported = self.write(managed, name, view, pass).await;
+        pass.retrying.extend(reported.err());
+        pass.due.extend(managed.reporting.due());
+    }
+
+    /// Writes the status of one, unless it is so already.
+    async fn write(
+        &mut self,
+        managed: &mut Managed,
+        name: &str,
+        view: &mut View,
+        pass: &mut Pass,
+    ) -> Result<(), String> {
+        let Some(outcome) = &managed.last else { return Ok(()) };
+        let Hands::Write(apply_plan) = &self.hands else { return Ok(()) };
+        let Some(live) = view.observer.watches.get(&Id::Managers, name) else { return Ok(()) };
+        let previous = manager::of(live);
+        let judgement = managed.judgement.clone().unwrap_or_default();
+        let now = now_in_seconds();
+        let (mut gone_nodes, next_forgotten) = view.observer.gone_nodes(now);
+        pass.due.extend(next_forgotten);
+        let runs_lifecycle = managed
+            .manager()
+            .is_some_and(|manager| manager.controllers().any(|on| on == Controller::CloudNodeLifecycle));
+        if !runs_lifecycle {
+            gone_nodes.clear();
+        }
+        let now = now.to_string();
+        let input = Input {
+            generation: managed.generation,
+            judgement: &judgement,
+            cluster: managed.manager().map(|manager| &manager.cluster),
+            outcome,
+            workload: workload(managed, name, &view.observer),
+            gone_nodes: &gone_nodes,
+            remarks: &apply_plan.remarks(self.is_of(managed, name, &view.observer)),
+            now: &now,
+        };
+        let next = manager::next(&previous, &input);
+        if next == previous {
+            managed.reporting = Backoff::default();
+            return Ok(());
+        }
+        managed.reporting.ready(Instant::now())?;
+        let key = Key {
+            group: CLOUD_CONTROLLER_MANAGER.group.into(),
+            kind: CLOUD_CONTROLLER_MANAGER.kind.into(),
+            namespace: String::new(),
+            name: name.to_owned(),
+        };
+        if let Err(free) = self.limiter.repair(key, Instant::now()) {
+            pass.due.push(free);
+            return Err(format!("another writer keeps changing the status of CloudControllerManager {name}"));
+        }
+        let object = json!({
+            "apiVersion": CLOUD_CONTROLLER_MANAGER.api_version(),
+            "kind": CLOUD_CONTROLLER_MANAGER.kind,
+            "metadata": {"name": name},
+            "status": next,
+        });
+        let api = request::api(&view.client, &CLOUD_CONTROLLER_MANAGER, "");
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let patch = Patch::Apply(object);
+        match request::send(self.authority.write_budget(), api.patch_status(name, &params, &patch)).await {
+            Ok(written) => {
+                view.observer.watches.put(&Id::Managers, name, request::to_value(&written));
+                Ok(())
+            }
+            // It has just been deleted.
+            Err(cause) if cause.is_absent() => Ok(()),
+            Err(cause) => {
+                let text = format!("failed to write the status of CloudControllerManager {name}: {cause}");
+                if managed.reporting.failed(&text, TRANSIENT_ERROR_PATIENCE, cause.retry_after(), Instant::now()) {
+                    warn!("{text}; retrying");
+                }
+                Err(text)
+            }
+        }
+    }
+}
+
+impl Managed {
+    fn log(&mut self, name: &str, outcome: &Outcome, is_dry_run: bool) {
+        let trouble = self.judgement.as_ref().and_then(Judgement::trouble).map(|trouble| trouble.message.as_str());
+        let (text, is_bad) = match outcome {
+            Outcome::BadInput => (trouble.unwrap_or_default().to_owned(), true),
+            Outcome::Failed { error, .. } | Outcome::Stuck(error) => (error.clone(), true),
+            // Nothing of the following is done in a dry run.
+            _ if is_dry_run => return,
+            Outcome::Paused => ("it is paused: nothing is changed".to_owned(), false),
+            Outcome::Removing(left) => (format!("removing {}", left.join(", ")), false),
+            Outcome::Removed => ("all its objects are deleted".to_owned(), false),
+            Outcome::RollingOut(rollouts) => (format!("waiting for the rollout of {}", rollouts.join(", ")), false),
+            Outcome::Applied => ("everything is applied".to_owned(), false),
+        };
+        if self.logged == text {
+            return;
+        }
+        let dry_run = if is_dry_run { "dry run: " } else { "" };
+        if is_bad {
+            warn!("{dry_run}CloudControllerManager {name}: {text}");
+        } else {
+            info!("CloudControllerManager {name}: {text}");
+        }
+        self.logged = text;
+    }
+}
+
+/// Our objects of one that have been seen, each with its place.
+fn live_of<'a>(observer: &'a Observer, name: &'a str) -> impl Iterator<Item = (&'a Place, &'a Value)> {
+    let objects = observer.ours().flat_map(|(place, objects)| objects.map(move |object| (place, object)));
+    objects.filter(move |(_, object)| owner(object) == name)
+}
+
+/// The pods of one: those of the planned workload, or else of one that it has.
+fn workload(managed: &Managed, name: &str, observer: &Observer) -> Workload {
+    let is_workload = |kind: &str| matches!(kind, "Deployment" | "DaemonSet");
+    if let Some(planned) = managed.planned().iter().find(|object| is_workload(object.kind().kind)) {
+        return manager::workload(planned.kind().kind, observer.live(planned).unwrap_or(&Value::Null));
+    }
+    let live = live_of(observer, name).find(|(place, _)| is_workload(place.kind.kind));
+    live.map(|(place, live)| manager::workload(place.kind.kind, live)).unwrap_or_default()
+}
+
+/// What is left of the objects of one, except what is kept, and where that is not known.
+fn left_of(observer: &Observer, name: &str) -> Vec<String> {
+    let verdicts = observer.verdicts(&[]).into_iter();
+    let of_one = verdicts.filter(|(_, live, verdict)| owner(live) == name && !matches!(verdict, Verdict::Keep(_)));
+    let left = of_one.map(|(place, live, _)| key_of(place.kind, live).to_string());
+    left.chain(observer.watches.pending(|id| matches!(id, Id::Ours(_)))).collect()
+}

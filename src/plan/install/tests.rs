@@ -1,0 +1,231 @@
+use super::*;
+use crate::provider::{catalog::Catalog, embedded};
+
+fn installation<'a>(catalog: &'a Catalog, providers: &[&str]) -> Installation<'a> {
+    Installation {
+        providers: providers.iter().map(|name| catalog.upstream_of(name).unwrap()).collect(),
+        namespaces: vec!["kube-system".into()],
+        operator_namespace: NAME.into(),
+        secrets: vec!["credentials".into()],
+        image: None,
+        distribution: Distribution::Other,
+        control_plane_nodes: 3,
+        api_server: None,
+    }
+}
+
+/// What is printed, as text and as objects.
+fn printed(installation: &Installation<'_>) -> (String, Vec<Value>) {
+    let files = embedded::install().into_iter().filter(|(name, _)| !name.ends_with(".crd.yaml"));
+    let texts = files.map(|(_, bytes)| installation.of(std::str::from_utf8(bytes).unwrap()).unwrap());
+    let text = texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("---\n");
+    let objects = yaml::documents(&text).unwrap();
+    (text, objects)
+}
+
+fn find<'a>(objects: &'a [Value], kind: &str, name: &str, namespace: &str) -> Option<&'a Value> {
+    objects.iter().find(|object| {
+        let metadata = &object["metadata"];
+        object["kind"] == kind
+            && metadata["name"] == name
+            && metadata["namespace"].as_str().unwrap_or_default() == namespace
+    })
+}
+
+/// Every single right of rules, as `group/resource:verb name`.
+fn rights(rules: &Value) -> BTreeSet<String> {
+    let texts = |list: &Value| -> Vec<String> {
+        list.as_array().into_iter().flatten().map(|item| item.as_str().unwrap().to_owned()).collect()
+    };
+    let mut all = BTreeSet::new();
+    for rule in rules.as_array().unwrap() {
+        let names = if rule["resourceNames"].is_null() { vec![String::new()] } else { texts(&rule["resourceNames"]) };
+        assert!(rule["nonResourceURLs"].is_null(), "{rule}");
+        assert!(!names.is_empty(), "an empty list of names is no limit: {rule}");
+        for (group, resource) in texts(&rule["apiGroups"])
+            .iter()
+            .flat_map(|group| texts(&rule["resources"]).into_iter().map(move |resource| (group.clone(), resource)))
+        {
+            for verb in texts(&rule["verbs"]) {
+                all.extend(names.iter().map(|name| format!("{group}/{resource}:{verb} {name}")));
+            }
+        }
+    }
+    all
+}
+
+/// The rights of the operator in a namespace, or everywhere.
+fn held(objects: &[Value], namespace: &str) -> BTreeSet<String> {
+    let kind = if namespace.is_empty() { "ClusterRole" } else { "Role" };
+    let roles = objects.iter().filter(|object| {
+        object["kind"] == kind && object["metadata"]["namespace"].as_str().unwrap_or_default() == namespace
+    });
+    roles.flat_map(|role| rights(&role["rules"])).collect()
+}
+
+#[test]
+fn the_operator_holds_what_it_grants() {
+    let catalog = embedded::catalog().unwrap();
+    for provider in catalog.upstream() {
+        let (_, objects) = printed(&installation(&catalog, &[&provider.descriptor.name]));
+        let (everywhere, inside) = (held(&objects, ""), held(&objects, "kube-system"));
+        let computed = rights(&rights::rules(&Controller::ALL, &provider.descriptor.rights));
+        assert!(computed.is_subset(&everywhere), "{:?}", computed.difference(&everywhere));
+        for role in provider.manifests.iter().filter(|object| object.kind().kind.ends_with("Role")) {
+            for right in rights(&role.value()["rules"]) {
+                // The lease has a name in the manifest, and another in the role of a further CloudControllerManager.
+                let of_any_name = format!("{} ", right.split(' ').next().unwrap());
+                let holds = |held: &BTreeSet<String>| held.contains(&right) || held.contains(&of_any_name);
+                let is_held = holds(&everywhere) || (role.kind().namespaced && holds(&inside));
+                assert!(is_held, "{} grants {right}", role.key());
+            }
+        }
+        for kind in provider.manifests.iter().map(Object::kind) {
+            for verb in VERBS {
+                let right = format!("{}/{}:{verb} ", kind.group, kind.plural);
+                assert!(everywhere.contains(&right) || inside.contains(&right), "{right}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_operator_holds_nothing_that_gives_it_more() {
+    let catalog = embedded::catalog().unwrap();
+    let all: Vec<_> = catalog.upstream().map(|one| one.descriptor.name.as_str()).collect();
+    let (_, objects) = printed(&installation(&catalog, &all));
+    for right in ["", "kube-system", NAME].into_iter().flat_map(|namespace| held(&objects, namespace)) {
+        for forbidden in ["*", ":escalate", ":impersonate", ":bind", "pods", "nodes:delete", "/exec", "token:"] {
+            assert!(!right.contains(forbidden), "{right}");
+        }
+        let is_secret = right.starts_with("/secrets:");
+        assert!(
+            !is_secret || ["/secrets:list credentials", "/secrets:watch credentials"].contains(&&*right),
+            "{right}"
+        );
+    }
+    for role in objects.iter().filter(|object| object["kind"].as_str().unwrap().ends_with("Role")) {
+        assert!(role["aggregationRule"].is_null());
+        assert!(!role["metadata"].to_string().contains("aggregate-to-"), "{role}");
+    }
+}
+
+#[test]
+fn rights_follow_from_the_chosen_providers() {
+    let catalog = embedded::catalog().unwrap();
+    let mut aws = installation(&catalog, &["aws"]);
+    aws.secrets = Vec::new();
+    let (_, objects) = printed(&aws);
+    let inside = held(&objects, "kube-system");
+    assert!(inside.contains("apps/daemonsets:create ") && !inside.contains("apps/deployments:create "), "{inside:?}");
+    assert!(!inside.iter().any(|right| right.contains("secrets")), "without a name it would be for all: {inside:?}");
+    let (_, objects) = printed(&installation(&catalog, &["aws", "hcloud"]));
+    let inside = held(&objects, "kube-system");
+    assert!(inside.contains("apps/daemonsets:create ") && inside.contains("apps/deployments:create "), "{inside:?}");
+    assert!(inside.contains("policy/poddisruptionbudgets:delete "), "{inside:?}");
+    let (_, objects) = printed(&installation(&catalog, &["hcloud"]));
+    assert!(!held(&objects, "kube-system").contains("/configmaps:create "), "it has no configuration");
+}
+
+/// `02_rbac.yaml` says what the operator does in kube-system for a cloud-controller-manager elsewhere.
+#[test]
+fn of_foreign_roles_only_the_authentication_reader_is_bound() {
+    for provider in embedded::catalog().unwrap().upstream() {
+        let own: Vec<_> = provider.manifests.iter().map(|one| (one.kind().kind, one.name())).collect();
+        for binding in &provider.manifests {
+            let role = &binding.value()["roleRef"];
+            let Some(name) = role["name"].as_str() else { continue };
+            let is_own = own.contains(&(role["kind"].as_str().unwrap(), name));
+            assert!(
+                is_own || (binding.namespace(), name) == ("kube-system", "extension-apiserver-authentication-reader")
+            );
+        }
+    }
+}
+
+#[test]
+fn namespaces_are_those_that_are_given() {
+    let catalog = embedded::catalog().unwrap();
+    let mut installation = installation(&catalog, &["aws"]);
+    installation.namespaces = vec!["cloud".into(), "other".into()];
+    installation.operator_namespace = "own".into();
+    let (text, objects) = printed(&installation);
+    assert!(!text.contains("namespace: ccm-operator"), "{text}");
+    assert!(find(&objects, "Namespace", "own", "").is_some());
+    for namespace in ["cloud", "other"] {
+        for kind in ["Role", "RoleBinding"] {
+            assert!(find(&objects, kind, MANAGED, namespace).is_some(), "{kind} {namespace}");
+        }
+    }
+    assert!(find(&objects, "Role", MANAGED, "kube-system").is_none());
+    assert!(find(&objects, "Role", "ccm-operator-authentication-reader", "kube-system").is_some());
+    let subjects = objects.iter().filter_map(|object| object["subjects"].as_array()).flatten();
+    assert!(subjects.map(|subject| &subject["namespace"]).all(|namespace| namespace == "own"));
+    assert!(text.contains("--manager-namespaces=cloud,other"), "{text}");
+    // Its labels are not ours to change, and it must outlive the operator.
+    installation.operator_namespace = "cloud".into();
+    assert!(find(&printed(&installation).1, "Namespace", "cloud", "").is_none());
+}
+
+#[test]
+fn the_deployment_reaches_the_api_server_without_a_pod_network() {
+    let catalog = embedded::catalog().unwrap();
+    let deployment = |installation: &Installation<'_>| {
+        let (_, objects) = printed(installation);
+        find(&objects, "Deployment", NAME, NAME).unwrap().clone()
+    };
+    let address = |deployment: &Value| {
+        let env = &deployment["spec"]["template"]["spec"]["containers"][0]["env"];
+        let value =
+            |name| env.as_array().unwrap().iter().find(|one| one["name"] == name).map(|one| one["value"].clone());
+        assert!(env.to_string().contains("POD_UID"), "{env}");
+        value("KUBERNETES_SERVICE_HOST").zip(value("KUBERNETES_SERVICE_PORT"))
+    };
+    let requires = |deployment: &Value| deployment.to_string().contains("requiredDuringScheduling");
+    let mut installation = installation(&catalog, &["aws"]);
+    let plain = deployment(&installation);
+    assert!(address(&plain).is_none() && !requires(&plain), "the Service");
+    for (distribution, host, port, is_required) in [
+        (Distribution::Talos, "localhost", "7445", false),
+        (Distribution::Rke2, "127.0.0.1", "6443", false),
+        (Distribution::K3s, "127.0.0.1", "6443", true),
+    ] {
+        installation.distribution = distribution;
+        let deployment = deployment(&installation);
+        assert_eq!(address(&deployment), Some((json!(host), json!(port))), "{distribution:?}");
+        assert_eq!(requires(&deployment), is_required, "{distribution:?}");
+    }
+    installation.api_server = Some(ApiServer { host: "api.lab".into(), port: 443 });
+    let given = deployment(&installation);
+    assert_eq!(address(&given), Some((json!("api.lab"), json!("443"))));
+    assert!(!requires(&given), "every node reaches it");
+}
+
+#[test]
+fn a_single_node_gets_one_replica_and_no_disruption_budget() {
+    let catalog = embedded::catalog().unwrap();
+    let mut installation = installation(&catalog, &["aws"]);
+    let (_, objects) = printed(&installation);
+    assert!(find(&objects, "PodDisruptionBudget", NAME, NAME).is_some());
+    installation.control_plane_nodes = 1;
+    let (_, objects) = printed(&installation);
+    assert!(find(&objects, "PodDisruptionBudget", NAME, NAME).is_none());
+    assert_eq!(find(&objects, "Deployment", NAME, NAME).unwrap()["spec"]["replicas"], 1);
+}
+
+#[test]
+fn what_is_printed_keeps_the_comments_of_the_files() {
+    let catalog = embedded::catalog().unwrap();
+    let mut installation = installation(&catalog, &["aws", "hcloud", "vsphere"]);
+    installation.operator_namespace = "own".into();
+    installation.image = Some("registry/operator@sha256:0".into());
+    installation.distribution = Distribution::K3s;
+    let (text, _) = printed(&installation);
+    for (name, bytes) in embedded::install().into_iter().filter(|(name, _)| !name.ends_with(".crd.yaml")) {
+        let file = std::str::from_utf8(bytes).unwrap();
+        for comment in file.lines().map(str::trim).filter(|line| line.starts_with('#')) {
+            assert!(text.contains(comment), "{name}: {comment}");
+        }
+    }
+    assert!(text.contains("registry/operator@sha256:0") && !text.contains("registry.example.com"), "{text}");
+}

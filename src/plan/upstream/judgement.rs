@@ -1,0 +1,86 @@
+//! Whether a `CloudControllerManager` can be brought about, and what is planned for it (pure).
+
+use super::{
+    choose, ignored, reference,
+    sources::{self, Found, Named, Trouble, Use, named},
+};
+use crate::{
+    api::spec::Management,
+    error::chain,
+    facts::{Facts, manager::Manager},
+    object::{
+        Object,
+        reference::{Digests, Reference},
+    },
+    plan::{Error, Plan},
+    provider::{CCM, Phase, catalog::Catalog, versions::Choice},
+};
+
+/// What is known about a `CloudControllerManager` before anything is applied.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Judgement {
+    /// What is wrong with the configuration, the specification included; else what of it will be ignored, for people.
+    pub configuration: Option<Result<Vec<String>, Trouble>>,
+    /// What is wrong with the credentials; else whether a Secret is needed.
+    pub credentials: Option<Result<bool, Trouble>>,
+    /// The version that was chosen, and the image.
+    pub version: Option<(Choice, String)>,
+    /// The objects that should exist; `None` if an input is bad.
+    pub objects: Option<Vec<Object>>,
+}
+
+impl Judgement {
+    /// Of a specification that cannot be read, or that another object or the installation excludes.
+    pub fn refused(reason: &'static str, message: String) -> Self {
+        Self { configuration: Some(Err(Trouble { reason, message })), ..Self::default() }
+    }
+
+    /// What is wrong, if something is.
+    pub fn trouble(&self) -> Option<&Trouble> {
+        let configuration = self.configuration.as_ref().and_then(|result| result.as_ref().err());
+        configuration.or_else(|| self.credentials.as_ref().and_then(|result| result.as_ref().err()))
+    }
+}
+
+/// The objects that a `CloudControllerManager` names; none for an unknown provider.
+pub fn needs(catalog: &Catalog, manager: &Manager) -> Vec<Named> {
+    catalog.upstream_of(&manager.spec.provider).map(|provider| named(&provider.descriptor, manager)).unwrap_or_default()
+}
+
+/// Judges a `CloudControllerManager` by its specification and by what it names.
+pub fn judge(catalog: &Catalog, manager: &Manager, found: impl Fn(&Reference) -> Found) -> Judgement {
+    let provider = match catalog.upstream_of(&manager.spec.provider) {
+        Ok(provider) => provider,
+        Err(problem) => return Judgement::refused("Invalid", format!("spec.provider: {problem}")),
+    };
+    let (mut configuration, mut credentials) = (Ok(ignored(&provider.descriptor, manager)), Ok(false));
+    let mut digests = Digests::new();
+    for one in named(&provider.descriptor, manager) {
+        let seen = found(&one.reference);
+        if let Found::Present(source) = &seen {
+            digests.insert(one.reference.clone(), source.digest.clone());
+        }
+        let checked = sources::check(&one, &seen);
+        if one.usage == Use::Credentials {
+            credentials = checked.map(|_| true);
+        } else {
+            configuration = configuration.and_then(|before| checked.map(|more| [before, more].concat()));
+        }
+    }
+    let facts = Facts { digests: Some(digests), ..manager.clone().facts() };
+    let planned = Plan::new(catalog, &facts, Phase::Cluster);
+    if let Err(error) = &planned {
+        let message = match error {
+            // The object is known to who reads its status.
+            Error::Asked { field, problem, .. } => format!("spec.{field}: {problem}"),
+            other => chain(other),
+        };
+        configuration = Err(Trouble { reason: "Invalid", message });
+    }
+    let image = provider.descriptor.images.get(CCM);
+    let version = image.and_then(|image| Some((choose(image, manager).ok()?, reference(image, manager).ok()?)));
+    // Nothing that is missing keeps it from going.
+    let is_good = (configuration.is_ok() && credentials.is_ok()) || manager.spec.management == Management::Removed;
+    let objects = planned.ok().filter(|_| is_good).map(|plan| plan.objects().to_vec());
+    Judgement { configuration: Some(configuration), credentials: Some(credentials), version, objects }
+}

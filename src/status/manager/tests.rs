@@ -1,0 +1,187 @@
+use serde_json::json;
+
+use super::*;
+use crate::provider::versions::{Choice, NO_TAG_FOR_MINOR};
+
+fn judgement() -> Judgement {
+    let choice = Choice { tag: "v1.35.2".into(), because: "the tag".into(), problem: None };
+    Judgement {
+        configuration: Some(Ok(Vec::new())),
+        credentials: Some(Ok(true)),
+        version: Some((choice, "registry.example/ccm:v1.35.2".into())),
+        objects: Some(Vec::new()),
+    }
+}
+
+fn pods(desired: u32, ready: u32) -> Workload {
+    Workload { kind: "Deployment".into(), desired, ready }
+}
+
+fn status(previous: &Status, judgement: &Judgement, outcome: &Outcome, workload: Workload, now: &str) -> Status {
+    let gone_nodes = &BTreeSet::new();
+    next(
+        previous,
+        &Input { generation: 3, judgement, cluster: None, outcome, workload, gone_nodes, remarks: "; a remark", now },
+    )
+}
+
+/// Type, status and reason of each condition.
+fn conditions(outcome: &Outcome, workload: Workload) -> Vec<String> {
+    let status = status(&Status::default(), &judgement(), outcome, workload, "1");
+    status.conditions.iter().map(|one| format!("{}={} {}", one.type_, one.status, one.reason)).collect()
+}
+
+#[test]
+fn each_outcome_is_what_kstatus_reads() {
+    let failed = |is_terminal| Outcome::Failed { error: "why".into(), is_terminal };
+    for (outcome, workload, expected) in [
+        (
+            Outcome::Applied,
+            pods(2, 1),
+            ["Ready=True Running", "Reconciling=False AsExpected", "Stalled=False AsExpected"],
+        ),
+        (
+            Outcome::Applied,
+            pods(2, 0),
+            ["Ready=False NoPodReady", "Reconciling=False AsExpected", "Stalled=False AsExpected"],
+        ),
+        (
+            Outcome::Applied,
+            pods(0, 0),
+            ["Ready=False NoPods", "Reconciling=False AsExpected", "Stalled=False AsExpected"],
+        ),
+        (
+            Outcome::RollingOut(vec!["Deployment a".into()]),
+            pods(2, 2),
+            ["Ready=False RollingOut", "Reconciling=True RollingOut", "Stalled=False AsExpected"],
+        ),
+        (
+            Outcome::Stuck("why".into()),
+            pods(2, 0),
+            ["Ready=False RolloutStuck", "Reconciling=False AsExpected", "Stalled=True RolloutStuck"],
+        ),
+        (
+            failed(false),
+            pods(2, 2),
+            ["Ready=False ApplyFailed", "Reconciling=True ApplyFailed", "Stalled=False AsExpected"],
+        ),
+        (
+            failed(true),
+            pods(2, 2),
+            ["Ready=False ApplyFailed", "Reconciling=False AsExpected", "Stalled=True ApplyFailed"],
+        ),
+        (
+            Outcome::BadInput,
+            pods(2, 2),
+            ["Ready=False BadInput", "Reconciling=False AsExpected", "Stalled=True BadInput"],
+        ),
+        (
+            Outcome::Paused,
+            pods(2, 2),
+            ["Ready=Unknown Paused", "Reconciling=False AsExpected", "Stalled=False AsExpected"],
+        ),
+        (
+            Outcome::Removing(vec!["Service a".into()]),
+            pods(0, 0),
+            ["Ready=False Removing", "Reconciling=True Removing", "Stalled=False AsExpected"],
+        ),
+        (
+            Outcome::Removed,
+            pods(0, 0),
+            ["Ready=False Removed", "Reconciling=False AsExpected", "Stalled=False AsExpected"],
+        ),
+    ] {
+        assert_eq!(conditions(&outcome, workload)[..3], expected, "{outcome:?}");
+    }
+}
+
+#[test]
+fn nodes_whose_machines_are_gone_are_named() {
+    let gone_nodes = &(0..120).map(|number| format!("node-{number:03}")).collect();
+    let (judgement, outcome, workload) = (&judgement(), &Outcome::Applied, pods(2, 2));
+    let input = Input { generation: 3, judgement, cluster: None, outcome, workload, gone_nodes, remarks: "", now: "1" };
+    let status = next(&Status::default(), &input);
+    assert_eq!((status.nodes.gone.len(), status.nodes.gone[99].as_str()), (100, "node-099"));
+    let message = "2 of 2 pods are ready; the machines of 120 nodes are gone, see status.nodes.gone";
+    assert_eq!(status.conditions[0].message, message);
+}
+
+#[test]
+fn a_time_changes_only_with_its_status() {
+    let judgement = judgement();
+    let first = status(&Status::default(), &judgement, &Outcome::Applied, pods(2, 0), "1");
+    let second = status(&first, &judgement, &Outcome::Applied, pods(2, 0), "2");
+    assert_eq!(first, second);
+    let third = status(&second, &judgement, &Outcome::Applied, pods(2, 2), "3");
+    let times: Vec<_> = third.conditions.iter().map(|one| one.last_transition_time.as_str()).collect();
+    assert_eq!(times, ["3", "1", "1", "1", "1", "1"]);
+    assert_eq!(third.conditions[0].message, "2 of 2 pods are ready; a remark");
+}
+
+#[test]
+fn inputs_have_conditions_of_their_own() {
+    let trouble = |reason| Trouble { reason, message: "what to do".into() };
+    let one = |judgement: &Judgement, outcome: &Outcome| {
+        let status = status(&Status::default(), judgement, outcome, pods(0, 0), "1");
+        status.conditions[3..]
+            .iter()
+            .map(|one| format!("{}={} {}: {}", one.type_, one.status, one.reason, one.message))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        one(&judgement(), &Outcome::Applied),
+        [
+            "ConfigurationValid=True Valid: ",
+            "CredentialsFound=True Found: ",
+            "VersionSupported=True Supported: the tag"
+        ]
+    );
+    let problem = Some((NO_TAG_FOR_MINOR, "there is none".to_owned()));
+    let choice = Choice { tag: "v1".into(), because: "the nearest".into(), problem };
+    let bad = Judgement {
+        configuration: Some(Ok(vec!["a".into(), "b".into()])),
+        credentials: Some(Err(trouble("KeyNotFound"))),
+        version: Some((choice, "i".into())),
+        objects: None,
+    };
+    assert_eq!(
+        one(&bad, &Outcome::BadInput),
+        [
+            "ConfigurationValid=True Valid: ignored: a; b",
+            "CredentialsFound=False KeyNotFound: what to do",
+            "VersionSupported=False NoTagForMinor: there is none",
+        ]
+    );
+    assert_eq!(bad.trouble(), Some(&trouble("KeyNotFound")));
+    assert_eq!(
+        one(&Judgement::refused("Invalid", "spec: wrong".into()), &Outcome::BadInput),
+        [
+            "ConfigurationValid=False Invalid: spec: wrong",
+            "CredentialsFound=Unknown NotChecked: another problem comes first",
+            "VersionSupported=Unknown NotChecked: another problem comes first",
+        ]
+    );
+}
+
+#[test]
+fn the_pods_are_those_of_the_live_workload() {
+    let live = json!({
+        "spec": {"replicas": 2},
+        "status": {"readyReplicas": 1, "desiredNumberScheduled": 5, "numberReady": 4},
+    });
+    assert_eq!(workload("Deployment", &live), pods(2, 1));
+    assert_eq!(workload("DaemonSet", &live), Workload { kind: "DaemonSet".into(), desired: 5, ready: 4 });
+    assert_eq!(workload("Deployment", &Value::Null), pods(0, 0));
+}
+
+#[test]
+fn conditions_of_others_are_not_the_operators() {
+    let status = status(&Status::default(), &judgement(), &Outcome::Applied, pods(2, 2), "1");
+    let mut live = json!({"status": status});
+    assert_eq!(of(&live), status);
+    let foreign = json!({"type": "Mine", "status": "True", "lastTransitionTime": "1", "reason": "R", "message": ""});
+    live["status"]["conditions"].as_array_mut().unwrap().push(foreign);
+    assert_eq!(of(&live), status);
+    assert!(has(&live, "Ready", "True") && !has(&live, "Ready", "False"));
+    assert_eq!(of(&json!({})), Status::default());
+}

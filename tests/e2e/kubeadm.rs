@@ -1,0 +1,181 @@
+//! A cluster of real kubelets that kubeadm makes of machines, as people make theirs: every kubelet waits for a
+//! cloud-controller-manager, and there is no pod network yet.
+
+use std::{fs, path::PathBuf, process::Command};
+
+use anyhow::{Context, Result};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    cloud::Instance,
+    docker::{docker_at_length, run},
+    machine::Machine,
+    support::{
+        artifacts,
+        audit::{self, AuditLog, Request},
+        process,
+    },
+};
+
+/// The addresses of the machines.
+pub(crate) const ADDRESSES: &str = "172.30.204.0/24";
+const NETWORK: &str = "ccm-operator-e2e-kubeadm";
+/// The port of the API server.
+const PORT: u16 = 6443;
+const TOKEN: &str = "abcdef.0123456789abcdef";
+
+const KUBECTL: [&str; 2] = ["kubectl", "--kubeconfig=/etc/kubernetes/admin.conf"];
+/// The folder of the audit log on the machine of the control plane.
+const AUDIT: &str = "/var/log/audit";
+const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}], "omitStages": ["RequestReceived"]}"#;
+/// Reads where the cluster is, and its certificate.
+const CLUSTER_INFO: [&str; 5] =
+    ["get", "configmap", "cluster-info", "--namespace=kube-public", "--output=jsonpath={.data.kubeconfig}"];
+
+/// A cluster.
+pub(crate) struct Kubeadm {
+    pub(crate) client: Client,
+    /// The address and the port of the API server.
+    pub(crate) api_server: (String, u16),
+    /// The machines of the control plane and of the worker.
+    pub(crate) machines: [Machine; 2],
+    programs: PathBuf,
+    dir: TempDir,
+}
+
+impl Kubeadm {
+    /// A cluster of these instances; the first is the control plane, on which `load` puts images for this version.
+    pub(crate) async fn start(
+        instances: &[Instance; 2],
+        load: impl AsyncFnOnce(&Machine, &str) -> Result<()>,
+    ) -> Result<Self> {
+        let programs = artifacts::node_images().await?.join("testplane");
+        let version = run(Command::new(programs.join("kubelet")).arg("--version"))?.replace("Kubernetes ", "");
+        docker_at_length(&["network", "create", "--subnet", ADDRESSES, NETWORK]).await?;
+        let machine = |instance: &Instance| {
+            let (name, network) =
+                (instance.name.clone(), [format!("--network={NETWORK}"), format!("--ip={}", instance.address)]);
+            async move { Machine::start(&name, &network.each_ref().map(String::as_str)).await }
+        };
+        let [first, second] = instances;
+        let (plane, worker) = tokio::try_join!(machine(first), machine(second))?;
+
+        let images = plane.exec(&["kubeadm", "config", "images", "list", "--kubernetes-version", &version]).await?;
+        plane.load("plane", &images.lines().collect::<Vec<_>>()).await?;
+        let made = async {
+            plane.write("/root/init.yaml", &init(first, &version)).await?;
+            plane.write(&format!("{AUDIT}/policy.yaml"), AUDIT_POLICY).await?;
+            plane.exec_or_log(&["kubeadm", "init", "--config=/root/init.yaml"]).await?;
+            // The signature by which a token alone finds the cluster comes only many seconds later.
+            let cluster = plane.exec(&[&KUBECTL[..], &CLUSTER_INFO].concat()).await?;
+            worker.write("/root/cluster.conf", &cluster).await?;
+            worker.write("/root/join.yaml", &join(second)).await?;
+            worker.exec_or_log(&["kubeadm", "join", "--config=/root/join.yaml"]).await
+        };
+        tokio::try_join!(made, load(&plane, &version))?;
+        let dir = process::temp_dir()?;
+        let kubeconfig = plane.exec(&["cat", "/etc/kubernetes/admin.conf"]).await?;
+        fs::write(dir.path().join("kubeconfig"), &kubeconfig)?;
+
+        let kubeconfig = Kubeconfig::from_yaml(&kubeconfig)?;
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        // The machine's proxy does not lead here.
+        config.proxy_url = None;
+        let client = Client::try_from(config)?;
+        let api_server = (first.address.clone(), PORT);
+        Ok(Self { client, api_server, machines: [plane, worker], programs, dir })
+    }
+
+    /// `kubectl apply --server-side` as an administrator.
+    pub(crate) async fn apply(&self, manifests: &str) -> Result<()> {
+        let file = self.dir.path().join("manifests.yaml");
+        fs::write(&file, manifests)?;
+        let mut kubectl = Command::new(self.programs.join("kubectl"));
+        kubectl.arg("--kubeconfig").arg(self.dir.path().join("kubeconfig"));
+        kubectl.args(["apply", "--server-side", "--filename"]).arg(file);
+        tokio::task::spawn_blocking(move || run(&mut kubectl)).await?.map(drop)
+    }
+
+    /// The requests of a user so far.
+    pub(crate) async fn requests(&self, user: &str) -> Result<Vec<Request>> {
+        let log = self.dir.path().join("audit.log");
+        fs::write(&log, self.machines[0].exec(&["cat", &format!("{AUDIT}/audit.log")]).await? + "\n")?;
+        Ok(audit::by_user(AuditLog::new(log).all()?, user))
+    }
+
+    /// Installs a pod network, of which pods see nothing but the loopback: everything here is on the network of its node.
+    pub(crate) async fn install_pod_network(&self) -> Result<()> {
+        let network = json!({"cniVersion": "0.4.0", "name": "loopback", "plugins": [{"type": "loopback"}]}).to_string();
+        for machine in &self.machines {
+            machine.write("/etc/cni/net.d/10-loopback.conflist", &network).await.context("the pod network")?;
+        }
+        Ok(())
+    }
+}
+
+/// The name of the node, and what every kubelet of a cluster with a cloud is started with.
+fn registration(instance: &Instance) -> Value {
+    json!({"name": instance.name, "kubeletExtraArgs": [{"name": "cloud-provider", "value": "external"}]})
+}
+
+fn kind(kind: &str, fields: Value) -> Value {
+    let mut all = json!({"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": kind});
+    if let (Value::Object(all), Value::Object(fields)) = (&mut all, fields) {
+        all.extend(fields);
+    }
+    all
+}
+
+fn arguments(all: &[(&str, &str)]) -> Value {
+    all.iter().map(|(name, value)| json!({"name": name, "value": value})).collect()
+}
+
+/// The configuration of `kubeadm init`. A node that has died is noticed after seconds, not after most of a minute.
+fn init(instance: &Instance, version: &str) -> String {
+    let documents = [
+        kind(
+            "InitConfiguration",
+            json!({
+                "nodeRegistration": registration(instance),
+                "bootstrapTokens": [{"token": TOKEN}],
+                // No images of CoreDNS and kube-proxy are there, and a container is not the machine that preflight expects.
+                "skipPhases": ["preflight", "addon"],
+            }),
+        ),
+        kind(
+            "ClusterConfiguration",
+            json!({
+                "kubernetesVersion": version,
+                "controllerManager": {"extraArgs": arguments(&[
+                    ("cloud-provider", "external"), ("node-monitor-period", "1s"), ("node-monitor-grace-period", "8s"),
+                ])},
+                "apiServer": {
+                    "extraArgs": arguments(&[
+                        ("audit-policy-file", &format!("{AUDIT}/policy.yaml")), ("audit-log-path", &format!("{AUDIT}/audit.log")),
+                    ]),
+                    "extraVolumes": [{"name": "audit", "hostPath": AUDIT, "mountPath": AUDIT}],
+                },
+                "etcd": {"local": {"extraArgs": arguments(&[("unsafe-no-fsync", "true")])}},
+            }),
+        ),
+        json!({
+            "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "nodeLeaseDurationSeconds": 8,
+        }),
+    ];
+    documents.map(|document| document.to_string()).join("\n---\n")
+}
+
+/// The configuration of `kubeadm join`.
+fn join(instance: &Instance) -> String {
+    let fields = json!({
+        "nodeRegistration": registration(instance),
+        "discovery": {"file": {"kubeConfigPath": "/root/cluster.conf"}, "tlsBootstrapToken": TOKEN},
+        "skipPhases": ["preflight"],
+    });
+    kind("JoinConfiguration", fields).to_string()
+}

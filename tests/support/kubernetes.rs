@@ -1,0 +1,206 @@
+//! A cluster that is not OpenShift with the operator in it: a control plane, what `render --phase install --flavour upstream`
+//! prints, and the operator as a process that acts as its own `ServiceAccount` with those rights and no others.
+
+use std::{path::PathBuf, process::Command};
+
+use anyhow::{Context, Result, ensure};
+use ccm_operator::{api::CLOUD_CONTROLLER_MANAGER, apply::inventory, cluster::request, object::KINDS, text::yaml};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::{
+    audit::{self, Mark, Request},
+    control_plane::{ControlPlane, Options},
+    eventually, kubelet,
+    lab::{LIMIT, POD_UID, binary, conditions},
+    objects,
+    operator::Operator,
+    pool::Lease as Plane,
+};
+
+/// The namespace in which the operator runs.
+pub const OWN_NAMESPACE: &str = "ccm-operator";
+/// Its `ServiceAccount`.
+pub const SERVICE_ACCOUNT: &str = "ccm-operator";
+/// The label that names the `CloudControllerManager` of an object.
+pub const INSTANCE: &str = "app.kubernetes.io/instance";
+
+/// A cluster for one test.
+pub struct Kubernetes {
+    pub plane: Plane,
+    pub client: Client,
+    pub kubeconfig: PathBuf,
+    /// Stopped with the cluster.
+    stand_ins: JoinSet<()>,
+}
+
+impl Kubernetes {
+    /// A cluster with one control-plane node and an installation for these providers; workloads are rolled out at once.
+    pub async fn new(providers: &str) -> Result<Self> {
+        Self::with(Options::default(), providers).await
+    }
+
+    /// The same, on a control plane with these options.
+    pub async fn with(options: Options, providers: &str) -> Result<Self> {
+        let plane: Plane = ControlPlane::start(options).await?.into();
+        let client = plane.client()?;
+        let (own, mut stand_ins) = (client.clone(), JoinSet::new());
+        stand_ins.spawn(async { drop(kubelet::finish_workloads(own).await) });
+        kubelet::add_node(&client, "control-plane", &[("node-role.kubernetes.io/control-plane", "")]).await?;
+        set_version(&client, "control-plane", "v1.35.4").await?;
+        let mut cluster = Self { plane, client, kubeconfig: PathBuf::new(), stand_ins };
+        cluster.install(providers).await?;
+        cluster.kubeconfig = cluster.plane.service_account_kubeconfig(OWN_NAMESPACE, SERVICE_ACCOUNT).await?;
+        Ok(cluster)
+    }
+
+    /// Applies what is printed for an installation, except the operator's own pods.
+    pub async fn install(&self, providers: &str) -> Result<()> {
+        for object in installation(&["--providers", providers])? {
+            if !matches!(object["kind"].as_str(), Some("Deployment" | "PodDisruptionBudget")) {
+                // A kind that has just been defined is served a moment later.
+                let applied = eventually("the installation", LIMIT, async || {
+                    objects::apply(&self.client, object.clone()).await.map(Some)
+                });
+                applied.await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the operator.
+    pub fn start(&self) -> Result<Operator> {
+        self.start_with(&[])
+    }
+
+    /// Starts the operator with additional arguments.
+    pub fn start_with(&self, arguments: &[&str]) -> Result<Operator> {
+        let own = format!("--operator-namespace={OWN_NAMESPACE}");
+        let all = ["operator", "--controllers=operator", &own, "--health-addr=127.0.0.1:0", "--metrics-bind-address=0"];
+        let env = [("POD_UID", POD_UID), ("CONTAINER_NAME", "operator")];
+        Operator::start(&binary()?, &self.kubeconfig, &[&all[..], arguments].concat(), &env)
+    }
+
+    /// The `CloudControllerManager`s.
+    pub fn managers(&self) -> Api<DynamicObject> {
+        request::api(&self.client, &CLOUD_CONTROLLER_MANAGER, "")
+    }
+
+    /// Creates a `CloudControllerManager`.
+    pub async fn create(&self, name: &str, spec: Value) -> Result<()> {
+        let object = json!({
+            "apiVersion": CLOUD_CONTROLLER_MANAGER.api_version(),
+            "kind": CLOUD_CONTROLLER_MANAGER.kind,
+            "metadata": {"name": name},
+            "spec": spec,
+        });
+        let created = eventually("the CustomResourceDefinition", LIMIT, async || {
+            let object: DynamicObject = serde_json::from_value(object.clone())?;
+            Ok(Some(self.managers().create(&PostParams::default(), &object).await?))
+        });
+        created.await.map(drop)
+    }
+
+    /// Changes a `CloudControllerManager`.
+    pub async fn patch(&self, name: &str, patch: Value) -> Result<()> {
+        self.managers().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    /// Deletes a `CloudControllerManager`.
+    pub async fn delete(&self, name: &str) -> Result<()> {
+        self.managers().delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Creates or replaces a Secret in kube-system.
+    pub async fn put_secret(&self, name: &str, data: Value) -> Result<()> {
+        let metadata = json!({"name": name, "namespace": "kube-system"});
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data});
+        objects::apply(&self.client, secret).await.map(drop)
+    }
+
+    /// Waits for these conditions of a `CloudControllerManager`, as `Type=Status`, of its current generation.
+    pub async fn conditions(&self, operator: &Operator, name: &str, expected: &[&str]) -> Result<Value> {
+        let waited = eventually("the conditions", LIMIT, async || {
+            let live = serde_json::to_value(self.managers().get(name).await?)?;
+            let found = conditions(&live);
+            ensure!(live["status"]["observedGeneration"] == live["metadata"]["generation"], "{live:#}");
+            ensure!(expected.iter().all(|one| found.iter().any(|other| other == one)), "{:#}", live["status"]);
+            Ok(Some(live))
+        })
+        .await;
+        waited.with_context(|| format!("the operator's log:\n{}", operator.log()))
+    }
+
+    /// Waits until a `CloudControllerManager` is ready.
+    pub async fn ready(&self, operator: &Operator, name: &str) -> Result<Value> {
+        self.conditions(operator, name, &["Ready=True", "Reconciling=False", "Stalled=False"]).await
+    }
+
+    /// The operator's objects, those of one `CloudControllerManager` only if one is named: kind and name.
+    pub async fn objects(&self, of: Option<&str>) -> Result<Vec<String>> {
+        let set = format!("{}={}", inventory::PART_OF_LABEL, inventory::set_id(OWN_NAMESPACE));
+        let label = of.map_or(set.clone(), |name| format!("{set},{INSTANCE}={name}"));
+        let mut found = Vec::new();
+        for kind in KINDS {
+            let everywhere: Api<DynamicObject> = Api::all_with(self.client.clone(), &request::resource(kind));
+            let list = everywhere.list(&ListParams::default().labels(&label)).await?.items;
+            found.extend(list.into_iter().map(|it| format!("{} {}", kind.kind, it.metadata.name.unwrap_or_default())));
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// Waits until the operator's objects are as a predicate wants them.
+    pub async fn objects_are(
+        &self,
+        operator: &Operator,
+        of: Option<&str>,
+        is_so: impl Fn(&[String]) -> bool,
+    ) -> Result<Vec<String>> {
+        let waited = eventually("the objects", LIMIT, async || {
+            let objects = self.objects(of).await?;
+            ensure!(is_so(&objects), "{objects:?}");
+            Ok(Some(objects))
+        });
+        waited.await.with_context(|| format!("the operator's log:\n{}", operator.log()))
+    }
+
+    /// The end of the audit log, after every request that has been answered.
+    pub async fn mark(&self) -> Result<Mark> {
+        self.plane.audit().mark_after(&self.client).await
+    }
+
+    /// The operator's requests since the mark.
+    pub async fn requests(&self, since: Mark) -> Result<Vec<Request>> {
+        self.mark().await?;
+        let user = format!("system:serviceaccount:{OWN_NAMESPACE}:{SERVICE_ACCOUNT}");
+        Ok(audit::by_user(self.plane.audit().since(since)?, &user))
+    }
+}
+
+/// Sets the version of a node's kubelet.
+pub async fn set_version(client: &Client, node: &str, version: &str) -> Result<()> {
+    let nodes: Api<DynamicObject> = request::api(client, &ccm_operator::object::NODE, "");
+    let info = json!({
+        "machineID": "", "systemUUID": "", "bootID": "", "kernelVersion": "", "osImage": "Debian GNU/Linux",
+        "containerRuntimeVersion": "", "kubeletVersion": version, "kubeProxyVersion": "", "operatingSystem": "linux",
+        "architecture": "amd64",
+    });
+    let patch = Patch::Merge(json!({"status": {"nodeInfo": info}}));
+    nodes.patch_status(node, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// What is printed for an installation.
+pub fn installation(arguments: &[&str]) -> Result<Vec<Value>> {
+    let render = ["render", "--phase", "install", "--flavour", "upstream"];
+    let output = Command::new(binary()?).args(render).args(arguments).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(yaml::documents(&String::from_utf8(output.stdout)?)?)
+}
