@@ -4,7 +4,7 @@
 # make build    the program, target/release/ccm-operator; so does make alone
 # make image    the container image, by podman or docker; BUILD_ARGS=… for arguments of its build
 # make e2e      the image in a Docker Engine of its own, in namespaces of its own, and the life of a node of real kubelets; needs root
-# make e2e-all  the same with the release binary
+# make e2e-all  the same with the release binary, and the tests of CloudControllerManagers on other versions of Kubernetes
 # make reproducible  builds the binary and the image twice and compares them
 # make release-artifacts  the files of a release, in target/release-artifacts; hack/release.sh signs and verifies them
 # make check    format, lints and docs
@@ -19,7 +19,7 @@
 # make rbac     the rights of the operator that no test has used
 # make generate generated files: image-references, the images ConfigMap, docs/provider.schema.json, snapshots
 .DEFAULT_GOAL := build
-.PHONY: help build image reproducible release-artifacts e2e e2e-all test test-list-watch test-faults check deny fuzz mutants demo demo-node bench soak crash rbac generate testplane ccm prometheus
+.PHONY: help build image reproducible release-artifacts e2e e2e-all test test-list-watch test-faults check deny fuzz mutants demo demo-node bench soak crash rbac generate testplane ccm vcsim prometheus
 
 help:
 	@sed -n '/^#/!q; s/^# //p' Makefile
@@ -31,13 +31,16 @@ image: build
 	hack/glibc.sh target/release/ccm-operator
 	hack/image.sh target/release/ccm-operator $(BUILD_ARGS)
 
-# Both are built once into a cache folder outside the checkout. Building them before the tests shows the progress.
+# They are built once into a cache folder outside the checkout. Building them before the tests shows the progress.
 testplane:
 	@hack/testplane/build.sh >/dev/null
 	@hack/testplane/build.sh crds >/dev/null
 
 ccm:
 	@hack/ccm/build.sh >/dev/null
+
+vcsim:
+	@hack/vcsim/build.sh >/dev/null
 
 # Prometheus and promtool from Debian, into the same folder. Elsewhere their tests tell that they are skipped.
 prometheus:
@@ -48,7 +51,7 @@ prometheus:
 TESTS = --locked --lib --bins --test it
 export RUST_TEST_THREADS ?= $(shell nproc | awk '{ print ($$1 > 6) ? $$1 : 6 }')
 
-test: testplane ccm prometheus
+test: testplane ccm vcsim prometheus
 	cargo test $(TESTS)
 
 # What depends on watches once more, on API servers that do not stream lists: the default before Kubernetes 1.34.
@@ -71,8 +74,15 @@ E2E = cargo --config 'target."cfg(all())".runner = "hack/e2e/run.sh"' test --loc
 e2e: testplane ccm
 	$(E2E)
 
+# Besides the one of hack/testplane/go.mod.
+OTHER_KUBERNETES = v1.36.3 v1.37.2
+
 e2e-all: testplane ccm build
 	OPERATOR=$(CURDIR)/target/release/ccm-operator $(E2E)
+	for version in $(OTHER_KUBERNETES); do \
+		programs=$$(hack/testplane/build.sh "$$version") && \
+		KUBEBUILDER_ASSETS=$$programs cargo test --locked --test it -- managers:: || exit; \
+	done
 
 check:
 	cargo fmt --check
@@ -108,12 +118,12 @@ soak: testplane
 crash: testplane
 	CRASH_EVERY_REQUEST=1 cargo test --locked --test it -- crash::
 
-rbac: testplane ccm prometheus
+rbac: testplane ccm vcsim prometheus
 	rm -f target/audit.log
 	CCM_OPERATOR_AUDIT_LOG=$(CURDIR)/target/audit.log cargo test --locked --test it
 	cargo run --locked --quiet --example rbac -- target/audit.log
 
-generate: testplane ccm prometheus
+generate: testplane ccm vcsim prometheus
 	cargo run --locked --quiet -- image-references >target/image-references
 	mv target/image-references image-references
 	cargo run --locked --quiet -- image-references --config-map >target/images.configmap.yaml

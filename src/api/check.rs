@@ -17,6 +17,9 @@ pub fn name(name: &str) -> Result<(), Broken> {
     if name.len() > 40 {
         return Err(("metadata.name", "a name has at most 40 characters"));
     }
+    if name == "next" || name.ends_with("-next") {
+        return Err(("metadata.name", "a name does not end with next, which stands for objects that replace others"));
+    }
     if !is_name(name, "-.") {
         return Err(("metadata.name", "a name consists of lower-case letters, digits, - and ."));
     }
@@ -145,10 +148,10 @@ mod tests {
 
     #[test]
     fn a_name_fits_into_the_names_of_objects() {
-        for valid in ["cluster", "a", "a-b.c", &"a".repeat(40)] {
+        for valid in ["cluster", "a", "a-b.c", "next-a", &"a".repeat(40)] {
             assert_eq!(name(valid), Ok(()), "{valid}");
         }
-        for invalid in ["", "A", "-a", "a.", "a_b", &"a".repeat(41)] {
+        for invalid in ["", "A", "-a", "a.", "a_b", "next", "a-next", &"a".repeat(41)] {
             assert!(name(invalid).is_err(), "{invalid}");
         }
     }

@@ -21,6 +21,8 @@ const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/install/00_cloudcontrol
     doc = "A cloud-controller-manager that the operator installs and keeps installed. Who may write this object decides what runs with \
            the credentials of the cloud and with rights on every node: that is cluster-admin in effect.",
     validation = kube::core::Rule::new("self.metadata.name.size() <= 40").message("a name has at most 40 characters"),
+    validation = kube::core::Rule::new("self.metadata.name != 'next' && !self.metadata.name.endsWith('-next')")
+        .message("a name does not end with next, which stands for objects that replace others"),
     printcolumn(name = "Provider", type_ = "string", json_path = ".spec.provider"),
     printcolumn(name = "Version", type_ = "string", json_path = ".status.provider.version"),
     printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),

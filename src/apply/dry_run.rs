@@ -70,7 +70,7 @@ pub async fn changes(
 ) -> Result<Vec<Diff>, Error> {
     let asked = stream::iter(config.iter().chain(planned)).map(|object| async move {
         let live = read::live(client, object).await?;
-        change(client, object, Sight::of(live.as_ref())).await
+        change(client, Ladder::new(object, Sight::of(live.as_ref()))).await
     });
     let mut changes: Vec<_> = asked.buffered(CONCURRENCY).try_collect().await?;
     for (live, verdict) in left_over(client, own_namespace, planned).await? {
@@ -79,11 +79,11 @@ pub async fn changes(
     Ok(changes)
 }
 
-/// The change of one planned object of which this is known.
-pub async fn change(client: &Client, desired: &Object, sight: Sight<'_>) -> Result<Diff, Error> {
+/// The change of one planned object: where its ladder leads.
+pub async fn change(client: &Client, ladder: Ladder<'_>) -> Result<Diff, Error> {
+    let (desired, live) = (ladder.desired(), ladder.seen());
     let key = desired.key();
-    let live = if let Sight::Seen(live) = sight { Some(live) } else { None };
-    let (change, before, after) = match ask(client, desired, sight, false).await {
+    let (change, before, after) = match ask(client, ladder, false).await {
         Ok(End::Applied(after)) => (Change::planned(key, live, &after), live.cloned(), Some(after)),
         Ok(End::Recreated { before, after }) => (Change::recreated(key, &before, &after), Some(before), Some(after)),
         Ok(End::LeftAlone(_)) => (Change::plain(key, Action::Skip).because(inventory::LEFT_ALONE), None, None),
@@ -140,7 +140,7 @@ pub async fn verify(client: &Client, bundles: &[Bundle]) -> Result<Vec<Finding>,
     let mut refusals = Vec::new();
     for (bundle, manifest) in bundles.iter().flat_map(|bundle| bundle.manifests.iter().map(move |one| (bundle, one))) {
         let object = &manifest.object;
-        match ask(client, object, Sight::Absent, true).await {
+        match ask(client, Ladder::new(object, Sight::Absent), true).await {
             // An object that is being deleted proves nothing against its manifest.
             Ok(_) | Err(write::Error { source: Cause::Held(_), .. }) => {}
             Err(write::Error { source: Cause::Api(kube::Error::Api(status)), .. })
@@ -173,8 +173,8 @@ fn pointer(field: &str) -> String {
     parts.map(|part| format!("/{part}")).collect::<Vec<_>>().concat()
 }
 
-async fn ask(client: &Client, desired: &Object, sight: Sight<'_>, is_strict: bool) -> Result<End, write::Error> {
-    let mut ladder = Ladder::new(desired, sight);
+async fn ask(client: &Client, mut ladder: Ladder<'_>, is_strict: bool) -> Result<End, write::Error> {
+    let desired = ladder.desired();
     let next = ladder.first();
     let api = api(client, desired.kind(), desired.namespace());
     let requests = Requests { api, budget: || NO_DEADLINE, is_strict };

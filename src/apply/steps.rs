@@ -77,10 +77,8 @@ pub enum Sight<'a> {
     Seen(&'a Value),
     /// It does not exist.
     Absent,
-    /// It may exist without our label, by which objects are watched; if it does it becomes ours.
+    /// It may exist without our label, by which objects are watched.
     Unknown,
-    /// The same, but one that somebody else made stays theirs.
-    Foreign,
 }
 
 impl<'a> Sight<'a> {
@@ -136,6 +134,7 @@ enum Stage {
 pub struct Ladder<'a> {
     desired: &'a Object,
     sight: Sight<'a>,
+    takes_over: bool,
     folds: usize,
     stage: Stage,
 }
@@ -143,7 +142,13 @@ pub struct Ladder<'a> {
 impl<'a> Ladder<'a> {
     /// The ladder from what is known about the live object.
     pub fn new(desired: &'a Object, sight: Sight<'a>) -> Self {
-        Self { desired, sight, folds: 0, stage: Stage::Start }
+        Self { desired, sight, takes_over: true, folds: 0, stage: Stage::Start }
+    }
+
+    /// The same, but for `takes_over`: whether an object that somebody else has made becomes ours.
+    #[must_use]
+    pub fn taking_over(self, takes_over: bool) -> Self {
+        Self { takes_over, ..self }
     }
 
     /// The planned object.
@@ -155,15 +160,16 @@ impl<'a> Ladder<'a> {
     pub fn seen(&self) -> Option<&'a Value> {
         match self.sight {
             Sight::Seen(live) => Some(live),
-            Sight::Absent | Sight::Unknown | Sight::Foreign => None,
+            Sight::Absent | Sight::Unknown => None,
         }
     }
 
     /// The first step.
     pub fn first(&mut self) -> Next {
         match self.sight {
-            Sight::Unknown | Sight::Foreign if self.is_member() => self.step(Stage::Look, Step::Read),
-            Sight::Unknown | Sight::Foreign | Sight::Absent => self.step(Stage::Apply, Step::Apply),
+            Sight::Unknown if self.is_member() => self.step(Stage::Look, Step::Read),
+            Sight::Unknown | Sight::Absent => self.step(Stage::Apply, Step::Apply),
+            Sight::Seen(live) if self.is_foreign(live) => self.take_over(live),
             Sight::Seen(live) if self.is_left_alone(live) => Next::Break(End::LeftAlone(None)),
             Sight::Seen(live) => self.take_over(live),
         }
@@ -230,8 +236,18 @@ impl<'a> Ladder<'a> {
         !set_of(self.desired.value()).is_null()
     }
 
+    /// Whether a live object is not ours and stays so. One of ours may have lost its label or its managed fields, not both.
+    fn is_foreign(&self, live: &Value) -> bool {
+        let is_wiped = ownership::is_wiped(live) && *set_of(live) == *set_of(self.desired.value());
+        !self.takes_over && !ownership::is_applied_by_us(live) && !is_wiped
+    }
+
     /// Why a live object is not changed, if it is not ours to change.
     fn hands_off(&self, live: &Value) -> Option<End> {
+        if self.is_foreign(live) {
+            let manager = ownership::last_foreign_manager(live).unwrap_or("another manager");
+            return Some(End::OfOthers(manager.to_owned()));
+        }
         if self.is_left_alone(live) {
             return Some(End::LeftAlone(Some(live.clone())));
         }
@@ -243,9 +259,7 @@ impl<'a> Ladder<'a> {
                 return Some(End::OfAnotherSet(set.to_owned()));
             }
         }
-        // One of ours may have lost its label.
-        let is_foreign = matches!(self.sight, Sight::Foreign) && !ownership::is_applied_by_us(live);
-        is_foreign.then(|| End::OfOthers(ownership::last_foreign_manager(live).unwrap_or("another manager").to_owned()))
+        None
     }
 
     /// The next step for a live object.

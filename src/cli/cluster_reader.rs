@@ -67,7 +67,9 @@ impl ClusterReader {
         for document in &DOCUMENTS {
             let object = match read::get(&self.client, &document.kind, "", document.name).await {
                 Err(Error::NotServed(kind)) if document.kind.kind == INFRASTRUCTURE => {
-                    return Err(Error::NotServed(format!("{kind}: it is no OpenShift or OKD cluster")));
+                    return Err(Error::NotServed(format!(
+                        "{kind}: it is no OpenShift or OKD cluster; on others `kubectl describe ccm` shows the state"
+                    )));
                 }
                 Err(error) if error.is_an_answer() => {
                     refused.push(error);

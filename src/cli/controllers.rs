@@ -105,8 +105,9 @@ pub struct OperatorArgs {
     #[arg(long, value_name = "FILE", default_value = "/etc/cloud-controller-manager-config/images.json")]
     pub images_json: PathBuf,
 
-    /// On clusters other than OpenShift: the namespaces that a CloudControllerManager may name. The operator needs a Role in each.
-    #[arg(long, value_name = "NAMESPACES", value_delimiter = ',', default_value = "kube-system")]
+    /// On clusters other than OpenShift: the namespaces that a CloudControllerManager may name [default: kube-system]. The operator
+    /// needs a Role in each.
+    #[arg(long, value_name = "NAMESPACES", value_delimiter = ',')]
     pub manager_namespaces: Vec<String>,
 
     /// The minimum TLS version of the cloud-controller-manager's servers, instead of that of the cluster's TLS profile.

@@ -74,6 +74,8 @@ pub(super) struct Applier {
     skipped: BTreeMap<Key, Option<Instant>>,
     /// What is known of an object that no watch shows.
     pub(super) unseen: Sight<'static>,
+    /// Whether objects that others have made become ours.
+    pub(super) takes_over: bool,
     overruled: BTreeMap<Key, Overruled>,
     /// Objects whose repairs are limited, each with the manager that keeps changing it.
     contested: BTreeMap<Key, String>,
@@ -94,6 +96,7 @@ impl Applier {
             held_back: BTreeMap::new(),
             skipped: BTreeMap::new(),
             unseen: Sight::Unknown,
+            takes_over: true,
             overruled: BTreeMap::new(),
             contested: BTreeMap::new(),
             settled: BTreeSet::new(),
@@ -239,7 +242,7 @@ impl Applier {
             return None;
         }
         let sight = live.map_or(self.unseen, Sight::Seen);
-        let mut ladder = Ladder::new(object, sight);
+        let mut ladder = Ladder::new(object, sight).taking_over(self.takes_over);
         let next = ladder.first();
         if next == Next::Break(End::LeftAlone(None)) {
             if self.skip(object.key(), None) {

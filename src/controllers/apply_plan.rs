@@ -50,6 +50,9 @@ impl Wanted<'_> {
     }
 }
 
+/// How many objects a remark names: anybody may label others.
+const MOST_NAMES: usize = 20;
+
 pub(super) struct ApplyPlan {
     client: Client,
     own_namespace: String,
@@ -76,8 +79,11 @@ impl ApplyPlan {
 
     /// Which of these objects the operator leaves alone or keeps, for people; empty if there are none.
     pub(super) fn remarks(&self, counts: impl Fn(&Key) -> bool) -> String {
-        let remark = |title, names: Vec<_>| {
-            if names.is_empty() { String::new() } else { format!("; {title}: {}", names.join(", ")) }
+        let remark = |title, names: Vec<String>| {
+            let more = names.len().saturating_sub(MOST_NAMES);
+            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+            let names = &names[..names.len().min(MOST_NAMES)];
+            if names.is_empty() { String::new() } else { format!("; {title}: {}{more}", names.join(", ")) }
         };
         let skipped = self.applier.skipped().filter(|key| counts(key)).map(Key::to_string).collect();
         let kept = self.kept.iter().filter(|(key, _)| counts(key));
@@ -122,6 +128,7 @@ impl ApplyPlan {
         let Wanted { objects, owner, wave: wave_of, .. } = wanted;
         self.applier.begin()?;
         self.applier.unseen = self.unseen(observer, wanted).await;
+        self.applier.takes_over = wanted.takes_over;
         let planned = Scope::of(objects);
         let wider = planned.union(&self.inventory(observer));
         self.write_inventory(observer, wider, &budget).await?;
@@ -164,7 +171,7 @@ impl ApplyPlan {
     /// What may be known of objects that no watch shows: whether others may have them.
     async fn unseen(&mut self, observer: &Observer, wanted: Wanted<'_>) -> Sight<'static> {
         if !wanted.takes_over {
-            return Sight::Foreign;
+            return Sight::Unknown;
         }
         if self.is_fresh.is_none() {
             self.is_fresh = Some(self.find_fresh(observer, wanted.objects).await);

@@ -16,7 +16,7 @@ use crate::{
         change::{Action, essence},
         diff::Diff,
         dry_run::{self, Error},
-        steps::Sight,
+        steps::{Ladder, Sight},
     },
     cluster::read,
     controllers::{apply_plan::Wanted, backoff::Backoff, failures::Stopped, observer::Observer},
@@ -81,10 +81,10 @@ impl DryRun {
             _ => None,
         };
         let sight = match live.or(read.as_ref()) {
-            None if !takes_over => Sight::Foreign,
+            None if !takes_over => Sight::Unknown,
             live => Sight::of(live),
         };
-        dry_run::change(&self.client, object, sight).await
+        dry_run::change(&self.client, Ladder::new(object, sight).taking_over(takes_over)).await
     }
 
     fn log(&mut self, diff: &Diff) {

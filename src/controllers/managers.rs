@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use serde_json::Value;
@@ -64,6 +64,9 @@ struct ApiServer {
     backoff: Backoff,
 }
 
+/// Where `CloudControllerManager`s may be unless namespaces are given.
+const DEFAULT_NAMESPACE: &str = "kube-system";
+
 /// How many answers of API servers count. The lowest decides, so that no answer of one of several leads back and forth.
 const ANSWERS: usize = 3;
 
@@ -105,7 +108,10 @@ impl Managers {
         let leads = self.authority.write_budget().is_some();
         if is_waiting {
             if leads {
-                self.report_blindness(view, &mut pass).await;
+                let error = view.observer.watches.lasting_trouble(TRANSIENT_ERROR_PATIENCE, is_common);
+                if let Some(error) = error.or_else(|| self.api_server.lasting_trouble()) {
+                    self.report_blindness(view, error, &mut pass).await;
+                }
             }
             return pass;
         }
@@ -191,7 +197,9 @@ impl Managers {
         let name = |live: &Value| live["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let names: BTreeSet<_> = live.iter().map(|live| name(live)).collect();
         self.fleet.retain(|name, _| names.contains(name));
-        let namespaces = &view.settings.manager_namespaces;
+        let given = &view.settings.manager_namespaces;
+        let default = [DEFAULT_NAMESPACE.to_owned()];
+        let namespaces = if given.is_empty() { &default[..] } else { given };
         for live in live {
             self.fleet.entry(name(live)).or_default().read(live, cluster, namespaces, &view.catalog);
         }
@@ -224,11 +232,18 @@ impl Managers {
 
     /// Watches our objects where they are planned and where the inventory lists them.
     fn follow(&self, view: &mut View) {
+        let leftovers = self.leftovers(&view.observer);
+        view.observer.follow(&Scope::of(&self.objects), &leftovers);
+    }
+
+    /// Where our objects may be: where the inventory says, and, as somebody may have deleted that, where those are that are to go.
+    fn leftovers(&self, observer: &Observer) -> Scope {
         let inventory = match &self.hands {
-            Hands::Write(apply_plan) => apply_plan.inventory(&view.observer),
-            Hands::DryRun(_) => view.observer.scope(),
+            Hands::Write(apply_plan) => apply_plan.inventory(observer),
+            Hands::DryRun(_) => observer.scope(),
         };
-        view.observer.follow(&Scope::of(&self.objects), &inventory);
+        let removed = self.fleet.values().map(|managed| Scope::of(managed.removed()));
+        removed.fold(inventory, |scope, removed| scope.union(&removed))
     }
 
     /// Brings about what is planned. Objects whose places have not been seen yet wait.
@@ -261,7 +276,7 @@ fn wave(kind: &Kind) -> u8 {
 
 /// Whether a watch is one that all depend on.
 fn is_common(id: &Id) -> bool {
-    matches!(id, Id::Managers | Id::Nodes | Id::Deletions | Id::Inventory)
+    matches!(id, Id::Managers | Id::Nodes | Id::Inventory)
 }
 
 /// The name of the `CloudControllerManager` that an object is of.
@@ -293,12 +308,18 @@ impl ApiServer {
             }
             Err(error) => {
                 let text = format!("failed to ask the API server for its version: {error}");
-                if self.backoff.failed(&text, Duration::ZERO, error.retry_after(), Instant::now()) {
+                if self.backoff.failed(&text, TRANSIENT_ERROR_PATIENCE, error.retry_after(), Instant::now()) {
                     warn!("{text}; retrying");
                 }
                 Err(text)
             }
         }
+    }
+
+    /// The last error, if it has lasted.
+    fn lasting_trouble(&self) -> Option<String> {
+        let now = Instant::now();
+        self.backoff.ready(now).err().filter(|_| self.backoff.has_lasted(now))
     }
 
     fn lowest(&self) -> Option<&str> {

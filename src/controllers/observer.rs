@@ -215,7 +215,11 @@ impl Observer {
         if !seen.is_synced() {
             let trouble =
                 seen.trouble().filter(|trouble| trouble.lasts_at(TRANSIENT_ERROR_PATIENCE) <= Instant::now())?;
-            let help = if trouble.denied_since.is_some() { ": grant the operator list and watch of it" } else { "" };
+            let help = if trouble.denied_since.is_some() {
+                ": grant the operator list and watch of it (--secrets)"
+            } else {
+                ""
+            };
             return Some(Found::Unreadable(format!("{}{help}", trouble.error)));
         }
         let source = seen.get(&reference.name).map(|kept| serde_json::from_value(kept.clone()).unwrap_or_default());

@@ -44,7 +44,7 @@ pub struct ViewSettings {
     pub with_operator: bool,
     /// Whether the config-sync controllers run in this process.
     pub with_config_sync: bool,
-    /// The namespaces that `CloudControllerManager`s may name.
+    /// The namespaces that `CloudControllerManager`s may name; empty if none is given.
     pub manager_namespaces: Vec<String>,
 }
 
@@ -85,6 +85,11 @@ impl View {
     ) -> Self {
         let set_id = inventory::set_id(&settings.own_namespace);
         let mut observer = Observer::new(client.clone(), set_id);
+        if settings.manager_namespaces.is_empty() {
+            // On OpenShift, as is likely, nothing is waited for before the rest is asked for.
+            observer.want_documents(Documents::needed(&settings.facts, settings.with_config_sync, None).collect());
+            observer.watch_status();
+        }
         if settings.with_operator {
             observer.watch_inventory(&settings.own_namespace);
         }

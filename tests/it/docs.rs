@@ -3,6 +3,7 @@
 //!
 //! What a block needs and a test has not, the page marks (see [`page`]).
 
+mod any_kubernetes;
 mod page;
 mod paths;
 mod shell;
@@ -24,8 +25,9 @@ use clap::{Parser, error::ErrorKind};
 use crate::lab::{can, repository};
 use page::{Block, Mark};
 
-/// The pages whose commands `paths` runs, unless a mark says why not. Of other pages only the command lines are checked.
+/// The pages whose commands `paths` and `any_kubernetes` run, unless a mark says why not. Of other pages only the command lines are checked.
 const FOLLOWED: &[&str] = &[
+    "docs/any-kubernetes.md",
     "docs/installing-in-a-release.md",
     "docs/installing-with-kubectl.md",
     "docs/replacing-the-go-operator.md",
@@ -172,7 +174,7 @@ fn every_command_line_exists() -> Result<()> {
 
 #[test]
 fn every_section_with_commands_is_followed() -> Result<()> {
-    let paths = include_str!("docs/paths.rs");
+    let paths = concat!(include_str!("docs/paths.rs"), include_str!("docs/any_kubernetes.rs"));
     for document in FOLLOWED {
         let blocks = page::blocks(document)?;
         for block in blocks.iter().filter(|block| block.mark != Mark::NotRun) {
@@ -201,6 +203,15 @@ fn the_supported_versions_are_those_of_the_tests() -> Result<()> {
     assert!(page.contains(&format!("kube-apiserver {kubernetes},")), "{kubernetes}");
     let minor = kubernetes.trim_start_matches('v').rsplit_once('.').context("a minor version")?.0;
     assert!(page.contains(&format!("| Kubernetes | {minor} |")), "{minor}");
+    let makefile = read("Makefile")?;
+    let others =
+        makefile.lines().find_map(|line| line.strip_prefix("OTHER_KUBERNETES = ")).context("other versions")?;
+    let mut tested: Vec<_> = others.split(' ').chain([kubernetes]).collect();
+    tested.sort_unstable();
+    let minors: Vec<_> = tested.iter().filter_map(|one| Some(one.strip_prefix('v')?.rsplit_once('.')?.0)).collect();
+    let row = format!("| Kubernetes without OpenShift | {} |", minors.join(", "));
+    let row = page.lines().find(|line| line.starts_with(&row)).with_context(|| row.clone())?;
+    assert!(tested.iter().all(|version| row.contains(version)), "{tested:?}");
     let feature = format!("v{}", minor.replace('.', "_"));
     assert!(
         read("Cargo.toml")?.contains(&format!("features = [\"{feature}\"]")) && page.contains(&format!("`{feature}`"))

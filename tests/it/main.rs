@@ -49,3 +49,4 @@ mod structure;
 mod take_over;
 mod tls_profiles;
 mod upstream;
+mod vsphere;

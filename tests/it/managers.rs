@@ -1,7 +1,11 @@
 //! Any Kubernetes: the operator acts on `CloudControllerManager`s, on a real control plane with the rights of an installation.
 
 use anyhow::{Result, ensure};
-use ccm_operator::{cluster::request, object::KINDS};
+use ccm_operator::{
+    apply::inventory::{self, PART_OF_LABEL},
+    cluster::request,
+    object::KINDS,
+};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::{
     Api,
@@ -15,7 +19,7 @@ use crate::{
         audit::Request,
         control_plane::{ControlPlane, Options},
         eventually,
-        kubernetes::{Kubernetes, installation, set_version},
+        kubernetes::{Kubernetes, OWN_NAMESPACE, installation, set_version},
         objects,
         operator::Operator,
     },
@@ -35,6 +39,16 @@ async fn hash(cluster: &Kubernetes, name: &str) -> Result<String> {
     let live = serde_json::to_value(api(cluster, "Deployment", "kube-system").get(name).await?)?;
     let annotations = &live["spec"]["template"]["metadata"]["annotations"];
     Ok(annotations["ccm-operator.dev/config-hash"].as_str().unwrap_or_default().to_owned())
+}
+
+/// The Event of a cloud-controller-manager that may not delete a node whose machine is gone.
+fn deletion(node: &str, at: Timestamp) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": format!("{node}.1"), "namespace": "default"},
+        "involvedObject": {"kind": "Node", "name": node}, "reason": "DeletingNode", "type": "Normal",
+        "message": "", "source": {"component": "cloud-node-lifecycle-controller"}, "count": 3,
+        "lastTimestamp": at.to_string(),
+    })
 }
 
 #[tokio::test]
@@ -69,7 +83,9 @@ async fn a_cloud_controller_manager_is_installed_kept_and_removed() -> Result<()
     cluster.put_secret("hcloud", json!({"token": "s3cret"})).await?;
     let live = cluster.ready(&operator, "cluster").await?;
     let status = &live["status"];
-    assert_eq!(status["cluster"], json!({"kubernetes": "1.35", "distribution": "Other", "controlPlaneNodes": 1}));
+    let server = cluster.client.apiserver_version().await?;
+    let minor = format!("{}.{}", server.major, server.minor);
+    assert_eq!(status["cluster"], json!({"kubernetes": minor, "distribution": "Other", "controlPlaneNodes": 1}));
     assert_eq!(status["workload"], json!({"kind": "Deployment", "desired": 1, "ready": 1}), "one node");
     assert!(!status["provider"]["version"].as_str().unwrap().is_empty(), "{status}");
     let installed = cluster.objects(Some("cluster")).await?;
@@ -98,17 +114,9 @@ async fn a_cloud_controller_manager_is_installed_kept_and_removed() -> Result<()
     );
 
     // A node whose machine is gone is named, and forgotten once nothing is said of it any more.
-    let said = |node: &str, at: Timestamp| {
-        json!({
-            "apiVersion": "v1", "kind": "Event", "metadata": {"name": format!("{node}.1"), "namespace": "default"},
-            "involvedObject": {"kind": "Node", "name": node}, "reason": "DeletingNodeFailed", "type": "Warning",
-            "message": "", "source": {"component": "cloud-node-lifecycle-controller"}, "count": 3,
-            "lastTimestamp": at.to_string(),
-        })
-    };
     let now = Timestamp::from_second(Timestamp::now().as_second())?;
-    objects::apply(&cluster.client, said("long-ago", now - SignedDuration::from_mins(11))).await?;
-    objects::apply(&cluster.client, said("worker", now)).await?;
+    objects::apply(&cluster.client, deletion("long-ago", now - SignedDuration::from_mins(11))).await?;
+    objects::apply(&cluster.client, deletion("worker", now)).await?;
     eventually("the node to be named", LIMIT, async || {
         let live = cluster.ready(&operator, "cluster").await?;
         ensure!(live["status"]["nodes"]["gone"] == json!(["worker"]), "{}", live["status"]["nodes"]);
@@ -126,9 +134,12 @@ async fn a_cloud_controller_manager_is_installed_kept_and_removed() -> Result<()
     })
     .await?;
 
-    // One that starts where everything is in place writes nothing.
+    // One that starts where everything is in place writes nothing. A later generation tells that the rollout is over.
+    cluster.patch("cluster", json!({"spec": {"logging": {"verbosity": 3}}})).await?;
+    cluster.ready(&operator, "cluster").await?;
     operator.terminate()?;
     operator.wait(LIMIT).await?;
+    let first_log = operator.log();
     let mark = cluster.mark().await?;
     let operator = cluster.start()?;
     eventually("the second pass", LIMIT, async || {
@@ -143,11 +154,16 @@ async fn a_cloud_controller_manager_is_installed_kept_and_removed() -> Result<()
     // Neither the operator's rights were too few, nor does its log or its status hold a secret.
     let refused: Vec<_> = cluster.requests(start).await?.into_iter().filter(|one| one.code == 403).collect();
     assert!(refused.is_empty(), "{refused:#?}\n{}", operator.log());
-    let all = operator.log() + &serde_json::to_string(&cluster.managers().get("cluster").await?)?;
+    let all = first_log + &operator.log() + &serde_json::to_string(&cluster.managers().get("cluster").await?)?;
     assert!(!all.contains("s3cret") && !all.contains("an0ther"), "{all}");
 
+    // A copy of an object has its labels, too.
+    let labels = json!({"app.kubernetes.io/instance": "cluster", PART_OF_LABEL: inventory::set_id(OWN_NAMESPACE)});
+    let metadata = json!({"name": "copy", "namespace": "kube-system", "labels": labels});
+    let copy = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata, "automountServiceAccountToken": false});
+    objects::apply(&cluster.client, copy).await?;
     cluster.delete("cluster").await?;
-    cluster.objects_are(&operator, None, <[String]>::is_empty).await?;
+    cluster.objects_are(&operator, None, |objects| objects == ["ServiceAccount copy"]).await?;
     assert!(api(&cluster, "ConfigMap", "kube-system").get_opt("decoy").await?.is_some(), "the decoy is gone");
     Ok(())
 }
@@ -248,9 +264,16 @@ async fn an_object_is_paused_removed_and_cleaned_up_after_a_crash() -> Result<()
     let services = cluster.objects(Some("cluster")).await?;
     assert_eq!(services.len(), other.len());
 
+    let daemon_set = services.iter().find_map(|object| object.strip_prefix("DaemonSet ")).unwrap();
+    let generation = async || {
+        let live = api(&cluster, "DaemonSet", "kube-system").get(daemon_set).await?;
+        anyhow::Ok(live.metadata.generation)
+    };
+    let before = generation().await?;
     cluster.patch("cluster", json!({"spec": {"management": "Paused", "logging": {"verbosity": 5}}})).await?;
     cluster.conditions(&operator, "cluster", &["Ready=Unknown", "Stalled=False"]).await?;
     assert_eq!(cluster.objects(Some("cluster")).await?, services, "nothing is deleted");
+    assert_eq!(generation().await?, before, "nothing is changed");
     cluster.patch("cluster", json!({"spec": {"management": "Removed"}})).await?;
     let live = cluster.conditions(&operator, "cluster", &["Ready=False", "Reconciling=False"]).await?;
     assert_eq!(message(&live, "Ready"), "spec.management is Removed: all its objects are deleted");
@@ -264,6 +287,18 @@ async fn an_object_is_paused_removed_and_cleaned_up_after_a_crash() -> Result<()
     cluster.delete("cluster").await?;
     let operator = cluster.start()?;
     cluster.objects_are(&operator, None, |objects| objects == other).await?;
+    // Nothing is said to be gone because the inventory is.
+    cluster.create("cluster", json!({"provider": "aws"})).await?;
+    cluster.ready(&operator, "cluster").await?;
+    operator.kill()?;
+    operator.wait(LIMIT).await?;
+    let inventory = api(&cluster, "ConfigMap", "ccm-operator");
+    inventory.delete("ccm-operator-inventory", &DeleteParams::default()).await?;
+    cluster.patch("cluster", json!({"spec": {"management": "Removed"}})).await?;
+    let operator = cluster.start()?;
+    let live = cluster.conditions(&operator, "cluster", &["Ready=False", "Reconciling=False"]).await?;
+    assert!(message(&live, "Ready").contains("all its objects are deleted"), "{live:#}");
+    assert_eq!(cluster.objects(None).await?, other);
     // The lowest version of the control plane decides.
     set_version(&cluster.client, "control-plane", "v1.34.1").await?;
     eventually("the other version", LIMIT, async || {
@@ -356,5 +391,38 @@ async fn another_version_of_the_definition_is_no_disaster() -> Result<()> {
     .await?;
     cluster.ready(&operator, "cluster").await?;
     assert_eq!(cluster.objects(None).await?, before);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_dry_run_says_what_would_be_done_and_writes_nothing() -> Result<()> {
+    let cluster = Kubernetes::new("aws").await?;
+    let account = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {
+            "name": "aws-cloud-controller-manager", "namespace": "kube-system", "labels": {"app": "chart"},
+        },
+    });
+    objects::apply(&cluster.client, account).await?;
+    cluster.create("cluster", json!({"provider": "aws"})).await?;
+    cluster.create("bad", json!({"provider": "awz"})).await?;
+    let mark = cluster.mark().await?;
+    let own = format!("--operator-namespace={OWN_NAMESPACE}");
+    let arguments = ["operator", "--dry-run", &own, "--health-addr=127.0.0.1:0", "--metrics-bind-address=0"];
+    let operator = Operator::start(binary(), &cluster.kubeconfig, &arguments, &[])?;
+    for line in [
+        "dry run: would create DaemonSet kube-system/aws-cloud-controller-manager",
+        "dry run: could not apply ServiceAccount kube-system/aws-cloud-controller-manager: it exists, made by",
+        "dry run: CloudControllerManager bad: spec.provider: there is no provider \"awz\"",
+    ] {
+        eventually(line, LIMIT, async || {
+            let log = operator.log();
+            ensure!(log.contains(line), "{log}");
+            Ok(Some(()))
+        })
+        .await?;
+    }
+    assert!(!operator.log().contains("everything is applied"), "{}", operator.log());
+    let writes: Vec<_> = cluster.requests(mark).await?.into_iter().filter(Request::is_write).collect();
+    assert!(writes.is_empty(), "{writes:#?}");
     Ok(())
 }

@@ -1,7 +1,8 @@
-//! The parts of the fixture that are not written in Rust: the control plane's binaries, OpenShift's CRDs and the clouds'
-//! cloud-controller-managers.
+//! The parts of the fixture that are not written in Rust: the control plane's binaries, OpenShift's CRDs, the clouds'
+//! cloud-controller-managers and a vCenter.
 //!
-//! `hack/testplane/build.sh` and `hack/ccm/build.sh` build them once, `hack/debian.sh` gets them, `hack/e2e/` puts them together.
+//! `hack/testplane/build.sh`, `hack/ccm/build.sh` and `hack/vcsim/build.sh` build them once, `hack/debian.sh` gets them, `hack/e2e/`
+//! puts them together.
 
 use std::{
     path::{Path, PathBuf},
@@ -27,6 +28,11 @@ pub async fn openshift_api() -> Result<PathBuf> {
 pub async fn cloud_controller_managers() -> Result<&'static Path> {
     static FOLDER: OnceCell<PathBuf> = OnceCell::const_new();
     Ok(FOLDER.get_or_try_init(|| build_sh("hack/ccm/build.sh", &[])).await?)
+}
+
+/// The simulator of a vCenter, which the first call on a machine builds.
+pub async fn vcenter_simulator() -> Result<PathBuf> {
+    Ok(build_sh("hack/vcsim/build.sh", &[]).await?.join("vcsim"))
 }
 
 /// The folder of Debian's `prometheus` and `promtool`.

@@ -175,6 +175,8 @@ struct Event {
 
 #[derive(Deserialize)]
 struct User {
+    /// Absent where nobody was recognised.
+    #[serde(default)]
     username: String,
 }
 

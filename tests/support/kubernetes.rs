@@ -51,7 +51,7 @@ impl Kubernetes {
         let (own, mut stand_ins) = (client.clone(), JoinSet::new());
         stand_ins.spawn(async { drop(kubelet::finish_workloads(own).await) });
         kubelet::add_node(&client, "control-plane", &[("node-role.kubernetes.io/control-plane", "")]).await?;
-        set_version(&client, "control-plane", "v1.35.4").await?;
+        set_version(&client, "control-plane", &client.apiserver_version().await?.git_version).await?;
         let mut cluster = Self { plane, client, kubeconfig: PathBuf::new(), stand_ins };
         cluster.install(providers).await?;
         cluster.kubeconfig = cluster.plane.service_account_kubeconfig(OWN_NAMESPACE, SERVICE_ACCOUNT).await?;
@@ -74,10 +74,10 @@ impl Kubernetes {
 
     /// Starts the operator.
     pub fn start(&self) -> Result<Operator> {
-        self.start_with(&[])
+        self.start_with(&["--manager-namespaces=kube-system"])
     }
 
-    /// Starts the operator with additional arguments.
+    /// Starts the operator with these arguments, of which it needs the namespaces.
     pub fn start_with(&self, arguments: &[&str]) -> Result<Operator> {
         let own = format!("--operator-namespace={OWN_NAMESPACE}");
         let all = ["operator", "--controllers=operator", &own, "--health-addr=127.0.0.1:0", "--metrics-bind-address=0"];

@@ -107,15 +107,32 @@ fn an_object_that_may_exist_is_looked_at_before_it_is_taken_over() {
 
 #[test]
 fn an_object_of_others_is_not_taken_over_where_they_keep_theirs() {
-    let look = |live: Option<Value>, answers: Vec<Answer>| {
-        let (steps, end) = climb(&member(), Sight::Foreign, [vec![Ok(live)], answers].concat());
-        (steps.join(" "), end)
+    let run = |sight: Sight, answers: Vec<Answer>| {
+        let member = member();
+        let mut ladder = Ladder::new(&member, sight).taking_over(false);
+        let (mut next, mut answers, mut steps) = (ladder.first(), answers.into_iter(), 0);
+        while let Next::Continue(_) = next {
+            steps += 1;
+            next = ladder.next(answers.next().unwrap_or(Err(Refusal::Other)));
+        }
+        (steps, next.break_value().unwrap())
     };
-    assert_eq!(look(None, vec![object(ours())]), ("Read Apply".into(), End::Applied(ours())));
+    assert_eq!(run(Sight::Unknown, vec![Ok(None), object(ours())]), (2, End::Applied(ours())));
     let theirs = live(json!([entry("kubectl", "Update", json!({"f:spec": {"f:type": {}}}))]));
-    assert_eq!(look(Some(theirs), vec![]), ("Read".into(), End::OfOthers("kubectl".into())));
+    let of_others = || End::OfOthers("kubectl".into());
+    assert_eq!(run(Sight::Unknown, vec![object(theirs.clone())]), (1, of_others()));
+    // Neither our label nor the wish to be left alone makes it ours.
+    let mut labelled = theirs.clone();
+    labelled["metadata"]["labels"] = json!({inventory::PART_OF_LABEL: "set"});
+    labelled["metadata"]["annotations"] = json!({"client.lifecycle.config.k8s.io/mutation": "ignore"});
+    assert_eq!(run(Sight::Seen(&labelled), vec![]), (0, of_others()));
+    assert_eq!(run(Sight::Unknown, vec![object(labelled)]), (1, of_others()));
     // One of ours that has lost its label.
-    assert_eq!(look(Some(ours()), vec![object(ours())]).0, "Read Apply");
+    assert_eq!(run(Sight::Unknown, vec![object(ours()), object(ours())]), (2, End::Applied(ours())));
+    let mut wiped = live(json!([]));
+    assert_eq!(run(Sight::Unknown, vec![object(wiped.clone())]).1, End::OfOthers("another manager".into()));
+    wiped["metadata"]["labels"] = json!({inventory::PART_OF_LABEL: "set"});
+    assert!(run(Sight::Seen(&wiped), vec![]).0 > 0, "one of ours that has lost its managed fields");
 }
 
 #[test]

@@ -55,8 +55,10 @@ impl Managed {
         if self.manager.as_ref() == Some(&manager) {
             return;
         }
-        self.named = manager.as_ref().map(|manager| judgement::needs(catalog, manager)).unwrap_or_default();
         (self.manager, self.judgement) = (Some(manager), None);
+        // What is to go reads nothing.
+        let reads = self.manager().filter(|_| !self.is_removed());
+        self.named = reads.map(|manager| judgement::needs(catalog, manager)).unwrap_or_default();
     }
 
     /// What it asks for, if that can be read.
@@ -100,9 +102,9 @@ impl Managed {
         (&self.created, name)
     }
 
-    /// Whether its inputs have been judged as they are.
+    /// Whether its inputs have been judged.
     pub(super) fn is_judged(&self) -> bool {
-        self.judgement.is_some() && self.found.is_some()
+        self.judgement.is_some()
     }
 
     /// Whether it wants nothing changed.
@@ -120,6 +122,11 @@ impl Managed {
         self.objects.as_deref().unwrap_or_default()
     }
 
+    /// The objects that are to go, where nothing should exist.
+    pub(super) fn removed(&self) -> &[Object] {
+        self.judgement.as_ref().map_or(&[], |judgement| &judgement.removed)
+    }
+
     /// Those that are to be applied.
     pub(super) fn objects(&self) -> &[Object] {
         if self.is_paused() { &[] } else { self.planned() }
@@ -130,9 +137,10 @@ impl Managed {
         !self.is_paused() && self.judgement.as_ref().is_some_and(|judgement| judgement.objects.is_some())
     }
 
-    /// The namespace and the name of its lease, if it has pods.
+    /// The namespace and the name of its lease, unless it is to go. Whether its inputs are good does not count: the lease is not to
+    /// go from one to the other and back.
     pub(super) fn lease(&self) -> Option<(String, String)> {
-        let manager = self.manager().filter(|_| !self.planned().is_empty())?;
+        let manager = self.manager().filter(|_| !self.is_removed())?;
         Some((manager.spec.namespace.clone(), manager.lease_name()))
     }
 
@@ -151,7 +159,7 @@ fn manager(live: &Value, cluster: Cluster, namespaces: &[String]) -> Result<Mana
     let mut spec = spec.map_err(|error| ("Unknown", format!("spec: {error}; this may need a newer operator")))?;
     if !namespaces.contains(&spec.namespace) {
         let message = format!(
-            "spec.namespace: the operator may not manage {}; --manager-namespaces lists {}",
+            "spec.namespace: the operator may not manage {}; its installation (--namespaces) lists {}",
             spec.namespace,
             namespaces.join(", ")
         );

@@ -49,9 +49,8 @@ impl Managers {
         }
     }
 
-    /// Reports to each `CloudControllerManager` that a watch that all depend on keeps failing.
-    pub(super) async fn report_blindness(&mut self, view: &mut View, pass: &mut Pass) {
-        let Some(error) = view.observer.watches.lasting_trouble(TRANSIENT_ERROR_PATIENCE, is_common) else { return };
+    /// Reports to each `CloudControllerManager` that what all depend on cannot be read.
+    pub(super) async fn report_blindness(&mut self, view: &mut View, error: String, pass: &mut Pass) {
         let live: Vec<_> =
             view.observer.watches.seen(&Id::Managers).into_iter().flat_map(Seen::objects).cloned().collect();
         for live in live {
@@ -113,7 +112,7 @@ impl Managers {
             return Ok(Outcome::Failed { error, is_terminal: false });
         }
         if managed.is_removed() {
-            let left = left_of(observer, name);
+            let left = self.left_of(observer, name);
             return Ok(if left.is_empty() { Outcome::Removed } else { Outcome::Removing(left) });
         }
         let skips = |key: &Key| matches!(&self.hands, Hands::Write(plan) if plan.applier.skips(key));
@@ -129,6 +128,17 @@ impl Managers {
         }
         let waiting: Vec<_> = rollouts.waiting.iter().map(Key::to_string).collect();
         Ok(if waiting.is_empty() { Outcome::Applied } else { Outcome::RollingOut(waiting) })
+    }
+
+    /// What is left of the objects of one, except what is kept, and where that is not known.
+    fn left_of(&self, observer: &Observer, name: &str) -> Vec<String> {
+        let scope = self.leftovers(observer);
+        let verdicts = observer.verdicts(&[]).into_iter();
+        let of_one = verdicts.filter(|(_, live, verdict)| owner(live) == name && !matches!(verdict, Verdict::Keep(_)));
+        let left = of_one.map(|(place, live, _)| key_of(place.kind, live).to_string());
+        // One of its objects may be wherever any has been.
+        let unknown = observer.watches.pending(|id| matches!(id, Id::Ours(place) if scope.contains(place)));
+        left.chain(unknown).collect()
     }
 
     /// Whether an object is of one: it is planned for it, or it exists and says so. The inventory is of all.
@@ -168,7 +178,9 @@ impl Managers {
         let previous = manager::of(live);
         let judgement = managed.judgement.clone().unwrap_or_default();
         let now = now_in_seconds();
-        let (mut gone_nodes, next_forgotten) = view.observer.gone_nodes(now);
+        // Until the Events have been seen, the previous answer stays: no start of the operator changes it back and forth.
+        let before = || (previous.nodes.gone.iter().cloned().collect(), None);
+        let (mut gone_nodes, next_forgotten) = view.observer.gone_nodes(now).unwrap_or_else(before);
         pass.due.extend(next_forgotten);
         let runs_lifecycle = managed
             .manager()
@@ -271,12 +283,4 @@ fn workload(managed: &Managed, name: &str, observer: &Observer) -> Workload {
     }
     let live = live_of(observer, name).find(|(place, _)| is_workload(place.kind.kind));
     live.map(|(place, live)| manager::workload(place.kind.kind, live)).unwrap_or_default()
-}
-
-/// What is left of the objects of one, except what is kept, and where that is not known.
-fn left_of(observer: &Observer, name: &str) -> Vec<String> {
-    let verdicts = observer.verdicts(&[]).into_iter();
-    let of_one = verdicts.filter(|(_, live, verdict)| owner(live) == name && !matches!(verdict, Verdict::Keep(_)));
-    let left = of_one.map(|(place, live, _)| key_of(place.kind, live).to_string());
-    left.chain(observer.watches.pending(|id| matches!(id, Id::Ours(_)))).collect()
 }

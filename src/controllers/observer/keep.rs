@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kube::api::DynamicObject;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Id;
 use crate::{
@@ -49,9 +49,15 @@ fn digest(secret: &mut DynamicObject) {
     secret.metadata.annotations = None;
 }
 
+/// The longest name of a node.
+const LONGEST_NAME: usize = 253;
+
 /// Keeps of an Event what is read of it.
 fn node_of_event(event: &mut DynamicObject) {
     let (node, last) = (&event.data["involvedObject"]["name"], &event.data["lastTimestamp"]);
+    // Nobody checks what an Event is about.
+    let is_name = node.as_str().is_some_and(|name| name.len() <= LONGEST_NAME);
+    let node = if is_name { node } else { &Value::Null };
     event.data = json!({"node": node, "lastTimestamp": last});
     (event.metadata.annotations, event.metadata.managed_fields) = (None, None);
 }

@@ -1,7 +1,8 @@
 //! Which kind of cluster a process is in: OpenShift, or another Kubernetes with `CloudControllerManager`s (IO, by watches).
 //!
 //! OpenShift serves Infrastructures. Only where the API server says that it does not are `CloudControllerManager`s looked
-//! for: on OpenShift this costs no request.
+//! for: on OpenShift this costs no request. A process that is told namespaces for `CloudControllerManager`s asks for nothing
+//! else before, and so needs no right to OpenShift's other documents.
 
 use std::{
     collections::BTreeSet,
@@ -44,9 +45,9 @@ const INFRASTRUCTURE: Id = Id::Document("infrastructures");
 /// How long the Event about a node counts. It is repeated within five minutes.
 const LATELY: Duration = Duration::from_secs(600);
 
-/// Whether the answer to a watch tells the kind of the cluster.
+/// Whether a watch is of a kind that only one kind of cluster serves.
 pub(super) fn is_question(id: &Id) -> bool {
-    *id == INFRASTRUCTURE || *id == Id::Managers
+    matches!(id, Id::Document(_) | Id::Status | Id::Managers)
 }
 
 /// A watch of all objects of a kind with a label; an empty one: of all.
@@ -73,7 +74,7 @@ impl Observer {
         if is_unserved(&INFRASTRUCTURE) && is_unserved(&Id::Managers) {
             return vec![NEITHER.to_owned()];
         }
-        self.watches.pending(is_question)
+        self.watches.pending(|id| *id == INFRASTRUCTURE || *id == Id::Managers)
     }
 
     /// The kind of the cluster; once it is known it stays. An Infrastructure that cannot be read for long is reported as on
@@ -107,22 +108,26 @@ impl Observer {
         self.watches.start(Id::Deletions, || Target {
             kind: &EVENT,
             namespace: "default".to_owned(),
-            selector: Selector::Fields("involvedObject.kind=Node,reason=DeletingNodeFailed"),
+            // Of the two Events of each try the first: the library repeats the other one only a few times.
+            selector: Selector::Fields(
+                "involvedObject.kind=Node,reason=DeletingNode,source=cloud-node-lifecycle-controller",
+            ),
             heard: Heard::default(),
         });
     }
 
-    /// The nodes that cloud-controller-managers have lately tried to delete, and when the first of these is forgotten.
-    pub(in crate::controllers) fn gone_nodes(&self, now: Timestamp) -> (BTreeSet<String>, Option<Instant>) {
-        let events = self.watches.seen(&Id::Deletions).into_iter().flat_map(Seen::objects);
-        let recent = events.filter_map(|event| {
+    /// The nodes that cloud-controller-managers have lately tried to delete, and when the first of these is forgotten; nothing
+    /// before that has been seen.
+    pub(in crate::controllers) fn gone_nodes(&self, now: Timestamp) -> Option<(BTreeSet<String>, Option<Instant>)> {
+        let events = self.watches.seen(&Id::Deletions).filter(|seen| seen.is_synced())?;
+        let recent = events.objects().filter_map(|event| {
             let last: Timestamp = event["lastTimestamp"].as_str()?.parse().ok()?;
             let age = Duration::try_from(now.duration_since(last)).unwrap_or_default();
             Some((event["node"].as_str()?.to_owned(), LATELY.checked_sub(age)?))
         });
         let recent: Vec<_> = recent.collect();
         let next = recent.iter().map(|(_, left)| Instant::now() + *left).min();
-        (recent.into_iter().map(|(node, _)| node).collect(), next)
+        Some((recent.into_iter().map(|(node, _)| node).collect(), next))
     }
 
     fn look_for_managers(&mut self) {

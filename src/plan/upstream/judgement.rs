@@ -27,6 +27,8 @@ pub struct Judgement {
     pub version: Option<(Choice, String)>,
     /// The objects that should exist; `None` if an input is bad.
     pub objects: Option<Vec<Object>>,
+    /// The objects that are to go, where nothing should exist.
+    pub removed: Vec<Object>,
 }
 
 impl Judgement {
@@ -72,7 +74,12 @@ pub fn judge(catalog: &Catalog, manager: &Manager, found: impl Fn(&Reference) ->
     if let Err(error) = &planned {
         let message = match error {
             // The object is known to who reads its status.
-            Error::Asked { field, problem, .. } => format!("spec.{field}: {problem}"),
+            Error::Asked { field, problem, .. } => {
+                if field == "credentials" {
+                    credentials = Err(Trouble { reason: "NotGiven", message: format!("spec.{field}: {problem}") });
+                }
+                format!("spec.{field}: {problem}")
+            }
             other => chain(other),
         };
         configuration = Err(Trouble { reason: "Invalid", message });
@@ -80,7 +87,17 @@ pub fn judge(catalog: &Catalog, manager: &Manager, found: impl Fn(&Reference) ->
     let image = provider.descriptor.images.get(CCM);
     let version = image.and_then(|image| Some((choose(image, manager).ok()?, reference(image, manager).ok()?)));
     // Nothing that is missing keeps it from going.
-    let is_good = (configuration.is_ok() && credentials.is_ok()) || manager.spec.management == Management::Removed;
+    let is_removed = manager.spec.management == Management::Removed;
+    let is_good = (configuration.is_ok() && credentials.is_ok()) || is_removed;
     let objects = planned.ok().filter(|_| is_good).map(|plan| plan.objects().to_vec());
-    Judgement { configuration: Some(configuration), credentials: Some(credentials), version, objects }
+    let removed = if is_removed { objects_if_managed(catalog, manager) } else { Vec::new() };
+    Judgement { configuration: Some(configuration), credentials: Some(credentials), version, objects, removed }
+}
+
+/// The objects that a `CloudControllerManager` would have if it was managed.
+fn objects_if_managed(catalog: &Catalog, manager: &Manager) -> Vec<Object> {
+    let mut wanted = manager.clone();
+    wanted.spec.management = Management::Managed;
+    let plan = Plan::new(catalog, &wanted.facts(), Phase::Cluster);
+    plan.map(|plan| plan.objects().to_vec()).unwrap_or_default()
 }

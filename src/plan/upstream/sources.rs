@@ -194,8 +194,7 @@ pub fn check(named: &Named, found: &Found) -> Result<Vec<String>, Trouble> {
             return trouble("NotFound", format!("{field}: {reference} does not exist: create it"));
         }
         Found::Unreadable(why) => {
-            let message =
-                format!("{field}: {reference} cannot be read: {why}; grant the operator list and watch of it");
+            let message = format!("{field}: {reference} cannot be read: {why}");
             return trouble("NotReadable", message);
         }
     };

@@ -10,6 +10,7 @@ fn judgement() -> Judgement {
         credentials: Some(Ok(true)),
         version: Some((choice, "registry.example/ccm:v1.35.2".into())),
         objects: Some(Vec::new()),
+        removed: Vec::new(),
     }
 }
 
@@ -143,6 +144,7 @@ fn inputs_have_conditions_of_their_own() {
         credentials: Some(Err(trouble("KeyNotFound"))),
         version: Some((choice, "i".into())),
         objects: None,
+        removed: Vec::new(),
     };
     assert_eq!(
         one(&bad, &Outcome::BadInput),

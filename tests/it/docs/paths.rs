@@ -41,7 +41,7 @@ const DEPLOYMENT: &str = "cluster-cloud-controller-manager-operator";
 const IMAGE: &str = "registry.example.com/ccm-operator:0.1.0";
 
 /// Follows a section of a page.
-async fn follow(shell: &Shell, (page, section): (&str, &str)) -> Result<()> {
+pub(super) async fn follow(shell: &Shell, (page, section): (&str, &str)) -> Result<()> {
     let blocks = page::blocks(page)?;
     let blocks: Vec<_> = blocks.iter().filter(|block| block.section == section).collect();
     ensure!(blocks.iter().any(|block| block.mark != Mark::NotRun), "{page} has no commands in {section}");

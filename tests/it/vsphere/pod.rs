@@ -1,0 +1,189 @@
+//! The container of a live workload as a process, with what a kubelet would give it. Command, arguments, environment, volumes,
+//! user and account are the live object's; the only argument of the test's own keeps the process on loopback.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::{
+    ByteString,
+    api::{
+        authentication::v1::TokenRequest,
+        core::v1::{ConfigMap, Secret, ServiceAccount},
+    },
+};
+use kube::{Api, api::PostParams};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{
+    lab::LIMIT,
+    support::{eventually, kubernetes::Kubernetes, pki, process, process::Process, scrape},
+};
+
+/// Where a container finds its account.
+const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// A running container. Dropping it kills it.
+pub(super) struct Container {
+    process: Process,
+    port: u16,
+    /// The token of its account.
+    pub(super) token: String,
+    /// Its root folder and its log.
+    _dir: TempDir,
+}
+
+/// Whether this user can give a process a root folder and a user of its own.
+pub(super) fn is_possible() -> bool {
+    let tried = unshare("65532", "65532", Path::new("/")).arg("true").stderr(Stdio::null()).status();
+    tried.is_ok_and(|status| status.success())
+}
+
+/// Runs a program with a user, a group and a root folder of its own, and without rights.
+fn unshare(user: &str, group: &str, root: &Path) -> Command {
+    let mut command = Command::new("unshare");
+    command
+        .arg(format!("--map-user={user}"))
+        .arg(format!("--map-group={group}"))
+        .arg(format!("--root={}", root.display()));
+    command
+}
+
+impl Container {
+    /// Starts the container of a pod of a live workload, and waits until its start-up probe succeeds. Its image has one file,
+    /// the program.
+    pub(super) async fn start(cluster: &Kubernetes, workload: &Value, program: &Path) -> Result<Self> {
+        let (namespace, pod) = (text(&workload["metadata"]["namespace"])?, &workload["spec"]["template"]["spec"]);
+        let containers = items(&pod["containers"]);
+        ensure!(containers.len() == 1 && pod["initContainers"].is_null(), "{pod:#}");
+        let container = &containers[0];
+        let dir = process::temp_dir()?;
+        let root = dir.path().join("root");
+        let words: Vec<_> =
+            items(&container["command"]).iter().chain(items(&container["args"])).map(text).collect::<Result<_>>()?;
+        let file = inside(&root, words.first().context("the container has no command")?);
+        fs::create_dir_all(file.parent().context("a file at the root")?)?;
+        fs::copy(program, file)?;
+        for mount in items(&container["volumeMounts"]) {
+            let volume = items(&pod["volumes"]).iter().find(|volume| volume["name"] == mount["name"]);
+            let files = files(cluster, namespace, volume.with_context(|| format!("no volume: {mount}"))?).await?;
+            project(&inside(&root, text(&mount["mountPath"])?), files)?;
+        }
+        let (token, files) = account(cluster, namespace, text(&pod["serviceAccountName"])?).await?;
+        project(&inside(&root, ACCOUNT), files)?;
+
+        let user = &pod["securityContext"];
+        let mut command = unshare(&user["runAsUser"].to_string(), &user["runAsGroup"].to_string(), &root);
+        command
+            .args(words)
+            // On a node it listens on every address.
+            .arg("--bind-address=127.0.0.1")
+            .env_clear();
+        for variable in items(&container["env"]) {
+            command.env(text(&variable["name"])?, text(&variable["value"])?);
+        }
+        let probe = &container["startupProbe"]["httpGet"];
+        let port = items(&container["ports"]).iter().find(|port| port["name"] == probe["port"]);
+        let port = port.and_then(|port| port["containerPort"].as_u64()).context("the port of the probe")?;
+        let process = Process::spawn("the container", command, &dir.path().join("log"))?;
+        let started = Self { process, port: u16::try_from(port)?, token, _dir: dir };
+        started.until(text(&probe["path"])?).await?;
+        Ok(started)
+    }
+
+    async fn until(&self, path: &str) -> Result<()> {
+        let healthy = eventually("the start-up probe", LIMIT, async || {
+            Ok(match (self.process.try_wait()?, self.get(path, None).await) {
+                (Some(ended), _) => Some(Err(ended)),
+                (None, answer) => (answer? == 200).then_some(Ok(())),
+            })
+        });
+        let healthy = healthy.await.with_context(|| self.log())?;
+        ensure!(healthy.is_ok(), "{healthy:?}:\n{}", self.log());
+        Ok(())
+    }
+
+    /// The code of its answer.
+    pub(super) async fn get(&self, path: &str, token: Option<&str>) -> Result<u16> {
+        Ok(scrape::get(self.port, token, path).await?.0)
+    }
+
+    /// Its output.
+    pub(super) fn log(&self) -> String {
+        self.process.log()
+    }
+
+    /// Stops it as a kubelet does.
+    pub(super) async fn stop(self) -> Result<()> {
+        self.process.terminate()?;
+        eventually("the end of the container", LIMIT, async || self.process.try_wait()).await.map(drop)
+    }
+}
+
+/// The files of a volume.
+async fn files(cluster: &Kubernetes, namespace: &str, volume: &Value) -> Result<Files> {
+    let client = || cluster.client.clone();
+    let (all, source): (Files, _) = if let Some(source) = volume.get("configMap") {
+        let map = Api::<ConfigMap>::namespaced(client(), namespace).get(text(&source["name"])?).await?;
+        (map.data.into_iter().flatten().map(|(key, value)| (key, value.into_bytes())).collect(), source)
+    } else if let Some(source) = volume.get("secret") {
+        let secret = Api::<Secret>::namespaced(client(), namespace).get(text(&source["secretName"])?).await?;
+        (secret.data.into_iter().flatten().map(|(key, ByteString(value))| (key, value)).collect(), source)
+    } else if volume.get("emptyDir").is_some() {
+        return Ok(Files::new());
+    } else {
+        bail!("no kubelet here knows this volume: {volume}");
+    };
+    let Some(wanted) = source["items"].as_array() else { return Ok(all) };
+    let wanted = wanted.iter().map(|item| {
+        let value = all.get(text(&item["key"])?).with_context(|| format!("there is no key for {item}"))?;
+        Ok((text(&item["path"])?.to_owned(), value.clone()))
+    });
+    wanted.collect()
+}
+
+/// A token of an account, and the files by which its processes find the API server's certificate and the token.
+async fn account(cluster: &Kubernetes, namespace: &str, name: &str) -> Result<(String, Files)> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), namespace);
+    let answer = accounts.create_token_request(name, &PostParams::default(), &TokenRequest::default()).await?;
+    let token = answer.status.context("no token")?.token;
+    let files = [
+        ("ca.crt", fs::read(cluster.plane.dir().join(pki::CA_CERT))?),
+        ("namespace", namespace.into()),
+        ("token", token.clone().into()),
+    ];
+    Ok((token, files.map(|(name, bytes)| (name.to_owned(), bytes)).into()))
+}
+
+/// Writes the files of a volume as a kubelet does: each is a link through a link to the folder of the current version.
+fn project(folder: &Path, files: Files) -> Result<()> {
+    let version = "..2026_01_01";
+    fs::create_dir_all(folder.join(version))?;
+    symlink(version, folder.join("..data"))?;
+    for (name, bytes) in files {
+        fs::write(folder.join(version).join(&name), bytes)?;
+        symlink(Path::new("..data").join(&name), folder.join(&name))?;
+    }
+    Ok(())
+}
+
+/// The place in a root folder of an absolute path of a container.
+fn inside(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
+
+fn items(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text(value: &Value) -> Result<&str> {
+    value.as_str().with_context(|| format!("a text is expected: {value}"))
+}
