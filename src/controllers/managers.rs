@@ -4,6 +4,7 @@
 //! `CloudControllerManager` is reported there, and keeps no other from its objects.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     time::Instant,
 };
@@ -163,12 +164,12 @@ impl Managers {
         }
         self.revision += u64::from(std::mem::take(&mut view.observer.named_changed));
         let are_judged = self.fleet.values().all(Managed::is_judged);
-        if !managers_changed && are_judged && self.revision == self.planned_revision {
-            return;
-        }
-        // Each rollout may interrupt pods: changes of what they mount that come together become one.
-        if !managers_changed && are_judged && !self.changes.are_over(self.revision, Instant::now()) {
-            return;
+        if !managers_changed && are_judged {
+            let is_planned = self.revision == self.planned_revision;
+            // Each rollout may interrupt pods: changes of what they mount that come together become one.
+            if is_planned || !self.changes.are_over(self.revision, Instant::now()) {
+                return;
+            }
         }
         (self.planned_revision, self.changes) = (self.revision, Changes::default());
         for managed in self.fleet.values_mut() {
@@ -250,9 +251,13 @@ impl Managers {
     async fn act(&mut self, view: &mut View) -> Result<(), Stopped> {
         let unseen: BTreeSet<Place> = unseen_places(&view.observer).collect();
         let is_seen = |object: &&Object| !unseen.contains(&Place::of(object));
-        let objects: Vec<_> = self.objects.iter().filter(is_seen).cloned().collect();
         let waiting: BTreeSet<&str> =
             self.objects.iter().filter(|object| !is_seen(object)).map(|object| owner(object.value())).collect();
+        let objects: Cow<[Object]> = if waiting.is_empty() {
+            Cow::Borrowed(&self.objects)
+        } else {
+            self.objects.iter().filter(is_seen).cloned().collect()
+        };
         let fleet = &self.fleet;
         let is_all_known = fleet.values().all(Managed::may_prune);
         let may_prune = |owner: &str| match fleet.get(owner) {

@@ -19,7 +19,7 @@ use crate::{
     machine::Machine,
     story::Story,
     support::{
-        eventually,
+        audit, eventually,
         lab::{LIMIT, conditions},
         process, rights,
     },
@@ -192,7 +192,7 @@ impl Life {
             "The audit log says who asked for what. The rights are computed from the controllers that are on.",
         )?;
         for (namespace, name) in [("ccm-operator", "ccm-operator"), ("kube-system", CCM)] {
-            let requests = self.cluster.requests(&format!("system:serviceaccount:{namespace}:{name}")).await?;
+            let requests = self.cluster.requests(&audit::account(namespace, name)).await?;
             ensure!(!requests.is_empty(), "no requests of {name}");
             let refused = requests.iter().filter(|request| request.code == 403);
             let refused: BTreeSet<_> = refused.map(|one| format!("{} {}", one.verb, one.resource)).collect();

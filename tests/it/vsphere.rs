@@ -28,6 +28,7 @@ use crate::{
         kubernetes::{INSTANCE, Kubernetes, OWN_NAMESPACE, SERVICE_ACCOUNT},
         objects,
         operator::Operator,
+        rights::{self, Right},
         scrape::free_port,
     },
 };
@@ -153,25 +154,22 @@ impl World {
     /// The requests of a ServiceAccount.
     async fn requests(&self, namespace: &str, account: &str) -> Result<Vec<Request>> {
         self.cluster.mark().await?;
-        Ok(audit::by_user(self.cluster.plane.audit().all()?, &format!("system:serviceaccount:{namespace}:{account}")))
+        Ok(audit::by_user(self.cluster.plane.audit().all()?, &audit::account(namespace, account)))
     }
 
     /// The rights of the cloud-controller-manager, as `VERB RESOURCE`.
     async fn rights(&self) -> Result<BTreeSet<String>> {
         let of_ccm = ListParams::default().labels(&format!("{INSTANCE}=cluster"));
-        let texts = |value: &Value| -> Vec<String> { serde_json::from_value(value.clone()).unwrap_or_default() };
-        let mut rights = BTreeSet::new();
+        let mut roles = Vec::new();
         for kind in KINDS.iter().filter(|kind| ["ClusterRole", "Role"].contains(&kind.kind)) {
             let everywhere: Api<DynamicObject> = Api::all_with(self.cluster.client.clone(), &request::resource(kind));
             for role in everywhere.list(&of_ccm).await? {
-                for rule in role.data["rules"].as_array().context("rules")? {
-                    for resource in texts(&rule["resources"]) {
-                        rights.extend(texts(&rule["verbs"]).iter().map(|verb| format!("{verb} {resource}")));
-                    }
-                }
+                ensure!(role.data["rules"].is_array(), "no rules: {role:?}");
+                roles.push(serde_json::to_value(role)?);
             }
         }
-        Ok(rights)
+        let granted = rights::granted(&roles)?.into_iter();
+        Ok(granted.map(|Right { verb, resource, .. }| format!("{verb} {resource}")).collect())
     }
 }
 

@@ -103,6 +103,17 @@ impl AuditLog {
         Ok(text)
     }
 
+    /// The requests of a `ServiceAccount` after `mark`, with all that have been answered.
+    pub async fn of_account(
+        &self,
+        client: &Client,
+        mark: Mark,
+        (namespace, name): (&str, &str),
+    ) -> Result<Vec<Request>> {
+        self.mark_after(client).await?;
+        Ok(by_user(self.since(mark)?, &account(namespace, name)))
+    }
+
     /// The requests logged after `mark`, each once, without a line that is still being written.
     pub fn since(&self, mark: Mark) -> Result<Vec<Request>> {
         // One byte earlier: a mark inside a line excludes that line, and a mark between two lines follows a newline.
@@ -147,6 +158,11 @@ impl Request {
     pub fn counts_as_write(&self) -> bool {
         self.is_write() && !self.is_lease() && !self.is_event() && self.code < 400
     }
+}
+
+/// The user name of a `ServiceAccount`.
+pub fn account(namespace: &str, name: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{name}")
 }
 
 /// The requests of one user.

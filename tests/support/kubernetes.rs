@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::{
-    audit::{self, Mark, Request},
+    audit::{Mark, Request},
     control_plane::{ControlPlane, Options},
     eventually, kubelet,
     lab::{LIMIT, POD_UID, binary, conditions},
@@ -178,9 +178,7 @@ impl Kubernetes {
 
     /// The operator's requests since the mark.
     pub async fn requests(&self, since: Mark) -> Result<Vec<Request>> {
-        self.mark().await?;
-        let user = format!("system:serviceaccount:{OWN_NAMESPACE}:{SERVICE_ACCOUNT}");
-        Ok(audit::by_user(self.plane.audit().since(since)?, &user))
+        self.plane.audit().of_account(&self.client, since, (OWN_NAMESPACE, SERVICE_ACCOUNT)).await
     }
 }
 

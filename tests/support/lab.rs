@@ -28,7 +28,7 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::{
-    audit::{self, Mark, Request},
+    audit::{Mark, Request},
     eventually, kubelet,
     objects::{self, Workloads},
     openshift::{self, Cluster},
@@ -222,9 +222,7 @@ impl Lab {
 
     /// The operator's requests since the mark.
     pub async fn requests(&self, since: Mark) -> Result<Vec<Request>> {
-        self.mark().await?;
-        let user = format!("system:serviceaccount:{OWN_NAMESPACE}:{SERVICE_ACCOUNT}");
-        Ok(audit::by_user(self.plane.audit().since(since)?, &user))
+        self.plane.audit().of_account(&self.client, since, (OWN_NAMESPACE, SERVICE_ACCOUNT)).await
     }
 
     /// The operator's successful writes since the mark, except those of its Lease and its Events.

@@ -10,11 +10,11 @@ use super::audit::Request;
 /// One right: a verb on a resource, in a role.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
-    role: String,
-    namespace: String,
-    group: String,
-    resource: String,
-    verb: String,
+    pub role: String,
+    pub namespace: String,
+    pub group: String,
+    pub resource: String,
+    pub verb: String,
 }
 
 impl fmt::Display for Right {
@@ -28,18 +28,19 @@ impl fmt::Display for Right {
 
 /// Those rights of the roles among these objects that no request has used, and the number of all.
 pub fn unused(objects: &[Value], requests: &[Request]) -> Result<(Vec<Right>, usize)> {
-    let granted = rights(objects)?;
+    let granted = granted(objects)?;
     let all = granted.len();
     let unused = granted.into_iter().filter(|right| !requests.iter().any(|request| uses(right, request))).collect();
     Ok((unused, all))
 }
 
-fn rights(manifests: &[Value]) -> Result<BTreeSet<Right>> {
+/// The rights of the roles among these objects.
+pub fn granted(objects: &[Value]) -> Result<BTreeSet<Right>> {
     let texts = |value: &Value| -> Vec<String> {
         value.as_array().into_iter().flatten().filter_map(|text| text.as_str().map(ToOwned::to_owned)).collect()
     };
     let mut rights = BTreeSet::new();
-    for role in manifests.iter().filter(|object| object["rules"].is_array()) {
+    for role in objects.iter().filter(|object| object["rules"].is_array()) {
         let name = role["metadata"]["name"].as_str().context("a role without a name")?;
         let namespace = role["metadata"]["namespace"].as_str().unwrap_or_default();
         for rule in role["rules"].as_array().into_iter().flatten() {

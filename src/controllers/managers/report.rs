@@ -95,10 +95,9 @@ impl Managers {
         if let Some(pending) = observer.watches.pending(is_needed).into_iter().next() {
             return Err(Some(pending));
         }
+        let is_of = self.is_of(managed, name, observer);
         let failure = match (&self.hands, acted) {
-            (Hands::Write(apply_plan), _) => {
-                apply_plan.applier.failures.of(self.is_of(managed, name, observer)).cloned()
-            }
+            (Hands::Write(apply_plan), _) => apply_plan.applier.failures.of(&is_of).cloned(),
             (Hands::DryRun(_), Ok(())) => None,
             (Hands::DryRun(_), Err(stopped)) => Some(stopped.clone()),
         };
@@ -107,7 +106,7 @@ impl Managers {
             return if is_reported { Ok(Outcome::Failed { error, is_terminal }) } else { Err(waiting()) };
         }
         if let Hands::Write(apply_plan) = &self.hands
-            && let Some(error) = apply_plan.overruled(self.is_of(managed, name, observer))
+            && let Some(error) = apply_plan.overruled(&is_of)
         {
             return Ok(Outcome::Failed { error, is_terminal: false });
         }
@@ -176,7 +175,7 @@ impl Managers {
         let Hands::Write(apply_plan) = &self.hands else { return Ok(()) };
         let Some(live) = view.observer.watches.get(&Id::Managers, name) else { return Ok(()) };
         let previous = manager::of(live);
-        let judgement = managed.judgement.clone().unwrap_or_default();
+        let not_judged = Judgement::default();
         let now = now_in_seconds();
         // Until the Events have been seen, the previous answer stays: no start of the operator changes it back and forth.
         let before = || (previous.nodes.gone.iter().cloned().collect(), None);
@@ -191,7 +190,7 @@ impl Managers {
         let now = now.to_string();
         let input = Input {
             generation: managed.generation,
-            judgement: &judgement,
+            judgement: managed.judgement.as_ref().unwrap_or(&not_judged),
             cluster: managed.manager().map(|manager| &manager.cluster),
             outcome,
             workload: workload(managed, name, &view.observer),
