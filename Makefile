@@ -4,7 +4,8 @@
 # make build    the program, target/release/ccm-operator; so does make alone
 # make image    the container image, by podman or docker; BUILD_ARGS=… for arguments of its build
 # make e2e      the image in a Docker Engine of its own, in namespaces of its own, and the life of a node of real kubelets; needs root
-# make e2e-all  the same with the release binary, and the tests of CloudControllerManagers on other versions of Kubernetes
+# make test-reasons  reasons why nodes wait, and the loss of all nodes, with the real cloud-controller-managers of AWS and vSphere
+# make e2e-all  the same with the release binary, make test-reasons, and CloudControllerManagers on other versions of Kubernetes
 # make reproducible  builds the binary and the image twice and compares them
 # make release-artifacts  the files of a release, in target/release-artifacts; hack/release.sh signs and verifies them
 # make check    format, lints and docs
@@ -19,7 +20,7 @@
 # make rbac     the rights of the operator that no test has used
 # make generate generated files: image-references, the images ConfigMap, docs/provider.schema.json, snapshots
 .DEFAULT_GOAL := build
-.PHONY: help build image reproducible release-artifacts e2e e2e-all test test-list-watch test-faults check deny fuzz mutants demo demo-node bench soak crash rbac generate testplane ccm vcsim prometheus
+.PHONY: help build image reproducible release-artifacts e2e e2e-all test test-list-watch test-faults test-reasons check deny fuzz mutants demo demo-node bench soak crash rbac generate testplane ccm vcsim prometheus
 
 help:
 	@sed -n '/^#/!q; s/^# //p' Makefile
@@ -61,6 +62,11 @@ test-list-watch: testplane
 test-faults: testplane
 	cargo test --locked --test it -- fault_suite:: --include-ignored
 
+# Four clusters, each with a cloud of its own.
+test-reasons: testplane ccm vcsim
+	@hack/e2e/moto.sh >/dev/null
+	cargo test --locked --test it -- reasons:: --ignored
+
 reproducible:
 	hack/reproducible.sh
 
@@ -77,8 +83,8 @@ e2e: testplane ccm
 # Besides the one of hack/testplane/go.mod.
 OTHER_KUBERNETES = v1.36.3 v1.37.2
 
-e2e-all: testplane ccm build
-	OPERATOR=$(CURDIR)/target/release/ccm-operator $(E2E)
+e2e-all: testplane ccm build test-reasons
+	OPERATOR=$(CURDIR)/target/release/ccm-operator $(E2E) -- --include-ignored
 	for version in $(OTHER_KUBERNETES); do \
 		programs=$$(hack/testplane/build.sh "$$version") && \
 		KUBEBUILDER_ASSETS=$$programs cargo test --locked --test it -- managers:: || exit; \

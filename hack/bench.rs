@@ -15,6 +15,8 @@ mod large;
 mod managers;
 #[path = "bench/measure.rs"]
 mod measure;
+#[path = "bench/nodes.rs"]
+mod nodes;
 #[path = "program.rs"]
 mod program;
 #[path = "bench/report.rs"]
@@ -88,6 +90,7 @@ async fn bench(args: Args) -> Result<()> {
     let (direct_rollouts, delayed_rollouts) = with_real_rollouts().await?;
     let unrelated = with_unrelated_objects().await?;
     let managers = managers::measure().await?;
+    let nodes = nodes::measure(args.idle_seconds).await?;
     let large = config::large();
     let results = Results {
         binary_bytes,
@@ -98,6 +101,7 @@ async fn bench(args: Args) -> Result<()> {
         delayed_rollouts,
         unrelated,
         managers,
+        nodes,
         large,
     };
     let report = Report::new(machine, &results);

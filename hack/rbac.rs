@@ -61,6 +61,7 @@ fn installation() -> Result<String> {
         distribution: Distribution::Other,
         control_plane_nodes: 3,
         api_server: None,
+        node_deletion: true,
     };
     let mut texts = Vec::new();
     for (_, bytes) in embedded::install() {

@@ -28,20 +28,21 @@ mod cluster_reader;
 mod completion;
 mod controllers;
 mod diff;
+mod explain;
 mod flags;
 mod go_operator;
 mod image_references;
 mod images;
+mod nodes;
 mod operator;
+mod preflight;
 mod provider;
 mod render;
 mod status;
 mod status_input;
 mod upstream;
 mod version;
-
-/// The lease of the operator, the same as the Go operator's.
-const OPERATOR_LEASE: &str = "cluster-cloud-controller-manager-leader";
+mod watch;
 
 /// The exit code of a failure, and of wrong usage.
 const FAILED: u8 = 2;
@@ -53,16 +54,24 @@ const LOST_LEASE: u8 = 3;
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done; nothing was found
-  1  found: `diff` a change, `status` that the cluster is not healthy, `provider verify` a defect
+  1  found: `diff` a change, `status` that the cluster is not healthy, `nodes` that something is wrong with a node,
+     `preflight` that a check refuses, `provider verify` a defect
   2  failed, or wrong usage; one line on standard error says why
   3  the lease was lost to another process
 ";
 
-/// The command line; started as one of the Go operator's programs, this program runs the command that replaces it.
+/// The names of the file that kubectl finds as its plugin.
+const PLUGIN: [&str; 2] = ["kubectl-ccm", "kubectl-ccm.exe"];
+
+/// The command line; started as one of the Go operator's programs, this program runs the command that replaces it. As a plugin of
+/// kubectl it does the same under another name.
 pub fn arguments(mut given: Vec<OsString>) -> Vec<OsString> {
-    let name = given.first().and_then(|program| Path::new(program).file_name());
+    let name = given.first().and_then(|program| Path::new(program).file_name()).map(ToOwned::to_owned);
+    if name.as_ref().is_some_and(|name| PLUGIN.iter().any(|plugin| name == plugin)) {
+        given.splice(..1, ["kubectl ccm".into()]);
+    }
     if let Some((_, command)) =
-        go_operator::PROGRAMS.iter().find(|(program, _)| name.is_some_and(|name| name == *program))
+        go_operator::PROGRAMS.iter().find(|(program, _)| name.as_ref().is_some_and(|name| name == *program))
     {
         // Help names the program and the command as they are typed.
         given.splice(..1, ["ccm-operator"].iter().chain(*command).map(OsString::from));
@@ -114,6 +123,21 @@ pub enum Command {
     ///
     /// Exit code: 0 available, not degraded and kept so by an operator; 1 otherwise; 2 the status cannot be read.
     Status(status::StatusArgs),
+    /// Show which nodes wait for their cloud-controller-manager, or are about to be deleted, why, and what to do; without a
+    /// subcommand it writes nothing.
+    ///
+    /// A node that is named like a subcommand follows `--`: `nodes -- retry`.
+    /// Exit code: 0 nothing is wrong; 1 something is wrong with a node, other than that it was deleted; 2 failure.
+    Nodes(nodes::NodesArgs),
+    /// Check a cluster before a cloud-controller-manager is installed, and say what to do; writes nothing.
+    ///
+    /// What cannot be known from the API server is not checked, and says how to.
+    /// Exit code: 0 nothing refuses the installation; 1 a check refuses it; 2 failure.
+    Preflight(preflight::PreflightArgs),
+    /// Explain a reason that `nodes`, an Event or a status names: what it is, why, and what to do. Needs no cluster.
+    ///
+    /// Without a reason: all of them, each in a line.
+    Explain(explain::ExplainArgs),
     /// Sync the cloud's configuration and the trusted certificates, in a process of their own (by default `operator` syncs
     /// them too).
     ConfigSync(controllers::ConfigSyncArgs),
@@ -147,6 +171,9 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::ConfigSync(args) => exit_code(operator::run_config_sync(&args)),
         Command::Diff(args) => exit_code(diff::run(&args, has_color(cli.color, &io::stdout()))),
         Command::Status(args) => exit_code(status::run(&args)),
+        Command::Nodes(args) => exit_code(nodes::run(&args)),
+        Command::Preflight(args) => exit_code(preflight::run(&args)),
+        Command::Explain(args) => exit_code(explain::run(&args)),
         Command::CloudConfig(args) => exit_code(cloud_config::run(args)),
         Command::Render(args) => exit_code(render::run(&args)),
         Command::ImageReferences(args) => exit_code(image_references::run(&args)),
@@ -187,6 +214,8 @@ mod tests {
             ("bin/cluster-controller-manager-operator -v=2", "ccm-operator operator --controllers=operator -v=2"),
             ("/config-sync-controllers", "ccm-operator config-sync"),
             ("ccm-operator render", "ccm-operator render"),
+            ("/usr/local/bin/kubectl-ccm nodes a", "kubectl ccm nodes a"),
+            ("kubectl-ccm.exe --help", "kubectl ccm --help"),
             ("./azure-config-credentials-injectors x", "./azure-config-credentials-injectors x"),
             ("", ""),
         ] {

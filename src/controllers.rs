@@ -18,6 +18,7 @@ use tracing::info;
 use crate::{
     controllers::events::Events,
     files::changes::Changes,
+    nodes::subject::Subject,
     process::{
         health::Health,
         leadership::{Authority, Leadership},
@@ -29,7 +30,9 @@ use crate::{
     },
 };
 use apply_plan::ApplyPlan;
+use census::Census;
 use config_sync::ConfigSync;
+use diagnoser::Diagnoser;
 use dry_run::DryRun;
 use managers::Managers;
 use observer::{Id, World};
@@ -39,8 +42,10 @@ use view::View;
 mod applier;
 mod apply_plan;
 mod backoff;
+mod census;
 mod cloud_conf;
 mod config_sync;
+mod diagnoser;
 mod dry_run;
 mod events;
 mod failures;
@@ -75,6 +80,12 @@ struct Pass {
     workloads: [usize; 3],
 }
 
+/// The nodes, and why some of them wait.
+struct Nodes {
+    census: Census,
+    diagnoser: Diagnoser,
+}
+
 /// The controllers of a process.
 pub struct Controllers {
     view: View,
@@ -82,6 +93,7 @@ pub struct Controllers {
     /// Instead of both on a cluster that is no OpenShift.
     managers: Option<Managers>,
     config_sync: Option<ConfigSync>,
+    nodes: Nodes,
     images_json: Option<PathBuf>,
     /// By the controllers that they are for.
     leaderships: Vec<(&'static str, watch::Receiver<Leadership>)>,
@@ -98,11 +110,13 @@ impl Controllers {
     /// No controllers yet; `shutdown` becomes true when they have to stop. Must be called in a runtime.
     pub fn new(view: View, shutdown: watch::Receiver<bool>, health: Health, metrics: Metrics) -> Self {
         let events = Events::start(view.client.clone(), metrics.clone());
+        let nodes = Nodes { census: Census::default(), diagnoser: Diagnoser::new(view.client.clone(), events.clone()) };
         Self {
             view,
             operator: None,
             managers: None,
             config_sync: None,
+            nodes,
             images_json: None,
             leaderships: Vec::new(),
             leading: 0,
@@ -155,21 +169,30 @@ impl Controllers {
                 let mut leaderships: FuturesUnordered<_> =
                     self.leaderships.iter_mut().map(|(_, leadership)| leadership.changed()).collect();
                 let is_about_files = tokio::select! {
-                    () = self.view.observer.changed() => false,
-                    () = files.next() => true,
-                    Some(_) = leaderships.next() => false,
+                    () = self.view.observer.changed() => Some(false),
+                    () = files.next() => Some(true),
+                    Some(_) = leaderships.next() => Some(false),
+                    () = self.nodes.diagnoser.answered() => Some(false),
                     () = self.rewound.notified() => {
                         self.view.observer.watches.restart();
-                        false
+                        Some(false)
                     }
-                    () = tokio::time::sleep_until(wake.into()) => false,
-                    _ = self.shutdown.wait_for(|stop| *stop) => return,
+                    () = tokio::time::sleep_until(wake.into()) => Some(false),
+                    _ = self.shutdown.wait_for(|stop| *stop) => None,
                 };
                 drop(leaderships);
+                let Some(is_about_files) = is_about_files else { return self.withdraw().await };
                 if !is_about_files || self.read_files() {
                     break;
                 }
             }
+        }
+    }
+
+    /// Takes back what must not stay while no operator runs.
+    async fn withdraw(&mut self) {
+        if let Some(managers) = &mut self.managers {
+            managers.withdraw(&mut self.view).await;
         }
     }
 
@@ -203,6 +226,7 @@ impl Controllers {
                 metrics.managers_are(condition, status, number);
             }
         }
+        self.nodes.measure(metrics);
         metrics.watches_are(self.view.observer.watches.heard());
         metrics.passed(started.elapsed());
     }
@@ -230,7 +254,12 @@ impl Controllers {
                     self.view.refresh();
                 }
                 if let Some(operator) = &mut self.operator {
-                    passes.push(operator.pass(&mut self.view).await);
+                    let mut pass = operator.pass(&mut self.view).await;
+                    if operator.writes() {
+                        let subject = self.view.subject();
+                        pass.due.extend(self.nodes.pass(&mut self.view, subject.as_slice()));
+                    }
+                    passes.push(pass);
                 }
             }
             World::Kubernetes => {
@@ -248,7 +277,7 @@ impl Controllers {
                     self.view.topology_is(false);
                 }
                 if let Some(managers) = &mut self.managers {
-                    passes.push(managers.pass(&mut self.view).await);
+                    passes.push(managers.pass(&mut self.view, &mut self.nodes).await);
                 }
             }
         }
@@ -259,6 +288,22 @@ impl Controllers {
         self.health.set(all(|pass| &pass.waiting), all(|pass| &pass.retrying));
         self.measure(&passes, started);
         next_pass(passes.into_iter().flat_map(|pass| pass.due), started)
+    }
+}
+
+impl Nodes {
+    /// Watches and counts the nodes, and asks why those wait that these cloud-controller-managers should initialise.
+    fn pass(&mut self, view: &mut View, subjects: &[Subject]) -> Option<Instant> {
+        view.observer.watch_nodes();
+        self.census.update(&mut view.observer);
+        self.diagnoser.pass(&view.observer, &self.census, subjects)
+    }
+
+    fn measure(&self, metrics: &Metrics) {
+        let since = [self.census.tainted, self.diagnoser.since()].into_iter().flatten().min();
+        let since = since.map_or(0, Timestamp::as_second);
+        metrics.nodes_are(self.census.total, self.census.uninitialized, since);
+        metrics.nodes_wait(&self.diagnoser.reasons());
     }
 }
 

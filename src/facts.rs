@@ -39,6 +39,9 @@ use api_types;
 /// The namespace in the manifests, which is managed unless another one is given.
 pub const DEFAULT_NAMESPACE: &str = "openshift-cloud-controller-manager";
 
+/// The lease of the operator, the same as the Go operator's.
+pub const OPERATOR_LEASE: &str = "cluster-cloud-controller-manager-leader";
+
 /// The gates that a cloud-controller-manager of k8s.io/cloud-provider knows; it refuses to start with any other.
 pub(crate) const CCM_FEATURE_GATES: [&str; 3] = [
     "CloudControllerManagerWatchBasedRoutesReconciliation",

@@ -31,6 +31,10 @@ pub mod process;
 
 pub mod apply;
 
+pub mod nodes;
+
+pub mod preflight;
+
 pub mod status;
 
 pub mod controllers;

@@ -40,22 +40,22 @@ pub(crate) const fn kind(
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
-/// Every kind that a provider may contain. Service accounts and roles come before the pods that use them, policies
-/// before the objects that they guard, a disruption budget after the pods that it counts.
+/// Every kind that a provider may contain. Policies come before the objects that they guard and before the rights that they
+/// restrict, service accounts and roles before the pods that use them, a disruption budget after the pods that it counts.
 pub static KINDS: &[Kind] = &[
-    kind("", "v1", "ServiceAccount", "serviceaccounts", true, 1),
-    kind(RBAC, "v1", "ClusterRole", "clusterroles", false, 1),
-    kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", false, 1),
-    kind(RBAC, "v1", "Role", "roles", true, 1),
-    kind(RBAC, "v1", "RoleBinding", "rolebindings", true, 1),
-    kind("", "v1", "ConfigMap", "configmaps", true, 2),
-    kind("", "v1", "Service", "services", true, 2),
-    kind(ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", false, 2),
-    kind(ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", false, 2),
-    kind("apps", "v1", "Deployment", "deployments", true, 3),
-    kind("apps", "v1", "DaemonSet", "daemonsets", true, 3),
-    kind("", "v1", "Pod", "pods", true, 3),
-    kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true, 4),
+    kind(ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", false, 1),
+    kind(ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", false, 1),
+    kind("", "v1", "ServiceAccount", "serviceaccounts", true, 2),
+    kind(RBAC, "v1", "ClusterRole", "clusterroles", false, 2),
+    kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", false, 2),
+    kind(RBAC, "v1", "Role", "roles", true, 2),
+    kind(RBAC, "v1", "RoleBinding", "rolebindings", true, 2),
+    kind("", "v1", "ConfigMap", "configmaps", true, 3),
+    kind("", "v1", "Service", "services", true, 3),
+    kind("apps", "v1", "Deployment", "deployments", true, 4),
+    kind("apps", "v1", "DaemonSet", "daemonsets", true, 4),
+    kind("", "v1", "Pod", "pods", true, 4),
+    kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true, 5),
 ];
 
 /// The kind of namespaces. A provider contains none.
@@ -63,6 +63,9 @@ pub static NAMESPACE: Kind = kind("", "v1", "Namespace", "namespaces", false, 0)
 
 /// The kind of nodes. A provider contains none.
 pub static NODE: Kind = kind("", "v1", "Node", "nodes", false, 0);
+
+/// The kind of pods.
+pub static POD: Kind = kind("", "v1", "Pod", "pods", true, 3);
 
 /// The kind of Events. A provider contains none.
 pub static EVENT: Kind = kind("", "v1", "Event", "events", true, 0);
@@ -254,7 +257,10 @@ mod tests {
             assert_eq!(object(value), Err(error.into()));
         }
         let error = object(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}})).unwrap_err();
-        assert!(error.starts_with("unsupported kind v1 Secret; a provider may contain: ServiceAccount,"), "{error}");
+        assert!(
+            error.starts_with("unsupported kind v1 Secret; a provider may contain: ValidatingAdmissionPolicy,"),
+            "{error}"
+        );
     }
 
     #[test]

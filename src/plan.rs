@@ -16,7 +16,7 @@ use crate::{
     api::spec::Management,
     facts::{self, Facts, images},
     object::{Object, reference},
-    provider::{Phase, Provider, catalog::Catalog},
+    provider::{self, Phase, Provider, catalog::Catalog},
 };
 
 /// The label by which our objects are found (KEP-3659).
@@ -65,6 +65,9 @@ pub enum Error {
         /// The fact's name.
         fact: &'static str,
     },
+    /// A manifest of the guard of nodes has a defect.
+    #[error(transparent)]
+    Guard(#[from] provider::Error),
     /// A `CloudControllerManager` asks for what its provider cannot do, or does not say what it needs.
     #[error("CloudControllerManager/{manager}: spec.{field}: {problem}")]
     Asked {

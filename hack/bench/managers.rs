@@ -18,8 +18,11 @@ use crate::{
     },
 };
 
-/// How many there are at once.
-const COUNTS: [usize; 3] = [1, 2, 20];
+/// How many there are at once: of one cloud each runs controllers that no other runs, and there are four.
+const COUNTS: [usize; 3] = [1, 2, 4];
+/// The controllers, each with the value that turns it on.
+const CONTROLLERS: [(&str, &str); 4] =
+    [("cloudNode", "Enabled"), ("cloudNodeLifecycle", "Rehearsal"), ("service", "Enabled"), ("route", "Enabled")];
 /// How often each is measured.
 const RUNS: usize = 10;
 /// Ready lasts this long.
@@ -33,7 +36,7 @@ pub struct Managers {
     pub runs: Vec<Convergence>,
 }
 
-/// Starts the operator with one, two and twenty of them, of which nothing exists yet.
+/// Starts the operator with one, two and four of them, of which nothing exists yet.
 pub async fn measure() -> Result<Vec<Managers>> {
     progress("starting a control plane that is not OpenShift's");
     let cluster = Kubernetes::with(Options { is_durable: true, ..Options::default() }, "aws").await?;
@@ -51,7 +54,15 @@ pub async fn measure() -> Result<Vec<Managers>> {
 
 async fn run(cluster: &Kubernetes, count: usize) -> Result<Convergence> {
     for number in 0..count {
-        let spec = json!({"provider": "aws", "ports": {"secure": 11_000 + number}});
+        let of = |(place, (controller, on)): (usize, &(&str, &str))| {
+            let is_own = place % count == number;
+            ((*controller).to_owned(), json!(if is_own { *on } else { "Disabled" }))
+        };
+        let controllers: serde_json::Map<_, _> = CONTROLLERS.iter().enumerate().map(of).collect();
+        let spec = json!({
+            "provider": "aws", "ports": {"secure": 11_000 + number}, "controllers": controllers,
+            "network": {"podCIDRs": ["10.244.0.0/16"]},
+        });
         cluster.create(&format!("manager-{number}"), spec).await?;
     }
     let mark = cluster.mark().await?;

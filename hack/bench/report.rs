@@ -15,6 +15,7 @@ use crate::{
     drift::Repair,
     managers::Managers,
     measure::{Convergence, Idle, Measured},
+    nodes::{self, Nodes},
     support::audit::Request,
     table::{Column, Table},
     unrelated::Unrelated,
@@ -31,6 +32,8 @@ pub struct Results {
     pub unrelated: Unrelated,
     /// With several `CloudControllerManager`s.
     pub managers: Vec<Managers>,
+    /// With thousands of nodes.
+    pub nodes: Nodes,
     /// Processor time for each kind of a large configuration, in seconds.
     pub large: Vec<f64>,
 }
@@ -236,7 +239,32 @@ fn figures(results: &Results) -> Vec<Figure> {
     figures.extend(of_config_sync(results));
     figures.extend(beside_unrelated(results));
     figures.extend(results.managers.iter().flat_map(of_managers));
+    figures.extend(of_nodes(&results.nodes));
     figures
+}
+
+fn of_nodes(nodes: &Nodes) -> Vec<Figure> {
+    let count = nodes::COUNT;
+    let figure = |name: &str, unit: Unit, value: f64| Figure {
+        name: format!("{count} nodes: {name}"),
+        unit,
+        direct: Summary::of([value]),
+        delayed: None,
+        upstream: "",
+    };
+    let kib_a_node = number(usize::try_from(nodes.rss_with_kib.saturating_sub(nodes.rss_without_kib)).unwrap_or(0));
+    vec![
+        figure("memory without them", Unit::Mebibytes, mebibytes(nodes.rss_without_kib)),
+        figure("memory", Unit::Mebibytes, mebibytes(nodes.rss_with_kib)),
+        figure("memory a node, KiB", Unit::Count, kib_a_node / number(count)),
+        figure("processor time of the start", Unit::Seconds, nodes.start_cpu_seconds),
+        figure("idle processor time per minute", Unit::Seconds, nodes.idle_cpu_seconds),
+        figure("idle requests per minute, lease left out", Unit::Count, nodes.idle_requests),
+        figure("memory after the heartbeats", Unit::Mebibytes, mebibytes(nodes.rss_idle_kib)),
+        figure("`nodes`, of which 100 wait", Unit::Seconds, nodes.diagnosis.as_secs_f64()),
+        figure("memory of `nodes`", Unit::Mebibytes, mebibytes(nodes.diagnosis_rss_kib)),
+        figure("memory after the operator's diagnosis", Unit::Mebibytes, mebibytes(nodes.rss_diagnosed_kib)),
+    ]
 }
 
 fn of_managers(Managers { count: managers, runs }: &Managers) -> Vec<Figure> {

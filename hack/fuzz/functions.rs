@@ -10,6 +10,12 @@ use ccm_operator::{
         certificates,
     },
     facts::{Facts, Platform},
+    nodes::{
+        diagnose::diagnose,
+        evidence::{Evidence, Manager},
+        node::{Node, UNINITIALIZED},
+        observed,
+    },
     text::{mask, yaml},
 };
 use serde_json::Value;
@@ -18,12 +24,13 @@ use serde_json::Value;
 pub(crate) type Function = fn(&[u8]);
 
 /// The functions by the names of the folders of their seeds.
-pub(crate) const FUNCTIONS: [(&str, Function); 8] = [
+pub(crate) const FUNCTIONS: [(&str, Function); 9] = [
     ("aws", |input| transform(Transform::Aws, input)),
     ("azure", |input| transform(Transform::Azure, input)),
     ("azure_credentials", credentials),
     ("azurestack", |input| transform(Transform::AzureStack, input)),
     ("mask", masked),
+    ("node_log", node_log),
     ("openstack", |input| transform(Transform::OpenStack, input)),
     ("trust_bundle", bundle),
     ("vsphere", |input| transform(Transform::VSphere, input)),
@@ -128,4 +135,27 @@ fn masked(input: &[u8]) {
         assert!(!shown.contains(PLANTED), "a secret is shown: {shown}");
     }
     assert_eq!(shown.lines().count(), text.lines().count(), "other lines");
+}
+
+/// Whatever stands in the log of a cloud-controller-manager: a node that waits has a reason, nothing that is shown steers a
+/// terminal, and no cause holds words of others.
+fn node_log(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let node = Node {
+        name: "worker-1".into(),
+        created: "2026-01-01T00:00:00Z".into(),
+        taints: vec![UNINITIALIZED.into()],
+        ..Node::default()
+    };
+    let manager = Manager { log: Some(observed::lines(text)), is_installed: Some(true), ..Manager::default() };
+    let now = "2026-01-01T01:00:00Z".parse().expect("a time");
+    let evidence = Evidence { now, nodes: vec![node], managers: vec![manager], ..Evidence::default() };
+    for node in diagnose(&evidence) {
+        assert!(!node.findings.is_empty(), "no reason");
+        for finding in &node.findings {
+            assert!(!finding.cause.contains(PLANTED), "words of others: {finding:?}");
+            assert!(!finding.evidence.contains(char::is_control), "control characters: {finding:?}");
+        }
+        assert!(!node.looked_at.iter().any(|look| look.showed.contains(char::is_control)), "{:?}", node.looked_at);
+    }
 }

@@ -62,6 +62,16 @@ impl Spec {
             ),
             (self.ports.secure >= 1024, ("ports.secure", "1024 or more: the process is not root")),
             (self.logging.verbosity <= 10, ("logging.verbosity", "from 0 to 10")),
+            (
+                (60..=604_800).contains(&self.node_deletion.min_not_ready_seconds),
+                ("nodeDeletion.minNotReadySeconds", "from 60 to 604800"),
+            ),
+            ((1..=1000).contains(&self.node_deletion.max_per_hour), ("nodeDeletion.maxPerHour", "from 1 to 1000")),
+            ((1..=100).contains(&self.node_deletion.max_percent), ("nodeDeletion.maxPercent", "from 1 to 100")),
+            (
+                self.node_deletion.allow.len() <= 100 && self.node_deletion.allow.iter().all(|node| is_node(node)),
+                ("nodeDeletion.allow", "each is NAME/UID, at most a hundred"),
+            ),
         ];
         rules.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, broken)| Err(broken))
     }
@@ -98,6 +108,12 @@ impl Spec {
             given.into_iter().filter(|is_given| *is_given).count() == 1
         })
     }
+}
+
+/// Whether a text is the name and the unique id of a node.
+fn is_node(text: &str) -> bool {
+    let parts: Vec<_> = text.split('/').collect();
+    text.len() <= 300 && parts.len() == 2 && parts.iter().all(|part| !part.is_empty())
 }
 
 /// The address of a subnet.

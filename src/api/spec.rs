@@ -63,6 +63,10 @@ api_types! {
         /// Certificates that the cloud-controller-manager trusts instead of those of its image.
         pub trust_bundle: Option<TrustBundle>,
 
+        /// When a node may be deleted, with `controllers.cloudNodeLifecycle: Enabled`.
+        #[serde(default)]
+        pub node_deletion: NodeDeletion,
+
         /// The proxy through which the cloud is reached.
         pub proxy: Option<Proxy>,
 
@@ -122,7 +126,8 @@ api_types! {
         /// Initialises nodes: addresses, labels, and the removal of the taint that keeps pods away.
         pub cloud_node: OnByDefault,
         /// Marks nodes whose machine is shut down, and finds nodes whose machine is gone. With `Rehearsal` it has no right to
-        /// delete them: Events `DeletingNodeFailed` name what it would delete. Deletion cannot be enabled yet.
+        /// delete them: the status names what it would delete. With `Enabled` it may delete those that the operator has confirmed, by
+        /// the rules of `nodeDeletion`.
         pub cloud_node_lifecycle: Lifecycle,
         /// Creates load balancers for Services.
         pub service: OnByDefault,
@@ -156,6 +161,8 @@ api_types! {
         /// It may do everything but delete nodes.
         #[default]
         Rehearsal,
+        /// It may delete the nodes that the operator has confirmed.
+        Enabled,
         /// It does not run.
         Disabled,
     }
@@ -220,6 +227,27 @@ api_types! {
     pub struct TrustBundle {
         /// A key of a ConfigMap in the namespace of the cloud-controller-manager, with certificates in PEM.
         pub config_map_ref: KeyReference,
+    }
+
+    /// When a node may be deleted. What is allowed by name passes all limits but the rules of the policy: the providerID, the
+    /// annotations, Ready, the taint of uninitialised nodes, and the control plane.
+    #[serde(rename_all = "camelCase", default)]
+    pub struct NodeDeletion {
+        /// How long a node must not have been ready, in seconds.
+        #[cfg_attr(test, schemars(range(min = 60, max = 604_800)))]
+        pub min_not_ready_seconds: u32,
+        /// How many nodes may be deleted in an hour.
+        #[cfg_attr(test, schemars(range(min = 1, max = 1000)))]
+        pub max_per_hour: u32,
+        /// How many of the cloud's nodes may wait for their deletion at the same time, in per cent; one always may.
+        #[cfg_attr(test, schemars(range(min = 1, max = 100)))]
+        pub max_percent: u8,
+        /// Nodes that somebody has confirmed, each as `NAME/UID`; `ccm-operator nodes allow-delete` adds them.
+        #[cfg_attr(test, schemars(length(max = 100), inner(length(max = 300)), extend("x-kubernetes-validations" = [{
+            "rule": "self.all(node, node.matches('^[^/]+/[^/]+$'))",
+            "message": "each is NAME/UID",
+        }])))]
+        pub allow: Vec<String>,
     }
 
     /// A proxy.
@@ -302,6 +330,12 @@ api_types! {
         Paused,
         /// It removes the cloud-controller-manager.
         Removed,
+    }
+}
+
+impl Default for NodeDeletion {
+    fn default() -> Self {
+        Self { min_not_ready_seconds: 600, max_per_hour: 5, max_percent: 20, allow: Vec::new() }
     }
 }
 

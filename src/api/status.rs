@@ -18,8 +18,8 @@ status_types! {
     pub struct Status {
         /// The generation of this object that the status is about.
         pub observed_generation: i64,
-        /// `Ready`, `Reconciling` and `Stalled` as kstatus reads them; `ConfigurationValid`, `CredentialsFound` and
-        /// `VersionSupported`.
+        /// `Ready`, `Reconciling` and `Stalled` as kstatus reads them; `ConfigurationValid`, `CredentialsFound`,
+        /// `VersionSupported`, `PreflightPassed`, `NodesInitialized` and `NodeDeletionSafe`.
         #[cfg_attr(test, schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])))]
         pub conditions: Vec<Condition>,
         /// What was chosen for it.
@@ -28,8 +28,58 @@ status_types! {
         pub cluster: Cluster,
         /// Its pods.
         pub workload: Workload,
-        /// What it has found out about nodes.
+        /// The nodes of the cluster.
         pub nodes: Nodes,
+        /// The nodes that wait for their initialisation for long, those that wait longest first. At most 32.
+        pub stuck: Vec<Stuck>,
+        /// The deletion of nodes whose machines are gone.
+        pub deletion: Deletion,
+    }
+
+    /// A node that waits for its initialisation.
+    pub struct Stuck {
+        /// Its name.
+        pub node: String,
+        /// The id of the reason, such as `N07`; `ccm-operator explain` prints its page.
+        pub reason: String,
+        /// Since when it waits.
+        pub since: String,
+        /// The cause.
+        pub message: String,
+    }
+
+    /// The deletion of nodes.
+    pub struct Deletion {
+        /// `Disabled`, `Rehearsal` or `Enabled`.
+        pub phase: String,
+        /// The nodes that the cloud-controller-manager would delete and may not, with the reason. At most 32.
+        pub waiting: Vec<Candidate>,
+        /// The nodes that it may delete, each as `NAME/UID`.
+        pub confirmed: Vec<String>,
+        /// The nodes that it was let delete within the last hour.
+        pub deleted: Vec<Deleted>,
+    }
+
+    /// A node that was deleted.
+    pub struct Deleted {
+        /// Its name.
+        pub node: String,
+        /// Its unique id.
+        pub uid: String,
+        /// When that was seen.
+        pub at: String,
+    }
+
+    /// A node that the cloud-controller-manager would delete.
+    pub struct Candidate {
+        /// Its name.
+        pub node: String,
+        /// Its unique id.
+        pub uid: String,
+        /// Since when it is not ready.
+        pub since: String,
+        /// Why it stays.
+        pub message: String,
     }
 
     /// What was chosen.
@@ -54,6 +104,10 @@ status_types! {
 
     /// The nodes.
     pub struct Nodes {
+        /// How many there are.
+        pub total: u32,
+        /// How many of them wait for their initialisation.
+        pub uninitialized: u32,
         /// The nodes whose machines are gone, as the cloud-controller-manager says in its Events: it has tried to delete them in the
         /// last ten minutes, and has no right to. At most a hundred.
         pub gone: Vec<String>,

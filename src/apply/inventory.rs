@@ -71,6 +71,12 @@ pub struct Scope {
     unknown: BTreeSet<String>,
 }
 
+impl FromIterator<Place> for Scope {
+    fn from_iter<T: IntoIterator<Item = Place>>(places: T) -> Self {
+        Self { places: places.into_iter().collect(), unknown: BTreeSet::new() }
+    }
+}
+
 impl Scope {
     /// The places of these objects.
     pub fn of(objects: &[Object]) -> Self {

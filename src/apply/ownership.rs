@@ -183,6 +183,8 @@ pub(super) fn covers(desired: &Value, live: &Value) -> bool {
         (Value::Array(desired), Value::Array(live)) => {
             desired.len() == live.len() && desired.iter().zip(live).all(|(desired, live)| covers(desired, live))
         }
+        // The API server stores an empty list as none.
+        (Value::Array(desired), Value::Null) => desired.is_empty(),
         _ => desired == live,
     }
 }

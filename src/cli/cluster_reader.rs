@@ -8,7 +8,6 @@ use std::path::Path;
 use kube::{Client, api::ListParams};
 use serde_json::Value;
 
-use super::OPERATOR_LEASE;
 use crate::{
     cluster::{
         read::{self, Error},
@@ -17,7 +16,7 @@ use crate::{
     config::cloud_conf::{self, Inputs, Synced},
     controllers::view::images_of_file,
     facts::{
-        DOCUMENTS, Documents, Facts, Settings,
+        DOCUMENTS, Documents, Facts, OPERATOR_LEASE, Settings,
         images::{self, Images},
     },
     object::{

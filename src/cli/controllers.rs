@@ -5,11 +5,13 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, ValueEnum};
 
 use super::{
-    OPERATOR_LEASE,
     flags::{Connection, duration},
     go_operator::KlogFlags,
 };
-use crate::{facts::DEFAULT_NAMESPACE, process::lease::Timings};
+use crate::{
+    facts::{DEFAULT_NAMESPACE, OPERATOR_LEASE},
+    process::lease::Timings,
+};
 
 /// The lease of the config-sync controllers, the same as the Go operator's.
 pub(super) const CONFIG_SYNC_LEASE: &str = "cluster-cloud-config-sync-leader";
@@ -109,6 +111,11 @@ pub struct OperatorArgs {
     /// needs a Role in each.
     #[arg(long, value_name = "NAMESPACES", value_delimiter = ',')]
     pub manager_namespaces: Vec<String>,
+
+    /// On clusters other than OpenShift: let cloud-controller-managers delete nodes that the operator has confirmed, where a
+    /// CloudControllerManager asks for that. The operator needs the rights of an installation with this flag.
+    #[arg(long)]
+    pub node_deletion: bool,
 
     /// The minimum TLS version of the cloud-controller-manager's servers, instead of that of the cluster's TLS profile.
     #[arg(long, value_name = "VERSION", value_parser = ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"])]

@@ -220,6 +220,7 @@ fn view_settings(
         with_operator: operator.is_some(),
         with_config_sync,
         manager_namespaces: operator.map(|operator| operator.manager_namespaces.clone()).unwrap_or_default(),
+        node_deletion: operator.is_some_and(|operator| operator.node_deletion),
     }
 }
 

@@ -108,18 +108,24 @@ pub struct InstallFlags {
     /// The address of the API server for the operator, if it is not that of the distribution; with --flavour upstream.
     #[arg(long, value_name = "HOST:PORT", value_parser = api_server)]
     pub api_server: Option<ApiServer>,
+
+    /// Let cloud-controller-managers delete nodes that the operator has confirmed, where a CloudControllerManager asks for that;
+    /// with --flavour upstream. The operator gets the rights for it, that to delete nodes included.
+    #[arg(long)]
+    pub node_deletion: bool,
 }
 
 impl InstallFlags {
     /// The first of the flags that is given.
     pub(super) fn first(&self) -> Option<&'static str> {
-        let Self { providers, namespaces, operator_namespace, secrets, api_server } = self;
+        let Self { providers, namespaces, operator_namespace, secrets, api_server, node_deletion } = self;
         let flags = [
             ("--providers", !providers.is_empty()),
             ("--namespaces", !namespaces.is_empty()),
             ("--operator-namespace", operator_namespace.is_some()),
             ("--secrets", !secrets.is_empty()),
             ("--api-server", api_server.is_some()),
+            ("--node-deletion", *node_deletion),
         ];
         flags.into_iter().find_map(|(flag, given)| given.then_some(flag))
     }
@@ -185,6 +191,7 @@ pub(super) fn installation(
         distribution: cluster.distribution(),
         control_plane_nodes: cluster.control_plane_nodes(),
         api_server: flags.api_server.clone(),
+        node_deletion: flags.node_deletion,
         providers,
     };
     let mut files = Vec::new();

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use kube::{
-    Client,
-    api::{DynamicObject, ListParams},
-};
+use kube::{Client, api::ListParams};
 use serde_json::Value;
 
 use crate::{
@@ -75,14 +72,33 @@ pub async fn get(client: &Client, kind: &Kind, namespace: &str, name: &str) -> R
 
 /// The objects of a kind in a namespace. The namespace of a cluster-scoped kind is empty.
 pub async fn list(client: &Client, kind: &Kind, namespace: &str, params: &ListParams) -> Result<Vec<Value>, Error> {
-    let answer = request::send(NO_DEADLINE, api(client, kind, namespace).list(params)).await;
-    let list = answer.map_err(|source| Error::Read { what: describe_objects(kind, namespace, ""), source })?;
-    let with_types = |object: &DynamicObject| {
-        let mut value = request::to_value(object);
-        // The items of a list have no types of their own.
-        value["apiVersion"] = kind.api_version().into();
-        value["kind"] = kind.kind.into();
-        value
-    };
-    Ok(list.items.iter().map(with_types).collect())
+    let mut objects = Vec::new();
+    each(client, kind, namespace, params, |object| objects.push(object)).await?;
+    Ok(objects)
+}
+
+/// The same, one after the other: with a limit in pages, of which only one is held.
+pub async fn each(
+    client: &Client,
+    kind: &Kind,
+    namespace: &str,
+    params: &ListParams,
+    mut take: impl FnMut(Value),
+) -> Result<(), Error> {
+    let mut params = params.clone();
+    loop {
+        let answer = request::send(NO_DEADLINE, api(client, kind, namespace).list(&params)).await;
+        let list = answer.map_err(|source| Error::Read { what: describe_objects(kind, namespace, ""), source })?;
+        for object in &list.items {
+            let mut value = request::to_value(object);
+            // The items of a list have no types of their own.
+            value["apiVersion"] = kind.api_version().into();
+            value["kind"] = kind.kind.into();
+            take(value);
+        }
+        params.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
+        if params.continue_token.is_none() {
+            return Ok(());
+        }
+    }
 }

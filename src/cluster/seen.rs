@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -32,14 +33,28 @@ pub enum Event {
     },
 }
 
+/// Objects by their names.
+type Objects = BTreeMap<String, Arc<Value>>;
+
 /// What a watch has seen: the existing objects, by name.
 #[derive(Debug, Default)]
 pub struct Seen {
-    objects: BTreeMap<String, Value>,
-    /// The objects so far of a list that is not complete yet.
-    arriving: Option<BTreeMap<String, Value>>,
+    objects: Objects,
+    /// The objects so far of a list that is not complete yet. What is as it was shares its memory.
+    arriving: Option<Objects>,
     synced: bool,
     trouble: Option<Trouble>,
+}
+
+/// What an event has come to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// Whether an object is seen differently, or all of them for the first time.
+    pub is_change: bool,
+    /// Whether the state of the watch is another one.
+    pub is_about_watch: bool,
+    /// An error that differs from the previous one.
+    pub error: Option<String>,
 }
 
 /// The failure of a watch. It ends when the watch has listed all objects.
@@ -72,12 +87,12 @@ impl Trouble {
 impl Seen {
     /// The existing objects.
     pub fn objects(&self) -> impl Iterator<Item = &Value> {
-        self.objects.values()
+        self.objects.values().map(Arc::as_ref)
     }
 
     /// One object.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.objects.get(name)
+        self.objects.get(name).map(Arc::as_ref)
     }
 
     /// Whether all existing objects have been seen once.
@@ -90,55 +105,75 @@ impl Seen {
         self.trouble.as_ref()
     }
 
-    /// Takes an event of the watch. Returns an error that differs from the previous one.
-    pub fn take(&mut self, event: Event) -> Option<String> {
-        match event {
-            Event::Started => self.arriving = Some(BTreeMap::new()),
+    /// Takes an event of the watch.
+    pub fn take(&mut self, event: Event) -> News {
+        let is_change = match event {
+            Event::Started => {
+                self.arriving = Some(BTreeMap::new());
+                false
+            }
             Event::Listed(object) => {
                 let (name, value) = named(&object);
                 if let Some(arriving) = &mut self.arriving
                     && !is_outdated(arriving, &name, &value)
                 {
+                    let known = self.objects.get(&name).filter(|known| ***known == value);
+                    let value = known.cloned().unwrap_or_else(|| Arc::new(value));
                     arriving.insert(name, value);
                 }
+                false
             }
             Event::Synced => {
-                self.objects = self.arriving.take().unwrap_or_default();
-                (self.synced, self.trouble) = (true, None);
+                let before = std::mem::replace(&mut self.objects, self.arriving.take().unwrap_or_default());
+                let is_news = !self.synced || self.objects != before;
+                let is_about_watch = self.trouble.take().is_some();
+                self.synced = true;
+                return News { is_change: is_news, is_about_watch, error: None };
             }
             Event::Changed(object) => {
                 let (name, value) = named(&object);
                 // The answer to a write overtakes the watch.
-                if !is_outdated(&self.objects, &name, &value) {
-                    self.objects.insert(name, value);
+                let is_news = !is_outdated(&self.objects, &name, &value)
+                    && self.objects.get(&name).is_none_or(|known| **known != value);
+                if is_news {
+                    self.objects.insert(name, Arc::new(value));
                 }
+                is_news
             }
             Event::Deleted(object) => {
                 let (name, value) = named(&object);
+                let was_known = self.objects.contains_key(&name);
                 for objects in [Some(&mut self.objects), self.arriving.as_mut()].into_iter().flatten() {
                     if !is_outdated(objects, &name, &value) {
                         objects.remove(&name);
                     }
                 }
+                was_known && !self.objects.contains_key(&name)
             }
             Event::Failed { error, code } => {
-                let (known, now) = (self.trouble.take(), Instant::now());
-                let is_news = known.as_ref().is_none_or(|known| known.error != error);
-                let denied_since = known.as_ref().and_then(|known| known.denied_since).unwrap_or(now);
-                let (is_answered, was_answered) = (code != 0, known.as_ref().is_some_and(|known| known.is_answered));
-                // The first answer ends the time without one: an API server that starts is another trouble.
-                let before = known.filter(|_| was_answered || !is_answered);
-                self.trouble = Some(Trouble {
-                    error: error.clone(),
-                    since: before.map_or(now, |before| before.since),
-                    denied_since: (code == 403).then_some(denied_since),
-                    is_unserved: code == 404,
-                    is_answered: is_answered || was_answered,
-                });
-                return is_news.then_some(error);
+                let error = self.fail(error, code);
+                return News { is_change: false, is_about_watch: true, error };
             }
-        }
-        None
+        };
+        News { is_change, ..News::default() }
+    }
+
+    /// Notes a failure; returns it if it differs from the previous one.
+    fn fail(&mut self, error: String, code: u16) -> Option<String> {
+        let (known, now) = (self.trouble.take(), Instant::now());
+        let is_news = known.as_ref().is_none_or(|known| known.error != error);
+        let denied_since = known.as_ref().and_then(|known| known.denied_since).unwrap_or(now);
+        let (is_answered, was_answered) = (code != 0, known.as_ref().is_some_and(|known| known.is_answered));
+        // The first answer ends the time without one: an API server that starts is another trouble.
+        let before = known.filter(|_| was_answered || !is_answered);
+        self.trouble = Some(Trouble {
+            error: error.clone(),
+            since: before.map_or(now, |before| before.since),
+            denied_since: (code == 403).then_some(denied_since),
+            is_unserved: code == 404,
+            is_answered: is_answered || was_answered,
+        });
+        is_news.then_some(error)
     }
 
     /// Takes the answer to a request that was sent after the last event. Returns false, and takes nothing, if a newer state of
@@ -148,8 +183,9 @@ impl Seen {
         if is_outdated(&self.objects, name, &value) {
             return false;
         }
+        let value = Arc::new(value);
         if let Some(arriving) = &mut self.arriving {
-            arriving.insert(name.to_owned(), value.clone());
+            arriving.insert(name.to_owned(), Arc::clone(&value));
         }
         self.objects.insert(name.to_owned(), value);
         true
@@ -182,9 +218,9 @@ fn named(object: &DynamicObject) -> (String, Value) {
 
 /// Whether a newer state of an object is known. Resource versions grow, even if an object is deleted and recreated: Kubernetes
 /// documents this since 1.35, and it is true of all versions.
-fn is_outdated(known: &BTreeMap<String, Value>, name: &str, value: &Value) -> bool {
+fn is_outdated(known: &Objects, name: &str, value: &Value) -> bool {
     let version = |object: &Value| object["metadata"]["resourceVersion"].as_str()?.parse::<u64>().ok();
-    known.get(name).and_then(version).zip(version(value)).is_some_and(|(known, new)| known > new)
+    known.get(name).and_then(|known| version(known)).zip(version(value)).is_some_and(|(known, new)| known > new)
 }
 
 #[cfg(test)]
@@ -252,17 +288,37 @@ mod tests {
     }
 
     #[test]
+    fn what_is_seen_again_as_it_was_is_no_news_and_takes_no_memory() {
+        let mut seen = Seen::default();
+        let is_change = |seen: &mut Seen, event| seen.take(event).is_change;
+        let list = |seen: &mut Seen, version: &str| {
+            seen.take(Event::Started);
+            assert!(!is_change(seen, Event::Listed(object(version))));
+            is_change(seen, Event::Synced)
+        };
+        assert!(list(&mut seen, "1"), "the first time");
+        let before = Arc::as_ptr(&seen.objects["a"]);
+        assert!(!list(&mut seen, "1"));
+        assert_eq!(Arc::as_ptr(&seen.objects["a"]), before);
+        assert!(!is_change(&mut seen, Event::Changed(object("1"))));
+        assert!(is_change(&mut seen, Event::Changed(object("2"))));
+        assert!(list(&mut seen, "3"));
+        assert!(is_change(&mut seen, Event::Deleted(object("4"))));
+        assert!(!is_change(&mut seen, Event::Deleted(object("4"))));
+    }
+
+    #[test]
     fn a_failure_lasts_until_all_objects_were_listed() {
         let mut seen = Seen::default();
         let failed = |error: &str, code| Event::Failed { error: error.into(), code };
-        assert_eq!(seen.take(failed("x", 500)).as_deref(), Some("x"));
+        assert_eq!(seen.take(failed("x", 500)).error.as_deref(), Some("x"));
         let since = seen.trouble().unwrap().since;
         seen.take(Event::Started);
         seen.take(Event::Listed(object("1")));
-        assert_eq!(seen.take(failed("x", 403)), None, "no news");
+        assert_eq!(seen.take(failed("x", 403)).error, None, "no news");
         let denied_since = seen.trouble().unwrap().denied_since;
         assert!(denied_since.is_some_and(|denied| denied >= since));
-        assert_eq!(seen.take(failed("y", 403)).as_deref(), Some("y"));
+        assert_eq!(seen.take(failed("y", 403)).error.as_deref(), Some("y"));
         assert_eq!((seen.trouble().unwrap().since, seen.trouble().unwrap().denied_since), (since, denied_since));
         seen.take(failed("z", 0));
         assert_eq!(seen.trouble().unwrap().denied_since, None);

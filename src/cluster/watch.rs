@@ -32,6 +32,9 @@ use crate::{
     object::Kind,
 };
 
+/// How many objects of a list are asked for at once.
+const PAGE: u32 = 500;
+
 /// The time after which the API server ends a watch, in seconds.
 const LIFETIME: u32 = 290;
 
@@ -202,15 +205,22 @@ impl Watch {
                 }
             }
         }
-        let list = request::send(Some(REQUEST_TIMEOUT), self.api.list(&self.objects)).await?;
-        let version = list.metadata.resource_version.unwrap_or_default();
-        let events = request::send(Some(REQUEST_TIMEOUT), self.api.watch(&params, &version)).await?.boxed();
+        let mut page = self.objects.clone().limit(PAGE);
         self.send(Event::Started);
-        for mut object in list.items {
-            // The items of a list have no types of their own.
-            object.types.get_or_insert_with(|| self.types.clone());
-            self.send(Event::Listed(Box::new(object)));
-        }
+        // All pages are of the version of the first one. If that is forgotten in between, the next start begins again.
+        let version = loop {
+            let list = request::send(Some(REQUEST_TIMEOUT), self.api.list(&page)).await?;
+            for mut object in list.items {
+                // The items of a list have no types of their own.
+                object.types.get_or_insert_with(|| self.types.clone());
+                self.send(Event::Listed(Box::new(object)));
+            }
+            page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
+            if page.continue_token.is_none() {
+                break list.metadata.resource_version.unwrap_or_default();
+            }
+        };
+        let events = request::send(Some(REQUEST_TIMEOUT), self.api.watch(&params, &version)).await?.boxed();
         self.send(Event::Synced);
         Ok((events, true))
     }

@@ -49,7 +49,7 @@ impl<Id: Ord + Clone> Watches<Id> {
         self.watched.retain(|id, _| is_kept(id));
     }
 
-    /// Waits for events and takes them. `strip` removes from each object what must not be kept; `changed` is called for each
+    /// Waits for events that change something, and takes all that have arrived. `strip` removes from each object what must not be kept; `changed` is called for each
     /// watch that has seen a change; of a watch that `is_question` it is an answer that its kind is not served.
     pub async fn changed(
         &mut self,
@@ -64,10 +64,12 @@ impl<Id: Ord + Clone> Watches<Id> {
                     if let Event::Listed(object) | Event::Changed(object) | Event::Deleted(object) = &mut event {
                         strip(id, object);
                     }
-                    if matches!(event, Event::Changed(_) | Event::Deleted(_) | Event::Synced) {
+                    let news = watched.seen.take(event);
+                    if news.is_change {
                         changed(id);
                     }
-                    if let Some(error) = watched.seen.take(event) {
+                    any |= news.is_change || news.is_about_watch;
+                    if let Some(error) = news.error {
                         let what = watched.target.describe();
                         let is_unserved = watched.seen.trouble().is_some_and(|trouble| trouble.is_unserved);
                         if is_unserved && is_question(id) {
@@ -76,7 +78,6 @@ impl<Id: Ord + Clone> Watches<Id> {
                             warn!("failed to watch {what}: {error}");
                         }
                     }
-                    any = true;
                 }
             }
             if any { Poll::Ready(()) } else { Poll::Pending }

@@ -66,6 +66,11 @@ impl Backoff {
         })
     }
 
+    /// The last error.
+    pub(super) fn error(&self) -> Option<&str> {
+        self.failing.as_ref().map(|failing| failing.error.as_str())
+    }
+
     pub(super) fn due(&self) -> Option<Instant> {
         self.failing.as_ref().map(|failing| failing.not_before)
     }

@@ -26,7 +26,7 @@ use crate::{
     apply::change::{Action, Change},
     cluster::request::{self, REQUEST_TIMEOUT},
     controllers::now_in_seconds,
-    object::Key,
+    object::{Key, NODE},
     process::metrics::Metrics,
     status::write::{KIND, NAME},
 };
@@ -42,6 +42,9 @@ const COUNT_PERIOD: Duration = Duration::from_secs(10);
 /// How long after its last repetition an Event is repeated; later a new one is created.
 const SERIES_PERIOD: Duration = Duration::from_secs(360);
 
+/// The same of Events about nodes, which are repeated each hour.
+const NODE_SERIES_PERIOD: Duration = Duration::from_secs(7200);
+
 /// The longest message; the API server accepts 1024 bytes.
 const LONGEST_MESSAGE: usize = 1000;
 
@@ -52,7 +55,7 @@ pub(super) struct Events {
     metrics: Metrics,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Report {
     object: Key,
     api_version: Option<String>,
@@ -60,6 +63,7 @@ struct Report {
     reason: String,
     is_warning: bool,
     message: String,
+    series_period: Duration,
 }
 
 /// An Event that was created.
@@ -67,11 +71,17 @@ struct Series {
     namespace: String,
     name: String,
     count: i32,
-    /// The message and time that are not written yet.
-    unwritten: Option<(String, Timestamp)>,
+    /// The last repetition.
+    report: Report,
+    /// Its time, until it is written.
+    unwritten: Option<Timestamp>,
     written: Instant,
     last: Instant,
 }
+
+/// What the repetitions of an Event have in common: the object, its uid and the reason. A node that is created again under its name
+/// is another one.
+type SeriesKey = (Key, Option<String>, String);
 
 impl Events {
     /// Starts the recorder; it ends with the last clone.
@@ -86,7 +96,22 @@ impl Events {
         let object =
             Key { group: KIND.group.into(), kind: KIND.kind.into(), namespace: String::new(), name: NAME.into() };
         let (api_version, reason) = (Some(KIND.api_version()), reason.to_owned());
-        self.send(Report { object, api_version, uid: None, reason, is_warning: true, message });
+        let series_period = SERIES_PERIOD;
+        self.send(Report { object, api_version, uid: None, reason, is_warning: true, message, series_period });
+    }
+
+    /// Records something about a node, given by its name and uid. Returns whether the Event will be written, unless that fails.
+    pub(super) fn of_node(&self, (name, uid): (&str, &str), reason: &str, is_warning: bool, message: String) -> bool {
+        let object =
+            Key { group: String::new(), kind: NODE.kind.into(), namespace: String::new(), name: name.to_owned() };
+        let (api_version, uid) = (Some(NODE.api_version()), Some(uid.to_owned()));
+        let (reason, series_period) = (reason.to_owned(), NODE_SERIES_PERIOD);
+        self.send(Report { object, api_version, uid, reason, is_warning, message, series_period })
+    }
+
+    /// Counts a node whose deletion was confirmed.
+    pub(super) fn confirmed_deletion(&self) {
+        self.metrics.confirmed_deletion();
     }
 
     /// Counts an error.
@@ -120,19 +145,20 @@ impl Events {
             reason: capitalized(done),
             is_warning: change.action == Action::Refuse,
             message,
+            series_period: SERIES_PERIOD,
         });
     }
 
-    fn send(&self, mut report: Report) {
+    /// Returns whether there was room in the queue; without it the report is lost.
+    fn send(&self, mut report: Report) -> bool {
         let end = (0..=LONGEST_MESSAGE).rev().find(|end| report.message.is_char_boundary(*end));
         report.message.truncate(end.unwrap_or_default());
-        // Lost if the queue is full.
-        let _ = self.recorder.try_send(report);
+        self.recorder.try_send(report).is_ok()
     }
 }
 
 async fn record(client: Client, mut receiver: mpsc::Receiver<Report>) {
-    let mut series: HashMap<(Key, String), Series> = HashMap::new();
+    let mut series: HashMap<SeriesKey, Series> = HashMap::new();
     loop {
         let due = series.values().filter(|one| one.unwritten.is_some()).map(|one| one.written + COUNT_PERIOD).min();
         let due = due.unwrap_or_else(|| Instant::now() + SERIES_PERIOD);
@@ -142,23 +168,22 @@ async fn record(client: Client, mut receiver: mpsc::Receiver<Report>) {
             Err(_) => None,
         };
         let now = Instant::now();
-        series.retain(|_, one| one.unwritten.is_some() || now.duration_since(one.last) < SERIES_PERIOD);
+        series.retain(|_, one| one.unwritten.is_some() || now.duration_since(one.last) < one.report.series_period);
         if let Some(report) = report {
-            let key = (report.object.clone(), report.reason.clone());
+            let key = (report.object.clone(), report.uid.clone(), report.reason.clone());
             if let Some(one) = series.get_mut(&key) {
                 one.count += 1;
                 one.last = now;
-                one.unwritten = Some((report.message, now_in_seconds()));
-            } else if let Some((namespace, name)) = create(&client, report).await {
-                let one = Series { namespace, name, count: 1, unwritten: None, written: now, last: now };
+                (one.report, one.unwritten) = (report, Some(now_in_seconds()));
+            } else if let Some((namespace, name)) = create(&client, report.clone()).await {
+                let one = Series { namespace, name, count: 1, report, unwritten: None, written: now, last: now };
                 series.insert(key, one);
             }
         }
         for one in series.values_mut().filter(|one| now.duration_since(one.written) >= COUNT_PERIOD) {
-            if let Some((message, at)) = one.unwritten.take() {
-                one.written = now;
-                count(&client, one, &message, at).await;
-            }
+            let Some(at) = one.unwritten.take() else { continue };
+            one.written = now;
+            repeat(&client, one, at).await;
         }
     }
 }
@@ -191,21 +216,34 @@ async fn create(client: &Client, report: Report) -> Option<(String, String)> {
         ..Event::default()
     };
     let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
-    is_written(&name, api.create(&PostParams::default(), &event)).await.then_some((namespace, name))
+    write(&name, api.create(&PostParams::default(), &event)).await.is_ok().then_some((namespace, name))
 }
 
-async fn count(client: &Client, series: &Series, message: &str, at: Timestamp) {
+/// Writes the last repetition, as an Event of its own if the API server has forgotten the one before: by default it does after an
+/// hour.
+async fn repeat(client: &Client, one: &mut Series, at: Timestamp) {
+    if !count(client, one, at).await
+        && let Some((namespace, name)) = create(client, one.report.clone()).await
+    {
+        (one.namespace, one.name, one.count) = (namespace, name, 1);
+    }
+}
+
+/// Writes the last repetition. Returns whether the Event still exists, as far as is known.
+async fn count(client: &Client, series: &Series, at: Timestamp) -> bool {
+    let message = &series.report.message;
     let patch = Patch::Merge(json!({"count": series.count, "message": message, "lastTimestamp": at.to_string()}));
     let api: Api<Event> = Api::namespaced(client.clone(), &series.namespace);
-    is_written(&series.name, api.patch(&series.name, &PatchParams::default(), &patch)).await;
+    let written = write(&series.name, api.patch(&series.name, &PatchParams::default(), &patch)).await;
+    !written.is_err_and(|cause| cause.is_absent())
 }
 
-async fn is_written(name: &str, request: impl Future<Output = kube::Result<Event>>) -> bool {
+async fn write(name: &str, request: impl Future<Output = kube::Result<Event>>) -> Result<(), request::Cause> {
     let written = request::send(Some(REQUEST_TIMEOUT), request).await;
     if let Err(error) = &written {
         debug!("failed to write Event {name}: {error}");
     }
-    written.is_ok()
+    written.map(drop)
 }
 
 /// The reason of an Event: the word of the log, capitalized.
@@ -224,7 +262,65 @@ fn name(object: &str, now: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use axum::{Router, http::StatusCode, routing};
+
     use super::*;
+
+    /// An API server that has forgotten every Event, and the uids of those that are created.
+    fn forgetful() -> (Client, Arc<Mutex<Vec<Value>>>) {
+        let created = Arc::<Mutex<Vec<Value>>>::default();
+        let seen = Arc::clone(&created);
+        let create = |body: String| async move {
+            let event: Value = serde_json::from_str(&body).unwrap();
+            seen.lock().unwrap().push(event["involvedObject"]["uid"].clone());
+            (StatusCode::CREATED, body)
+        };
+        let forgotten =
+            json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404, "reason": "NotFound"});
+        let count = || async move { (StatusCode::NOT_FOUND, forgotten.to_string()) };
+        let router = Router::new()
+            .route("/api/v1/namespaces/default/events", routing::post(create))
+            .route("/api/v1/namespaces/default/events/{name}", routing::patch(count));
+        (Client::new(router, "own"), created)
+    }
+
+    fn report(uid: &str) -> Report {
+        Report {
+            object: Key { group: String::new(), kind: NODE.kind.into(), namespace: String::new(), name: "a".into() },
+            api_version: Some(NODE.api_version()),
+            uid: Some(uid.into()),
+            reason: "CrashLoop".into(),
+            is_warning: true,
+            message: "why".into(),
+            series_period: NODE_SERIES_PERIOD,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_node_that_is_created_again_under_its_name_has_events_of_its_own() {
+        let (client, created) = forgetful();
+        let (sender, receiver) = mpsc::channel(WAITING);
+        for uid in ["1", "1", "2"] {
+            sender.send(report(uid)).await.unwrap();
+        }
+        drop(sender);
+        record(client, receiver).await;
+        assert_eq!(*created.lock().unwrap(), ["1", "2"]);
+    }
+
+    #[tokio::test]
+    async fn an_event_that_the_api_server_has_forgotten_is_created_anew() {
+        let (client, created) = forgetful();
+        let now = Instant::now();
+        let (namespace, name) = ("default".into(), "a.0".into());
+        let mut one =
+            Series { namespace, name, count: 2, report: report("1"), unwritten: None, written: now, last: now };
+        repeat(&client, &mut one, Timestamp::UNIX_EPOCH).await;
+        assert_eq!((created.lock().unwrap().len(), one.count), (1, 1));
+        assert_ne!(one.name, "a.0");
+    }
 
     #[test]
     fn the_api_server_accepts_the_names() {

@@ -16,7 +16,7 @@ use crate::{
     apply::inventory::{Place, Scope},
     cluster::{request, seen::Seen},
     controllers::{
-        Pass, RESYNC_PERIOD,
+        Nodes, Pass, RESYNC_PERIOD,
         apply_plan::Wanted,
         backoff::{Backoff, Changes, RepairLimiter, STATUS_WRITES},
         failures::Stopped,
@@ -26,13 +26,19 @@ use crate::{
     },
     facts::{cluster::Cluster, version::Minor},
     object::{Kind, Object},
-    plan::{PART_OF_LABEL, only_restarts, upstream::sources},
+    plan::{
+        PART_OF_LABEL, only_restarts,
+        upstream::{conflict::Running, guard::is_of_guard, sources},
+    },
     process::leadership::Authority,
     provider::upstream::INSTANCE_LABEL,
     status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
 };
 use managed::Managed;
 
+mod exclusion;
+mod first;
+mod guard;
 mod managed;
 mod report;
 
@@ -42,6 +48,8 @@ pub(super) struct Managers {
     own_namespace: String,
     /// Every `CloudControllerManager`, by name.
     fleet: BTreeMap<String, Managed>,
+    /// What their workloads run, by name.
+    running: BTreeMap<String, Running>,
     cluster: Option<Cluster>,
     api_server: ApiServer,
     /// The objects in force, in the order of applying.
@@ -78,6 +86,7 @@ impl Managers {
             hands,
             own_namespace,
             fleet: BTreeMap::new(),
+            running: BTreeMap::new(),
             cluster: None,
             api_server: ApiServer::default(),
             objects: Vec::new(),
@@ -88,13 +97,16 @@ impl Managers {
         }
     }
 
-    pub(super) async fn pass(&mut self, view: &mut View) -> Pass {
+    pub(super) async fn pass(&mut self, view: &mut View, nodes: &mut Nodes) -> Pass {
         let mut pass = Pass::default();
         view.observer.watch_nodes();
+        view.observer.watch_deletions();
+        self.watch_roles(view);
+        nodes.census.update(&mut view.observer);
         pass.due.extend(view.observer.watches.trouble_lasts_at(TRANSIENT_ERROR_PATIENCE));
         pass.waiting = view.observer.watches.pending(is_common);
         if pass.waiting.is_empty() {
-            pass.waiting.extend(self.look_at_cluster(view).await.err());
+            pass.waiting.extend(self.look_at_cluster(view, &nodes.census.control_plane).await.err());
         }
         pass.due.extend(self.api_server.due(self.cluster.as_ref()));
         let is_waiting = !pass.waiting.is_empty();
@@ -109,21 +121,37 @@ impl Managers {
         let leads = self.authority.write_budget().is_some();
         if is_waiting {
             if leads {
+                self.take_back_all(view).await;
                 let error = view.observer.watches.lasting_trouble(TRANSIENT_ERROR_PATIENCE, is_common);
                 if let Some(error) = error.or_else(|| self.api_server.lasting_trouble()) {
-                    self.report_blindness(view, error, &mut pass).await;
+                    self.report_blindness(view, nodes, error, &mut pass).await;
                 }
             }
             return pass;
         }
         self.plan(view);
+        if leads {
+            self.guard(view, &nodes.census, &mut pass).await;
+        }
+        self.assemble(view);
         self.follow(view);
+        if leads {
+            self.take_back(view).await;
+        }
         pass.due.extend(self.changes.due());
         if !leads {
             return pass;
         }
+        self.check_first(view, &mut pass).await;
         let acted = self.act(view).await;
-        self.report(view, &acted, &mut pass).await;
+        for managed in self.fleet.values_mut() {
+            pass.due.extend(managed.see_guard(&view.observer).then(Instant::now));
+        }
+        if matches!(self.hands, Hands::Write(_)) {
+            let subjects: Vec<_> = self.fleet.values().filter_map(Managed::initializes).cloned().collect();
+            pass.due.extend(nodes.pass(view, &subjects));
+        }
+        self.report(view, nodes, &acted, &mut pass).await;
         match &self.hands {
             Hands::Write(apply_plan) => {
                 pass.held_back = apply_plan.applier.contested().len();
@@ -138,12 +166,11 @@ impl Managers {
     }
 
     /// Finds out what all plans depend on.
-    async fn look_at_cluster(&mut self, view: &mut View) -> Result<(), String> {
-        let nodes: Vec<_> = view.observer.watches.seen(&Id::Nodes).into_iter().flat_map(Seen::objects).collect();
-        let mut cluster = Cluster::of(&nodes, None);
+    async fn look_at_cluster(&mut self, view: &mut View, control_plane: &[(String, String)]) -> Result<(), String> {
+        let mut cluster = Cluster::of(control_plane, None);
         if cluster.is_none() {
             let asked = self.api_server.ask(&view.client).await;
-            cluster = Cluster::of(&nodes, self.api_server.lowest());
+            cluster = Cluster::of(control_plane, self.api_server.lowest());
             if cluster.is_none() {
                 asked?;
             }
@@ -164,7 +191,9 @@ impl Managers {
         }
         self.revision += u64::from(std::mem::take(&mut view.observer.named_changed));
         let are_judged = self.fleet.values().all(Managed::is_judged);
-        if !managers_changed && are_judged {
+        // Another one may have waited for that.
+        let running_changed = self.see_running(&view.observer);
+        if !managers_changed && !running_changed && are_judged {
             let is_planned = self.revision == self.planned_revision;
             // Each rollout may interrupt pods: changes of what they mount that come together become one.
             if is_planned || !self.changes.are_over(self.revision, Instant::now()) {
@@ -175,8 +204,12 @@ impl Managers {
         for managed in self.fleet.values_mut() {
             managed.judge(&view.catalog, &view.observer);
         }
-        self.exclude_conflicts();
-        let mut objects: Vec<_> = self.fleet.values().flat_map(Managed::objects).cloned().collect();
+        self.exclude_conflicts(&view.catalog);
+    }
+
+    /// Brings together the objects of all.
+    fn assemble(&mut self, view: &View) {
+        let mut objects = self.confirmed_objects();
         for object in &mut objects {
             object.set_label(PART_OF_LABEL, &view.observer.set_id);
         }
@@ -198,43 +231,25 @@ impl Managers {
         let name = |live: &Value| live["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let names: BTreeSet<_> = live.iter().map(|live| name(live)).collect();
         self.fleet.retain(|name, _| names.contains(name));
-        let given = &view.settings.manager_namespaces;
-        let default = [DEFAULT_NAMESPACE.to_owned()];
-        let namespaces = if given.is_empty() { &default[..] } else { given };
         for live in live {
-            self.fleet.entry(name(live)).or_default().read(live, cluster, namespaces, &view.catalog);
+            self.fleet.entry(name(live)).or_default().read(live, cluster, &view.settings, &view.catalog);
         }
         let wanted = sources::checks(self.fleet.values().flat_map(|managed| &managed.named));
         view.observer.want_sources(wanted);
     }
 
-    /// Refuses a `CloudControllerManager` that would have an object or a lease of an older one.
-    fn exclude_conflicts(&mut self) {
-        let mut by_age: Vec<_> = self.fleet.iter_mut().collect();
-        by_age.sort_by(|(name, one), (other_name, other)| one.age(name).cmp(&other.age(other_name)));
-        let (mut keys, mut leases) = (BTreeMap::new(), BTreeMap::new());
-        for (name, managed) in by_age {
-            let lease = managed.lease();
-            let of_lease = lease.as_ref().and_then(|lease| leases.get(lease)).map(|other: &String| {
-                format!("spec.leaderElection.leaseName: the CloudControllerManager {other} has this lease")
-            });
-            let of_object = managed.planned().iter().find_map(|object| {
-                let other: &String = keys.get(&object.key())?;
-                Some(format!("metadata.name: {} is an object of the CloudControllerManager {other}", object.key()))
-            });
-            if let Some(problem) = of_lease.or(of_object) {
-                managed.exclude(problem);
-                continue;
-            }
-            leases.extend(lease.map(|lease| (lease, name.clone())));
-            keys.extend(managed.planned().iter().map(|object| (object.key(), name.clone())));
-        }
-    }
-
     /// Watches our objects where they are planned and where the inventory lists them.
     fn follow(&self, view: &mut View) {
-        let leftovers = self.leftovers(&view.observer);
+        let roles = guard::place().filter(|_| view.settings.node_deletion);
+        let leftovers = self.leftovers(&view.observer).union(&roles.into_iter().collect());
         view.observer.follow(&Scope::of(&self.objects), &leftovers);
+    }
+
+    /// Watches the roles that let nodes be deleted from the start: what is granted is taken back even if nothing else is seen.
+    fn watch_roles(&self, view: &mut View) {
+        if let (Hands::Write(_), true, Some(place)) = (&self.hands, view.settings.node_deletion, guard::place()) {
+            view.observer.watch_place(&place);
+        }
     }
 
     /// Where our objects may be: where the inventory says, and, as somebody may have deleted that, where those are that are to go.
@@ -251,6 +266,11 @@ impl Managers {
     async fn act(&mut self, view: &mut View) -> Result<(), Stopped> {
         let unseen: BTreeSet<Place> = unseen_places(&view.observer).collect();
         let is_seen = |object: &&Object| !unseen.contains(&Place::of(object));
+        let closed: BTreeSet<&str> = self.closed().collect();
+        // A grant that is left is taken back whatever else waits.
+        let is_left = |object: &Object| is_of_guard(object.value()) && view.observer.live(object).is_some();
+        let is_seen =
+            |object: &&Object| is_seen(object) && (!closed.contains(owner(object.value())) || is_left(object));
         let waiting: BTreeSet<&str> =
             self.objects.iter().filter(|object| !is_seen(object)).map(|object| owner(object.value())).collect();
         let objects: Cow<[Object]> = if waiting.is_empty() {

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     apply::{
-        inventory::{self, PART_OF_LABEL, Place, Scope, Verdict},
+        inventory::{self, Place, Scope, Verdict},
         ownership::FIELD_MANAGER,
     },
     cluster::{
@@ -46,12 +46,13 @@ pub(super) enum Id {
     Ours(Place),
     /// Every `CloudControllerManager`.
     Managers,
-    /// The nodes of the control plane.
+    /// Every node.
     Nodes,
     /// The Events of cloud-controller-managers about nodes that they may not delete.
     Deletions,
 }
 
+#[allow(clippy::struct_excessive_bools, reason = "each says of one input whether it has changed")]
 pub(super) struct Observer {
     /// Marks our objects.
     pub(super) set_id: String,
@@ -64,8 +65,10 @@ pub(super) struct Observer {
     documents_changed: bool,
     /// Whether a named object may have changed since the digests were last computed.
     pub(super) named_changed: bool,
-    /// Whether a `CloudControllerManager` or a node may have changed since this was last unset.
+    /// Whether a `CloudControllerManager` may have changed since this was last unset.
     pub(super) managers_changed: bool,
+    /// Whether something that is kept of a node has changed since this was last unset.
+    pub(super) nodes_changed: bool,
     /// The objects that `CloudControllerManager`s name: only what is read of each is kept.
     checks: BTreeMap<Reference, Checks>,
 }
@@ -82,6 +85,7 @@ impl Observer {
             documents_changed: true,
             named_changed: false,
             managers_changed: false,
+            nodes_changed: false,
             checks: BTreeMap::new(),
         };
         observer.ask_for_world();
@@ -113,13 +117,14 @@ impl Observer {
     /// Waits for events, and takes all that have arrived. Of a Secret only a digest is kept.
     pub(super) async fn changed(&mut self) {
         let is_known = matches!(self.world, World::OpenShift | World::Kubernetes);
-        let Self { documents_changed, named_changed, managers_changed, checks, .. } = self;
+        let Self { documents_changed, named_changed, managers_changed, nodes_changed, checks, .. } = self;
         let is_question = |id: &Id| !is_known && world::is_question(id);
         let strip = |id: &Id, object: &mut DynamicObject| keep::only_what_is_read(id, object, checks);
         let changed = |id: &Id| {
             *documents_changed |= matches!(id, Id::Document(_));
             *named_changed |= matches!(id, Id::Named(_));
-            *managers_changed |= matches!(id, Id::Managers | Id::Nodes);
+            *managers_changed |= matches!(id, Id::Managers);
+            *nodes_changed |= matches!(id, Id::Nodes);
         };
         self.watches.changed(strip, is_question, changed).await;
     }
@@ -256,12 +261,7 @@ impl Observer {
         self.leftovers = inventory.places().filter(|place| !planned.contains(place)).cloned().collect();
         self.watches.keep(|id: &Id| !matches!(id, Id::Ours(place) if !wanted.contains(place)));
         for place in wanted.places() {
-            self.watches.start(Id::Ours(place.clone()), || Target {
-                kind: place.kind,
-                namespace: place.namespace.clone(),
-                selector: Selector::Label(format!("{PART_OF_LABEL}={}", self.set_id)),
-                heard: Heard::default(),
-            });
+            self.watch_place(place);
         }
     }
 
@@ -337,9 +337,13 @@ pub(super) fn one(kind: &'static Kind, namespace: &str, name: &str) -> Target {
     Target { kind, namespace: namespace.to_owned(), selector: Selector::Name(name.to_owned()), heard: Heard::default() }
 }
 
-/// Whether a watch is relevant if only these named objects are.
+/// Whether a watch is relevant if only these named objects are. Without the nodes nothing is explained, and everything else done.
 fn is_relevant(id: &Id, named: &BTreeSet<Reference>) -> bool {
-    !matches!(id, Id::Named(reference) if !named.contains(reference))
+    match id {
+        Id::Named(reference) => named.contains(reference),
+        Id::Nodes => false,
+        _ => true,
+    }
 }
 
 fn is_input(id: &Id, named: &BTreeSet<Reference>) -> bool {

@@ -106,6 +106,11 @@ impl Operator {
         (self.authority, self.hands)
     }
 
+    /// Whether it may write now.
+    pub(super) fn writes(&self) -> bool {
+        matches!(self.hands, Hands::Write(_)) && self.plan.is_some() && self.authority.write_budget().is_some()
+    }
+
     pub(super) async fn pass(&mut self, view: &mut View) -> Pass {
         let (mut waiting, mut retrying) = (Vec::new(), Vec::new());
         let outcome = match self.reconcile(view).await {

@@ -26,6 +26,7 @@ use crate::{
         tls::TlsSettings,
     },
     files,
+    nodes::subject::Subject,
     object::{Key, reference::Reference},
     plan::Plan,
     process::leadership::Authority,
@@ -46,6 +47,8 @@ pub struct ViewSettings {
     pub with_config_sync: bool,
     /// The namespaces that `CloudControllerManager`s may name; empty if none is given.
     pub manager_namespaces: Vec<String>,
+    /// Whether cloud-controller-managers may be allowed to delete nodes.
+    pub node_deletion: bool,
 }
 
 /// The cluster, as this process sees it.
@@ -224,6 +227,11 @@ impl View {
         self.catalog.provider(&self.facts)
     }
 
+    /// The cloud-controller-manager that the platform's provider installs.
+    pub(super) fn subject(&self) -> Option<Subject> {
+        Subject::openshift(self.provider()?, self.observer.infrastructure()?, &self.facts.namespace)
+    }
+
     /// The live status, completed from the previous one if the ClusterOperator was deleted.
     pub(super) fn status(&self) -> Status {
         self.observer.status_object().map(Status::of).unwrap_or_default().completed(&self.last_status)
@@ -353,6 +361,7 @@ pub(super) mod tests {
             with_operator: false,
             with_config_sync: true,
             manager_namespaces: Vec::new(),
+            node_deletion: false,
         };
         let mut view = View::new(client, embedded::catalog().unwrap(), settings, watch::channel(None).0);
         view.see(documents);

@@ -1,7 +1,5 @@
 //! What a `CloudControllerManager` depends on in its cluster (pure).
 
-use serde_json::Value;
-
 use crate::{api::placement::Distribution, facts::version::Minor};
 
 /// What the placement and the version depend on.
@@ -16,18 +14,18 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// From the nodes of the control plane; where there are none, from the version of the API server.
+    /// From the nodes of the control plane, each with the version of its kubelet and its operating system; where there are none,
+    /// from the version of the API server.
     ///
     /// The lowest version of the nodes decides: it rises once, when the last node of an upgrade is done, whichever API server
     /// has answered. `None` if there is neither a node nor a version.
-    pub fn of(nodes: &[&Value], api_server: Option<&str>) -> Option<Self> {
-        let info =
-            |field: &'static str| nodes.iter().filter_map(move |node| node["status"]["nodeInfo"][field].as_str());
-        let kubelets: Vec<_> = info("kubeletVersion").collect();
+    pub fn of(nodes: &[(String, String)], api_server: Option<&str>) -> Option<Self> {
+        let kubelets: Vec<_> =
+            nodes.iter().map(|(kubelet, _)| kubelet.as_str()).filter(|one| !one.is_empty()).collect();
         let versions = if kubelets.is_empty() { api_server.as_slice() } else { &kubelets };
         let minor = versions.iter().filter_map(|version| version.parse().ok()).min()?;
         let of_version = versions.iter().find_map(|version| distribution_of(version));
-        let is_talos = info("osImage").any(|image| image.starts_with("Talos"));
+        let is_talos = nodes.iter().any(|(_, os_image)| os_image.starts_with("Talos"));
         Some(Self {
             minor,
             distribution: of_version.unwrap_or(if is_talos { Distribution::Talos } else { Distribution::Other }),
@@ -44,16 +42,14 @@ fn distribution_of(version: &str) -> Option<Distribution> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
-    fn node(kubelet: &str, os: &str) -> Value {
-        json!({"status": {"nodeInfo": {"kubeletVersion": kubelet, "osImage": os}}})
+    fn node(kubelet: &str, os: &str) -> (String, String) {
+        (kubelet.to_owned(), os.to_owned())
     }
 
-    fn cluster(nodes: &[Value], api_server: Option<&str>) -> Option<(u32, Distribution, usize)> {
-        let cluster = Cluster::of(&nodes.iter().collect::<Vec<_>>(), api_server)?;
+    fn cluster(nodes: &[(String, String)], api_server: Option<&str>) -> Option<(u32, Distribution, usize)> {
+        let cluster = Cluster::of(nodes, api_server)?;
         Some((cluster.minor.0, cluster.distribution, cluster.control_plane_nodes))
     }
 
@@ -63,7 +59,7 @@ mod tests {
         assert_eq!(cluster(&nodes, Some("v1.37.0")), Some((35, Distribution::Other, 3)));
         assert_eq!(cluster(&[], Some("v1.37.0")), Some((37, Distribution::Other, 0)), "it is elsewhere");
         assert_eq!(cluster(&[], None), None);
-        assert_eq!(cluster(&[json!({})], Some("v1.34.1")), Some((34, Distribution::Other, 1)), "no kubelet yet");
+        assert_eq!(cluster(&[node("", "")], Some("v1.34.1")), Some((34, Distribution::Other, 1)), "no kubelet yet");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Facts from a `CloudControllerManager` and the cluster that it is in (pure).
 
+use std::collections::BTreeSet;
+
 use crate::{
     api::{
         placement::{ApiServer, Distribution},
@@ -23,6 +25,21 @@ pub struct Manager {
     pub spec: Spec,
     /// The cluster.
     pub cluster: Cluster,
+    /// The ids of the checks before its first installation that are not to refuse it.
+    pub skips: Vec<String>,
+}
+
+/// The annotation with the checks before a first installation that are not to refuse it, comma-separated.
+pub const SKIP_PREFLIGHT: &str = "ccm-operator.dev/skip-preflight";
+
+/// The nodes that a cloud-controller-manager may delete. The policy and the role have lists of their own, because they change at
+/// different times.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deletable {
+    /// What the policy lists, each as `NAME/UID/TIME` with the time at which it became unready.
+    pub listed: BTreeSet<String>,
+    /// The names that the role grants.
+    pub granted: BTreeSet<String>,
 }
 
 /// A controller of k8s.io/cloud-provider.
@@ -60,6 +77,38 @@ impl Controller {
     /// Every controller.
     pub const ALL: [Self; 4] = [Self::CloudNode, Self::CloudNodeLifecycle, Self::Service, Self::Route];
 
+    /// The field of `spec.controllers`.
+    pub fn field(self) -> &'static str {
+        match self {
+            Self::CloudNode => "cloudNode",
+            Self::CloudNodeLifecycle => "cloudNodeLifecycle",
+            Self::Service => "service",
+            Self::Route => "route",
+        }
+    }
+
+    /// The controllers that an argument `--controllers` turns on, by the names of any version; without one all are on.
+    pub fn of_argument(argument: Option<&str>) -> Vec<Self> {
+        let items: Vec<_> = argument.unwrap_or("*").split(',').map(str::trim).collect();
+        let names = |controller: Self| {
+            let name = controller.name();
+            // Those before Kubernetes 1.28, which still work.
+            let old = match controller {
+                Self::CloudNode => "cloud-node",
+                Self::CloudNodeLifecycle => "cloud-node-lifecycle",
+                Self::Service => "service",
+                Self::Route => "route",
+            };
+            [name, old]
+        };
+        let is_on = |controller: &Self| {
+            let names = names(*controller);
+            let is_off = items.iter().any(|item| item.strip_prefix('-').is_some_and(|name| names.contains(&name)));
+            !is_off && items.iter().any(|item| *item == "*" || names.contains(item))
+        };
+        Self::ALL.into_iter().filter(is_on).collect()
+    }
+
     /// The name in `--controllers`, of Kubernetes 1.28 and newer.
     fn name(self) -> &'static str {
         match self {
@@ -76,7 +125,14 @@ impl Manager {
     pub fn new(name: String, spec: Spec, found: Cluster) -> Self {
         let named = Some(spec.distribution).filter(|named| *named != Distribution::Auto);
         let cluster = Cluster { distribution: named.unwrap_or(found.distribution), ..found };
-        Self { name, spec, cluster }
+        Self { name, spec, cluster, skips: Vec::new() }
+    }
+
+    /// With the annotations of the object.
+    #[must_use]
+    pub fn annotated(mut self, skips: Option<&str>) -> Self {
+        self.skips = skips.into_iter().flat_map(|ids| ids.split(',')).map(|id| id.trim().to_owned()).collect();
+        self
     }
 
     /// The controllers that are on.
@@ -84,7 +140,7 @@ impl Manager {
         let on = &self.spec.controllers;
         Controller::ALL.into_iter().filter(|controller| match controller {
             Controller::CloudNode => on.cloud_node == OnByDefault::Enabled,
-            Controller::CloudNodeLifecycle => on.cloud_node_lifecycle == Lifecycle::Rehearsal,
+            Controller::CloudNodeLifecycle => on.cloud_node_lifecycle != Lifecycle::Disabled,
             Controller::Service => on.service == OnByDefault::Enabled,
             Controller::Route => on.route == OffByDefault::Enabled,
         })

@@ -4,6 +4,7 @@
 //! can be read.
 
 use std::{
+    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
 };
@@ -17,7 +18,7 @@ use crate::{
         ConfigMapKey, Documents, Facts, Settings,
         cluster::Cluster,
         images::{self, Images},
-        manager::Manager,
+        manager::{Manager, SKIP_PREFLIGHT},
     },
     files::{self, STANDARD},
     text::yaml,
@@ -141,6 +142,8 @@ pub fn manager(path: &Path, cluster: Cluster) -> Result<Manager, Error> {
     #[derive(Deserialize)]
     struct Metadata {
         name: String,
+        #[serde(default)]
+        annotations: BTreeMap<String, String>,
     }
     const WHAT: &str = "CloudControllerManager";
     let text = read_one(WHAT, path, CLOUD_CONTROLLER_MANAGER.kind)?.1;
@@ -153,7 +156,8 @@ pub fn manager(path: &Path, cluster: Cluster) -> Result<Manager, Error> {
         return Err(content(format!("apiVersion is {api_version:?}; this version of the program knows {known}")));
     }
     check::name(&metadata.name).map_err(|(field, problem)| content(format!("{field}: {problem}")))?;
-    Ok(Manager::new(metadata.name, spec, cluster))
+    let skips = metadata.annotations.get(SKIP_PREFLIGHT).map(String::as_str);
+    Ok(Manager::new(metadata.name, spec, cluster).annotated(skips))
 }
 
 /// Reads a file that holds one object of config.openshift.io/v1 of the given kind.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     rights,
-    substitute::{common_environment, containers_mut},
+    substitute::{common_environment, containers_mut, push},
 };
 use crate::{
     api::placement::{ApiServer, Distribution},
@@ -17,7 +17,7 @@ use crate::{
         Facts,
         manager::{Controller, api_server},
     },
-    object::Object,
+    object::{KINDS, Object},
     provider::upstream::{CONTROL_PLANE_LABEL, Upstream},
     text::yaml,
 };
@@ -30,6 +30,9 @@ const MANAGED: &str = "ccm-operator-managed";
 
 /// The flag of the operator with the managed namespaces.
 const NAMESPACES_FLAG: &str = "--manager-namespaces=";
+
+/// The flag of the operator that lets it confirm deletions of nodes.
+const NODE_DELETION_FLAG: &str = "--node-deletion";
 
 /// The verbs for the kinds of objects that the operator applies. A server-side apply that creates needs `create` as well, and
 /// `get` looks whether somebody else has an object of that name.
@@ -54,6 +57,8 @@ pub struct Installation<'a> {
     pub control_plane_nodes: usize,
     /// The address of the API server; `None`: as the distribution offers it.
     pub api_server: Option<ApiServer>,
+    /// Whether cloud-controller-managers may be allowed to delete nodes.
+    pub node_deletion: bool,
 }
 
 impl Installation<'_> {
@@ -138,6 +143,9 @@ impl Installation<'_> {
                     *argument = format!("{NAMESPACES_FLAG}{}", self.namespaces.join(",")).into();
                 }
             }
+            if self.node_deletion {
+                push(container, "args", NODE_DELETION_FLAG.into());
+            }
         }
         let endpoint = api_server(self.api_server.as_ref(), self.distribution, self.control_plane_nodes);
         common_environment(&mut object, &Facts { api_server: Ok(endpoint), ..Facts::default() });
@@ -153,7 +161,24 @@ impl Installation<'_> {
             accounts.all(|account| account != role.name())
         });
         let others = others.flat_map(|role| rights::of_role(role.value()));
-        vec![(format!("What the ClusterRoles of {} grant.", self.names()), rights::merged(computed.chain(others)))]
+        let granted = format!("What the ClusterRoles of {} grant.", self.names());
+        let mut rules = vec![(granted, rights::merged(computed.chain(others)))];
+        if self.node_deletion {
+            let policies = KINDS.iter().filter(|kind| kind.kind.starts_with("ValidatingAdmissionPolicy"));
+            let policies: Vec<_> = policies.map(|kind| (kind.group, kind.plural)).collect();
+            let group = policies.first().map_or("", |(group, _)| group);
+            let plurals: Vec<_> = policies.iter().map(|(_, plural)| plural).collect();
+            rules.push((
+                "With --node-deletion: the policies that restrict which nodes are deleted, and the right that their roles grant by \
+                 name. The operator itself deletes no node."
+                    .to_owned(),
+                json!([
+                    {"apiGroups": [group], "resources": plurals, "verbs": VERBS},
+                    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"]},
+                ]),
+            ));
+        }
+        rules
     }
 
     /// What the operator needs in a managed namespace, with comments.

@@ -1,8 +1,8 @@
 //! The rights of a cloud-controller-manager, computed from the controllers that are on (pure).
 //!
 //! What each controller asks for was read in k8s.io/cloud-provider v0.36.2 (`app/`, `controllers/`, `node/helpers`,
-//! `service/helpers`) and k8s.io/controller-manager v0.36.3. Nobody gets `nodes delete`: the lifecycle controller only tells,
-//! in Events, what it would delete.
+//! `service/helpers`) and k8s.io/controller-manager v0.36.3. Nobody gets `nodes delete` here: only the guard of nodes grants it, by
+//! name (`upstream/guard.rs`).
 
 use serde_json::{Value, json};
 
@@ -36,11 +36,11 @@ const VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "
 
 /// A verb on a resource of an API group. Without names it is for all objects.
 #[derive(Clone, Debug)]
-pub(super) struct Grant<'a> {
-    group: &'a str,
-    pub(super) resource: &'a str,
-    names: Vec<&'a str>,
-    verb: &'a str,
+pub(crate) struct Grant<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) resource: &'a str,
+    pub(crate) names: Vec<&'a str>,
+    pub(crate) verb: &'a str,
 }
 
 impl Grant<'_> {
@@ -67,7 +67,7 @@ pub(super) fn grants<'a>(controllers: &[Controller], own: &'a [Right]) -> impl I
 }
 
 /// What the rules of a role grant.
-pub(super) fn of_role(role: &Value) -> Vec<Grant<'_>> {
+pub(crate) fn of_role(role: &Value) -> Vec<Grant<'_>> {
     let mut grants = Vec::new();
     for rule in role["rules"].as_array().into_iter().flatten() {
         for group in texts(&rule["apiGroups"]) {

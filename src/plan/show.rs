@@ -22,9 +22,10 @@ use crate::{
 const SHORT_DIGEST: usize = "sha256:".len() + 12;
 
 /// Why objects are in their wave, from wave 1.
-const WAVES: [&str; 4] = [
+const WAVES: [&str; 5] = [
+    "policies, before what they restrict",
     "identities and rights, before the workloads that use them",
-    "configuration, Services and policies, before the pods",
+    "configuration and Services, before the pods",
     "workloads",
     "after the pods that it counts; left out on a single node",
 ];

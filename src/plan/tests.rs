@@ -103,7 +103,7 @@ fn images_arguments_and_variables_enter_by_container_name() {
 fn objects_are_in_the_order_of_applying() {
     let objects = plan(&facts(DEFAULT_NAMESPACE, json!({})));
     let kinds: Vec<_> = objects.iter().map(|object| object.kind().kind).collect();
-    assert_eq!(kinds, ["RoleBinding", "ValidatingAdmissionPolicy", "Deployment", "PodDisruptionBudget"]);
+    assert_eq!(kinds, ["ValidatingAdmissionPolicy", "RoleBinding", "Deployment", "PodDisruptionBudget"]);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn another_namespace_replaces_the_default_one_everywhere() {
     assert!(text.contains("--leader-elect-resource-namespace=other"), "{text}");
     // What was written for another namespace stays there, and nothing is added.
     assert_eq!(
-        objects[0].value(),
+        objects[1].value(),
         &json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "RoleBinding",

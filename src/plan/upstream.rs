@@ -3,7 +3,9 @@
 //! Facts enter the manifests by small functions on the parsed objects, one for each concern, as for OpenShift.
 
 pub(super) mod check;
+pub mod conflict;
 mod files;
+pub mod guard;
 pub mod judgement;
 mod placement;
 pub mod sources;
@@ -63,6 +65,7 @@ pub(super) fn objects(provider: &Upstream, facts: &Facts, manager: &Manager) -> 
         })
         .collect::<Result<Vec<_>, Error>>()?;
     objects.extend(inline);
+    objects.extend(guard::objects(provider, manager)?);
     // The sort is stable, and manifests are in the order of applying already.
     objects.sort_by_key(|object| object.kind().wave);
     Ok(objects)

@@ -68,8 +68,13 @@ pub struct Authority {
 impl Authority {
     /// How long a write may take, `None` if none is allowed: it has to end while this process still leads.
     pub fn write_budget(&self) -> Option<Duration> {
+        self.last_budget().filter(|_| !*self.shutdown.borrow())
+    }
+
+    /// The same while the process stops: for what must not be left behind.
+    pub fn last_budget(&self) -> Option<Duration> {
         let Leadership::Leading(until) = *self.leadership.borrow() else { return None };
-        until.remaining(Now::read()).filter(|_| !*self.shutdown.borrow())
+        until.remaining(Now::read())
     }
 
     /// Why this process does not lead, if the reason is not another holder.

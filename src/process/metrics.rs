@@ -46,11 +46,16 @@ pub struct Metrics {
     errors: Family<Labels<1>, Counter>,
     changes: Family<Labels<2>, Counter>,
     repairs: Family<Labels<1>, Counter>,
+    deletions: Counter,
     requests: Family<Labels<2>, Counter>,
     request_duration: Family<Labels<1>, Histogram, fn() -> Histogram>,
     leading: Family<Labels<1>, Gauge>,
     conditions: Family<Labels<2>, Gauge>,
     managers: Family<Labels<2>, Gauge>,
+    nodes: Gauge,
+    uninitialized: Gauge,
+    waiting: Family<Labels<1>, Gauge>,
+    waiting_since: Gauge,
     success: Family<Labels<1>, Seconds>,
     watches: Family<Labels<1>, Gauge>,
     heard: Arc<Mutex<Vec<(&'static str, Heard)>>>,
@@ -72,6 +77,7 @@ impl Default for Metrics {
             errors: Family::default(),
             changes: Family::default(),
             repairs: Family::default(),
+            deletions: Counter::default(),
             requests: Family::default(),
             request_duration: Family::new_with_constructor(|| {
                 Histogram::new([0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0])
@@ -79,6 +85,10 @@ impl Default for Metrics {
             leading: Family::default(),
             conditions: Family::default(),
             managers: Family::default(),
+            nodes: Gauge::default(),
+            uninitialized: Gauge::default(),
+            waiting: Family::default(),
+            waiting_since: Gauge::default(),
             success: Family::default(),
             watches: Family::default(),
             heard: Arc::default(),
@@ -99,6 +109,8 @@ impl Default for Metrics {
         registry.register("object_changes", "Changes of objects, by what was done and by kind", changes);
         let help = "Writes that restored an object that was as planned before, by kind";
         registry.register("drift_repairs", help, metrics.repairs.clone());
+        let help = "Nodes that a cloud-controller-manager was allowed to delete";
+        registry.register("confirmed_node_deletions", help, metrics.deletions.clone());
         let requests = metrics.requests.clone();
         registry.register("api_requests", "Requests to the API server, by verb and HTTP status code", requests);
         let duration = metrics.request_duration.clone();
@@ -113,6 +125,14 @@ impl Default for Metrics {
         registry.register("condition", help, metrics.conditions.clone());
         let help = "CloudControllerManagers by the status of each of their conditions";
         registry.register("cloud_controller_managers", help, metrics.managers.clone());
+        registry.register("nodes", "Nodes of the cluster", metrics.nodes.clone());
+        let help = "Nodes that no cloud-controller-manager has initialised";
+        registry.register("nodes_uninitialized", help, metrics.uninitialized.clone());
+        let help = "Nodes that have waited for their initialisation for more than a minute, by the id of the reason";
+        registry.register("nodes_waiting", help, metrics.waiting.clone());
+        let help = "When the node was created that waits longest, in seconds since 1970; 0 if none waits";
+        let since = metrics.waiting_since.clone();
+        registry.register_with_unit("nodes_waiting_since_timestamp", help, Unit::Seconds, since);
         let help = "When a controller last succeeded, in seconds since 1970";
         registry.register_with_unit("last_success_timestamp", help, Unit::Seconds, metrics.success.clone());
         let help = "When the watches of a kind last delivered something, in seconds since 1970";
@@ -152,6 +172,11 @@ impl Metrics {
         self.repairs.get_or_create(&[("kind", kind.to_owned())]).inc();
     }
 
+    /// Counts a node that a cloud-controller-manager was allowed to delete.
+    pub fn confirmed_deletion(&self) {
+        self.deletions.inc();
+    }
+
     /// Counts a request; the code is zero if there was no answer.
     pub fn requested(&self, verb: &str, code: u16, took: Duration) {
         let verb = ("verb", verb.to_owned());
@@ -178,6 +203,22 @@ impl Metrics {
     pub fn managers_are(&self, condition: &'static str, status: &'static str, number: usize) {
         let labels = [("condition", condition.to_owned()), ("status", status.to_owned())];
         self.managers.get_or_create(&labels).set(i64::try_from(number).unwrap_or(i64::MAX));
+    }
+
+    /// Sets how many nodes there are, how many of them are not initialised, and when the one was created that waits longest, in
+    /// seconds since 1970.
+    pub fn nodes_are(&self, total: usize, uninitialized: usize, waiting_since: i64) {
+        self.nodes.set(i64::try_from(total).unwrap_or(i64::MAX));
+        self.uninitialized.set(i64::try_from(uninitialized).unwrap_or(i64::MAX));
+        self.waiting_since.set(waiting_since);
+    }
+
+    /// Sets how many nodes wait, by the id of each reason.
+    pub fn nodes_wait(&self, reasons: &[(&'static str, usize)]) {
+        for (reason, count) in reasons {
+            let labels = [("reason", (*reason).to_owned())];
+            self.waiting.get_or_create(&labels).set(i64::try_from(*count).unwrap_or(i64::MAX));
+        }
     }
 
     /// Sets when a controller last succeeded, in seconds since 1970.
@@ -273,6 +314,7 @@ mod tests {
         metrics.changed("configured", "Service");
         metrics.changed("configured", "Service");
         metrics.repaired("Service");
+        metrics.confirmed_deletion();
         metrics.requested("get", 200, Duration::from_millis(7));
         metrics.leads("operator", true);
         metrics.conditions_are([("Available", "True")].into_iter());
@@ -292,6 +334,7 @@ mod tests {
             "ccm_operator_errors_total{cause=\"denied\"} 1\n",
             "ccm_operator_object_changes_total{action=\"configured\",kind=\"Service\"} 2\n",
             "ccm_operator_drift_repairs_total{kind=\"Service\"} 1\n",
+            "ccm_operator_confirmed_node_deletions_total 1\n",
             "ccm_operator_serving_certificate_expiration_timestamp_seconds 9\n",
             "ccm_operator_api_requests_total{verb=\"get\",code=\"200\"} 1\n",
             "ccm_operator_api_request_duration_seconds_bucket{le=\"0.01\",verb=\"get\"} 1\n",

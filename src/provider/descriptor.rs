@@ -29,6 +29,20 @@ pub struct Descriptor {
     pub environment: BTreeMap<String, BTreeMap<String, ValueSource>>,
     /// The cloud's configuration; absent means that none is synced.
     pub cloud_config: Option<crate::config::CloudConfigSettings>,
+    /// What its cloud-controller-manager writes on nodes; absent means that it is not known.
+    pub nodes: Option<Nodes>,
+}
+
+/// What a cloud-controller-manager writes on the nodes of its cloud.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Nodes {
+    /// The prefixes of the providerIDs, the one that it writes today first, such as `aws:///`.
+    #[serde(rename = "providerIDs")]
+    pub provider_ids: Vec<String>,
+    /// Whether nodes get labels with their region and zone.
+    pub zones: bool,
 }
 
 /// The platform that a provider serves; the narrowest match wins.

@@ -1,21 +1,26 @@
-//! The embedded providers (`assets/`, `bootstrap/`), install payload (`manifests/`) and installation on any Kubernetes (`install/`)
-//! (pure).
+//! The embedded providers (`assets/`, `bootstrap/`), install payload (`manifests/`), installation on any Kubernetes (`install/`)
+//! and guard of nodes (`guard/`) (pure).
 //!
 //! The only module that knows about embedding; all others take paths and bytes.
 
 use include_dir::{Dir, include_dir};
 
-use crate::provider::{
-    self,
-    catalog::Catalog,
-    folder::{self, Bundle},
-    payload::Payload,
+use crate::{
+    object::Object,
+    provider::{
+        self,
+        catalog::Catalog,
+        folder::{self, Bundle},
+        payload::Payload,
+    },
+    text::yaml,
 };
 
 static ASSETS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/assets");
 static BOOTSTRAP: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/bootstrap");
 static MANIFESTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/manifests");
 static INSTALL: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/install");
+static GUARD: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/guard");
 
 /// The providers' files as (path from the repository's root, bytes).
 fn files() -> Vec<(String, &'static [u8])> {
@@ -33,6 +38,20 @@ pub fn manifests() -> Vec<(String, &'static [u8])> {
 /// Every file of the installation on any Kubernetes as (name, bytes), in the order of installing.
 pub fn install() -> Vec<(String, &'static [u8])> {
     sorted(&INSTALL)
+}
+
+/// The objects with which a cloud-controller-manager may delete the nodes that are confirmed. An error is a defect of this build,
+/// which the tests exclude.
+pub fn guard() -> Result<Vec<Object>, provider::Error> {
+    let mut objects = Vec::new();
+    for (name, bytes) in sorted(&GUARD) {
+        let defect = |problem: String| provider::Error::new(&format!("guard/{name}"), None, problem);
+        let text = std::str::from_utf8(bytes).map_err(|error| defect(error.to_string()))?;
+        for value in yaml::documents(text).map_err(|error| defect(error.to_string()))? {
+            objects.push(Object::new(value).map_err(|error| defect(error.to_string()))?);
+        }
+    }
+    Ok(objects)
 }
 
 fn sorted(dir: &Dir<'static>) -> Vec<(String, &'static [u8])> {

@@ -9,9 +9,15 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    api::status::{Cluster, Condition, Nodes, Provider, Status, Workload},
+    api::status::{Cluster, Condition, Deletion, Nodes, Provider, Status, Stuck, Workload},
     facts::cluster,
-    plan::upstream::{judgement::Judgement, sources::Trouble},
+    nodes::waiting::{Waiting, by_reason},
+    plan::upstream::judgement::Judgement,
+    preflight::{
+        check::{self, Check, Outcome as Checked, Row},
+        evidence::Reader,
+        inputs,
+    },
 };
 
 const READY: &str = "Ready";
@@ -20,10 +26,23 @@ const STALLED: &str = "Stalled";
 const CONFIGURATION_VALID: &str = "ConfigurationValid";
 const CREDENTIALS_FOUND: &str = "CredentialsFound";
 const VERSION_SUPPORTED: &str = "VersionSupported";
+const PREFLIGHT_PASSED: &str = "PreflightPassed";
+/// The condition about the nodes that wait.
+pub const NODES_INITIALIZED: &str = "NodesInitialized";
+const NODE_DELETION_SAFE: &str = "NodeDeletionSafe";
 
 /// Every condition, in the order in which they are written.
-pub const CONDITIONS: [&str; 6] =
-    [READY, RECONCILING, STALLED, CONFIGURATION_VALID, CREDENTIALS_FOUND, VERSION_SUPPORTED];
+pub const CONDITIONS: [&str; 9] = [
+    READY,
+    RECONCILING,
+    STALLED,
+    CONFIGURATION_VALID,
+    CREDENTIALS_FOUND,
+    VERSION_SUPPORTED,
+    PREFLIGHT_PASSED,
+    NODES_INITIALIZED,
+    NODE_DELETION_SAFE,
+];
 
 /// Every status of a condition.
 pub const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
@@ -34,14 +53,50 @@ pub fn has(live: &Value, condition: &str, status: &str) -> bool {
     conditions.any(|one| one["type"] == condition && one["status"] == status)
 }
 
+/// The reason of `NodeDeletionSafe` if the guard is not in force.
+pub const GUARD_NOT_IN_FORCE: &str = "GuardNotInForce";
+
+/// Whether a status says that nodes are safe from being deleted, or why not, and need not be asked for again at a start.
+pub fn knows_guard(status: &Status) -> bool {
+    let known = status.conditions.iter().find(|one| one.type_ == NODE_DELETION_SAFE);
+    known.is_some_and(|one| one.status != "Unknown" && one.reason != GUARD_NOT_IN_FORCE)
+}
+
 /// The most nodes that are named.
 const MOST_NODES: usize = 100;
+
+/// The most nodes that are named with a reason.
+const MOST_STUCK: usize = 32;
+
+/// The nodes, as one `CloudControllerManager` sees them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Initialization {
+    /// How many nodes there are.
+    pub total: usize,
+    /// How many of them have the taint of uninitialised nodes.
+    pub uninitialized: usize,
+    /// Whether it is known which of them wait for long.
+    pub is_judged: bool,
+    /// Those, the ones that wait longest first; `None` if it does not initialise nodes.
+    pub waiting: Option<Vec<Waiting>>,
+}
+
+/// The guard of nodes, of one `CloudControllerManager`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Guard {
+    /// Which nodes may be deleted, and which not.
+    pub deletion: Deletion,
+    /// Status, reason and message of `NodeDeletionSafe`; `None`: as before.
+    pub is_safe: Option<(&'static str, &'static str, String)>,
+}
 
 /// What a pass has come to for one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// An input is bad: nothing is changed until it is another one.
     BadInput,
+    /// A check before the first installation refuses it: which one, and what to do. Nothing is created.
+    Refused(String),
     /// The administrator wants nothing changed.
     Paused,
     /// It is being removed; what is left.
@@ -74,10 +129,16 @@ pub struct Input<'a> {
     pub cluster: Option<&'a cluster::Cluster>,
     /// What the pass has come to.
     pub outcome: &'a Outcome,
+    /// The checks before its first installation; `None` if this process has not made them.
+    pub preflight: Option<&'a [Row]>,
     /// Its pods.
     pub workload: Workload,
+    /// The nodes; `None` while that is not known.
+    pub nodes: Option<&'a Initialization>,
     /// The nodes that it would delete.
     pub gone_nodes: &'a BTreeSet<String>,
+    /// What its guard of nodes has decided; `None` until then.
+    pub guard: Option<&'a Guard>,
     /// Additions to the message of success.
     pub remarks: &'a str,
     /// Now, RFC 3339.
@@ -112,6 +173,7 @@ fn summary(input: &Input) -> (&'static str, &'static str, String, bool, bool) {
     let trouble = || input.judgement.trouble().map(|trouble| trouble.message.clone()).unwrap_or_default();
     match input.outcome {
         Outcome::BadInput => ("False", "BadInput", trouble(), false, true),
+        Outcome::Refused(why) => ("False", "PreflightRefused", why.clone(), false, true),
         Outcome::Paused => {
             let message = "spec.management is Paused: nothing is changed, and nothing repaired".to_owned();
             ("Unknown", "Paused", message, false, false)
@@ -144,7 +206,7 @@ fn summary(input: &Input) -> (&'static str, &'static str, String, bool, bool) {
 
 /// The next status after a previous one.
 pub fn next(previous: &Status, input: &Input) -> Status {
-    let Input { generation, judgement, cluster, workload, gone_nodes, now, .. } = input;
+    let Input { generation, judgement, cluster, workload, nodes, gone_nodes, guard, now, .. } = input;
     let condition = |type_: &str, status: &str, reason: &str, message: &str| {
         let before = previous.conditions.iter().find(|one| one.type_ == type_ && one.status == status);
         Condition {
@@ -161,41 +223,56 @@ pub fn next(previous: &Status, input: &Input) -> Status {
         let (status, why) = if is_so { ("True", (reason, message.as_str())) } else { ("False", ("AsExpected", "")) };
         condition(type_, status, why.0, why.1)
     };
-    let of_input = |type_: &str, known: Option<Result<(&str, String), &Trouble>>| match known {
-        Some(Ok((reason, message))) => condition(type_, "True", reason, &message),
-        Some(Err(Trouble { reason, message })) => condition(type_, "False", reason, message),
-        None => condition(type_, "Unknown", "NotChecked", "another problem comes first"),
-    };
-    let configuration = judgement.configuration.as_ref().map(|result| {
-        let ignored = |ignored: &Vec<String>| {
-            if ignored.is_empty() { String::new() } else { format!("ignored: {}", ignored.join("; ")) }
+    let of_input = |type_: &str, row: &Row| {
+        let status = match row.result {
+            Checked::Passed => "True",
+            // What is ignored does no harm; a version without an image of its own may.
+            Checked::Warned if row.check == Check::Configuration => "True",
+            Checked::Warned | Checked::Refused => "False",
+            Checked::NotChecked => "Unknown",
         };
-        result.as_ref().map(|all| ("Valid", ignored(all)))
-    });
-    let credentials = judgement.credentials.as_ref().map(|result| {
-        result
-            .as_ref()
-            .map(|is_needed| if *is_needed { ("Found", String::new()) } else { ("NotNeeded", String::new()) })
-    });
-    let version = judgement.version.as_ref();
-    let supported = match version.map(|(choice, _)| choice) {
-        Some(choice) => match &choice.problem {
-            Some((reason, problem)) => condition(VERSION_SUPPORTED, "False", reason, problem),
-            None => condition(VERSION_SUPPORTED, "True", "Supported", &choice.because),
-        },
-        None => of_input(VERSION_SUPPORTED, None),
+        condition(type_, status, row.reason, &row.message)
     };
+    let [configuration, credentials, supported] = inputs::rows(judgement, Reader::Operator);
+    let before = previous.conditions.iter().find(|one| one.type_ == PREFLIGHT_PASSED && one.status == "True");
+    let is_going = matches!(input.outcome, Outcome::Removing(_) | Outcome::Removed);
+    let preflight = match (input.preflight, before.filter(|_| !is_going)) {
+        (Some(rows), _) => {
+            let (status, reason, message) = check::summary(rows);
+            condition(PREFLIGHT_PASSED, status, reason, &message)
+        }
+        // Only a first installation is checked.
+        (None, Some(before)) => before.clone(),
+        (None, None) => condition(PREFLIGHT_PASSED, "Unknown", "NotChecked", "only a first installation is checked"),
+    };
+    // Until it is known, the previous answer stays: no start of the operator changes it back and forth.
+    let of_nodes = |type_: &str, known: Option<(&str, &str, String)>, not_known: &str| match (
+        known,
+        previous.conditions.iter().find(|one| one.type_ == type_),
+    ) {
+        (Some((status, reason, message)), _) => condition(type_, status, reason, &message),
+        (None, Some(before)) => Condition { observed_generation: *generation, ..before.clone() },
+        (None, None) => condition(type_, "Unknown", "NotChecked", not_known),
+    };
+    let judged = nodes.filter(|nodes| nodes.is_judged);
+    let is_safe = guard.and_then(|guard| guard.is_safe.clone());
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     Status {
         observed_generation: *generation,
         conditions: vec![
             condition(READY, ready, reason, &message),
             abnormal(RECONCILING, is_reconciling),
             abnormal(STALLED, is_stalled),
-            of_input(CONFIGURATION_VALID, configuration),
-            of_input(CREDENTIALS_FOUND, credentials),
-            supported,
+            of_input(CONFIGURATION_VALID, &configuration),
+            of_input(CREDENTIALS_FOUND, &credentials),
+            of_input(VERSION_SUPPORTED, &supported),
+            preflight,
+            of_nodes(NODES_INITIALIZED, judged.map(initialization), "the nodes have not been seen yet"),
+            of_nodes(NODE_DELETION_SAFE, is_safe, "there was nothing to delete yet"),
         ],
-        provider: version
+        provider: judgement
+            .version
+            .as_ref()
             .map(|(choice, image)| Provider {
                 version: choice.tag.clone(),
                 image: image.clone(),
@@ -206,12 +283,46 @@ pub fn next(previous: &Status, input: &Input) -> Status {
             .map(|cluster| Cluster {
                 kubernetes: cluster.minor.to_string(),
                 distribution: cluster.distribution.name().to_owned(),
-                control_plane_nodes: u32::try_from(cluster.control_plane_nodes).unwrap_or(u32::MAX),
+                control_plane_nodes: count(cluster.control_plane_nodes),
             })
             .unwrap_or_default(),
         workload: workload.clone(),
-        nodes: Nodes { gone: gone_nodes.iter().take(MOST_NODES).cloned().collect() },
+        nodes: Nodes {
+            total: nodes.map_or(previous.nodes.total, |nodes| count(nodes.total)),
+            uninitialized: nodes.map_or(previous.nodes.uninitialized, |nodes| count(nodes.uninitialized)),
+            gone: gone_nodes.iter().take(MOST_NODES).cloned().collect(),
+        },
+        stuck: judged.map_or_else(|| previous.stuck.clone(), stuck),
+        deletion: guard.map_or(&previous.deletion, |guard| &guard.deletion).clone(),
     }
+}
+
+/// Status, reason and message of `NodesInitialized`.
+fn initialization(nodes: &Initialization) -> (&'static str, &'static str, String) {
+    match nodes.waiting.as_deref() {
+        None => ("Unknown", "ControllerOff", "spec.controllers.cloudNode is Disabled".to_owned()),
+        Some([]) => ("True", "Initialized", String::new()),
+        Some(waiting) => {
+            let counts = by_reason(waiting);
+            let most = counts.first().map_or("", |(reason, _)| reason.name());
+            let counts =
+                counts.iter().map(|(reason, count)| format!("{reason} ({count})")).collect::<Vec<_>>().join(", ");
+            let message = format!("{} of {} nodes wait for their initialisation: {counts}", waiting.len(), nodes.total);
+            ("False", most, message)
+        }
+    }
+}
+
+/// The nodes that wait longest.
+fn stuck(nodes: &Initialization) -> Vec<Stuck> {
+    let first = nodes.waiting.iter().flatten().take(MOST_STUCK);
+    let of = |one: &Waiting| Stuck {
+        node: one.node.clone(),
+        reason: one.reason.id().to_owned(),
+        since: one.since.clone(),
+        message: one.cause.clone(),
+    };
+    first.map(of).collect()
 }
 
 #[cfg(test)]

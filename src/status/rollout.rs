@@ -61,6 +61,21 @@ fn daemon_set(object: &Value) -> Rollout {
     if is_done { Rollout::Done } else { Rollout::Progressing }
 }
 
+/// Whether the rollout of a live object is done but for this many pods; of a Deployment none may be missing, as its pods move
+/// to other nodes.
+pub fn is_done_without(object: &Value, pods: usize) -> bool {
+    let number = |name: &str| object["status"][name].as_i64().unwrap_or_default();
+    let is_enough = || {
+        let (scheduled, updated) = (number("currentNumberScheduled"), number("updatedNumberScheduled"));
+        scheduled > 0 && updated > 0 && updated.saturating_add(i64::try_from(pods).unwrap_or(0)) >= scheduled
+    };
+    of(object) == Rollout::Done
+        || (object["kind"] == "DaemonSet"
+            && object["metadata"]["deletionTimestamp"].is_null()
+            && is_observed(object)
+            && is_enough())
+}
+
 /// A condition in the status of an object, null if it has none of this type.
 pub(super) fn condition<'a>(object: &'a Value, type_: &str) -> &'a Value {
     let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
@@ -118,6 +133,20 @@ mod tests {
         assert_eq!(daemon_set(2, 5, 0, 0), Rollout::Progressing);
         assert_eq!(daemon_set(2, 0, 0, 0), Rollout::Done, "no node matches");
         assert_eq!(daemon_set(1, 0, 0, 0), Rollout::Progressing);
+    }
+
+    #[test]
+    fn pods_on_nodes_that_are_gone_may_be_missing() {
+        let daemon_set = |kind: &str, updated: i64| {
+            json!({"kind": kind, "metadata": {"generation": 2}, "status": {"observedGeneration": 2,
+                "desiredNumberScheduled": 3, "currentNumberScheduled": 3, "updatedNumberScheduled": updated}})
+        };
+        assert!(is_done_without(&daemon_set("DaemonSet", 3), 0));
+        assert!(!is_done_without(&daemon_set("DaemonSet", 2), 0));
+        assert!(is_done_without(&daemon_set("DaemonSet", 2), 1));
+        assert!(!is_done_without(&daemon_set("DaemonSet", 1), 1));
+        assert!(!is_done_without(&daemon_set("DaemonSet", 0), 3), "nothing shows that the new template works");
+        assert!(!is_done_without(&daemon_set("Deployment", 2), 1));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    cloud::{Cloud, Subnet},
+    cloud,
     docker::{http_get, operator, owns_the_engine, run},
     life::is_initialised,
     machine::Machine,
@@ -18,6 +18,7 @@ use crate::{
         control_plane::{ControlPlane, Options},
         eventually,
         lab::LIMIT,
+        moto::Subnet,
         objects, pki,
         process::temp_dir,
     },
@@ -33,7 +34,7 @@ async fn the_static_pod_runs_and_sets_a_node_up() -> Result<()> {
     if !owns_the_engine()? {
         return Ok(());
     }
-    let cloud = Cloud::get().await?;
+    let cloud = cloud::get().await?;
     let subnet = cloud.subnet("172.30.205.0/24").await?;
     let (instance, plane) =
         tokio::try_join!(cloud.run_instance(&subnet, "172.30.205.10"), ControlPlane::start(Options::default()))?;

@@ -12,19 +12,26 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    cloud::Instance,
     docker::{docker_at_length, run},
     machine::Machine,
     support::{
         artifacts,
         audit::{self, AuditLog, Request},
+        moto::Instance,
         process,
     },
 };
 
-/// The addresses of the machines.
-pub(crate) const ADDRESSES: &str = "172.30.204.0/24";
-const NETWORK: &str = "ccm-operator-e2e-kubeadm";
+/// What is particular to a cluster.
+pub(crate) struct Blueprint {
+    /// The name of the machines' network.
+    pub(crate) network: &'static str,
+    /// The addresses of the machines.
+    pub(crate) addresses: &'static str,
+    /// Whether the worker's kubelet waits for a cloud-controller-manager, as it should.
+    pub(crate) worker_waits: bool,
+}
+
 /// The port of the API server.
 const PORT: u16 = 6443;
 const TOKEN: &str = "abcdef.0123456789abcdef";
@@ -51,15 +58,18 @@ pub(crate) struct Kubeadm {
 impl Kubeadm {
     /// A cluster of these instances; the first is the control plane, on which `load` puts images for this version.
     pub(crate) async fn start(
+        blueprint: &Blueprint,
         instances: &[Instance; 2],
         load: impl AsyncFnOnce(&Machine, &str) -> Result<()>,
     ) -> Result<Self> {
         let programs = artifacts::node_images().await?.join("testplane");
         let version = run(Command::new(programs.join("kubelet")).arg("--version"))?.replace("Kubernetes ", "");
-        docker_at_length(&["network", "create", "--subnet", ADDRESSES, NETWORK]).await?;
+        docker_at_length(&["network", "create", "--subnet", blueprint.addresses, blueprint.network]).await?;
         let machine = |instance: &Instance| {
-            let (name, network) =
-                (instance.name.clone(), [format!("--network={NETWORK}"), format!("--ip={}", instance.address)]);
+            let (name, network) = (
+                instance.name.clone(),
+                [format!("--network={}", blueprint.network), format!("--ip={}", instance.address)],
+            );
             async move { Machine::start(&name, &network.each_ref().map(String::as_str)).await }
         };
         let [first, second] = instances;
@@ -74,7 +84,7 @@ impl Kubeadm {
             // The signature by which a token alone finds the cluster comes only many seconds later.
             let cluster = plane.exec(&[&KUBECTL[..], &CLUSTER_INFO].concat()).await?;
             worker.write("/root/cluster.conf", &cluster).await?;
-            worker.write("/root/join.yaml", &join(second)).await?;
+            worker.write("/root/join.yaml", &join(second, blueprint.worker_waits)).await?;
             worker.exec_or_log(&["kubeadm", "join", "--config=/root/join.yaml"]).await
         };
         tokio::try_join!(made, load(&plane, &version))?;
@@ -91,12 +101,17 @@ impl Kubeadm {
         Ok(Self { client, api_server, machines: [plane, worker], programs, dir })
     }
 
+    /// The file of an administrator's configuration.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.dir.path().join("kubeconfig")
+    }
+
     /// `kubectl apply --server-side` as an administrator.
     pub(crate) async fn apply(&self, manifests: &str) -> Result<()> {
         let file = self.dir.path().join("manifests.yaml");
         fs::write(&file, manifests)?;
         let mut kubectl = Command::new(self.programs.join("kubectl"));
-        kubectl.arg("--kubeconfig").arg(self.dir.path().join("kubeconfig"));
+        kubectl.arg("--kubeconfig").arg(self.kubeconfig());
         kubectl.args(["apply", "--server-side", "--filename"]).arg(file);
         tokio::task::spawn_blocking(move || run(&mut kubectl)).await?.map(drop)
     }
@@ -119,8 +134,9 @@ impl Kubeadm {
 }
 
 /// The name of the node, and what every kubelet of a cluster with a cloud is started with.
-fn registration(instance: &Instance) -> Value {
-    json!({"name": instance.name, "kubeletExtraArgs": [{"name": "cloud-provider", "value": "external"}]})
+fn registration(instance: &Instance, waits: bool) -> Value {
+    let arguments = if waits { arguments(&[("cloud-provider", "external")]) } else { json!([]) };
+    json!({"name": instance.name, "kubeletExtraArgs": arguments})
 }
 
 fn kind(kind: &str, fields: Value) -> Value {
@@ -141,7 +157,7 @@ fn init(instance: &Instance, version: &str) -> String {
         kind(
             "InitConfiguration",
             json!({
-                "nodeRegistration": registration(instance),
+                "nodeRegistration": registration(instance, true),
                 "bootstrapTokens": [{"token": TOKEN}],
                 // No images of CoreDNS and kube-proxy are there, and a container is not the machine that preflight expects.
                 "skipPhases": ["preflight", "addon"],
@@ -171,9 +187,9 @@ fn init(instance: &Instance, version: &str) -> String {
 }
 
 /// The configuration of `kubeadm join`.
-fn join(instance: &Instance) -> String {
+fn join(instance: &Instance, waits: bool) -> String {
     let fields = json!({
-        "nodeRegistration": registration(instance),
+        "nodeRegistration": registration(instance, waits),
         "discovery": {"file": {"kubeConfigPath": "/root/cluster.conf"}, "tlsBootstrapToken": TOKEN},
         "skipPhases": ["preflight"],
     });

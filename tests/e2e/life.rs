@@ -13,14 +13,15 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    cloud::{CLUSTER, Cloud, Instance},
+    cloud,
     docker::{docker_at_length, image, operator, owns_the_engine, run},
-    kubeadm::{ADDRESSES, Kubeadm},
+    kubeadm::{Blueprint, Kubeadm},
     machine::Machine,
     story::Story,
     support::{
         audit, eventually,
         lab::{LIMIT, conditions},
+        moto::{CLUSTER, Cloud, Instance},
         process, rights,
     },
     table::{Column, Table},
@@ -30,6 +31,8 @@ use crate::{
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// The taint of a node whose instance is stopped.
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+const BLUEPRINT: Blueprint =
+    Blueprint { network: "ccm-operator-e2e-life", addresses: "172.30.204.0/24", worker_waits: true };
 /// The pods of the CCM.
 const CCM: &str = "aws-cloud-controller-manager";
 
@@ -39,20 +42,20 @@ async fn a_node_is_set_up_shut_down_and_not_deleted() -> Result<()> {
         return Ok(());
     }
     let story = Story::new();
-    let cloud = Cloud::get().await?;
+    let cloud = cloud::get().await?;
     story.chapter(
         "1. Two instances of EC2",
         "The cloud is moto, which answers as the API of AWS does. Each instance is a container with a real containerd and a \
          real kubelet, which is started with --cloud-provider=external.",
     )?;
     let run = async {
-        let subnet = cloud.subnet(ADDRESSES).await?;
+        let subnet = cloud.subnet(BLUEPRINT.addresses).await?;
         let [first, second] = ["172.30.204.10", "172.30.204.11"].map(|address| cloud.run_instance(&subnet, address));
         let instances: [Instance; 2] = tokio::try_join!(first, second)?.into();
         Ok((subnet, instances))
     };
     let (subnet, instances) = story.step("the instances run", run).await?;
-    let cluster = Kubeadm::start(&instances, load_images);
+    let cluster = Kubeadm::start(&BLUEPRINT, &instances, load_images);
     let cluster = story.step("kubeadm has made a cluster of them", Box::pin(cluster)).await?;
     let life = Life { story, cloud, cluster, instances };
     life.begins().await?;
@@ -280,7 +283,7 @@ impl Life {
 
 /// Gives the machine of the control plane the images that the plan asks for, under their names: the test's image of the real CCM,
 /// and the operator's own.
-async fn load_images(plane: &Machine, version: &str) -> Result<()> {
+pub(crate) async fn load_images(plane: &Machine, version: &str) -> Result<()> {
     let minor = version.trim_start_matches('v');
     let listed =
         run(Command::new(operator()?).args(["images", "--kubernetes", minor, "--provider=aws", "--output=json"]))?;
@@ -295,7 +298,7 @@ async fn load_images(plane: &Machine, version: &str) -> Result<()> {
 }
 
 /// Installs the operator, and asks it for the CCM of AWS.
-async fn install(cluster: &Kubeadm, configuration: &str) -> Result<()> {
+pub(crate) async fn install(cluster: &Kubeadm, configuration: &str) -> Result<()> {
     // No kube-proxy leads from the Service to the API server.
     let (host, port) = &cluster.api_server;
     let mut render = Command::new(operator()?);
@@ -327,7 +330,7 @@ pub(crate) fn is_initialised(node: &Node, instance: &Instance) -> Result<()> {
 }
 
 /// The last lines of the operator and of the CCM, as the kubelet keeps them.
-async fn ccm_log(plane: &Machine) -> String {
+pub(crate) async fn ccm_log(plane: &Machine) -> String {
     let tail = format!("tail -n 30 /var/log/pods/*ccm-operator*/*/*.log /var/log/pods/*{CCM}*/*/*.log");
     let tail = plane.exec(&["sh", "-c", &tail]).await;
     tail.unwrap_or_else(|error| format!("no log of the CCM: {error:#}; the kubelet's:\n{}", plane.log()))

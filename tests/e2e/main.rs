@@ -21,4 +21,5 @@ mod kubeadm;
 mod life;
 mod machine;
 mod pod;
+mod reasons;
 mod story;

@@ -3,6 +3,8 @@
 
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../../hack/table.rs"]
+mod table;
 
 mod azure_credentials;
 mod bad_input;
@@ -23,6 +25,7 @@ mod faults;
 mod flags;
 mod fuzz;
 mod gcfg;
+mod guard;
 mod hysteresis;
 mod install;
 mod lab;
@@ -33,13 +36,17 @@ mod manifests;
 mod metrics;
 mod monitoring;
 mod namespace;
+mod nodes;
 mod operator;
 mod overruled;
 mod payload;
 mod platforms;
+mod pod;
 mod policies;
+mod preflight;
 mod provider;
 mod prune;
+mod reasons;
 mod recreate;
 mod render;
 mod roll_back;
@@ -49,4 +56,6 @@ mod structure;
 mod take_over;
 mod tls_profiles;
 mod upstream;
+mod vcenter;
 mod vsphere;
+mod waiting;

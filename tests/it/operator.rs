@@ -17,7 +17,7 @@ use crate::{
 const CONFIG_MAPS: usize = 3;
 
 /// The largest number of requests from start to converged, without Events.
-const REQUESTS: usize = 29;
+const REQUESTS: usize = 30;
 
 #[tokio::test]
 async fn converges_with_one_write_for_each_object() -> Result<()> {

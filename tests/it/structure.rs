@@ -27,7 +27,7 @@ const fn io(name: &'static str) -> Layer {
 }
 
 /// A layer imports only layers above it in this list.
-const LAYERS: [Layer; 16] = [
+const LAYERS: [Layer; 18] = [
     pure("version"),
     pure("error"),
     io("files"),
@@ -41,6 +41,8 @@ const LAYERS: [Layer; 16] = [
     io("cluster"),
     io("process"),
     pure("apply"),
+    pure("nodes"),
+    pure("preflight"),
     pure("status"),
     io("controllers"),
     io("cli"),

@@ -41,9 +41,29 @@ fn cases() -> Vec<(&'static str, Value, Value)> {
             ),
         ),
         (
-            "supported values: \"Rehearsal\", \"Disabled\"",
-            with("controllers", json!({"cloudNodeLifecycle": "Disabled"})),
+            "supported values: \"Rehearsal\", \"Enabled\", \"Disabled\"",
             with("controllers", json!({"cloudNodeLifecycle": "Enabled"})),
+            with("controllers", json!({"cloudNodeLifecycle": "Always"})),
+        ),
+        (
+            "spec.nodeDeletion.minNotReadySeconds in body should be greater than or equal to 60",
+            with("nodeDeletion", json!({"minNotReadySeconds": 60})),
+            with("nodeDeletion", json!({"minNotReadySeconds": 59})),
+        ),
+        (
+            "spec.nodeDeletion.maxPerHour in body should be greater than or equal to 1",
+            with("nodeDeletion", json!({"maxPerHour": 1})),
+            with("nodeDeletion", json!({"maxPerHour": 0})),
+        ),
+        (
+            "spec.nodeDeletion.maxPercent in body should be less than or equal to 100",
+            with("nodeDeletion", json!({"maxPercent": 100})),
+            with("nodeDeletion", json!({"maxPercent": 101})),
+        ),
+        (
+            "each is NAME/UID",
+            with("nodeDeletion", json!({"allow": ["node-1/2c5e0a3c-0b1f-4d59-9d52-2f3bb1a3f0b7"]})),
+            with("nodeDeletion", json!({"allow": ["node-1"]})),
         ),
         (
             "each must be a subnet",

@@ -2,10 +2,7 @@
 //! and watches nodes whose machines a simulated vCenter has: with the files, the arguments and the rights that it is given, and
 //! no others.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 use ccm_operator::{cluster::request, object::KINDS};
@@ -21,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::{
     lab::{LIMIT, can, describe},
+    pod::{self, Container, Image},
     support::{
         artifacts,
         audit::{self, Request},
@@ -31,12 +29,8 @@ use crate::{
         rights::{self, Right},
         scrape::free_port,
     },
+    vcenter::{Machine, PASSWORD, USER, VCenter},
 };
-use pod::Container;
-use vcenter::{Machine, PASSWORD, USER, VCenter};
-
-mod pod;
-mod vcenter;
 
 const NAME: &str = "vsphere-cloud-controller-manager";
 const TAINT: &str = "node.cloudprovider.kubernetes.io/";
@@ -192,14 +186,15 @@ async fn the_life_of_a_node_at_vsphere() -> Result<()> {
         return Ok(());
     }
     let program = artifacts::cloud_controller_managers().await?.join(NAME);
+    let image = Image { program, environment: Vec::new(), node: "control-plane" };
     let world = World::new().await?;
-    let [one, other, third] = &world.vcenter.about.machines[..] else { panic!("three machines") };
+    let [one, other, third, ..] = &world.vcenter.about.machines[..] else { panic!("three machines") };
     world.register(one).await?;
     world.register(other).await?;
 
     // It gets the password from the Secret, and the password is wrong.
     let first = world.workload().await?;
-    let ccm = Container::start(&world.cluster, &first, &program).await?;
+    let ccm = Container::start(&world.cluster, &first, &image).await?;
     eventually("the vCenter refuses", LIMIT, async || {
         let log = ccm.log();
         // The first time it has no password yet.
@@ -220,7 +215,7 @@ async fn the_life_of_a_node_at_vsphere() -> Result<()> {
     })
     .await?;
     ccm.stop().await?;
-    let ccm = Container::start(&world.cluster, &second, &program).await?;
+    let ccm = Container::start(&world.cluster, &second, &image).await?;
     for machine in [one, other] {
         world.tainted(&ccm, machine, "uninitialized", false).await?;
         initialised(&world, &ccm, machine).await?;
@@ -235,11 +230,11 @@ async fn the_life_of_a_node_at_vsphere() -> Result<()> {
     rights_are_used(&world).await?;
 
     // Each controller does its work with the rights that it has alone.
-    let ccm = only(&world, ccm, &program, "cloudNode").await?;
+    let ccm = only(&world, ccm, &image, "cloudNode").await?;
     world.register(third).await?;
     world.tainted(&ccm, third, "uninitialized", false).await?;
     initialised(&world, &ccm, third).await?;
-    let ccm = only(&world, ccm, &program, "cloudNodeLifecycle").await?;
+    let ccm = only(&world, ccm, &image, "cloudNodeLifecycle").await?;
     off_and_on(&world, &ccm, third).await?;
 
     // Nobody lacks a right but the one to delete nodes.
@@ -251,12 +246,12 @@ async fn the_life_of_a_node_at_vsphere() -> Result<()> {
 }
 
 /// Runs another container, with one controller only.
-async fn only(world: &World, ccm: Container, program: &Path, controller: &str) -> Result<Container> {
+async fn only(world: &World, ccm: Container, image: &Image, controller: &str) -> Result<Container> {
     ccm.stop().await?;
     let mut controllers = json!({"cloudNode": "Disabled", "cloudNodeLifecycle": "Disabled", "service": "Disabled"});
     controllers[controller] = if controller == "cloudNodeLifecycle" { json!("Rehearsal") } else { json!("Enabled") };
     world.cluster.patch("cluster", json!({"spec": {"controllers": controllers}})).await?;
-    Container::start(&world.cluster, &world.workload().await?, program).await
+    Container::start(&world.cluster, &world.workload().await?, image).await
 }
 
 /// Waits until a node shows its machine. The addresses follow the removal of the taint.

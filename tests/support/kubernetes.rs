@@ -39,7 +39,8 @@ pub struct Kubernetes {
 }
 
 impl Kubernetes {
-    /// A cluster with one control-plane node and an installation for these providers; workloads are rolled out at once.
+    /// A cluster with one control-plane node and an installation for these providers; without kube-controller-manager workloads are
+    /// rolled out at once.
     pub async fn new(providers: &str) -> Result<Self> {
         Self::with(Options::default(), providers).await
     }
@@ -49,7 +50,9 @@ impl Kubernetes {
         let plane: Plane = ControlPlane::start(options).await?.into();
         let client = plane.client()?;
         let (own, mut stand_ins) = (client.clone(), JoinSet::new());
-        stand_ins.spawn(async { drop(kubelet::finish_workloads(own).await) });
+        if !options.controllers {
+            stand_ins.spawn(async { drop(kubelet::finish_workloads(own).await) });
+        }
         kubelet::add_node(&client, "control-plane", &[("node-role.kubernetes.io/control-plane", "")]).await?;
         set_version(&client, "control-plane", &client.apiserver_version().await?.git_version).await?;
         let mut cluster = Self { plane, client, kubeconfig: PathBuf::new(), stand_ins };
@@ -60,7 +63,12 @@ impl Kubernetes {
 
     /// Applies what is printed for an installation, except the operator's own pods.
     pub async fn install(&self, providers: &str) -> Result<()> {
-        for object in installation(&["--providers", providers])? {
+        self.install_with(&["--providers", providers]).await
+    }
+
+    /// The same with these arguments.
+    pub async fn install_with(&self, arguments: &[&str]) -> Result<()> {
+        for object in installation(arguments)? {
             if !matches!(object["kind"].as_str(), Some("Deployment" | "PodDisruptionBudget")) {
                 // A kind that has just been defined is served a moment later.
                 let applied = eventually("the installation", LIMIT, async || {

@@ -14,6 +14,7 @@ pub mod kubelet;
 pub mod kubernetes;
 pub mod lab;
 pub mod latency;
+pub mod moto;
 pub mod objects;
 pub mod openshift;
 pub mod operator;

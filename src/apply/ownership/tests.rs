@@ -191,6 +191,8 @@ fn live_maps_may_hold_more_and_live_lists_may_not() {
     assert!(!covers(&json!([1]), &json!([1, 2])));
     assert!(!covers(&json!([1]), &json!([2])));
     assert!(!covers(&json!([]), &json!([1])));
+    assert!(covers(&json!([]), &Value::Null), "it is stored as none");
+    assert!(!covers(&json!([1]), &Value::Null));
     assert!(!covers(&json!(1), &json!(2)));
 }
 

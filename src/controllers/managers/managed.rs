@@ -5,21 +5,29 @@ use std::time::Instant;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::{DEFAULT_NAMESPACE, first::Gate, guard::Guarded};
 use crate::{
     api::{
         check,
-        spec::{Management, Spec},
+        spec::{Lifecycle, Management, Spec},
     },
-    controllers::{backoff::Backoff, observer::Observer},
-    facts::{cluster::Cluster, manager::Manager},
+    controllers::{backoff::Backoff, observer::Observer, view::ViewSettings},
+    facts::{
+        cluster::Cluster,
+        manager::{Controller, Manager, SKIP_PREFLIGHT},
+    },
+    nodes::subject::Subject,
     object::Object,
     plan::upstream::{
         judgement::{self, Judgement},
-        sources::{Found, Named},
+        sources::{Found, Named, Trouble},
     },
     provider::catalog::Catalog,
     status::manager::Outcome,
 };
+
+/// The reason of one that another one excludes.
+const CONFLICT: &str = "Conflict";
 
 /// A `CloudControllerManager`.
 #[derive(Default)]
@@ -30,6 +38,8 @@ pub(super) struct Managed {
     manager: Option<Result<Manager, (&'static str, String)>>,
     /// What it names.
     pub(super) named: Vec<Named>,
+    /// Where its cloud-controller-manager is to be looked for.
+    subject: Option<Subject>,
     /// What was seen of that at the last judgement, unless it has to be judged again.
     found: Option<Vec<Found>>,
     /// When the object was created.
@@ -38,27 +48,45 @@ pub(super) struct Managed {
     pub(super) judgement: Option<Judgement>,
     /// The last good plan; it stays in force while an input is bad.
     objects: Option<Vec<Object>>,
+    /// The checks before its first installation.
+    pub(super) gate: Gate,
     /// What the last pass has come to.
     pub(super) last: Option<Outcome>,
     /// What of that was logged last.
     pub(super) logged: String,
     pub(super) reporting: Backoff,
+    /// When the status was last written.
+    pub(super) written: Option<Instant>,
     pub(super) stuck_since: Option<Instant>,
+    /// Which nodes it may delete.
+    pub(super) guard: Guarded,
 }
 
 impl Managed {
     /// Reads the live object.
-    pub(super) fn read(&mut self, live: &Value, cluster: Cluster, namespaces: &[String], catalog: &Catalog) {
+    pub(super) fn read(&mut self, live: &Value, cluster: Cluster, settings: &ViewSettings, catalog: &Catalog) {
         self.generation = live["metadata"]["generation"].as_i64().unwrap_or_default();
         live["metadata"]["creationTimestamp"].as_str().unwrap_or_default().clone_into(&mut self.created);
-        let manager = manager(live, cluster, namespaces);
+        let manager = manager(live, cluster, settings);
         if self.manager.as_ref() == Some(&manager) {
             return;
         }
         (self.manager, self.judgement) = (Some(manager), None);
+        if !self.gate.is_open {
+            self.gate = Gate::default();
+        }
         // What is to go reads nothing.
         let reads = self.manager().filter(|_| !self.is_removed());
         self.named = reads.map(|manager| judgement::needs(catalog, manager)).unwrap_or_default();
+        self.subject = self
+            .manager()
+            .and_then(|manager| Subject::upstream(catalog.upstream_of(&manager.spec.provider).ok()?, manager));
+    }
+
+    /// Where its cloud-controller-manager is to be looked for, if that should initialise nodes.
+    pub(super) fn initializes(&self) -> Option<&Subject> {
+        let is_on = |manager: &Manager| manager.controllers().any(|on| on == Controller::CloudNode);
+        self.subject.as_ref().filter(|_| !self.is_removed() && self.manager().is_some_and(is_on))
     }
 
     /// What it asks for, if that can be read.
@@ -91,7 +119,7 @@ impl Managed {
 
     /// Refuses it for what another one has.
     pub(super) fn exclude(&mut self, problem: String) {
-        self.judgement = Some(Judgement::refused("Conflict", problem));
+        self.judgement = Some(Judgement::refused(CONFLICT, problem));
         self.objects = None;
         // The other one may go.
         self.found = None;
@@ -105,6 +133,12 @@ impl Managed {
     /// Whether its inputs have been judged.
     pub(super) fn is_judged(&self) -> bool {
         self.judgement.is_some()
+    }
+
+    /// Whether its own inputs are known, and good: what is wrong with them is reported first.
+    pub(super) fn is_good(&self) -> bool {
+        let is_own = |trouble: &Trouble| trouble.reason != CONFLICT;
+        self.judgement.as_ref().is_some_and(|judgement| !judgement.trouble().is_some_and(is_own))
     }
 
     /// Whether it wants nothing changed.
@@ -137,13 +171,6 @@ impl Managed {
         !self.is_paused() && self.judgement.as_ref().is_some_and(|judgement| judgement.objects.is_some())
     }
 
-    /// The namespace and the name of its lease, unless it is to go. Whether its inputs are good does not count: the lease is not to
-    /// go from one to the other and back.
-    pub(super) fn lease(&self) -> Option<(String, String)> {
-        let manager = self.manager().filter(|_| !self.is_removed())?;
-        Some((manager.spec.namespace.clone(), manager.lease_name()))
-    }
-
     /// Whether nothing more is to be done for it, and nothing is wrong.
     pub(super) fn is_well(&self) -> bool {
         matches!(self.last, Some(Outcome::Applied | Outcome::Paused | Outcome::Removed))
@@ -151,12 +178,15 @@ impl Managed {
 }
 
 /// What a live object asks for; else a reason and a message.
-fn manager(live: &Value, cluster: Cluster, namespaces: &[String]) -> Result<Manager, (&'static str, String)> {
+fn manager(live: &Value, cluster: Cluster, settings: &ViewSettings) -> Result<Manager, (&'static str, String)> {
     let name = live["metadata"]["name"].as_str().unwrap_or_default();
     check::name(name).map_err(|(field, problem)| ("Invalid", format!("{field}: {problem}")))?;
     // The API server knows the fields: what is unknown here is of another version of the operator.
     let spec = Spec::deserialize(&live["spec"]);
     let mut spec = spec.map_err(|error| ("Unknown", format!("spec: {error}; this may need a newer operator")))?;
+    let default = [DEFAULT_NAMESPACE.to_owned()];
+    let given = settings.manager_namespaces.as_slice();
+    let namespaces = if given.is_empty() { &default } else { given };
     if !namespaces.contains(&spec.namespace) {
         let message = format!(
             "spec.namespace: the operator may not manage {}; its installation (--namespaces) lists {}",
@@ -165,9 +195,15 @@ fn manager(live: &Value, cluster: Cluster, namespaces: &[String]) -> Result<Mana
         );
         return Err(("NamespaceNotAllowed", message));
     }
+    if spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled && !settings.node_deletion {
+        let message = "spec.controllers.cloudNodeLifecycle: the operator may not let nodes be deleted; its installation needs \
+                       the flag --node-deletion (ccm-operator render --phase install --flavour upstream --node-deletion)";
+        return Err(("NodeDeletionNotAllowed", message.to_owned()));
+    }
     // It goes with everything that it has.
     if live["metadata"]["deletionTimestamp"].is_string() {
         spec.management = Management::Removed;
     }
-    Ok(Manager::new(name.to_owned(), spec, cluster))
+    let skips = live["metadata"]["annotations"][SKIP_PREFLIGHT].as_str();
+    Ok(Manager::new(name.to_owned(), spec, cluster).annotated(skips))
 }

@@ -1,6 +1,9 @@
 //! Reports to each `CloudControllerManager` what has come of it (IO).
 
-use std::{collections::BTreeSet, time::Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -8,7 +11,10 @@ use tracing::{info, warn};
 
 use super::{Managed, Managers, is_common, owner};
 use crate::{
-    api::{CLOUD_CONTROLLER_MANAGER, status::Workload},
+    api::{
+        CLOUD_CONTROLLER_MANAGER,
+        status::{Status, Workload},
+    },
     apply::{
         inventory::{self, Place, Verdict},
         ownership::FIELD_MANAGER,
@@ -16,7 +22,7 @@ use crate::{
     },
     cluster::{request, seen::Seen},
     controllers::{
-        Pass,
+        Nodes, Pass,
         backoff::Backoff,
         failures::Stopped,
         now_in_seconds,
@@ -25,23 +31,32 @@ use crate::{
         rollouts::Rollouts,
         view::View,
     },
-    facts::manager::Controller,
+    nodes::subject::Subject,
     object::{Key, Object, reference::CONFIG_MAP},
     plan::upstream::judgement::Judgement,
     status::{
         cluster_operator::TRANSIENT_ERROR_PATIENCE,
-        manager::{self, Input, Outcome},
+        manager::{self, Initialization, Input, NODES_INITIALIZED, Outcome},
     },
 };
 
+/// The shortest time between two writes of a status that differ only in how many nodes there are.
+const COUNT_PERIOD: Duration = Duration::from_secs(10);
+
 impl Managers {
     /// Reports to each `CloudControllerManager`, after a pass that has `acted`.
-    pub(super) async fn report(&mut self, view: &mut View, acted: &Result<(), Stopped>, pass: &mut Pass) {
+    pub(super) async fn report(
+        &mut self,
+        view: &mut View,
+        nodes: &Nodes,
+        acted: &Result<(), Stopped>,
+        pass: &mut Pass,
+    ) {
         let names: Vec<_> = self.fleet.keys().cloned().collect();
         for name in names {
             let Some(mut managed) = self.fleet.remove(&name) else { continue };
             match self.outcome(&mut managed, &name, view, acted, pass) {
-                Ok(outcome) => self.tell(&mut managed, &name, outcome, view, pass).await,
+                Ok(outcome) => self.tell((&mut managed, &name), outcome, (view, nodes), pass).await,
                 Err(waiting) => pass.retrying.extend(waiting),
             }
             pass.due.extend(managed.stuck_since.map(|since| since + TRANSIENT_ERROR_PATIENCE));
@@ -50,7 +65,7 @@ impl Managers {
     }
 
     /// Reports to each `CloudControllerManager` that what all depend on cannot be read.
-    pub(super) async fn report_blindness(&mut self, view: &mut View, error: String, pass: &mut Pass) {
+    pub(super) async fn report_blindness(&mut self, view: &mut View, nodes: &Nodes, error: String, pass: &mut Pass) {
         let live: Vec<_> =
             view.observer.watches.seen(&Id::Managers).into_iter().flat_map(Seen::objects).cloned().collect();
         for live in live {
@@ -58,7 +73,7 @@ impl Managers {
             let mut managed = self.fleet.remove(&name).unwrap_or_default();
             managed.generation = live["metadata"]["generation"].as_i64().unwrap_or_default();
             let outcome = Outcome::Failed { error: error.clone(), is_terminal: false };
-            self.tell(&mut managed, &name, outcome, view, pass).await;
+            self.tell((&mut managed, &name), outcome, (view, nodes), pass).await;
             self.fleet.insert(name, managed);
         }
         // They are read and judged once the watch is back.
@@ -76,6 +91,10 @@ impl Managers {
     ) -> Result<Outcome, Option<String>> {
         let Some(judgement) = &managed.judgement else { return Err(None) };
         if judgement.objects.is_none() {
+            // Which of two is refused depends on what runs.
+            if managed.is_good() && view.observer.awaits_leftovers() {
+                return Err(None);
+            }
             return Ok(Outcome::BadInput);
         }
         if managed.is_paused() {
@@ -94,6 +113,13 @@ impl Managers {
         }
         if let Some(pending) = observer.watches.pending(is_needed).into_iter().next() {
             return Err(Some(pending));
+        }
+        if managed.is_gated() {
+            return match managed.gate.refusal() {
+                Ok(why) => Ok(Outcome::Refused(why)),
+                Err((error, true)) => Ok(Outcome::Failed { error, is_terminal: false }),
+                Err((error, false)) => Err(Some(error)),
+            };
         }
         let is_of = self.is_of(managed, name, observer);
         let failure = match (&self.hands, acted) {
@@ -155,10 +181,16 @@ impl Managers {
     }
 
     /// Notes, logs and reports what has come of one.
-    async fn tell(&mut self, managed: &mut Managed, name: &str, outcome: Outcome, view: &mut View, pass: &mut Pass) {
+    async fn tell(
+        &mut self,
+        (managed, name): (&mut Managed, &str),
+        outcome: Outcome,
+        (view, nodes): (&mut View, &Nodes),
+        pass: &mut Pass,
+    ) {
         managed.log(name, &outcome, matches!(self.hands, Hands::DryRun(_)));
         managed.last = Some(outcome);
-        let reported = self.write(managed, name, view, pass).await;
+        let reported = self.write((managed, name), (view, nodes), pass).await;
         pass.retrying.extend(reported.err());
         pass.due.extend(managed.reporting.due());
     }
@@ -166,9 +198,8 @@ impl Managers {
     /// Writes the status of one, unless it is so already.
     async fn write(
         &mut self,
-        managed: &mut Managed,
-        name: &str,
-        view: &mut View,
+        (managed, name): (&mut Managed, &str),
+        (view, nodes): (&mut View, &Nodes),
         pass: &mut Pass,
     ) -> Result<(), String> {
         let Some(outcome) = &managed.last else { return Ok(()) };
@@ -176,31 +207,34 @@ impl Managers {
         let Some(live) = view.observer.watches.get(&Id::Managers, name) else { return Ok(()) };
         let previous = manager::of(live);
         let not_judged = Judgement::default();
-        let now = now_in_seconds();
+        let guard = managed.guard_report(name, view, &previous);
         // Until the Events have been seen, the previous answer stays: no start of the operator changes it back and forth.
-        let before = || (previous.nodes.gone.iter().cloned().collect(), None);
-        let (mut gone_nodes, next_forgotten) = view.observer.gone_nodes(now).unwrap_or_else(before);
-        pass.due.extend(next_forgotten);
-        let runs_lifecycle = managed
-            .manager()
-            .is_some_and(|manager| manager.controllers().any(|on| on == Controller::CloudNodeLifecycle));
-        if !runs_lifecycle {
-            gone_nodes.clear();
-        }
-        let now = now.to_string();
+        let gone_nodes = managed.gone_nodes().unwrap_or_else(|| previous.nodes.gone.iter().cloned().collect());
+        let now = now_in_seconds().to_string();
+        let is_seen = view.observer.watches.seen(&Id::Nodes).is_some_and(Seen::is_synced);
+        let initialization = (is_seen && managed.manager().is_some()).then(|| managed.initialization(nodes));
         let input = Input {
             generation: managed.generation,
             judgement: managed.judgement.as_ref().unwrap_or(&not_judged),
             cluster: managed.manager().map(|manager| &manager.cluster),
             outcome,
+            preflight: managed.gate.rows.as_deref(),
             workload: workload(managed, name, &view.observer),
+            nodes: initialization.as_ref(),
             gone_nodes: &gone_nodes,
+            guard: Some(&guard),
             remarks: &apply_plan.remarks(self.is_of(managed, name, &view.observer)),
             now: &now,
         };
         let next = manager::next(&previous, &input);
         if next == previous {
             managed.reporting = Backoff::default();
+            return Ok(());
+        }
+        // Nodes come and go by the hundred, and others watch the status, too.
+        let free = managed.written.map(|written| written + COUNT_PERIOD).filter(|free| *free > Instant::now());
+        if let Some(free) = free.filter(|_| counts_only(&previous, &next)) {
+            pass.due.push(free);
             return Ok(());
         }
         managed.reporting.ready(Instant::now())?;
@@ -225,7 +259,14 @@ impl Managers {
         let patch = Patch::Apply(object);
         match request::send(self.authority.write_budget(), api.patch_status(name, &params, &patch)).await {
             Ok(written) => {
+                managed.written = Some(Instant::now());
+                // The answer may hold a change of somebody else's, which the watch then does not tell any more.
+                if written.metadata.generation != Some(managed.generation) {
+                    view.observer.managers_changed = true;
+                    pass.due.push(Instant::now());
+                }
                 view.observer.watches.put(&Id::Managers, name, request::to_value(&written));
+                self.record_deletions(name, (&previous.deletion, &next.deletion), &gone_nodes);
                 Ok(())
             }
             // It has just been deleted.
@@ -242,11 +283,23 @@ impl Managers {
 }
 
 impl Managed {
+    /// The nodes, as far as it initialises them.
+    fn initialization(&self, nodes: &Nodes) -> Initialization {
+        let Nodes { census, diagnoser } = nodes;
+        let waiting = |subject: &Subject| diagnoser.waiting(&subject.provider).cloned().collect();
+        Initialization {
+            total: census.total,
+            uninitialized: census.uninitialized,
+            is_judged: self.initializes().is_none_or(|subject| diagnoser.knows(subject, census)),
+            waiting: self.initializes().map(waiting),
+        }
+    }
+
     fn log(&mut self, name: &str, outcome: &Outcome, is_dry_run: bool) {
         let trouble = self.judgement.as_ref().and_then(Judgement::trouble).map(|trouble| trouble.message.as_str());
         let (text, is_bad) = match outcome {
             Outcome::BadInput => (trouble.unwrap_or_default().to_owned(), true),
-            Outcome::Failed { error, .. } | Outcome::Stuck(error) => (error.clone(), true),
+            Outcome::Failed { error, .. } | Outcome::Stuck(error) | Outcome::Refused(error) => (error.clone(), true),
             // Nothing of the following is done in a dry run.
             _ if is_dry_run => return,
             Outcome::Paused => ("it is paused: nothing is changed".to_owned(), false),
@@ -268,8 +321,20 @@ impl Managed {
     }
 }
 
+/// Whether nothing but how many nodes there are, or wait, tells two of them apart.
+fn counts_only(previous: &Status, next: &Status) -> bool {
+    let mut same = next.clone();
+    (same.nodes.total, same.nodes.uninitialized) = (previous.nodes.total, previous.nodes.uninitialized);
+    same.stuck.clone_from(&previous.stuck);
+    let of_nodes = |status: &Status| status.conditions.iter().position(|one| one.type_ == NODES_INITIALIZED);
+    if let (Some(at), Some(before)) = (of_nodes(&same), of_nodes(previous)) {
+        same.conditions[at].message.clone_from(&previous.conditions[before].message);
+    }
+    same == *previous
+}
+
 /// Our objects of one that have been seen, each with its place.
-fn live_of<'a>(observer: &'a Observer, name: &'a str) -> impl Iterator<Item = (&'a Place, &'a Value)> {
+pub(super) fn live_of<'a>(observer: &'a Observer, name: &'a str) -> impl Iterator<Item = (&'a Place, &'a Value)> {
     let objects = observer.ours().flat_map(|(place, objects)| objects.map(move |object| (place, object)));
     objects.filter(move |(_, object)| owner(object) == name)
 }
@@ -282,4 +347,33 @@ fn workload(managed: &Managed, name: &str, observer: &Observer) -> Workload {
     }
     let live = live_of(observer, name).find(|(place, _)| is_workload(place.kind.kind));
     live.map(|(place, live)| manager::workload(place.kind.kind, live)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::status::Condition;
+
+    #[test]
+    fn a_change_of_more_than_counts_is_written_at_once() {
+        let condition = |status: &str, message: &str| Condition {
+            type_: NODES_INITIALIZED.into(),
+            status: status.into(),
+            observed_generation: 1,
+            last_transition_time: "1".into(),
+            reason: "CrashLoop".into(),
+            message: message.into(),
+        };
+        let of = |status: &str, message: &str, total: u32| {
+            let mut one = Status { conditions: vec![condition(status, message)], ..Status::default() };
+            one.nodes.total = total;
+            one
+        };
+        let before = of("False", "1 of 2", 2);
+        assert!(counts_only(&before, &of("False", "2 of 3", 3)));
+        assert!(!counts_only(&before, &of("True", "", 2)));
+        let mut gone = before.clone();
+        gone.nodes.gone = vec!["a".into()];
+        assert!(!counts_only(&before, &gone));
+    }
 }

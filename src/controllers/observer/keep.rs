@@ -1,12 +1,14 @@
-//! What is kept of watched objects (pure): no data of Secrets, and of nodes and Events two fields.
+//! What is kept of watched objects (pure): no data of Secrets, and of nodes and Events the fields that are read.
 
 use std::collections::BTreeMap;
 
-use kube::api::DynamicObject;
+use kube::api::{DynamicObject, ObjectMeta};
 use serde_json::{Value, json};
 
 use super::Id;
 use crate::{
+    cluster::request,
+    nodes::{evidence::NodeEvent, guard, node::Node},
     object::reference::{self, Reference, SECRET},
     plan::upstream::sources::{Checks, Source},
 };
@@ -19,8 +21,8 @@ pub(super) fn only_what_is_read(id: &Id, object: &mut DynamicObject, checks: &BT
             None if reference.kind == &SECRET => digest(object),
             None => {}
         },
-        Id::Nodes => node_info(object),
-        Id::Deletions => node_of_event(object),
+        Id::Nodes => node(object),
+        Id::Deletions => refusal(object),
         _ => {}
     }
 }
@@ -32,11 +34,22 @@ fn source(object: &mut DynamicObject, reference: &Reference, checks: &Checks) {
     object.metadata.annotations = None;
 }
 
-/// Keeps of a node what is read of it.
-fn node_info(node: &mut DynamicObject) {
-    let info = &node.data["status"]["nodeInfo"];
-    node.data = json!({"status": {"nodeInfo": {"kubeletVersion": info["kubeletVersion"], "osImage": info["osImage"]}}});
-    (node.metadata.annotations, node.metadata.managed_fields) = (None, None);
+/// The field that holds what is kept of a node.
+const NODE_TEXT: &str = "node";
+
+/// What is kept of a node.
+pub(super) fn kept_node(kept: &Value) -> Option<Node> {
+    serde_json::from_str(kept[NODE_TEXT].as_str()?).ok()
+}
+
+/// Keeps of a node what is read of it. What changes with each heartbeat is not among it, and neither is the resource version.
+fn node(node: &mut DynamicObject) {
+    let kept = Node::of(&request::to_value(node));
+    let name = node.metadata.name.take();
+    node.types = None;
+    node.metadata = ObjectMeta { name, ..ObjectMeta::default() };
+    // As text: there may be thousands, and each object of JSON takes more memory than all that is in it.
+    node.data = json!({NODE_TEXT: serde_json::to_string(&kept).unwrap_or_default()});
 }
 
 /// The field that replaces the data of a Secret.
@@ -49,15 +62,46 @@ fn digest(secret: &mut DynamicObject) {
     secret.metadata.annotations = None;
 }
 
-/// The longest name of a node.
-const LONGEST_NAME: usize = 253;
+/// The longest text of an Event that is kept: names of nodes and refusals are shorter.
+const LONGEST_TEXT: usize = 1024;
 
-/// Keeps of an Event what is read of it.
-fn node_of_event(event: &mut DynamicObject) {
-    let (node, last) = (&event.data["involvedObject"]["name"], &event.data["lastTimestamp"]);
-    // Nobody checks what an Event is about.
-    let is_name = node.as_str().is_some_and(|name| name.len() <= LONGEST_NAME);
-    let node = if is_name { node } else { &Value::Null };
-    event.data = json!({"node": node, "lastTimestamp": last});
-    (event.metadata.annotations, event.metadata.managed_fields) = (None, None);
+/// Keeps of an Event what is read of it; of one that is not what the guard reads, nothing. Nobody checks what stands in an Event.
+fn refusal(event: &mut DynamicObject) {
+    let kept = NodeEvent::of(&request::to_value(event));
+    let is_short = [&kept.node, &kept.uid, &kept.message].iter().all(|text| text.len() <= LONGEST_TEXT);
+    let is_read = kept.reason == guard::REFUSED && kept.component == guard::COMPONENT && is_short;
+    let (name, resource_version) = (event.metadata.name.take(), event.metadata.resource_version.take());
+    event.types = None;
+    event.metadata = ObjectMeta { name, resource_version, ..ObjectMeta::default() };
+    event.data = if is_read { serde_json::to_value(kept).unwrap_or_default() } else { json!({}) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_an_event_only_what_is_read_is_kept_whatever_stands_in_it() {
+        let long = "x".repeat(LONGEST_TEXT + 1);
+        let event = |reason: &str, uid: &str| {
+            let mut event: DynamicObject = serde_json::from_value(json!({
+                "apiVersion": "v1", "kind": "Event",
+                "metadata": {"name": "a.1", "namespace": "default", "resourceVersion": "7", "labels": {"x": long},
+                    "annotations": {"x": long}, "finalizers": [long], "generateName": long,
+                    "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": long, "uid": "u"}]},
+                "involvedObject": {"kind": "Node", "name": "a", "uid": uid}, "reason": reason, "message": "m",
+                "source": {"component": guard::COMPONENT}, "note": long,
+            }))
+            .unwrap();
+            refusal(&mut event);
+            request::to_value(&event)
+        };
+        let good = event(guard::REFUSED, "u");
+        assert_eq!(good["metadata"], json!({"name": "a.1", "resourceVersion": "7"}));
+        assert_eq!(good["uid"], "u");
+        assert!(good.to_string().len() < 300, "{good}");
+        for other in [event(&long, "u"), event(guard::REFUSED, &long)] {
+            assert_eq!(other, json!({"metadata": {"name": "a.1", "resourceVersion": "7"}}));
+        }
+    }
 }

@@ -4,24 +4,23 @@
 //! for: on OpenShift this costs no request. A process that is told namespaces for `CloudControllerManager`s asks for nothing
 //! else before, and so needs no right to OpenShift's other documents.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::time::Instant;
 
-use k8s_openapi::jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
 use tracing::warn;
 
-use super::{Id, Observer, one};
+use super::{Id, Observer, keep, one};
 use crate::{
     api::CLOUD_CONTROLLER_MANAGER,
+    apply::inventory::{PART_OF_LABEL, Place},
     cluster::{
         seen::Seen,
         watch::{Heard, Selector, Target},
     },
     facts::{DOCUMENTS, Document},
+    nodes::{evidence::NodeEvent, node::Node},
     object::{EVENT, Kind, NODE},
-    provider::upstream::CONTROL_PLANE_LABEL,
     status::{self, cluster_operator::TRANSIENT_ERROR_PATIENCE},
 };
 
@@ -41,9 +40,6 @@ pub(in crate::controllers) enum World {
 
 /// The watch of what a cluster is asked for first.
 const INFRASTRUCTURE: Id = Id::Document("infrastructures");
-
-/// How long the Event about a node counts. It is repeated within five minutes.
-const LATELY: Duration = Duration::from_secs(600);
 
 /// Whether a watch is of a kind that only one kind of cluster serves.
 pub(super) fn is_question(id: &Id) -> bool {
@@ -66,6 +62,11 @@ impl Observer {
     pub(in crate::controllers) fn ask_for_world(&mut self) {
         let is_asked_for = |document: &&Document| INFRASTRUCTURE == Id::Document(document.kind.plural);
         self.want_documents(DOCUMENTS.iter().filter(is_asked_for).collect());
+    }
+
+    /// The document by which OpenShift is known.
+    pub(in crate::controllers) fn infrastructure(&self) -> Option<&Value> {
+        self.watches.seen(&INFRASTRUCTURE)?.objects().next()
     }
 
     /// What is waited for while the kind of the cluster is not known.
@@ -98,36 +99,58 @@ impl Observer {
         self.world
     }
 
+    /// Watches our objects in a place.
+    pub(in crate::controllers) fn watch_place(&mut self, place: &Place) {
+        let label = format!("{PART_OF_LABEL}={}", self.set_id);
+        self.watches.start(Id::Ours(place.clone()), || Target {
+            namespace: place.namespace.clone(),
+            ..all(place.kind, &label)
+        });
+    }
+
     pub(in crate::controllers) fn watch_status(&mut self) {
         self.watches.start(Id::Status, || one(&status::write::KIND, "", status::write::NAME));
     }
 
-    /// Watches the nodes of the control plane, and what cloud-controller-managers say of nodes.
+    /// Watches the nodes.
     pub(in crate::controllers) fn watch_nodes(&mut self) {
-        self.watches.start(Id::Nodes, || all(&NODE, CONTROL_PLANE_LABEL));
+        self.watches.start(Id::Nodes, || all(&NODE, ""));
+    }
+
+    /// Watches what cloud-controller-managers say of nodes.
+    pub(in crate::controllers) fn watch_deletions(&mut self) {
         self.watches.start(Id::Deletions, || Target {
             kind: &EVENT,
             namespace: "default".to_owned(),
-            // Of the two Events of each try the first: the library repeats the other one only a few times.
+            // Of the two Events of each try the one that names the user.
             selector: Selector::Fields(
-                "involvedObject.kind=Node,reason=DeletingNode,source=cloud-node-lifecycle-controller",
+                "involvedObject.kind=Node,reason=DeletingNodeFailed,source=cloud-node-lifecycle-controller",
             ),
             heard: Heard::default(),
         });
     }
 
-    /// The nodes that cloud-controller-managers have lately tried to delete, and when the first of these is forgotten; nothing
-    /// before that has been seen.
-    pub(in crate::controllers) fn gone_nodes(&self, now: Timestamp) -> Option<(BTreeSet<String>, Option<Instant>)> {
+    /// The nodes, as far as they have been seen.
+    pub(in crate::controllers) fn nodes(&self) -> impl Iterator<Item = Node> {
+        let seen = self.watches.seen(&Id::Nodes).into_iter().flat_map(Seen::objects);
+        seen.filter_map(keep::kept_node)
+    }
+
+    /// The deletions of nodes that cloud-controller-managers were refused; nothing before these have been seen, and while they
+    /// have not been for long.
+    pub(in crate::controllers) fn refusals(&self) -> Option<Vec<NodeEvent>> {
         let events = self.watches.seen(&Id::Deletions).filter(|seen| seen.is_synced())?;
-        let recent = events.objects().filter_map(|event| {
-            let last: Timestamp = event["lastTimestamp"].as_str()?.parse().ok()?;
-            let age = Duration::try_from(now.duration_since(last)).unwrap_or_default();
-            Some((event["node"].as_str()?.to_owned(), LATELY.checked_sub(age)?))
-        });
-        let recent: Vec<_> = recent.collect();
-        let next = recent.iter().map(|(_, left)| Instant::now() + *left).min();
-        Some((recent.into_iter().map(|(node, _)| node).collect(), next))
+        if self.refusals_trouble().is_some() {
+            return None;
+        }
+        // Of others nothing is kept.
+        let events = events.objects().filter_map(|kept| NodeEvent::deserialize(kept).ok());
+        Some(events.filter(|event| !event.uid.is_empty()).collect())
+    }
+
+    /// Why these have not been seen for long, if so.
+    pub(in crate::controllers) fn refusals_trouble(&self) -> Option<String> {
+        self.watches.lasting_trouble(TRANSIENT_ERROR_PATIENCE, |id| *id == Id::Deletions)
     }
 
     fn look_for_managers(&mut self) {

@@ -27,7 +27,7 @@ fn manager(provider: &str, spec: Value) -> Manager {
     for (field, value) in spec.as_object().unwrap() {
         all[field] = value.clone();
     }
-    Manager { name: "cluster".into(), spec: serde_json::from_value(all).unwrap(), cluster: CLUSTER }
+    Manager { name: "cluster".into(), spec: serde_json::from_value(all).unwrap(), cluster: CLUSTER, skips: Vec::new() }
 }
 
 fn planned(manager: Manager) -> Result<Vec<Object>, Error> {

@@ -1,7 +1,11 @@
 use serde_json::json;
 
 use super::*;
-use crate::provider::versions::{Choice, NO_TAG_FOR_MINOR};
+use crate::plan::upstream::sources::Trouble;
+use crate::{
+    nodes::reason::Reason,
+    provider::versions::{Choice, NO_TAG_FOR_MINOR},
+};
 
 fn judgement() -> Judgement {
     let choice = Choice { tag: "v1.35.2".into(), because: "the tag".into(), problem: None };
@@ -22,7 +26,19 @@ fn status(previous: &Status, judgement: &Judgement, outcome: &Outcome, workload:
     let gone_nodes = &BTreeSet::new();
     next(
         previous,
-        &Input { generation: 3, judgement, cluster: None, outcome, workload, gone_nodes, remarks: "; a remark", now },
+        &Input {
+            generation: 3,
+            judgement,
+            cluster: None,
+            outcome,
+            preflight: None,
+            workload,
+            nodes: None,
+            gone_nodes,
+            guard: None,
+            remarks: "; a remark",
+            now,
+        },
     )
 }
 
@@ -100,11 +116,79 @@ fn each_outcome_is_what_kstatus_reads() {
 fn nodes_whose_machines_are_gone_are_named() {
     let gone_nodes = &(0..120).map(|number| format!("node-{number:03}")).collect();
     let (judgement, outcome, workload) = (&judgement(), &Outcome::Applied, pods(2, 2));
-    let input = Input { generation: 3, judgement, cluster: None, outcome, workload, gone_nodes, remarks: "", now: "1" };
+    let input = Input {
+        generation: 3,
+        judgement,
+        cluster: None,
+        outcome,
+        preflight: None,
+        workload,
+        nodes: None,
+        gone_nodes,
+        guard: None,
+        remarks: "",
+        now: "1",
+    };
     let status = next(&Status::default(), &input);
     assert_eq!((status.nodes.gone.len(), status.nodes.gone[99].as_str()), (100, "node-099"));
     let message = "2 of 2 pods are ready; the machines of 120 nodes are gone, see status.nodes.gone";
     assert_eq!(status.conditions[0].message, message);
+}
+
+#[test]
+fn nodes_that_wait_are_counted_by_their_reasons() {
+    let (judgement, outcome, none) = (judgement(), Outcome::Applied, BTreeSet::new());
+    let after = |previous: &Status, nodes: Option<&Initialization>| {
+        let (judgement, outcome, workload) = (&judgement, &outcome, pods(2, 2));
+        let (cluster, gone_nodes, guard, remarks, now) = (None, &none, None, "", "1");
+        let input = Input {
+            generation: 3,
+            judgement,
+            cluster,
+            outcome,
+            preflight: None,
+            workload,
+            nodes,
+            gone_nodes,
+            guard,
+            remarks,
+            now,
+        };
+        next(previous, &input)
+    };
+    let shown = |status: &Status| {
+        let one = &status.conditions[7];
+        format!("{}={} {}: {}", one.type_, one.status, one.reason, one.message)
+    };
+    let unknown = after(&Status::default(), None);
+    assert_eq!(shown(&unknown), "NodesInitialized=Unknown NotChecked: the nodes have not been seen yet");
+    let waiting = |number: usize, reason| Waiting {
+        node: format!("node-{number}"),
+        uid: String::new(),
+        since: number.to_string(),
+        reason,
+        cause: "why".into(),
+    };
+    let mut all: Vec<_> = (0..40).map(|number| waiting(number, Reason::CredentialsRefused)).collect();
+    all.push(waiting(40, Reason::NodeIPNotFound));
+    let nodes = Initialization { total: 50, uninitialized: 41, is_judged: true, waiting: Some(all) };
+    let stuck = after(&unknown, Some(&nodes));
+    let expected = "NodesInitialized=False CredentialsRefused: 41 of 50 nodes wait for their initialisation: \
+                    N07 CredentialsRefused (40), N10 NodeIPNotFound (1)";
+    assert_eq!(shown(&stuck), expected);
+    assert_eq!((stuck.stuck.len(), stuck.stuck[0].reason.as_str(), stuck.nodes.uninitialized), (32, "N07", 41));
+    assert_eq!(after(&stuck, None), stuck, "not seen again yet");
+    let done = after(
+        &stuck,
+        Some(&Initialization { total: 50, uninitialized: 0, is_judged: true, waiting: Some(Vec::new()) }),
+    );
+    assert_eq!((shown(&done).as_str(), done.stuck.len()), ("NodesInitialized=True Initialized: ", 0));
+    // After a start, until somebody has asked why.
+    let unknown = Initialization { total: 51, uninitialized: 41, is_judged: false, waiting: Some(Vec::new()) };
+    let started = after(&stuck, Some(&unknown));
+    assert_eq!((&started.conditions, &started.stuck, started.nodes.total), (&stuck.conditions, &stuck.stuck, 51));
+    let off = after(&done, Some(&Initialization { total: 50, uninitialized: 0, is_judged: true, waiting: None }));
+    assert!(shown(&off).starts_with("NodesInitialized=Unknown ControllerOff"), "{}", shown(&off));
 }
 
 #[test]
@@ -115,7 +199,7 @@ fn a_time_changes_only_with_its_status() {
     assert_eq!(first, second);
     let third = status(&second, &judgement, &Outcome::Applied, pods(2, 2), "3");
     let times: Vec<_> = third.conditions.iter().map(|one| one.last_transition_time.as_str()).collect();
-    assert_eq!(times, ["3", "1", "1", "1", "1", "1"]);
+    assert_eq!(times, ["3", "1", "1", "1", "1", "1", "1", "1", "1"]);
     assert_eq!(third.conditions[0].message, "2 of 2 pods are ready; a remark");
 }
 
@@ -124,7 +208,7 @@ fn inputs_have_conditions_of_their_own() {
     let trouble = |reason| Trouble { reason, message: "what to do".into() };
     let one = |judgement: &Judgement, outcome: &Outcome| {
         let status = status(&Status::default(), judgement, outcome, pods(0, 0), "1");
-        status.conditions[3..]
+        status.conditions[3..6]
             .iter()
             .map(|one| format!("{}={} {}: {}", one.type_, one.status, one.reason, one.message))
             .collect::<Vec<_>>()

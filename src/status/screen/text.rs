@@ -112,7 +112,7 @@ fn condition_words(condition: &ConditionState) -> String {
 }
 
 /// The time since then in the largest unit.
-fn age(time: &str, now: Timestamp) -> String {
+pub fn age(time: &str, now: Timestamp) -> String {
     let Ok(time) = time.parse::<Timestamp>() else { return NO_TIME.to_owned() };
     let seconds = now.as_second().saturating_sub(time.as_second()).max(0);
     match seconds {

@@ -318,6 +318,11 @@ const PROBLEMS: &[(&str, &str, &str)] = &[
     ("{provider: hetzner}", "BadInput", "there is no provider …"),
     ("{provider: aws, namespace: default}", "BadInput", "the operator may not manage …"),
     (
+        "{provider: aws, controllers: {cloudNodeLifecycle: Enabled}}",
+        "BadInput",
+        "the operator may not let nodes be deleted; …",
+    ),
+    (
         "{provider: hcloud, credentials: {secretRef: {name: right}}, placement: {nodeSelector: {no: node}}}",
         "RollingOut",
         "waiting for the rollout of …",

@@ -42,7 +42,7 @@ fn manager(descriptor: &Descriptor) -> Result<Manager> {
         distribution: Distribution::Other,
         control_plane_nodes: 3,
     };
-    Ok(Manager { name: "cluster".into(), spec: serde_json::from_value(spec)?, cluster })
+    Ok(Manager { name: "cluster".into(), spec: serde_json::from_value(spec)?, cluster, skips: Vec::new() })
 }
 
 fn starts(provider: &Upstream) -> Result<Vec<Start>> {

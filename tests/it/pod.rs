@@ -6,7 +6,7 @@ use std::{
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, ExitStatus, Stdio},
 };
 
 use anyhow::{Context, Result, bail, ensure};
@@ -29,28 +29,51 @@ use crate::{
 /// Where a container finds its account.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
+/// The file of the output.
+const LOG: &str = "log";
+
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// A running container. Dropping it kills it.
-pub(super) struct Container {
+/// What a container has that its pod does not say.
+pub(crate) struct Image {
+    /// The image's one file.
+    pub(crate) program: PathBuf,
+    /// What the image and the machine below set in its environment, under what the pod sets.
+    pub(crate) environment: Vec<(String, String)>,
+    /// The host name: that of the node, as every pod on the network of the host has it.
+    pub(crate) node: &'static str,
+}
+
+impl Image {
+    /// Sets a variable of the environment.
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.environment.retain(|(known, _)| known != name);
+        self.environment.push((name.to_owned(), value.to_owned()));
+    }
+}
+
+/// A container that was started. Dropping it kills it.
+pub(crate) struct Container {
     process: Process,
     port: u16,
+    probe: String,
     /// The token of its account.
-    pub(super) token: String,
+    pub(crate) token: String,
     /// Its root folder and its log.
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 /// Whether this user can give a process a root folder and a user of its own.
-pub(super) fn is_possible() -> bool {
-    let tried = unshare("65532", "65532", Path::new("/")).arg("true").stderr(Stdio::null()).status();
+pub(crate) fn is_possible() -> bool {
+    let tried = unshare("node", "65532", "65532", Path::new("/")).arg("true").stderr(Stdio::null()).status();
     tried.is_ok_and(|status| status.success())
 }
 
-/// Runs a program with a user, a group and a root folder of its own, and without rights.
-fn unshare(user: &str, group: &str, root: &Path) -> Command {
+/// Runs a program with a host name, a user, a group and a root folder of its own, and without rights.
+fn unshare(host: &str, user: &str, group: &str, root: &Path) -> Command {
     let mut command = Command::new("unshare");
     command
+        .args(["--map-root-user", "--uts", "sh", "-euc", "hostname \"$1\"; shift; exec unshare \"$@\"", "sh", host])
         .arg(format!("--map-user={user}"))
         .arg(format!("--map-group={group}"))
         .arg(format!("--root={}", root.display()));
@@ -58,9 +81,15 @@ fn unshare(user: &str, group: &str, root: &Path) -> Command {
 }
 
 impl Container {
-    /// Starts the container of a pod of a live workload, and waits until its start-up probe succeeds. Its image has one file,
-    /// the program.
-    pub(super) async fn start(cluster: &Kubernetes, workload: &Value, program: &Path) -> Result<Self> {
+    /// Starts the container of a pod of a live workload, and waits until its start-up probe succeeds.
+    pub(crate) async fn start(cluster: &Kubernetes, workload: &Value, image: &Image) -> Result<Self> {
+        let started = Self::spawn(cluster, workload, image).await?;
+        started.until_it_serves().await?;
+        Ok(started)
+    }
+
+    /// Starts the container of a pod of a live workload.
+    pub(crate) async fn spawn(cluster: &Kubernetes, workload: &Value, image: &Image) -> Result<Self> {
         let (namespace, pod) = (text(&workload["metadata"]["namespace"])?, &workload["spec"]["template"]["spec"]);
         let containers = items(&pod["containers"]);
         ensure!(containers.len() == 1 && pod["initContainers"].is_null(), "{pod:#}");
@@ -71,7 +100,8 @@ impl Container {
             items(&container["command"]).iter().chain(items(&container["args"])).map(text).collect::<Result<_>>()?;
         let file = inside(&root, words.first().context("the container has no command")?);
         fs::create_dir_all(file.parent().context("a file at the root")?)?;
-        fs::copy(program, file)?;
+        // A link: the program is large.
+        fs::hard_link(&image.program, &file).or_else(|_| fs::copy(&image.program, &file).map(drop))?;
         for mount in items(&container["volumeMounts"]) {
             let volume = items(&pod["volumes"]).iter().find(|volume| volume["name"] == mount["name"]);
             let files = files(cluster, namespace, volume.with_context(|| format!("no volume: {mount}"))?).await?;
@@ -81,27 +111,26 @@ impl Container {
         project(&inside(&root, ACCOUNT), files)?;
 
         let user = &pod["securityContext"];
-        let mut command = unshare(&user["runAsUser"].to_string(), &user["runAsGroup"].to_string(), &root);
+        let mut command = unshare(image.node, &user["runAsUser"].to_string(), &user["runAsGroup"].to_string(), &root);
         command
             .args(words)
             // On a node it listens on every address.
             .arg("--bind-address=127.0.0.1")
-            .env_clear();
+            .env_clear()
+            .envs(image.environment.iter().map(|(name, value)| (name, value)));
         for variable in items(&container["env"]) {
             command.env(text(&variable["name"])?, text(&variable["value"])?);
         }
         let probe = &container["startupProbe"]["httpGet"];
         let port = items(&container["ports"]).iter().find(|port| port["name"] == probe["port"]);
         let port = port.and_then(|port| port["containerPort"].as_u64()).context("the port of the probe")?;
-        let process = Process::spawn("the container", command, &dir.path().join("log"))?;
-        let started = Self { process, port: u16::try_from(port)?, token, _dir: dir };
-        started.until(text(&probe["path"])?).await?;
-        Ok(started)
+        let process = Process::spawn("the container", command, &dir.path().join(LOG))?;
+        Ok(Self { process, port: u16::try_from(port)?, probe: text(&probe["path"])?.to_owned(), token, dir })
     }
 
-    async fn until(&self, path: &str) -> Result<()> {
+    async fn until_it_serves(&self) -> Result<()> {
         let healthy = eventually("the start-up probe", LIMIT, async || {
-            Ok(match (self.process.try_wait()?, self.get(path, None).await) {
+            Ok(match (self.process.try_wait()?, self.get(&self.probe, None).await) {
                 (Some(ended), _) => Some(Err(ended)),
                 (None, answer) => (answer? == 200).then_some(Ok(())),
             })
@@ -112,19 +141,30 @@ impl Container {
     }
 
     /// The code of its answer.
-    pub(super) async fn get(&self, path: &str, token: Option<&str>) -> Result<u16> {
+    pub(crate) async fn get(&self, path: &str, token: Option<&str>) -> Result<u16> {
         Ok(scrape::get(self.port, token, path).await?.0)
     }
 
     /// Its output.
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         self.process.log()
     }
 
+    /// The file of its output.
+    pub(crate) fn log_file(&self) -> PathBuf {
+        self.dir.path().join(LOG)
+    }
+
+    /// Waits until it ends by itself.
+    pub(crate) async fn ended(&self) -> Result<ExitStatus> {
+        let ended = eventually("the end of the container", LIMIT, async || self.process.try_wait()).await;
+        ended.with_context(|| self.log())
+    }
+
     /// Stops it as a kubelet does.
-    pub(super) async fn stop(self) -> Result<()> {
+    pub(crate) async fn stop(self) -> Result<()> {
         self.process.terminate()?;
-        eventually("the end of the container", LIMIT, async || self.process.try_wait()).await.map(drop)
+        self.ended().await.map(drop)
     }
 }
 

@@ -15,13 +15,13 @@ use crate::{
 };
 
 /// The user that the vCenter knows.
-pub(super) const USER: &str = "ccm@vsphere.local";
+pub(crate) const USER: &str = "ccm@vsphere.local";
 /// Its password.
-pub(super) const PASSWORD: &str = "correct-password";
+pub(crate) const PASSWORD: &str = "correct-password";
 
 /// A running vCenter.
-pub(super) struct VCenter {
-    pub(super) about: About,
+pub(crate) struct VCenter {
+    pub(crate) about: About,
     program: PathBuf,
     _process: Process,
     _dir: TempDir,
@@ -29,27 +29,30 @@ pub(super) struct VCenter {
 
 /// What it prints about itself.
 #[derive(Deserialize)]
-pub(super) struct About {
+pub(crate) struct About {
     url: String,
-    pub(super) port: String,
+    pub(crate) port: String,
     /// Of its server, which signs itself, as PEM.
-    pub(super) certificate: String,
-    pub(super) datacenter: String,
-    pub(super) machines: Vec<Machine>,
+    pub(crate) certificate: String,
+    /// The datacenter of all machines.
+    pub(crate) datacenter: String,
+    /// A datacenter without machines.
+    pub(crate) empty: String,
+    pub(crate) machines: Vec<Machine>,
 }
 
 /// A machine of the vCenter.
 #[derive(Deserialize)]
-pub(super) struct Machine {
+pub(crate) struct Machine {
     name: String,
     /// The name of its Node.
-    pub(super) hostname: String,
-    pub(super) uuid: String,
-    pub(super) address: String,
+    pub(crate) hostname: String,
+    pub(crate) uuid: String,
+    pub(crate) address: String,
 }
 
 impl VCenter {
-    pub(super) async fn start() -> Result<Self> {
+    pub(crate) async fn start() -> Result<Self> {
         let program = artifacts::vcenter_simulator().await?;
         let dir = process::temp_dir()?;
         let mut command = Command::new(&program);
@@ -62,12 +65,20 @@ impl VCenter {
         Ok(Self { about: about.await?, program, _process: process, _dir: dir })
     }
 
-    /// Changes a machine: `power-off`, `power-on` or `destroy`.
-    pub(super) fn change(&self, what: &str, machine: &Machine) -> Result<()> {
+    /// Changes a machine: `power-off`, `power-on`, `destroy`.
+    pub(crate) fn change(&self, what: &str, machine: &Machine) -> Result<()> {
+        self.command(&[what, &machine.name])
+    }
+
+    /// Changes the host name that the tools of a guest report of a machine; without one they are not there.
+    pub(crate) fn rename(&self, machine: &Machine, hostname: &str) -> Result<()> {
+        self.command(&["hostname", &machine.name, hostname])
+    }
+
+    fn command(&self, arguments: &[&str]) -> Result<()> {
         let mut command = Command::new(&self.program);
-        let ended =
-            command.args([what, &machine.name]).env("VCENTER", &self.about.url).stdin(Stdio::null()).output()?;
-        ensure!(ended.status.success(), "{what} {}: {}", machine.name, String::from_utf8_lossy(&ended.stderr));
+        let ended = command.args(arguments).env("VCENTER", &self.about.url).stdin(Stdio::null()).output()?;
+        ensure!(ended.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ended.stderr));
         Ok(())
     }
 }

@@ -1,0 +1,61 @@
+//! The command `explain`: the page of a reason why a node waits.
+
+use clap::Args;
+
+use super::flags::{print, wrong_usage};
+use crate::{
+    nodes::{pages, reason::Reason},
+    text::{output, suggest::did_you_mean},
+};
+
+/// Flags of `explain`.
+#[derive(Args, Debug)]
+pub struct ExplainArgs {
+    /// The reason, by its id or its name, such as `N07` or `CredentialsRefused` [default: a table of all].
+    pub reason: Option<String>,
+}
+
+/// Prints a page, or which ones there are.
+pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<()> {
+    let Some(name) = &args.reason else {
+        let row = |reason: &Reason| [reason.id().to_owned(), reason.name().to_owned(), reason.title().to_owned()];
+        let rows: Vec<_> = Reason::ALL.iter().map(row).collect();
+        return print(&output::table(["ID", "REASON", "MEANING"], &rows));
+    };
+    match named(name) {
+        Some(reason) => print(&format!("{}\n", pages::page(reason).unwrap_or_else(|| reason.title()))),
+        None => wrong_usage(&unknown(name)),
+    }
+}
+
+/// The reason of an id or a name, in upper or lower case.
+fn named(name: &str) -> Option<Reason> {
+    let is_it = |reason: &&Reason| reason.id().eq_ignore_ascii_case(name) || reason.name().eq_ignore_ascii_case(name);
+    Reason::ALL.iter().find(is_it).copied()
+}
+
+fn unknown(name: &str) -> String {
+    let names = Reason::ALL.iter().flat_map(|reason| [reason.id(), reason.name()]);
+    format!(
+        "there is no reason {name:?}{}; `ccm-operator explain` lists all",
+        // Every id is near every other one.
+        did_you_mean(name, names.filter(|known| known.len() > 3))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_found_by_its_id_and_its_name() {
+        for name in ["N07", "n07", "CredentialsRefused", "credentialsrefused"] {
+            assert_eq!(named(name), Some(Reason::CredentialsRefused), "{name}");
+        }
+        for name in ["", "N7", "N99", "Credentials", "N07 "] {
+            assert_eq!(named(name), None, "{name}");
+        }
+        assert!(unknown("CredentialsRefussed").contains("did you mean `CredentialsRefused`?"));
+        assert!(!unknown("N99").contains("did you mean"), "{}", unknown("N99"));
+    }
+}

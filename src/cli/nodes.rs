@@ -1,0 +1,133 @@
+//! The command `nodes`: which nodes wait for their cloud-controller-manager, why, and what to do.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::{Args, Subcommand};
+use kube::Client;
+use serde::Serialize;
+
+use super::{
+    flags::{Connection, OutputFormat, RequestTimeout, runtime},
+    watch,
+};
+use crate::{
+    nodes::{diagnose::diagnose, diagnosis::Diagnosis, evidence::Unseen, read, reason::Reason},
+    provider::{catalog::Catalog, embedded},
+    text::suggest::did_you_mean,
+};
+
+mod allow;
+mod retry;
+mod screen;
+
+/// Flags of `nodes`.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct NodesArgs {
+    /// What to do to a node.
+    #[command(subcommand)]
+    pub command: Option<NodesCommand>,
+
+    /// The node to show with everything that was looked at [default: a table of all].
+    pub name: Option<String>,
+
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: AnyCluster,
+
+    /// The format of the output.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: OutputFormat,
+
+    /// Read again every two seconds, and print the report if it has changed.
+    #[arg(short, long)]
+    pub watch: bool,
+}
+
+/// A cluster, OpenShift or not.
+#[derive(Args, Debug)]
+pub struct AnyCluster {
+    /// The connection to it.
+    #[command(flatten)]
+    pub connection: Connection,
+
+    /// The limit of its requests.
+    #[command(flatten)]
+    pub request_timeout: RequestTimeout,
+}
+
+impl AnyCluster {
+    pub(super) async fn client(&self) -> anyhow::Result<Client> {
+        self.request_timeout.set();
+        self.connection.client().await
+    }
+}
+
+/// What is done to a node.
+#[derive(Debug, Subcommand)]
+pub enum NodesCommand {
+    /// Let the cloud-controller-manager try again at once to initialise a node, and report how that went.
+    ///
+    /// Sets an annotation of the Node: any change of a Node ends the pause after a failure, which grows to 17 minutes.
+    /// Exit code: 0 the node is initialised, 1 it still waits, 2 failure.
+    Retry(retry::RetryArgs),
+    /// Confirm that the cloud-controller-manager may delete a node, past the limits of `spec.nodeDeletion`.
+    ///
+    /// Adds the node to `spec.nodeDeletion.allow` of a `CloudControllerManager`.
+    AllowDelete(allow::AllowDeleteArgs),
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    /// Every node, or the one that is asked for.
+    nodes: Vec<Diagnosis>,
+    /// What could not be looked at.
+    unseen: Vec<Unseen>,
+}
+
+impl Report {
+    /// Reads a cluster; of one node, if one is named.
+    async fn read(client: &Client, catalog: &Catalog, name: Option<&str>) -> anyhow::Result<Self> {
+        let evidence = read::evidence(client, catalog, name).await?;
+        let mut nodes = diagnose(&evidence);
+        if let Some(name) = name {
+            if !nodes.iter().any(|node| node.node == name) {
+                let hint = did_you_mean(name, nodes.iter().map(|node| node.node.as_str()));
+                bail!("there is no node {name:?}, and no Event tells that there was one{hint}");
+            }
+            nodes.retain(|node| node.node == name);
+        } else {
+            // Of all nodes only the findings are shown.
+            for node in &mut nodes {
+                node.looked_at.clear();
+            }
+        }
+        Ok(Self { nodes, unseen: evidence.unseen })
+    }
+
+    /// Whether somebody has to do something. That a node was deleted is how a cluster becomes smaller.
+    fn needs_somebody(&self) -> bool {
+        let findings = self.nodes.iter().flat_map(|node| &node.findings);
+        findings.into_iter().any(|finding| finding.reason != Reason::NodeDeleted)
+    }
+}
+
+/// Prints the nodes; the exit code says whether something is wrong.
+pub(super) fn run(args: &NodesArgs) -> anyhow::Result<ExitCode> {
+    let catalog = embedded::catalog()?;
+    runtime()?.block_on(async {
+        match &args.command {
+            Some(NodesCommand::Retry(args)) => return retry::run(args, &catalog).await,
+            Some(NodesCommand::AllowDelete(args)) => return allow::run(args, &catalog).await,
+            None => {}
+        }
+        let (client, name) = (args.cluster.client().await?, args.name.as_deref());
+        let read = async || Report::read(&client, &catalog, name).await;
+        let table = if name.is_some() { screen::one } else { screen::all };
+        let report = watch::show(args.output, args.watch, read, table).await?;
+        Ok(ExitCode::from(u8::from(report.needs_somebody())))
+    })
+}

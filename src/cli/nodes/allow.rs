@@ -1,0 +1,189 @@
+//! `nodes allow-delete`: somebody confirms that a node may be deleted.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::AnyCluster;
+use crate::{
+    api::{
+        CLOUD_CONTROLLER_MANAGER,
+        spec::{Lifecycle, Spec},
+    },
+    cli::flags::print,
+    cluster::{
+        read::{self, Error},
+        request::{self, NO_DEADLINE, api},
+    },
+    nodes::{
+        guard,
+        node::{ALLOW_CONTROL_PLANE, KEEP, Node},
+    },
+    object::NODE,
+    provider::catalog::Catalog,
+    text::{mask, output::printable},
+};
+
+/// How often another writer may be faster.
+const TRIES: usize = 5;
+
+/// Flags of `nodes allow-delete`.
+#[derive(Args, Debug)]
+pub struct AllowDeleteArgs {
+    /// The node.
+    pub name: String,
+
+    /// The `CloudControllerManager` whose cloud the node is of [default: the only one].
+    #[arg(long, value_name = "NAME")]
+    pub manager: Option<String>,
+
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: AnyCluster,
+}
+
+/// Adds the node to the list, unless the rules for deletions would keep it anyway.
+pub(super) async fn run(args: &AllowDeleteArgs, catalog: &Catalog) -> anyhow::Result<ExitCode> {
+    let (client, name) = (args.cluster.client().await?, args.name.as_str());
+    let nodes = read::list(&client, &NODE, "", &kube::api::ListParams::default()).await?;
+    let nodes: Vec<_> = nodes.iter().map(Node::of).collect();
+    let Some(node) = nodes.iter().find(|node| node.name == name) else {
+        bail!("there is no node {name:?}: nothing is left to delete")
+    };
+    for _ in 0..TRIES {
+        let live = manager(&client, args.manager.as_deref()).await?;
+        let manager = live["metadata"]["name"].as_str().unwrap_or_default();
+        let spec: Spec = serde_json::from_value(live["spec"].clone())
+            .with_context(|| format!("failed to parse the CloudControllerManager {manager}"))?;
+        let provider = catalog.upstream_of(&spec.provider).map_err(anyhow::Error::msg)?;
+        if let Some(why) = obstacle(node, &nodes, &provider.descriptor.nodes.provider_ids) {
+            bail!("{name} is not allowed to be deleted: {}", printable(&why));
+        }
+        let entry = format!("{name}/{}", node.uid);
+        let mut allow = spec.node_deletion.allow.clone();
+        if allow.contains(&entry) {
+            print(&format!("{name} is in spec.nodeDeletion.allow of CloudControllerManager {manager} already\n"))?;
+        } else {
+            allow.push(entry);
+            // With the version that was read: what others have added meanwhile is not lost.
+            let patch = Patch::Merge(json!({
+                "metadata": {"resourceVersion": live["metadata"]["resourceVersion"]},
+                "spec": {"nodeDeletion": {"allow": allow}},
+            }));
+            let managers = api(&client, &CLOUD_CONTROLLER_MANAGER, "");
+            match request::send(NO_DEADLINE, managers.patch(manager, &PatchParams::default(), &patch)).await {
+                Err(cause) if cause.is_conflict() => continue,
+                done => done.with_context(|| format!("failed to change the CloudControllerManager {manager}"))?,
+            };
+            print(&format!("{name} is now in spec.nodeDeletion.allow of CloudControllerManager {manager}\n"))?;
+        }
+        print(&outlook(name, spec.controllers.cloud_node_lifecycle))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    bail!("others have changed the CloudControllerManager {TRIES} times meanwhile; try again")
+}
+
+/// The `CloudControllerManager` of this name, or the only one.
+async fn manager(client: &kube::Client, named: Option<&str>) -> anyhow::Result<Value> {
+    const NO_KIND: &str = "this cluster has no CloudControllerManagers: deletions of nodes are guarded only with them, and not on OpenShift";
+    if let Some(name) = named {
+        let live = match read::get(client, &CLOUD_CONTROLLER_MANAGER, "", name).await {
+            Err(Error::NotServed(_)) => bail!(NO_KIND),
+            live => live?,
+        };
+        return live.with_context(|| format!("there is no CloudControllerManager {name:?}"));
+    }
+    let mut all = match read::list(client, &CLOUD_CONTROLLER_MANAGER, "", &kube::api::ListParams::default()).await {
+        Err(Error::Read { source, .. }) if source.is_absent() => bail!(NO_KIND),
+        all => all?,
+    };
+    let known: Vec<_> = all.iter().filter_map(|one| one["metadata"]["name"].as_str()).map(ToOwned::to_owned).collect();
+    match all.pop() {
+        Some(only) if all.is_empty() => Ok(only),
+        Some(_) => bail!("there are several CloudControllerManagers: give one with --manager: {}", known.join(", ")),
+        None => bail!(NO_KIND),
+    }
+}
+
+/// Why a node would be kept in spite of the list: what the rules for deletions demand of it.
+fn obstacle(node: &Node, nodes: &[Node], provider_ids: &[String]) -> Option<String> {
+    let is_of_cloud = provider_ids.iter().any(|prefix| node.provider_id.starts_with(prefix.as_str()));
+    let (name, id) = (&node.name, mask::message(&node.provider_id));
+    match () {
+        () if node.is_ready() => Some("it is Ready, so that its machine runs".to_owned()),
+        () if !is_of_cloud && id.is_empty() => Some(format!(
+            "it has no providerID, so that no cloud can be asked for its machine; `kubectl delete node {name}` deletes it"
+        )),
+        () if !is_of_cloud => Some(format!("its providerID {id} does not begin with {}", provider_ids.join(" or "))),
+        () if node.is_uninitialized() => Some("it waits for its initialisation".to_owned()),
+        () if node.is_kept => Some(format!("it has the annotation {KEEP}; remove it first")),
+        () if (node.is_control_plane || node.is_etcd) && !node.allows_control_plane_deletion => Some(format!(
+            "it is of the control plane or etcd; `kubectl annotate node {name} {ALLOW_CONTROL_PLANE}=true` allows that"
+        )),
+        () => guard::fixed_rules(nodes, provider_ids, node).err().map(|why| why.to_string()),
+    }
+}
+
+/// What happens next.
+fn outlook(name: &str, lifecycle: Lifecycle) -> String {
+    match lifecycle {
+        Lifecycle::Enabled => format!(
+            "as soon as the cloud-controller-manager asks for it, the operator lets it delete {name}: within about a minute, unless \
+             {name} becomes Ready before\n"
+        ),
+        Lifecycle::Rehearsal => format!(
+            "{name} is not deleted: spec.controllers.cloudNodeLifecycle is Rehearsal; with Enabled it would be\n"
+        ),
+        Lifecycle::Disabled => format!(
+            "{name} is not deleted: spec.controllers.cloudNodeLifecycle is Disabled, so that nobody asks the cloud\n"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nodes::node::{Ready, UNINITIALIZED};
+
+    #[test]
+    fn a_node_that_the_rules_would_keep_is_not_put_on_the_list() {
+        let prefixes = ["hcloud://".to_owned(), "hrobot://".to_owned()];
+        let gone = Node {
+            name: "a".into(),
+            provider_id: "hcloud://1".into(),
+            uid: "1-a".into(),
+            ready: Some(Ready { status: "Unknown".into(), since: "2026-01-01T00:00:00Z".into(), ..Ready::default() }),
+            ..Node::default()
+        };
+        let server = Node {
+            is_control_plane: true,
+            ready: Some(Ready { status: "True".into(), ..Ready::default() }),
+            ..Node::default()
+        };
+        let nodes = [server];
+        let obstacle = |node: &Node, prefixes: &[String]| obstacle(node, &nodes, prefixes);
+        assert_eq!(obstacle(&gone, &prefixes), None);
+        let robot = Node { provider_id: "hrobot://1".into(), ..gone.clone() };
+        assert_eq!(obstacle(&robot, &prefixes), None);
+        let allowed = Node { is_control_plane: true, allows_control_plane_deletion: true, ..gone.clone() };
+        assert_eq!(obstacle(&allowed, &prefixes), None);
+        for (node, why) in [
+            (Node { ready: Some(Ready { status: "True".into(), ..Ready::default() }), ..gone.clone() }, "it is Ready"),
+            (Node { provider_id: String::new(), ..gone.clone() }, "it has no providerID"),
+            (Node { provider_id: "aws:///i-1".into(), ..gone.clone() }, "does not begin with hcloud:// or hrobot://"),
+            (Node { taints: vec![UNINITIALIZED.into()], ..gone.clone() }, "waits for its initialisation"),
+            (Node { is_kept: true, ..gone.clone() }, KEEP),
+            (Node { is_control_plane: true, ..gone.clone() }, ALLOW_CONTROL_PLANE),
+            (Node { is_etcd: true, ..gone.clone() }, ALLOW_CONTROL_PLANE),
+            (Node { ready: None, ..gone.clone() }, "its kubelet has never reported"),
+        ] {
+            let obstacle = obstacle(&node, &prefixes).unwrap_or_default();
+            assert!(obstacle.contains(why), "{obstacle:?}");
+        }
+        let last = super::obstacle(&allowed, &[], &prefixes).unwrap_or_default();
+        assert!(last.contains("no other node of the control plane is ready"), "{last}");
+    }
+}

@@ -1,0 +1,313 @@
+//! Finds out why nodes wait for their initialisation (IO).
+//!
+//! Asks only while a node has waited for long, later each time as long as the answer stays the same, and beside the passes: the
+//! API server asks a kubelet for a log, which may take long. Nothing here writes but Events.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use tokio::sync::mpsc;
+use tracing::warn;
+
+use crate::{
+    controllers::{census::Census, events::Events, observer::Observer},
+    nodes::{
+        diagnose::diagnose,
+        diagnosis::Diagnosis,
+        evidence::Evidence,
+        node::Node,
+        read,
+        reason::Reason,
+        subject::Subject,
+        waiting::{Waiting, by_reason, waiting},
+    },
+};
+
+/// How long a node may wait before somebody asks why: the image of the cloud-controller-manager may have to be pulled.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The first and the longest pause between two diagnoses; each is twice the one before, as long as the answer stays the same.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(600));
+
+/// The pause if the nodes that wait are others.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// How often an Event is repeated while it is true: the API server forgets Events after an hour, and the next diagnosis may be
+/// ten minutes late.
+const EVENT_PERIOD: Duration = Duration::from_secs(2700);
+
+/// The most Events of one diagnosis; the other nodes have theirs at the next ones.
+const MOST_EVENTS: usize = 100;
+
+/// Why nodes wait, as far as is known.
+pub(super) struct Diagnoser {
+    client: Client,
+    events: Events,
+    results: mpsc::UnboundedSender<Answer>,
+    answers: mpsc::UnboundedReceiver<Answer>,
+    is_asking: bool,
+    /// The answer that the next pass takes.
+    answer: Option<Answer>,
+    /// The cloud-controller-managers that the last answer was about, by their names; `None` before the first answer.
+    answered: Option<BTreeSet<String>>,
+    /// Which cloud-controller-managers there are, by their names, and since when this process has known them.
+    known: (BTreeSet<String>, Instant),
+    /// The nodes that wait, with the providers, comma-separated, whose cloud-controller-managers should initialise them.
+    found: Vec<(String, Waiting)>,
+    /// What the last diagnosis was about, and when it began.
+    asked: Option<(Vec<Subject>, u64, Instant)>,
+    pause: Duration,
+    /// The Events that were sent, by the node's unique id.
+    sent: Sent,
+}
+
+/// The names of the cloud-controller-managers that were looked at, and what was found.
+type Answer = (BTreeSet<String>, Vec<Diagnosis>);
+
+impl Diagnoser {
+    pub(super) fn new(client: Client, events: Events) -> Self {
+        let (results, answers) = mpsc::unbounded_channel();
+        Self {
+            client,
+            events,
+            results,
+            answers,
+            is_asking: false,
+            answer: None,
+            answered: None,
+            known: (BTreeSet::new(), Instant::now()),
+            found: Vec::new(),
+            asked: None,
+            pause: PAUSE.0,
+            sent: BTreeMap::new(),
+        }
+    }
+
+    /// Waits for the answer of a diagnosis, for the next pass.
+    pub(super) async fn answered(&mut self) {
+        // Never closed: this has a sender, too.
+        if let Some(answer) = self.answers.recv().await {
+            self.is_asking = false;
+            self.answer = Some(answer);
+        }
+    }
+
+    /// Whether it is known which nodes wait for this cloud-controller-manager: there was an answer, or no node has waited for long.
+    pub(super) fn knows(&self, subject: &Subject, census: &Census) -> bool {
+        let is_old = |since: &Timestamp| age(*since, Timestamp::now()) >= PATIENCE;
+        let has_answered = self.answered.as_ref().is_some_and(|names| names.contains(&subject.name));
+        has_answered || !census.waiting.first().is_some_and(is_old)
+    }
+
+    /// Asks, if that is due. Returns when it is to be called again, even without a change.
+    pub(super) fn pass(&mut self, observer: &Observer, census: &Census, subjects: &[Subject]) -> Option<Instant> {
+        self.forget(observer, census);
+        let names: BTreeSet<_> = subjects.iter().map(|subject| subject.name.clone()).collect();
+        if self.known.0 != names {
+            self.known = (names.clone(), Instant::now());
+        }
+        if subjects.is_empty() {
+            (self.answer, self.answered) = (None, None);
+            self.found.clear();
+            self.sent.clear();
+        }
+        if let Some((of, mut diagnoses)) = self.answer.take() {
+            // Much may have happened since it was asked.
+            let waiting = still_waiting(observer);
+            diagnoses.retain(|one| waiting.contains(&one.uid));
+            self.take(&diagnoses);
+            self.answered = Some(of);
+        }
+        let Some(first) = census.waiting.first().filter(|_| !subjects.is_empty()) else {
+            (self.asked, self.pause) = (None, PAUSE.0);
+            return None;
+        };
+        let (now, clock) = (Instant::now(), Timestamp::now());
+        // Not before the cloud-controller-manager has had as much time: the nodes may be older.
+        let earliest = self.known.1 + PATIENCE;
+        let due = match &self.asked {
+            None => (now + PATIENCE.saturating_sub(age(*first, clock))).max(earliest),
+            Some((before, revision, asked)) => {
+                let is_other = before != subjects || *revision != census.revision;
+                // Nodes that have crossed the limit since, or are about to, are news, too.
+                let crossing = |since: &Timestamp| {
+                    (now + PATIENCE).checked_sub(age(*since, clock)).filter(|crossing| crossing > asked)
+                };
+                let next = *asked + if is_other { SHORTEST_PAUSE } else { self.pause };
+                let crossing = census.waiting.iter().filter_map(crossing).min();
+                crossing.map_or(next, |crossing| crossing.max(*asked + SHORTEST_PAUSE).min(next)).max(earliest)
+            }
+        };
+        if due > now {
+            return Some(due);
+        }
+        if !self.is_asking {
+            self.is_asking = true;
+            self.asked = Some((subjects.to_vec(), census.revision, now));
+            let (client, nodes, subjects) = (self.client.clone(), observer.nodes().collect(), subjects.to_vec());
+            let results = self.results.clone();
+            tokio::spawn(async move {
+                // Nobody asks any more if this process stops.
+                drop(results.send((names, diagnose(&look(&client, nodes, &subjects).await))));
+            });
+        }
+        None
+    }
+
+    /// The nodes that wait for the cloud-controller-managers of a provider, those that wait longest first.
+    pub(super) fn waiting<'a>(&'a self, provider: &'a str) -> impl Iterator<Item = &'a Waiting> {
+        let is_of = move |providers: &str| providers.is_empty() || providers.split(',').any(|one| one == provider);
+        self.found.iter().filter(move |(providers, _)| is_of(providers)).map(|(_, waiting)| waiting)
+    }
+
+    /// How many nodes wait for each reason there is, by its id.
+    pub(super) fn reasons(&self) -> Vec<(&'static str, usize)> {
+        let all: Vec<_> = self.found.iter().map(|(_, one)| one.clone()).collect();
+        let counts: BTreeMap<_, _> = by_reason(&all).into_iter().collect();
+        Reason::ALL.iter().map(|reason| (reason.id(), counts.get(reason).copied().unwrap_or_default())).collect()
+    }
+
+    /// Since when the first of the nodes waits that are known to wait.
+    pub(super) fn since(&self) -> Option<Timestamp> {
+        self.found.iter().filter_map(|(_, one)| one.since.parse().ok()).min()
+    }
+
+    /// Notes a diagnosis, and tells the nodes.
+    fn take(&mut self, diagnoses: &[Diagnosis]) {
+        let providers: BTreeMap<_, _> = diagnoses.iter().map(|one| (one.uid.as_str(), one.provider.as_str())).collect();
+        let old_enough = |one: &Waiting| {
+            let since: Option<Timestamp> = one.since.parse().ok();
+            since.is_none_or(|since| age(since, Timestamp::now()) >= PATIENCE)
+        };
+        let waiting = waiting(diagnoses).into_iter().filter(old_enough);
+        let found = waiting.map(|one| (providers.get(one.uid.as_str()).copied().unwrap_or_default().to_owned(), one));
+        let found: Vec<_> = found.collect();
+        self.pause = if found == self.found { (self.pause * 2).min(PAUSE.1) } else { PAUSE.0 };
+        self.found = found;
+        let now = Instant::now();
+        let due = due_events(self.found.iter().map(|(_, one)| one), &self.sent, now);
+        let mut left = due.len();
+        for one in due.into_iter().take(MOST_EVENTS) {
+            let id = one.reason.id();
+            let message = format!("{id}: {}; `ccm-operator explain {id}` tells what to do", one.cause);
+            if self.events.of_node((&one.node, &one.uid), one.reason.name(), true, message.clone()) {
+                warn!("Node {}: {message}", one.node);
+                self.sent.insert(one.uid, (one.reason, one.cause, now));
+                left -= 1;
+            }
+        }
+        if left > 0 {
+            self.pause = PAUSE.0;
+        }
+    }
+
+    /// Forgets nodes that wait no longer.
+    fn forget(&mut self, observer: &Observer, census: &Census) {
+        if self.found.is_empty() && self.sent.is_empty() {
+            return;
+        }
+        if census.waiting.is_empty() {
+            self.found.clear();
+            self.sent.clear();
+            return;
+        }
+        if self.asked.as_ref().is_some_and(|(_, revision, _)| *revision == census.revision) {
+            return;
+        }
+        let waiting = still_waiting(observer);
+        self.found.retain(|(_, one)| waiting.contains(&one.uid));
+        self.sent.retain(|uid, _| waiting.contains(uid));
+    }
+}
+
+/// The uids of the nodes that no cloud-controller-manager has initialised.
+fn still_waiting(observer: &Observer) -> BTreeSet<String> {
+    let waits = |node: &Node| node.is_uninitialized() || node.provider_id.is_empty();
+    observer.nodes().filter(waits).map(|node| node.uid).collect()
+}
+
+fn age(since: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(since)).unwrap_or_default()
+}
+
+/// The Events that were sent, by the node's unique id.
+type Sent = BTreeMap<String, (Reason, String, Instant)>;
+
+/// Those of the nodes that are to be told, those first that were told least lately.
+fn due_events<'a>(found: impl Iterator<Item = &'a Waiting>, sent: &Sent, now: Instant) -> Vec<Waiting> {
+    let is_due = |one: &&Waiting| {
+        sent.get(&one.uid).is_none_or(|(reason, cause, at)| {
+            (*reason, cause) != (one.reason, &one.cause) || now.duration_since(*at) >= EVENT_PERIOD
+        })
+    };
+    let mut due: Vec<_> = found.filter(is_due).cloned().collect();
+    due.sort_by_key(|one| sent.get(&one.uid).map(|(_, _, at)| *at));
+    due
+}
+
+/// What is to be seen of these cloud-controller-managers, with these nodes.
+async fn look(client: &Client, nodes: Vec<Node>, subjects: &[Subject]) -> Evidence {
+    let mut evidence = Evidence { now: Timestamp::now(), nodes, ..Evidence::default() };
+    let namespaces: BTreeSet<&str> = subjects.iter().map(|one| one.namespace.as_str()).collect();
+    let (leases, unseen) = read::leases(client, &namespaces).await;
+    (evidence.leases, evidence.unseen) = (leases, unseen);
+    for subject in subjects {
+        let lease = evidence.leases.iter().flatten().find(|lease| read::is_of(lease, subject));
+        let (manager, unseen) = read::manager(client, subject, lease, true).await;
+        evidence.managers.push(manager);
+        evidence.unseen.extend(unseen);
+    }
+    evidence
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+
+    use super::*;
+    use crate::process::metrics::Metrics;
+
+    #[tokio::test]
+    async fn who_waits_is_known_after_the_first_answer_or_if_no_node_has_waited_for_long() {
+        let client = Client::new(Router::new(), "own");
+        let mut diagnoser = Diagnoser::new(client.clone(), Events::start(client, Metrics::default()));
+        let subject = Subject { name: "cluster".into(), ..Subject::default() };
+        let now = Timestamp::now();
+        let since = |seconds: i64| Census {
+            waiting: vec![Timestamp::from_second(now.as_second() - seconds).unwrap()],
+            ..Census::default()
+        };
+        assert!(diagnoser.knows(&subject, &Census::default()) && diagnoser.knows(&subject, &since(5)));
+        assert!(!diagnoser.knows(&subject, &since(500)));
+        diagnoser.answered = Some(BTreeSet::from(["other".into()]));
+        assert!(!diagnoser.knows(&subject, &since(500)));
+        diagnoser.answered = Some(BTreeSet::from(["cluster".into()]));
+        assert!(diagnoser.knows(&subject, &since(500)));
+    }
+
+    #[test]
+    fn who_was_never_told_comes_first_and_an_event_is_repeated_before_it_is_forgotten() {
+        let one = |uid: &str, reason| Waiting {
+            node: uid.into(),
+            uid: uid.into(),
+            since: String::new(),
+            reason,
+            cause: String::new(),
+        };
+        let (start, crash) = (Instant::now(), Reason::CrashLoop);
+        let now = start + Duration::from_secs(3000);
+        let told = |reason, seconds| (reason, String::new(), start + Duration::from_secs(seconds));
+        let sent = Sent::from([
+            ("lately".into(), told(crash, 2_000)),
+            ("changed".into(), told(Reason::NoLeader, 2_900)),
+            ("long ago".into(), told(crash, 0)),
+        ]);
+        let found = ["lately", "changed", "long ago", "new"].map(|uid| one(uid, crash));
+        let due: Vec<_> = due_events(found.iter(), &sent, now).into_iter().map(|one| one.uid).collect();
+        assert_eq!(due, ["new", "long ago", "changed"]);
+    }
+}

@@ -1,0 +1,70 @@
+//! Which of several `CloudControllerManager`s that exclude each other is refused (pure, but for what it asks of the watches).
+
+use std::collections::BTreeMap;
+
+use super::{Managed, Managers, first::is_workload, report::live_of};
+use crate::{
+    controllers::observer::Observer,
+    facts::manager::Manager,
+    plan::upstream::conflict::{Running, Standing, as_it_runs, conflict},
+    preflight::pods::running,
+    provider::catalog::Catalog,
+};
+
+impl Managers {
+    /// Notes what the workloads run. Returns whether that has changed.
+    pub(super) fn see_running(&mut self, observer: &Observer) -> bool {
+        let of_one = |name: &String| {
+            let workload = live_of(observer, name).find(|(place, _)| is_workload(place.kind.kind))?.1;
+            Some((name.clone(), running(workload)))
+        };
+        let seen = self.fleet.keys().filter_map(of_one).collect();
+        let before = std::mem::replace(&mut self.running, seen);
+        before != self.running
+    }
+
+    /// Refuses a `CloudControllerManager` that would have an object, a lease or a controller of one that goes first, or that runs.
+    pub(super) fn exclude_conflicts(&mut self, catalog: &Catalog) {
+        let running = &self.running;
+        let as_it_runs = |(name, running): (&String, &Running)| {
+            Some((name.clone(), as_it_runs(self.fleet.get(name)?.manager()?, running)))
+        };
+        let live: Vec<(String, Manager)> = running.iter().filter_map(as_it_runs).collect();
+        let mut in_order: Vec<_> = self.fleet.iter_mut().collect();
+        in_order.sort_by(|(name, one), (other_name, other)| {
+            one.order(name, running.get(*name)).cmp(&other.order(other_name, running.get(*other_name)))
+        });
+        let (mut keys, mut first) = (BTreeMap::new(), Vec::new());
+        for (name, managed) in in_order {
+            let wanted = managed.manager().filter(|_| !managed.is_removed()).cloned();
+            let is_change = managed.order(name, running.get(name)).0 != Standing::Runs;
+            let running = live.iter().filter(|(other, _)| is_change && other != name).map(|(_, other)| other);
+            let of_manager = wanted
+                .as_ref()
+                .filter(|_| managed.is_good())
+                .and_then(|manager| first.iter().chain(running).find_map(|other| conflict(catalog, manager, other)));
+            let of_object = managed.planned().iter().find_map(|object| {
+                let other: &String = keys.get(&object.key())?;
+                Some(format!("metadata.name: {} is an object of the CloudControllerManager {other}", object.key()))
+            });
+            if let Some(problem) = of_manager.or(of_object) {
+                managed.exclude(problem);
+                continue;
+            }
+            // Whether its inputs are good does not count: nothing is to go from one to the other and back.
+            first.extend(wanted);
+            keys.extend(managed.planned().iter().map(|object| (object.key(), name.clone())));
+        }
+    }
+}
+
+impl Managed {
+    /// What tells which of two goes first.
+    pub(super) fn order<'a>(&'a self, name: &'a str, running: Option<&Running>) -> (Standing, (&'a str, &'a str)) {
+        let standing = match self.manager() {
+            Some(manager) => Standing::of(manager, self.gate.is_open, running),
+            None => Standing::New,
+        };
+        (standing, self.age(name))
+    }
+}

@@ -1,0 +1,360 @@
+//! The guard of nodes (IO): decides in each pass which nodes may be deleted, and brings that about in two steps.
+//!
+//! The decision is pure (`nodes/guard.rs`), the objects are those of the plan. What is asked for here is only asked for while
+//! nodes are to be deleted or rights have changed.
+
+mod ask;
+mod report;
+mod withdraw;
+
+pub(super) use withdraw::place;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+use super::{Managed, Managers, owner};
+use crate::{
+    api::{
+        spec::Lifecycle,
+        status::{Deleted, Status},
+    },
+    cluster::seen::Seen,
+    controllers::{
+        Pass,
+        apply_plan::ApplyPlan,
+        census::Census,
+        now_in_seconds,
+        observer::{Id, Observer},
+        operator::Hands,
+        view::View,
+    },
+    facts::manager::{Deletable, Manager},
+    nodes::{
+        evidence::NodeEvent,
+        guard::{self, Decision, Situation, lists},
+        node::Node,
+    },
+    object::Object,
+    plan::upstream::guard::{Guard, confirm, granted, is_of_guard, listed},
+    status::{
+        manager::{self, Outcome},
+        rollout,
+    },
+};
+
+/// How long an answer of the API server counts while nodes are to be deleted.
+const ANSWER_LIFETIME: Duration = Duration::from_secs(60);
+
+/// The guard of one `CloudControllerManager`.
+#[derive(Default)]
+pub(super) struct Guarded {
+    /// What the policy should list and the role grant.
+    pub(super) deletable: Deletable,
+    /// Since when each entry of the policy has been seen.
+    seen: BTreeMap<String, Instant>,
+    /// The policy and the binding in which that was: one that is created again is another one.
+    seen_in: Option<[String; 2]>,
+    /// Whether the cloud-controller-manager may delete any node, by rights that others grant, `None` without an answer; and when
+    /// that was asked.
+    is_free: Option<(Option<bool>, Instant)>,
+    /// The rights at that time.
+    rights: Option<BTreeSet<String>>,
+    /// Since when the pod that leads has led; and when that was asked.
+    leads_since: Option<(Option<Timestamp>, Instant)>,
+    /// What was decided.
+    decision: Option<Decision>,
+    /// The nodes that were deleted lately; `None` while that cannot be seen.
+    deleted: Option<Vec<Deleted>>,
+}
+
+impl Guarded {
+    /// Decides nothing, because what is decided from cannot be seen.
+    fn forget(&mut self) {
+        (self.deletable, self.decision, self.deleted) = (Deletable::default(), None, None);
+    }
+}
+
+/// What the API server is asked for.
+#[derive(Clone, Copy)]
+struct Needs {
+    /// Whether the rights matter now, or are wrong.
+    is_pressing: bool,
+    /// Whether nodes would be deleted.
+    has_candidates: bool,
+    /// Whether the status tells what the rights are.
+    is_known: bool,
+}
+
+/// What is known now.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    nodes: &'a [Node],
+    events: &'a [NodeEvent],
+    /// The providerIDs of the nodes that are not ready.
+    unready: &'a [String],
+    now: Timestamp,
+    /// Why only what people have allowed may be confirmed now, if so.
+    unsettled: Option<&'a str>,
+    /// Why the nodes may be out of date, if so.
+    stale: Option<&'a str>,
+}
+
+impl Managers {
+    /// Decides for each `CloudControllerManager` which nodes may be deleted.
+    pub(super) async fn guard(&mut self, view: &View, census: &Census, pass: &mut Pass) {
+        let now = now_in_seconds();
+        let events = view.observer.refusals();
+        let nodes: Vec<Node> = if self.needs_nodes(&view.observer, events.as_deref()) {
+            view.observer.nodes().collect()
+        } else {
+            Vec::new()
+        };
+        let Hands::Write(apply_plan) = &self.hands else { return };
+        let trouble = view.observer.watches.seen(&Id::Nodes).and_then(Seen::trouble);
+        let stale = trouble.map(|trouble| format!("the nodes may have changed, unseen: {}", trouble.error));
+        for (name, managed) in &mut self.fleet {
+            managed.guard.deleted = Some(guard::deleted(&status(&view.observer, name).deletion, &nodes, now));
+            let unsettled = managed.unsettled(apply_plan, &nodes, &view.observer);
+            let known = events.as_deref().map(|events| Known {
+                nodes: &nodes,
+                events,
+                unready: &census.unready,
+                now,
+                unsettled: unsettled.as_deref(),
+                stale: stale.as_deref(),
+            });
+            managed.guard(name, view, known, pass).await;
+        }
+    }
+
+    /// Whether a node can be confirmed, or has been.
+    fn needs_nodes(&self, observer: &Observer, events: Option<&[NodeEvent]>) -> bool {
+        let is_busy = |(name, managed): (&String, &Managed)| {
+            let allows = managed.manager().is_some_and(|manager| !manager.spec.node_deletion.allow.is_empty());
+            allows || !status(observer, name).deletion.confirmed.is_empty()
+        };
+        events.is_some_and(|events| !events.is_empty()) || self.fleet.iter().any(is_busy)
+    }
+
+    /// The objects in force, with what is confirmed.
+    pub(super) fn confirmed_objects(&self) -> Vec<Object> {
+        let of_one = |managed: &Managed| -> Vec<Object> {
+            managed.objects().iter().map(|object| confirmed(object.clone(), &managed.guard.deletable)).collect()
+        };
+        self.fleet.values().flat_map(of_one).collect()
+    }
+}
+
+fn confirmed(mut object: Object, deletable: &Deletable) -> Object {
+    confirm(&mut object, deletable);
+    object
+}
+
+/// The status that was last seen.
+fn status(observer: &Observer, name: &str) -> Status {
+    observer.watches.get(&Id::Managers, name).map(manager::of).unwrap_or_default()
+}
+
+impl Managed {
+    /// Decides which nodes may be deleted, and what the policy and the role become. Without the Events nothing is known, and
+    /// nothing granted.
+    async fn guard(&mut self, name: &str, view: &View, known: Option<Known<'_>>, pass: &mut Pass) {
+        (self.guard.deletable, self.guard.decision) = (Deletable::default(), None);
+        if self.is_paused() || self.is_removed() {
+            return;
+        }
+        let live = self.live(&view.observer);
+        // What the role grants stays listed until it is taken back.
+        self.guard.deletable = lists::next(&[], &BTreeSet::new(), &live).0;
+        let Some(manager) = self.manager().cloned() else { return };
+        let lifecycle = manager.spec.controllers.cloud_node_lifecycle;
+        if lifecycle == Lifecycle::Disabled {
+            self.guard.decision = Some(Decision::default());
+            return;
+        }
+        let Some((known, guard)) = known.zip(guard_of(view, &manager)) else { return };
+        let previous = status(&view.observer, name);
+        let mut decision = self.decide(&manager, &guard, &known);
+        let has_candidates = !(decision.confirmed.is_empty() && decision.waiting.is_empty());
+        let is_known = previous.deletion.phase == phase(lifecycle) && manager::knows_guard(&previous);
+        let is_own = |id: &String| guard.provider_ids.iter().any(|prefix| id.starts_with(prefix.as_str()));
+        // What is wrong is asked for until it is cured, and what may become wrong while it matters.
+        let is_pressing = known.unready.iter().any(is_own) || self.is_free() == Some(true);
+        let needs = Needs { is_pressing: is_pressing || has_candidates, has_candidates, is_known };
+        if self.ask(view, (&manager, &guard), needs, pass).await {
+            decision = self.decide(&manager, &guard, &known);
+        }
+        if lifecycle == Lifecycle::Enabled {
+            let recorded: BTreeSet<_> = previous.deletion.confirmed.iter().map(String::as_str).collect();
+            let (deletable, due) = lists::next(&decision.confirmed, &recorded, &live);
+            self.guard.deletable = deletable;
+            pass.due.extend(due.map(|due| Instant::now() + due));
+        }
+        let due = decision.due.and_then(|due| Duration::try_from(due.duration_since(known.now)).ok());
+        pass.due.extend(due.map(|due| Instant::now() + due));
+        self.guard.decision = Some(decision);
+    }
+
+    fn decide(&self, manager: &Manager, guard: &Guard, known: &Known) -> Decision {
+        let obstacle = known.stale.map(ToOwned::to_owned).or_else(|| self.obstacle(guard));
+        guard::decide(&Situation {
+            now: known.now,
+            nodes: known.nodes,
+            events: known.events,
+            user: &guard.user,
+            policy: &guard.name,
+            provider_ids: &guard.provider_ids,
+            settings: &manager.spec.node_deletion,
+            leads_since: self.guard.leads_since.and_then(|(since, _)| since),
+            obstacle: obstacle.as_deref(),
+            unsettled: known.unsettled,
+            deleted: self.guard.deleted.as_deref().unwrap_or_default(),
+        })
+    }
+
+    fn is_free(&self) -> Option<bool> {
+        self.guard.is_free.and_then(|(is_free, _)| is_free)
+    }
+
+    /// Why nothing may be confirmed now.
+    fn obstacle(&self, guard: &Guard) -> Option<String> {
+        if let Some(trouble) = self.judgement.as_ref().and_then(|judgement| judgement.trouble()) {
+            return Some(format!("an input of the cloud-controller-manager is bad: {}", trouble.reason));
+        }
+        match self.is_free() {
+            None => Some("whether others grant the right to delete nodes is not known".to_owned()),
+            Some(true) => Some(others_grant(guard)),
+            Some(false) => None,
+        }
+    }
+
+    /// Why the cloud-controller-manager may not be as planned, or not yet: then only what people have allowed is confirmed.
+    fn unsettled(&self, apply_plan: &ApplyPlan, nodes: &[Node], observer: &Observer) -> Option<String> {
+        let rolled_out = match &self.last {
+            Some(Outcome::Applied) => true,
+            Some(Outcome::RollingOut(_) | Outcome::Stuck(_)) => self.runs_on_ready_nodes(nodes, observer),
+            _ => false,
+        };
+        if !rolled_out {
+            return Some("the cloud-controller-manager is not rolled out as planned".to_owned());
+        }
+        let mut own = self.planned().iter().filter(|object| !is_of_guard(object.value()));
+        own.find_map(|object| {
+            let key = object.key();
+            let is_skipped = object.pod_spec().is_some() && apply_plan.applier.skips(&key);
+            if is_skipped {
+                return Some(format!("{key} is annotated to be left alone: what it runs is not known"));
+            }
+            apply_plan.applier.is_unsettled(&key).then(|| format!("{key} is not as planned"))
+        })
+    }
+
+    /// Whether only pods on nodes of the control plane that are not ready are missing: a machine that is gone runs none, and its
+    /// node must not keep itself from being deleted.
+    fn runs_on_ready_nodes(&self, nodes: &[Node], observer: &Observer) -> bool {
+        let unready = nodes.iter().filter(|node| node.is_control_plane && !node.is_ready()).count();
+        let mut workloads = self.planned().iter().filter(|object| object.pod_spec().is_some());
+        workloads.all(|object| observer.live(object).is_some_and(|live| rollout::is_done_without(live, unready)))
+    }
+
+    /// Asks the API server what no watch shows, if that is needed now. Returns whether there are new answers.
+    async fn ask(&mut self, view: &View, (manager, guard): (&Manager, &Guard), needs: Needs, pass: &mut Pass) -> bool {
+        let is_old = |asked: Option<Instant>| asked.is_none_or(|asked| asked.elapsed() >= ANSWER_LIFETIME);
+        let rights = self.live_rights(&view.observer);
+        let have_changed = rights.is_some() && self.guard.rights.is_some() && self.guard.rights != rights;
+        let is_due = is_old(self.guard.is_free.map(|(_, asked)| asked));
+        let is_needed = needs.is_pressing || (rights.is_some() && !needs.is_known);
+        self.guard.rights = rights.or(self.guard.rights.take());
+        let mut is_news = false;
+        if have_changed || (is_needed && is_due) {
+            is_news = true;
+            let answer = ask::may_delete_any_node(&view.client, &guard.user, &manager.spec.namespace).await;
+            self.guard.is_free = Some((answer.ok(), Instant::now()));
+        }
+        if needs.has_candidates && is_old(self.guard.leads_since.map(|(_, asked)| asked)) {
+            is_news = true;
+            let since = ask::leads_since(&view.client, &manager.spec.namespace, &manager.lease_name()).await;
+            self.guard.leads_since = Some((since, Instant::now()));
+        }
+        if needs.is_pressing || self.is_free() == Some(true) {
+            pass.due.push(Instant::now() + ANSWER_LIFETIME);
+        }
+        is_news
+    }
+
+    /// The states of the live roles and bindings, once all of them exist.
+    fn live_rights(&self, observer: &Observer) -> Option<BTreeSet<String>> {
+        let rights = self.planned().iter().filter(|object| object.kind().is_identity());
+        let version = |live: &Value| live["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+        rights.map(|object| observer.live(object).map(version)).collect()
+    }
+
+    fn planned_of_guard(&self, kind: &str) -> Option<&Object> {
+        self.planned().iter().find(|object| object.kind().kind == kind && is_of_guard(object.value()))
+    }
+
+    /// The entries of the policy and the identities of policy and binding, if both are live as planned.
+    fn in_force(&self, observer: &Observer) -> Option<(BTreeSet<String>, [String; 2])> {
+        let policy = self.planned_of_guard("ValidatingAdmissionPolicy")?;
+        let binding = self.planned_of_guard("ValidatingAdmissionPolicyBinding")?;
+        let (live_policy, live_binding) = (observer.live(policy)?, observer.live(binding)?);
+        let is_bound =
+            live_binding["spec"] == binding.value()["spec"] && live_binding["metadata"]["deletionTimestamp"].is_null();
+        let uid = |live: &Value| live["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        Some((listed(policy, live_policy).filter(|_| is_bound)?, [uid(live_policy), uid(live_binding)]))
+    }
+
+    /// Notes what has just been written: the time of an entry starts with it. Returns whether rights are new, and to be asked for.
+    pub(super) fn see_guard(&mut self, observer: &Observer) -> bool {
+        self.live(observer);
+        let rights = self.live_rights(observer);
+        let is_on =
+            self.manager().is_some_and(|manager| manager.spec.controllers.cloud_node_lifecycle != Lifecycle::Disabled);
+        is_on && self.guard.decision.is_some() && rights.is_some() && rights != self.guard.rights
+    }
+
+    /// What is live, and for how long it has been seen.
+    fn live(&mut self, observer: &Observer) -> lists::Live {
+        let role = self.planned_of_guard("ClusterRole").and_then(|role| observer.live(role));
+        let granted = role.map(granted).unwrap_or_default();
+        let Some((entries, identities)) = self.in_force(observer) else {
+            (self.guard.seen, self.guard.seen_in) = (BTreeMap::new(), None);
+            return lists::Live { listed: None, granted };
+        };
+        if self.guard.seen_in.as_ref() != Some(&identities) {
+            (self.guard.seen, self.guard.seen_in) = (BTreeMap::new(), Some(identities));
+        }
+        let now = Instant::now();
+        self.guard.seen.retain(|entry, _| entries.contains(entry));
+        for entry in entries {
+            self.guard.seen.entry(entry).or_insert(now);
+        }
+        let listed = self.guard.seen.iter().map(|(entry, since)| (entry.clone(), now.duration_since(*since)));
+        lists::Live { listed: Some(listed.collect()), granted }
+    }
+}
+
+fn guard_of(view: &View, manager: &Manager) -> Option<Guard> {
+    Guard::of(view.catalog.upstream_of(&manager.spec.provider).ok()?, manager)
+}
+
+fn others_grant(guard: &Guard) -> String {
+    format!(
+        "{user} may delete nodes by a right that the operator has not granted: take it away; `kubectl auth can-i delete nodes \
+         --as={user}` tells whether it has it",
+        user = guard.user
+    )
+}
+
+fn phase(lifecycle: Lifecycle) -> &'static str {
+    match lifecycle {
+        Lifecycle::Disabled => "Disabled",
+        Lifecycle::Rehearsal => "Rehearsal",
+        Lifecycle::Enabled => "Enabled",
+    }
+}

@@ -1,0 +1,203 @@
+//! What the guard of nodes reports: the status, and for each node that stays or may go an Event, a line in the log and a metric (IO).
+
+use std::collections::BTreeSet;
+
+use tracing::info;
+
+use super::{guard_of, others_grant, phase, withdraw};
+use crate::{
+    api::{
+        spec::Lifecycle,
+        status::{Candidate, Deletion, Status},
+    },
+    controllers::{
+        managers::{Managed, Managers},
+        observer::Observer,
+        operator::Hands,
+        view::View,
+    },
+    facts::manager::Manager,
+    nodes::guard::{Decision, Entry},
+    plan::upstream::guard::Guard,
+    status::manager::{self, GUARD_NOT_IN_FORCE},
+};
+
+/// The most nodes that the status names as waiting.
+const MOST_WAITING: usize = 32;
+
+impl Managers {
+    /// Records what a new status says about nodes: once for each node and reason.
+    pub(in super::super) fn record_deletions(
+        &self,
+        name: &str,
+        (before, now): (&Deletion, &Deletion),
+        asked_for: &BTreeSet<String>,
+    ) {
+        let Hands::Write(apply_plan) = &self.hands else { return };
+        let events = &apply_plan.applier.events;
+        for one in now.waiting.iter().filter(|one| !before.waiting.contains(one)) {
+            let what = if asked_for.contains(&one.node) { "would" } else { "is allowed to" };
+            let message =
+                format!("CloudControllerManager {name} {what} delete this node, which stays: {}", one.message);
+            info!("Node {}: {message}", one.node);
+            events.of_node((&one.node, &one.uid), "DeletionHeld", true, message);
+        }
+        for (node, uid) in without(&now.confirmed, &before.confirmed) {
+            let why = if asked_for.contains(node) {
+                "whose machine it takes for gone"
+            } else {
+                "as spec.nodeDeletion.allow says, if it takes its machine for gone"
+            };
+            let message = format!("CloudControllerManager {name} may delete this node, {why}");
+            info!("Node {node}: {message}");
+            events.of_node((node, uid), "DeletionConfirmed", false, message);
+            events.confirmed_deletion();
+        }
+        for (node, uid) in without(&before.confirmed, &now.confirmed) {
+            if now.deleted.iter().all(|one| one.uid != uid) {
+                let message = format!("CloudControllerManager {name} may not delete this node any more");
+                info!("Node {node}: {message}");
+                events.of_node((node, uid), "DeletionWithdrawn", false, message);
+            }
+        }
+    }
+}
+
+/// Name and uid of each of these nodes that is not among the others.
+fn without<'a>(all: &'a [String], others: &'a [String]) -> impl Iterator<Item = (&'a str, &'a str)> {
+    all.iter().filter(|one| !others.contains(one)).filter_map(|one| one.split_once('/'))
+}
+
+impl Managed {
+    /// What is reported.
+    pub(in super::super) fn guard_report(&self, name: &str, view: &View, previous: &Status) -> manager::Guard {
+        let live = withdraw::granted_to(&view.observer, name);
+        let decided = self.guard.decision.as_ref().zip(self.manager());
+        let decided = decided.and_then(|(decision, manager)| Some((decision, manager, guard_of(view, manager)?)));
+        let mut report = match decided {
+            Some((decision, manager, guard)) => self.decided(view, previous, decision, (manager, &guard)),
+            None => manager::Guard {
+                is_safe: self.unseen(&view.observer),
+                deletion: Deletion { confirmed: Vec::new(), ..previous.deletion.clone() },
+            },
+        };
+        let confirmed = &mut report.deletion.confirmed;
+        let before = previous.deletion.confirmed.iter();
+        let stays = before.filter(|one| self.is_still_confirmed(one, live.as_ref())).cloned();
+        let stays: Vec<_> = stays.filter(|one| !confirmed.contains(one)).collect();
+        confirmed.extend(stays);
+        let deleted = self.guard.deleted.as_ref().unwrap_or(&previous.deletion.deleted);
+        report.deletion.deleted.clone_from(deleted);
+        let left: Vec<_> = live.iter().flatten().filter(|one| !self.guard.deletable.granted.contains(*one)).collect();
+        if let Some(first) = left.first() {
+            let message = format!(
+                "the cloud-controller-manager may still delete {} nodes, such as {first}: the right of its ClusterRole could not \
+                 be withdrawn; see the operator's log",
+                left.len()
+            );
+            report.is_safe = Some(("False", "NotWithdrawn", message));
+        }
+        report
+    }
+
+    /// Whether a node that the last status calls confirmed may still be deleted: it exists, as far as that is known, and the live
+    /// role names it.
+    fn is_still_confirmed(&self, confirmed: &str, live: Option<&BTreeSet<String>>) -> bool {
+        let (Some(deleted), Some(live)) = (&self.guard.deleted, live) else { return true };
+        let Some((node, uid)) = confirmed.split_once('/') else { return false };
+        live.contains(node) && deleted.iter().all(|one| one.uid != uid)
+    }
+
+    /// What is said while the Events have not been seen for long.
+    fn unseen(&self, observer: &Observer) -> Option<(&'static str, &'static str, String)> {
+        let is_on = |manager: &Manager| manager.spec.controllers.cloud_node_lifecycle != Lifecycle::Disabled;
+        self.manager().filter(|manager| is_on(manager) && !self.is_paused() && !self.is_removed())?;
+        let message = |error| format!("nothing is confirmed, because Events of nodes are not seen: {error}");
+        observer.refusals_trouble().map(|error| ("Unknown", "EventsUnseen", message(error)))
+    }
+
+    /// What is reported of a decision.
+    fn decided(
+        &self,
+        view: &View,
+        previous: &Status,
+        decision: &Decision,
+        (manager, guard): (&Manager, &Guard),
+    ) -> manager::Guard {
+        let lifecycle = manager.spec.controllers.cloud_node_lifecycle;
+        let is_enabled = lifecycle == Lifecycle::Enabled;
+        let rehearsed = |entry: &Entry| Candidate {
+            node: entry.name.clone(),
+            uid: entry.uid.clone(),
+            since: entry.since.clone(),
+            message: "spec.controllers.cloudNodeLifecycle is Rehearsal: with Enabled it would be deleted".to_owned(),
+        };
+        let waiting = decision.waiting.iter().map(|one| Candidate {
+            node: one.node.clone(),
+            uid: one.uid.clone(),
+            since: one.since.clone(),
+            message: one.why.to_string(),
+        });
+        let rehearsed = decision.confirmed.iter().filter(|_| !is_enabled).map(rehearsed);
+        let deletion = Deletion {
+            phase: phase(lifecycle).to_owned(),
+            waiting: rehearsed.chain(waiting).take(MOST_WAITING).collect(),
+            confirmed: decision.confirmed.iter().filter(|_| is_enabled).map(Entry::node).collect(),
+            deleted: Vec::new(),
+        };
+        let is_safe = self.is_safe(&view.observer, guard, decision, lifecycle);
+        let is_safe = is_safe.or_else(|| {
+            let is_other = previous.deletion.phase != deletion.phase || !deletion.waiting.is_empty();
+            is_other.then(|| {
+                ("Unknown", "NotChecked", "the rights of the cloud-controller-manager are not known".to_owned())
+            })
+        });
+        manager::Guard { deletion, is_safe }
+    }
+
+    /// Status, reason and message of the condition; `None` if the rights are not known.
+    fn is_safe(
+        &self,
+        observer: &Observer,
+        guard: &Guard,
+        decision: &Decision,
+        lifecycle: Lifecycle,
+    ) -> Option<(&'static str, &'static str, String)> {
+        if lifecycle == Lifecycle::Disabled {
+            return Some(("True", "Disabled", "spec.controllers.cloudNodeLifecycle is Disabled".to_owned()));
+        }
+        if lifecycle == Lifecycle::Enabled && self.in_force(observer).is_none() {
+            let why = match self.planned_of_guard("ValidatingAdmissionPolicy") {
+                Some(_) => format!("ValidatingAdmissionPolicy {} or its binding is missing or changed", guard.name),
+                None => "an input of the cloud-controller-manager is bad, so nothing is planned".to_owned(),
+            };
+            return Some(("False", GUARD_NOT_IN_FORCE, format!("{why}: nothing is granted meanwhile")));
+        }
+        if self.is_free()? {
+            return Some(("False", GUARD_NOT_IN_FORCE, others_grant(guard)));
+        }
+        let alarm = decision.waiting.iter().find_map(|one| Some((one.why.alarm()?, one.why.to_string())));
+        if let Some((reason, why)) = alarm {
+            return Some(("False", reason, why));
+        }
+        let (confirmed, waiting) = (decision.confirmed.len(), decision.waiting.len());
+        Some(if lifecycle == Lifecycle::Enabled {
+            let message = match (confirmed, waiting) {
+                (0, 0) => String::new(),
+                _ => format!("{confirmed} nodes may be deleted, {waiting} wait: see status.deletion"),
+            };
+            ("True", "Guarded", message)
+        } else {
+            let message = match confirmed + waiting {
+                0 => String::new(),
+                all => format!("{all} nodes would be deleted: see status.deletion"),
+            };
+            ("True", "Rehearsal", message)
+        })
+    }
+
+    /// The names of the nodes that it would delete.
+    pub(in super::super) fn gone_nodes(&self) -> Option<BTreeSet<String>> {
+        Some(self.guard.decision.as_ref()?.asked_for.iter().cloned().collect())
+    }
+}

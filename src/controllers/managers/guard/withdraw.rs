@@ -1,0 +1,148 @@
+//! Takes names out of the roles that let nodes be deleted (IO): before and beside all that a plan brings about, so that nothing
+//! else that fails keeps a right alive.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tracing::warn;
+
+use super::{confirmed, owner};
+use crate::{
+    apply::{inventory::Place, write::key_of},
+    controllers::{
+        failures::Failures,
+        managers::Managers,
+        observer::{Id, Observer},
+        operator::Hands,
+        view::View,
+    },
+    facts::manager::Deletable,
+    object::{KINDS, Key, Object},
+    plan::upstream::guard::{confirm, granted, is_of_guard},
+    process::leadership::Authority,
+};
+
+/// The kind of the roles.
+const ROLE: &str = "ClusterRole";
+
+/// How often the end of the process tries.
+const TRIES: usize = 3;
+
+/// How long it waits before it tries again.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Where the roles are.
+pub(in super::super) fn place() -> Option<Place> {
+    let kind = KINDS.iter().find(|kind| kind.kind == ROLE)?;
+    Some(Place { kind, namespace: String::new() })
+}
+
+/// The live roles of all guards.
+fn roles(observer: &Observer) -> impl Iterator<Item = &Value> {
+    let of_kind = observer.ours().filter(|(place, _)| place.kind.kind == ROLE);
+    of_kind.flat_map(|(_, live)| live).filter(|live| is_of_guard(live))
+}
+
+/// The names that the live roles of one grant; `None` while they have not been seen.
+pub(super) fn granted_to(observer: &Observer, name: &str) -> Option<BTreeSet<String>> {
+    let is_seen = observer.ours().any(|(place, _)| place.kind.kind == ROLE);
+    is_seen.then(|| roles(observer).filter(|live| owner(live) == name).flat_map(granted).collect())
+}
+
+impl Managers {
+    /// Takes back each name that is not decided now, also of those that are paused or removed, and of which nothing is planned.
+    pub(in super::super) async fn take_back(&mut self, view: &mut View) {
+        let wanted: BTreeMap<_, _> =
+            self.fleet.iter().map(|(name, managed)| (name.clone(), managed.guard.deletable.granted.clone())).collect();
+        let budget = |authority: &Authority| authority.write_budget();
+        self.narrow(&mut view.observer, &wanted, budget).await;
+    }
+
+    /// Takes back all names: what is decided from cannot be seen.
+    pub(in super::super) async fn take_back_all(&mut self, view: &mut View) {
+        for managed in self.fleet.values_mut() {
+            managed.guard.forget();
+        }
+        self.take_back(view).await;
+    }
+
+    /// Takes back, at the end of the process, all that is granted, and then the lists: whoever comes next decides anew.
+    pub(in crate::controllers) async fn withdraw(&mut self, view: &mut View) {
+        for attempt in 0..TRIES {
+            if attempt > 0 {
+                tokio::time::sleep(PAUSE).await;
+            }
+            if let Hands::Write(apply_plan) = &mut self.hands {
+                let stray = place()
+                    .into_iter()
+                    .flat_map(|place| roles(&view.observer).map(move |live| key_of(place.kind, live)));
+                let keys: BTreeSet<Key> = self.objects.iter().map(Object::key).chain(stray).collect();
+                apply_plan.applier.replanned_some(&keys, false);
+            }
+            self.narrow(&mut view.observer, &BTreeMap::new(), Authority::last_budget).await;
+            if roles(&view.observer).all(|live| granted(live).is_empty()) {
+                break;
+            }
+        }
+        let Hands::Write(apply_plan) = &mut self.hands else { return };
+        let left: Vec<_> = roles(&view.observer).flat_map(granted).collect();
+        if !left.is_empty() && self.authority.last_budget().is_some() {
+            warn!("the right to delete these nodes could not be withdrawn: {}", left.join(", "));
+        }
+        let policies = self.objects.iter().filter(|one| one.kind().kind == "ValidatingAdmissionPolicy");
+        let empty: Vec<_> = policies
+            .filter(|one| is_of_guard(one.value()) && left.is_empty())
+            .map(|one| confirmed(one.clone(), &Deletable::default()))
+            .collect();
+        let live = empty.iter().map(|object| (object, view.observer.live(object)));
+        let live: Vec<_> = live.filter(|(_, live)| live.is_some()).collect();
+        let budget = || self.authority.last_budget();
+        apply_plan.applier.apply(live.into_iter(), &budget).await;
+    }
+
+    /// Leaves in each live role the names that are wanted for its owner.
+    async fn narrow(
+        &mut self,
+        observer: &mut Observer,
+        wanted: &BTreeMap<String, BTreeSet<String>>,
+        budget: impl Fn(&Authority) -> Option<Duration>,
+    ) {
+        let Hands::Write(apply_plan) = &mut self.hands else { return };
+        let none = BTreeSet::new();
+        let narrowed = |live: &Value| {
+            let (before, wanted) = (granted(live), wanted.get(owner(live)).unwrap_or(&none));
+            let left: BTreeSet<_> = before.intersection(wanted).cloned().collect();
+            if left == before {
+                return None;
+            }
+            let is_it =
+                |one: &&Object| one.kind().kind == ROLE && live["metadata"]["name"].as_str() == Some(one.name());
+            let planned = self.objects.iter().find(is_it).cloned();
+            let mut role = planned.or_else(|| minimal(live))?;
+            confirm(&mut role, &Deletable { granted: left, ..Deletable::default() });
+            Some((role, live.clone()))
+        };
+        let due: Vec<_> = roles(observer).filter_map(narrowed).collect();
+        if due.is_empty() {
+            return;
+        }
+        apply_plan.applier.failures = Failures::default();
+        let objects = due.iter().map(|(role, live)| (role, Some(live)));
+        let written = apply_plan.applier.apply(objects, &|| budget(&self.authority)).await;
+        for (key, live) in written {
+            if let Some((role, _)) = due.iter().find(|(role, _)| role.key() == key) {
+                observer.watches.put(&Id::Ours(Place::of(role)), &key.name, live);
+            }
+        }
+    }
+}
+
+/// A live role without its rules, of which nothing is planned.
+fn minimal(live: &Value) -> Option<Object> {
+    let metadata = json!({"name": live["metadata"]["name"], "labels": live["metadata"]["labels"]});
+    let (version, kind) = (&live["apiVersion"], &live["kind"]);
+    Object::new(json!({"apiVersion": version, "kind": kind, "metadata": metadata, "rules": []})).ok()
+}

@@ -1,0 +1,21 @@
+//! Nodes, and why a cloud-controller-manager does not do for them what it should (pure).
+//!
+//! The API shows that a node waits, and almost never why: k8s.io/cloud-provider emits no Event when an attempt fails. So a
+//! diagnosis asks the nodes, the objects of the cloud-controller-manager, its lease, Events, rights and at last its log, in
+//! this order, the cheap ones first. [`read`] asks a cluster; everything else only judges what was read. Behaviour and texts of
+//! the library: k8s.io/cloud-provider v0.36.2.
+
+pub mod advice;
+pub mod cause;
+pub mod diagnose;
+pub mod diagnosis;
+pub mod evidence;
+pub mod guard;
+pub mod log;
+pub mod node;
+pub mod observed;
+pub mod pages;
+pub mod read;
+pub mod reason;
+pub mod subject;
+pub mod waiting;

@@ -1,0 +1,108 @@
+//! What to do about a reason, in one sentence (pure). Its page in docs/nodes.md says more.
+
+use crate::nodes::reason::Reason;
+
+/// The order of fixing: without the first, the others cannot be fixed, or come back.
+const ORDER: [Reason; 29] = [
+    Reason::NodeDeleted,
+    Reason::KubeletNotExternal,
+    Reason::ForeignProviderID,
+    Reason::NotInstalled,
+    Reason::Unschedulable,
+    Reason::NetworkNotReady,
+    Reason::ApiServerUnreachable,
+    Reason::Forbidden,
+    Reason::CrashLoop,
+    Reason::NoLeader,
+    Reason::ControllerOff,
+    Reason::NodeManagerNotReady,
+    Reason::TwoManagers,
+    Reason::CloudUnreachable,
+    Reason::CredentialsRefused,
+    Reason::Throttled,
+    Reason::WrongScope,
+    Reason::InstanceNotFound,
+    Reason::NoProviderID,
+    Reason::NodeIPNotFound,
+    Reason::AdmissionDenied,
+    Reason::CauseUnknown,
+    Reason::ExistenceUnknown,
+    Reason::InstanceStopped,
+    Reason::DeletionRefused,
+    Reason::NoPodCIDR,
+    Reason::NoRoute,
+    Reason::NoZone,
+    Reason::OtherTaint,
+];
+
+impl Reason {
+    /// Its place in the order of fixing.
+    pub fn rank(self) -> usize {
+        ORDER.iter().position(|reason| *reason == self).unwrap_or(ORDER.len())
+    }
+
+    /// What to do.
+    pub fn fix(self) -> &'static str {
+        match self {
+            Self::NotInstalled => {
+                "Create a CloudControllerManager object for the cloud, or fix what keeps its pods from being created"
+            }
+            Self::CrashLoop => "Fix what the last words of its log name: configuration, credentials or a flag",
+            Self::NoLeader => "Remove the other cloud-controller-manager, or give this one a lease of its own",
+            Self::ControllerOff => "Set spec.controllers.cloudNode to Enabled",
+            Self::Unschedulable => "Let its pods tolerate the taints of a node that fits, by spec.placement",
+            Self::ApiServerUnreachable => {
+                "Give it an address of the API server that its node reaches, by spec.placement.apiServer"
+            }
+            Self::CloudUnreachable => {
+                "Let its node resolve and reach the API of the cloud: DNS, proxy, certificates, firewall"
+            }
+            Self::CredentialsRefused => {
+                "Correct the Secret with the credentials, or give their account the rights that are missing"
+            }
+            Self::InstanceNotFound => {
+                "Make the name of the node and of its instance equal, or start its kubelet with --provider-id"
+            }
+            Self::WrongScope => "Correct the region, project, account or datacenter in the configuration of the cloud",
+            Self::NodeIPNotFound => {
+                "Correct --node-ip of its kubelet, or the networks in the configuration of the cloud"
+            }
+            Self::NoProviderID => {
+                "Check that the configuration of the cloud selects the instance and that it exists under this name"
+            }
+            Self::ForeignProviderID => {
+                "Delete the Node and restart its kubelet without the other cloud, or leave the node as it is"
+            }
+            Self::Forbidden => "Restore the role of its ServiceAccount",
+            Self::NetworkNotReady => {
+                "Fix the network plugin; a cloud-controller-manager that waits for it belongs on the network of the host"
+            }
+            Self::KubeletNotExternal => {
+                "Start its kubelet with --cloud-provider=external and let it register again; if it runs so, put the taint back"
+            }
+            Self::TwoManagers => "Remove one of the two, or turn its controller cloud-node off",
+            Self::AdmissionDenied => {
+                "Exempt the ServiceAccount of the cloud-controller-manager from the webhook or policy"
+            }
+            Self::Throttled => "Wait; find who else uses up the rate limit of the account",
+            Self::OtherTaint => "Ask the program that has put the taint there",
+            Self::ExistenceUnknown => {
+                "Fix the error of the cloud: until then the node is neither deleted nor marked as stopped"
+            }
+            Self::NodeDeleted => {
+                "If its instance exists, correct the configuration or the credentials first, then restart its kubelet"
+            }
+            Self::DeletionRefused => {
+                "If its instance is gone, delete the Node; otherwise correct the configuration or the credentials"
+            }
+            Self::InstanceStopped => "Start the instance, or delete the Node",
+            Self::NoRoute => "Fix what the Event names: the route table, a quota, or the rights of the credentials",
+            Self::NoPodCIDR => "Let exactly one controller allocate subnets for pods, with enough of them",
+            Self::NoZone => "Fix the zone or its tags in the cloud, then put the taint on the node again",
+            Self::NodeManagerNotReady => "Fix the pod of the node manager on this node",
+            Self::CauseUnknown => {
+                "Read the log of the cloud-controller-manager, or retry with `ccm-operator nodes retry NODE`"
+            }
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Finds out why nodes wait, or are about to go (pure).
+//!
+//! What is the same for all nodes of a cloud-controller-manager is judged once. For a node the questions follow each other as
+//! they cost: its own fields, then the objects of its cloud-controller-manager, the lease, all nodes or some, Events, rights, and
+//! at last the log.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::nodes::{
+    diagnosis::{Diagnosis, Finding, Look, State},
+    evidence::{Evidence, Lease, NodeEvent, Pod},
+    log::{Attempt, clean},
+    node::Node,
+    reason::Reason,
+};
+use judged::Judged;
+
+mod attempts;
+mod events;
+mod fields;
+mod judged;
+mod manager;
+mod pods;
+
+/// How long something may take before it is wrong, in seconds: an attempt to initialise a node, or the start of a pod.
+const GRACE: i64 = 30;
+
+/// How long the start of a pod may take whose image has to be pulled, in seconds.
+const START: i64 = 300;
+
+/// What was found about every node, and about those that were deleted. A healthy node has no finding; one that waits longer than
+/// an attempt takes has at least one.
+pub fn diagnose(evidence: &Evidence) -> Vec<Diagnosis> {
+    let mut managers: Vec<Judged> = evidence.managers.iter().map(|manager| Judged::of(manager, evidence)).collect();
+    let owners: Vec<Owners> = evidence.nodes.iter().map(|node| Owners::of(node, &managers)).collect();
+    for (index, manager) in managers.iter_mut().enumerate() {
+        let owned = evidence.nodes.iter().zip(&owners).filter(|(_, owners)| owners.managers.contains(&index));
+        manager.compare(&owned.map(|(node, _)| node).collect::<Vec<_>>());
+    }
+    let mut events: HashMap<&str, Vec<&NodeEvent>> = HashMap::new();
+    for event in evidence.events.iter().flatten() {
+        events.entry(&event.node).or_default().push(event);
+    }
+    let cluster =
+        Cluster { evidence, managers, events, has_pod_cidrs: evidence.nodes.iter().any(|node| node.has_pod_cidr) };
+    let present = evidence.nodes.iter().zip(&owners).map(|(node, owners)| cluster.diagnosis(node, owners));
+    present.chain(cluster.deleted()).collect()
+}
+
+/// Everything that a node is judged by.
+struct Cluster<'a> {
+    evidence: &'a Evidence,
+    managers: Vec<Judged<'a>>,
+    events: HashMap<&'a str, Vec<&'a NodeEvent>>,
+    /// Whether somebody allocates subnets for pods in this cluster.
+    has_pod_cidrs: bool,
+}
+
+/// Whose node it is.
+struct Owners {
+    /// The cloud-controller-managers by their indexes: without a providerID it may be the node of each one.
+    managers: Vec<usize>,
+    /// Whether its providerID is of none of their clouds.
+    is_foreign: bool,
+}
+
+impl Owners {
+    fn of(node: &Node, managers: &[Judged]) -> Self {
+        let all = |fits: &dyn Fn(&Judged) -> bool| -> Vec<usize> {
+            managers.iter().enumerate().filter(|(_, manager)| fits(manager)).map(|(index, _)| index).collect()
+        };
+        if node.provider_id.is_empty() {
+            let initialising = all(&|manager| manager.initialises);
+            let managers = if initialising.is_empty() { all(&|_| true) } else { initialising };
+            return Self { managers, is_foreign: false };
+        }
+        let named = all(&|manager| manager.manager.provider_ids.iter().any(|id| node.provider_id.starts_with(id)));
+        // A provider that does not say how its providerIDs begin takes those that are nobody's.
+        let is_claimed = !named.is_empty() || fields::is_trap(&node.provider_id);
+        let owners = if is_claimed { named } else { all(&|manager| manager.manager.provider_ids.is_empty()) };
+        Self { is_foreign: owners.is_empty() && !managers.is_empty(), managers: owners }
+    }
+}
+
+/// What is being found out about a node.
+#[derive(Default)]
+struct Answer {
+    findings: Vec<Finding>,
+    looks: Vec<Look>,
+}
+
+impl Answer {
+    fn find(&mut self, finding: Finding) {
+        if !self.findings.iter().any(|known| known.reason == finding.reason && known.cause == finding.cause) {
+            self.findings.push(finding);
+        }
+    }
+
+    fn has(&self, reason: Reason) -> bool {
+        self.findings.iter().any(|finding| finding.reason == reason)
+    }
+
+    fn look(&mut self, what: impl Into<String>, showed: impl Into<String>) {
+        self.looks.push(Look { what: what.into(), showed: showed.into(), was_seen: true });
+    }
+
+    /// The findings in the order of fixing.
+    fn sorted(mut self) -> (Vec<Finding>, Vec<Look>) {
+        self.findings.sort_by_key(|finding| finding.reason.rank());
+        (self.findings, self.looks)
+    }
+}
+
+impl Cluster<'_> {
+    fn diagnosis(&self, node: &Node, owners: &Owners) -> Diagnosis {
+        let waits = node.is_uninitialized() && !node.is_terminating;
+        let managers: Vec<&Judged> = owners.managers.iter().filter_map(|index| self.managers.get(*index)).collect();
+        let state = match () {
+            () if node.is_terminating => State::Deleted,
+            () if waits => State::Uninitialized,
+            () if managers.is_empty() || node.provider_id.is_empty() => State::NotManaged,
+            () => State::Initialized,
+        };
+        let mut answer = Answer::default();
+        fields::ask(self, node, owners, &mut answer);
+        if waits && !owners.is_foreign {
+            self.ask_managers(node, &managers, &mut answer);
+        }
+        events::ask(self, node, &mut answer);
+        for manager in &managers {
+            attempts::ask(manager, node, &mut answer);
+        }
+        if waits {
+            self.conclude(node, &managers, &mut answer);
+        }
+        let (findings, looked_at) = answer.sorted();
+        let providers: BTreeSet<&str> = managers.iter().map(|manager| manager.manager.provider.as_str()).collect();
+        Diagnosis {
+            node: node.name.clone(),
+            uid: node.uid.clone(),
+            state,
+            provider: providers.into_iter().collect::<Vec<_>>().join(","),
+            provider_id: node.provider_id.clone(),
+            since: matches!(state, State::Uninitialized | State::NotManaged).then(|| node.created.clone()),
+            findings,
+            looked_at,
+        }
+    }
+
+    /// What keeps a cloud-controller-manager from initialising any node.
+    fn ask_managers(&self, node: &Node, managers: &[&Judged], answer: &mut Answer) {
+        if managers.is_empty() && !self.evidence.may_have_more_managers {
+            self.ask_strangers(node, answer);
+        }
+        for manager in managers {
+            answer.looks.extend(manager.looks.iter().cloned());
+            if manager.manager.node_manager.is_some() {
+                // It initialises its own node, and the cloud-controller-manager has no part in that.
+                if let Some(finding) = pods::of_node_manager(manager, node, self.evidence) {
+                    answer.find(finding);
+                }
+            } else {
+                manager.findings.iter().cloned().for_each(|finding| answer.find(finding));
+            }
+        }
+    }
+
+    /// Whether somebody else has installed a cloud-controller-manager, of which there may be nothing but a lease: that of k3s is
+    /// part of its server, and that of a hosted control plane is elsewhere.
+    fn ask_strangers(&self, node: &Node, answer: &mut Answer) {
+        let pods = || self.evidence.other_pods.iter().flatten();
+        let names: Vec<String> = pods().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
+        let showed =
+            if names.is_empty() { "there is none".to_owned() } else { format!("others only: {}", names.join(", ")) };
+        answer.look("the cloud-controller-managers", showed.clone());
+        let mut leases = self.evidence.leases.iter().flatten();
+        let held = leases.find(|lease| !lease.holder.is_empty() && judged::is_valid(lease, self.evidence));
+        let stranger = if let Some(Lease { namespace, name, holder, .. }) = held {
+            Some((format!("holder {holder}"), format!("lease {namespace}/{name}")))
+        } else {
+            pods().find(|pod| pod.is_ready).map(|pod| (showed.clone(), format!("pod {}/{}", pod.namespace, pod.name)))
+        };
+        match stranger {
+            Some(_) if self.is_young(&node.created) => {}
+            Some((shown, what)) => {
+                let cause = format!("{what} is of a cloud-controller-manager that this operator has not installed");
+                answer.find(found(Reason::CauseUnknown, &shown, cause));
+            }
+            None => {
+                let cause = "no CloudControllerManager object asks for one";
+                answer.find(found(Reason::NotInstalled, &showed, cause.into()));
+            }
+        }
+    }
+
+    fn is_young(&self, created: &str) -> bool {
+        seconds_since(created, self.evidence.now).is_some_and(|age| age < GRACE)
+    }
+
+    /// A node waits for a reason, even if that is not known.
+    fn conclude(&self, node: &Node, managers: &[&Judged], answer: &mut Answer) {
+        let unseen = self.evidence.unseen.iter().map(|unseen| Look {
+            what: unseen.what.clone(),
+            showed: format!("could not be looked at: {}; {}", clean(&unseen.why), unseen.command),
+            was_seen: false,
+        });
+        answer.looks.extend(unseen);
+        if !answer.findings.iter().all(|finding| finding.reason.rank() > Reason::CauseUnknown.rank()) {
+            return;
+        }
+        let has_begun = |manager: &&Judged| manager.log.attempts.get(&node.name) == Some(&Attempt::Started);
+        let pods = || managers.iter().flat_map(|manager| manager.manager.pods.iter().flatten());
+        let has_pods = pods().next().is_some();
+        let are_young = if has_pods {
+            pods().all(|pod| self.is_young(&pod.created))
+        } else {
+            managers.iter().any(|manager| self.is_young(&manager.manager.installed))
+        };
+        if self.is_young(&node.created) || are_young {
+            answer.look("the time", format!("the node or the pods were created less than {GRACE} s ago"));
+            return;
+        }
+        let age = |pod: &Pod| seconds_since(&pod.created, self.evidence.now);
+        if has_pods && pods().all(|pod| pod.phase == "Pending" && age(pod).is_some_and(|age| age < START)) {
+            answer.look("the time", format!("the pods were created less than {START} s ago, and are being started"));
+            return;
+        }
+        let cause = if managers.is_empty() {
+            "which cloud-controller-managers there are cannot be looked at".to_owned()
+        } else if let Some(manager) = managers.iter().copied().find(has_begun) {
+            format!("an attempt of {} has begun, and its cloud has not answered yet", manager.name)
+        } else if managers.iter().any(|manager| manager.manager.node_manager.is_some()) {
+            format!("the cause stands in the log of the node manager on {}", node.name)
+        } else if managers.iter().any(|manager| manager.manager.log.is_some()) {
+            "the log of its cloud-controller-manager has no recent attempt for this node".to_owned()
+        } else {
+            "the cause stands in the log of its cloud-controller-manager only".to_owned()
+        };
+        answer.find(found(Reason::CauseUnknown, "", cause));
+    }
+
+    /// The nodes that are no longer there, and that a cloud-controller-manager has deleted.
+    fn deleted(&self) -> Vec<Diagnosis> {
+        let names: BTreeSet<&str> = self.evidence.nodes.iter().map(|node| node.name.as_str()).collect();
+        let mut last: BTreeMap<&str, &NodeEvent> = BTreeMap::new();
+        let gone = self.evidence.events.iter().flatten().filter(|event| events::is_deletion(event));
+        for event in gone.filter(|event| !names.contains(event.node.as_str())) {
+            let known = last.entry(&event.node).or_insert(event);
+            if known.last < event.last {
+                *known = event;
+            }
+        }
+        let provider = match self.managers.as_slice() {
+            [one] => one.manager.provider.clone(),
+            _ => String::new(),
+        };
+        let diagnosis = |event: &NodeEvent| {
+            let finding = events::deletion(event);
+            Diagnosis {
+                node: clean(&event.node),
+                uid: clean(&event.uid),
+                state: State::Deleted,
+                provider: provider.clone(),
+                provider_id: String::new(),
+                since: event.last.map(|last| last.to_string()),
+                looked_at: vec![Look {
+                    what: "the Events about the node".into(),
+                    showed: finding.evidence.clone(),
+                    was_seen: true,
+                }],
+                findings: vec![finding],
+            }
+        };
+        last.into_values().map(diagnosis).collect()
+    }
+}
+
+/// A finding. Its cause must be in words of our own; names in it are of others.
+#[allow(clippy::needless_pass_by_value, reason = "most causes are put together for it")]
+fn found(reason: Reason, evidence: &str, cause: String) -> Finding {
+    Finding { reason, evidence: clean(evidence), cause: clean(&cause), fix: reason.fix().to_owned() }
+}
+
+/// How long ago that was, in seconds.
+fn seconds_since(time: &str, now: Timestamp) -> Option<i64> {
+    time.parse::<Timestamp>().ok().map(|time| now.duration_since(time).as_secs())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! What the Events about a node show.
+
+use super::{Answer, Cluster, found};
+use crate::nodes::{diagnosis::Finding, evidence::NodeEvent, node::Node, reason::Reason};
+
+/// How long the newest repetition of an Event counts, in seconds: a component that repeats itself writes at least every five
+/// minutes.
+const FRESH: i64 = 360;
+
+/// The component that deletes nodes.
+const LIFECYCLE: &str = "cloud-node-lifecycle-controller";
+
+/// Whether an Event announces that a node is deleted. It does so before the attempt: that the node is gone must be seen.
+pub(super) fn is_deletion(event: &NodeEvent) -> bool {
+    event.reason == "DeletingNode" && event.component == LIFECYCLE
+}
+
+/// The finding of a node that was deleted.
+pub(super) fn deletion(event: &NodeEvent) -> Finding {
+    let cause = "the cloud-controller-manager deleted the node, because its cloud has no such instance";
+    found(Reason::NodeDeleted, &event.message, cause.into())
+}
+
+/// Asks the Events about a node.
+pub(super) fn ask(cluster: &Cluster, node: &Node, answer: &mut Answer) {
+    if cluster.evidence.events.is_none() {
+        return;
+    }
+    let about = |event: &&&NodeEvent| event.uid == node.uid || event.uid.is_empty() || event.uid == node.name;
+    let is_fresh = |event: &&&NodeEvent| {
+        event.last.is_some_and(|last| cluster.evidence.now.duration_since(last).as_secs() <= FRESH)
+    };
+    let events: Vec<&NodeEvent> =
+        cluster.events.get(node.name.as_str()).into_iter().flatten().filter(about).filter(is_fresh).copied().collect();
+    let mut reasons: Vec<&str> = events.iter().map(|event| event.reason.as_str()).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    let showed = if reasons.is_empty() { "none lately".to_owned() } else { super::clean(&reasons.join(", ")) };
+    answer.look("the Events about the node", showed);
+    let newest = |reason: &str| events.iter().filter(|event| event.reason == reason).max_by_key(|event| event.last);
+    if node.is_terminating {
+        if let Some(event) = events.iter().find(|event| is_deletion(event)) {
+            answer.find(deletion(event));
+        }
+        return;
+    }
+    if let Some(event) = newest("DeletingNodeFailed").filter(|_| !node.is_ready()) {
+        let cause = format!(
+            "the cloud has no instance for {}, and the cloud-controller-manager may not delete the node",
+            node.name
+        );
+        // The taint stays on a node whose instance was stopped first and is gone now.
+        answer.findings.retain(|finding| finding.reason != Reason::InstanceStopped);
+        answer.find(found(Reason::DeletionRefused, &event.message, cause));
+    }
+    if let Some(event) = newest("PossibleNodeDeletion") {
+        let cause =
+            format!("the name of {} is not the name of its server at the cloud: the node may be deleted", node.name);
+        answer.find(found(Reason::InstanceNotFound, &event.message, cause));
+    }
+    if let Some(event) = newest("FailedToCreateRoute").filter(|_| !node.network_unavailable.is_empty()) {
+        answer.findings.retain(|finding| finding.reason != Reason::NoRoute);
+        let cause = format!("the cloud has refused to create the route to the pods of {}", node.name);
+        answer.find(found(Reason::NoRoute, &event.message, cause));
+    }
+    if let Some(event) = newest("CIDRNotAvailable").or(newest("CIDRAssignmentFailed")).filter(|_| !node.has_pod_cidr) {
+        answer.findings.retain(|finding| finding.reason != Reason::NoPodCIDR);
+        let cause = format!("{} gets no subnet for its pods: none is left, or none could be assigned", node.name);
+        answer.find(found(Reason::NoPodCIDR, &event.message, cause));
+    }
+}

@@ -1,0 +1,132 @@
+//! What the fields of a node show by themselves.
+
+use super::{Answer, Cluster, GRACE, Owners, found, seconds_since};
+use crate::nodes::{
+    node::{Node, SHUTDOWN, UNINITIALIZED},
+    reason::Reason,
+};
+
+/// How long after its creation a node has everything that somebody gives it, in seconds.
+const SETTLED: i64 = 120;
+
+/// The beginnings of providerIDs that distributions write by themselves, and that no cloud-controller-manager of a cloud knows.
+const TRAPS: [&str; 4] = ["k3s://", "rke2://", "talos://", "harvester://"];
+
+/// The endings of taints by which other programs keep pods away until they are ready themselves.
+const OTHER_TAINTS: [&str; 4] = [
+    "node.cluster.x-k8s.io/uninitialized",
+    "/agent-not-ready",
+    "karpenter.sh/unregistered",
+    "startup-taint.cluster-autoscaler.kubernetes.io/",
+];
+
+/// Whether a providerID is of a distribution, not of a cloud.
+pub(super) fn is_trap(provider_id: &str) -> bool {
+    TRAPS.iter().any(|trap| provider_id.starts_with(trap))
+}
+
+/// Asks the fields of a node.
+pub(super) fn ask(cluster: &Cluster, node: &Node, owners: &Owners, answer: &mut Answer) {
+    answer.look("the Node", description(node));
+    let age = seconds_since(&node.created, cluster.evidence.now);
+    let is_settled = age.is_none_or(|age| age >= SETTLED);
+    let name = &node.name;
+    if is_settled && is_not_external(cluster, node) {
+        // Only a kubelet that runs with the flag sets the annotation, if it has --node-ip.
+        let (shown, cause) = if node.provided_ip.is_empty() {
+            let cause = format!(
+                "{name} has neither the taint nor a providerID: its kubelet runs without --cloud-provider=external, or somebody has \
+                 taken the taint off"
+            );
+            ("no taint, no providerID, no provided-node-ip annotation", cause)
+        } else {
+            let cause = format!(
+                "somebody has taken the taint off {name} before it was initialised: its kubelet runs with --cloud-provider=external; \
+                 put the taint back"
+            );
+            ("no taint, no providerID, and a provided-node-ip annotation", cause)
+        };
+        answer.find(found(Reason::KubeletNotExternal, shown, cause));
+    }
+    let may_be_known = cluster.evidence.may_have_more_managers;
+    if owners.is_foreign && (is_trap(&node.provider_id) || (node.is_uninitialized() && !may_be_known)) {
+        let known: Vec<&str> =
+            cluster.managers.iter().flat_map(|judged| &judged.manager.provider_ids).map(String::as_str).collect();
+        let cause = format!("the providerID of {name} begins with none of {}", known.join(", "));
+        answer.find(found(Reason::ForeignProviderID, &node.provider_id, cause));
+    }
+    if node.has_taint(SHUTDOWN) {
+        let cause = format!("the cloud reports that the instance of {name} is shut down");
+        answer.find(found(Reason::InstanceStopped, SHUTDOWN, cause));
+    }
+    let is_initialized = !node.is_uninitialized() && !node.is_terminating;
+    if !is_initialized || !is_settled {
+        return;
+    }
+    for taint in node.taints.iter().filter(|taint| is_other_taint(taint)) {
+        let cause = format!("{name} is initialised, and waits for the program that has put a taint of its own on it");
+        answer.find(found(Reason::OtherTaint, taint, cause));
+    }
+    // Network plugins with addresses of their own need none.
+    if !node.has_pod_cidr && !node.is_ready() && (cluster.has_pod_cidrs || node.network_unavailable == "NoRouteCreated")
+    {
+        let cause = format!("{name} has no spec.podCIDR, unlike what else is in this cluster");
+        answer.find(found(Reason::NoPodCIDR, "spec.podCIDR is empty", cause));
+    }
+    ask_network(cluster, node, answer);
+    ask_zone(cluster, node, owners, answer);
+}
+
+/// What the conditions say about its network.
+fn ask_network(cluster: &Cluster, node: &Node, answer: &mut Answer) {
+    let name = &node.name;
+    if node.network_unavailable == "NoRouteCreated" && node.has_pod_cidr {
+        let cause = format!("the cloud-controller-manager has created no route to the pods of {name}");
+        answer.find(found(Reason::NoRoute, "NetworkUnavailable: NoRouteCreated", cause));
+    }
+    let ready = node.ready.as_ref().filter(|ready| ready.status == "False" && ready.lacks_network);
+    if ready.is_some_and(|ready| seconds_since(&ready.since, cluster.evidence.now).is_none_or(|since| since >= GRACE)) {
+        let cause = format!("{name} is initialised, and its network plugin is not ready");
+        answer.find(found(Reason::NetworkNotReady, "Ready is False: NetworkPluginNotReady", cause));
+    }
+}
+
+/// Whether it lacks a zone that the other nodes of its cloud have.
+fn ask_zone(cluster: &Cluster, node: &Node, owners: &Owners, answer: &mut Answer) {
+    let [owner] = owners.managers.as_slice() else { return };
+    let Some(judged) = cluster.managers.get(*owner).filter(|judged| judged.manager.has_zones) else { return };
+    let lacks = [
+        ("zone", node.zone.is_empty() && judged.has_zone),
+        ("region", node.region.is_empty() && !judged.regions.is_empty()),
+    ];
+    let missing: Vec<&str> = lacks.iter().filter(|(_, lacks)| *lacks).map(|(what, _)| *what).collect();
+    if !missing.is_empty() && !node.provider_id.is_empty() {
+        let missing = missing.join(" and ");
+        let cause = format!("{} was initialised without a {missing}, which other nodes of its cloud have", node.name);
+        answer.find(found(Reason::NoZone, &format!("no label with a {missing}"), cause));
+    }
+}
+
+/// Whether nothing asks for a cloud-controller-manager for it, although there is one that would come.
+fn is_not_external(cluster: &Cluster, node: &Node) -> bool {
+    let is_bare = !node.is_uninitialized() && node.provider_id.is_empty();
+    is_bare && !node.is_terminating && cluster.managers.iter().any(|manager| manager.initialises)
+}
+
+fn is_other_taint(taint: &str) -> bool {
+    taint != UNINITIALIZED && OTHER_TAINTS.iter().any(|other| taint.contains(other))
+}
+
+fn description(node: &Node) -> String {
+    let or_none = |text: &str| if text.is_empty() { "none".to_owned() } else { text.to_owned() };
+    let taints: Vec<&str> = node.taints.iter().map(String::as_str).collect();
+    let ready = node.ready.as_ref().map_or("unknown", |ready| ready.status.as_str());
+    format!(
+        "created {}; providerID {}; taints {}; addresses {}; provided address {}; Ready {ready}",
+        or_none(&node.created),
+        or_none(&node.provider_id),
+        or_none(&taints.join(", ")),
+        or_none(&node.addresses.join(", ")),
+        or_none(&node.provided_ip),
+    )
+}

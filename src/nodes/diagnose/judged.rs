@@ -1,0 +1,87 @@
+//! What is known of a cloud-controller-manager while its nodes are judged.
+
+use std::collections::BTreeSet;
+
+use super::found;
+use crate::nodes::{
+    cause,
+    diagnosis::{Finding, Look},
+    evidence::{Evidence, Lease, Manager, Pod},
+    log::{Attempt, Log},
+    node::Node,
+    observed::holds,
+    reason::Reason,
+};
+
+/// How far the clocks of two machines may differ, in seconds.
+pub(super) const SKEW: i64 = 30;
+
+/// A cloud-controller-manager, judged.
+pub(super) struct Judged<'a> {
+    pub(super) manager: &'a Manager,
+    /// What to call it.
+    pub(super) name: String,
+    pub(super) log: Log,
+    /// Whether it initialises nodes, by itself or by its node manager.
+    pub(super) initialises: bool,
+    /// What keeps it from initialising any node.
+    pub(super) findings: Vec<Finding>,
+    /// What was looked at for that.
+    pub(super) looks: Vec<Look>,
+    /// Whether it finds none of its nodes.
+    pub(super) is_wrong_scope: bool,
+    /// Whether nodes of it have a zone.
+    pub(super) has_zone: bool,
+    /// The regions of the nodes that it has initialised.
+    pub(super) regions: BTreeSet<String>,
+}
+
+impl Judged<'_> {
+    pub(super) fn find(&mut self, reason: Reason, evidence: &str, cause: String) {
+        if !self.findings.iter().any(|known| known.reason == reason) {
+            self.findings.push(found(reason, evidence, cause));
+        }
+    }
+
+    pub(super) fn look(&mut self, what: String, showed: impl Into<String>) {
+        self.looks.push(Look { what, showed: showed.into(), was_seen: true });
+    }
+
+    /// Its lease.
+    pub(super) fn lease<'b>(&self, evidence: &'b Evidence) -> Option<&'b Lease> {
+        let is_it = |lease: &&Lease| lease.namespace == self.manager.namespace && lease.name == self.manager.lease_name;
+        evidence.leases.iter().flatten().find(is_it)
+    }
+
+    /// Whether a pod holds its lease.
+    pub(super) fn is_held_by(&self, evidence: &Evidence, pod: &Pod) -> bool {
+        self.lease(evidence).is_some_and(|lease| is_valid(lease, evidence) && holds(lease, pod))
+    }
+
+    /// Compares its nodes: a cloud that knows none of them is the wrong one.
+    pub(super) fn compare(&mut self, nodes: &[&Node]) {
+        let (waiting, done): (Vec<&Node>, Vec<&Node>) = nodes.iter().partition(|node| node.is_uninitialized());
+        let done: Vec<&Node> = done.into_iter().filter(|node| !node.provider_id.is_empty()).collect();
+        self.has_zone = done.iter().any(|node| !node.zone.is_empty());
+        self.regions = done.iter().map(|node| node.region.clone()).filter(|region| !region.is_empty()).collect();
+        let ends: Vec<&Attempt> = waiting.iter().filter_map(|node| self.log.attempts.get(&node.name)).collect();
+        let is_missing = |end: &&Attempt| matches!(end, Attempt::Failed(error) if matches!(cause::of_attempt(error), Reason::InstanceNotFound | Reason::WrongScope));
+        let all = done.is_empty() && ends.len() > 1 && ends.iter().all(is_missing);
+        self.is_wrong_scope = all || self.foreign_region().is_some();
+        let what = format!("all nodes of {} or some", self.name);
+        self.look(what, format!("{} of {} wait", waiting.len(), nodes.len()));
+    }
+
+    /// The region of its configuration and those of its nodes, if they differ.
+    pub(super) fn foreign_region(&self) -> Option<(String, String)> {
+        let own = self.manager.region.as_ref()?;
+        let differs = !self.regions.is_empty() && !self.regions.contains(own);
+        differs.then(|| (own.clone(), self.regions.iter().cloned().collect::<Vec<_>>().join(", ")))
+    }
+}
+
+/// Whether somebody still renews it.
+pub(super) fn is_valid(lease: &Lease, evidence: &Evidence) -> bool {
+    let age = |renewed| evidence.now.duration_since(renewed).as_secs();
+    lease.renewed.is_some_and(|renewed| age(renewed) <= lease.duration_seconds + SKEW)
+}

@@ -1,0 +1,129 @@
+//! What the objects of a cloud-controller-manager show: its workload and its pods.
+
+use super::{GRACE, found, judged::Judged, seconds_since};
+use crate::nodes::{
+    cause,
+    diagnosis::Finding,
+    evidence::{Evidence, Pod},
+    log,
+    node::Node,
+    reason::Reason,
+};
+
+/// Why a container waits before it starts, or between two runs: words of the kubelet.
+const BETWEEN_RUNS: &str = "CrashLoopBackOff";
+
+/// Asks the workload and the pods.
+pub(super) fn ask(judged: &mut Judged, evidence: &Evidence) {
+    let manager = judged.manager;
+    let name = judged.name.clone();
+    if let Some(is_installed) = manager.is_installed {
+        judged.look(
+            format!("the workload of {name}"),
+            if is_installed { "it is installed" } else { "it is not installed" },
+        );
+        if !is_installed {
+            judged.find(Reason::NotInstalled, "there is no workload", format!("{name} is not installed"));
+            return;
+        }
+    }
+    let Some(pods) = &manager.pods else { return };
+    let ready = pods.iter().filter(|pod| pod.is_ready).count();
+    judged.look(format!("the pods of {name}"), format!("{ready} of {} are ready{}", pods.len(), names(pods)));
+    let is_new = seconds_since(&manager.installed, evidence.now).is_some_and(|age| age < GRACE);
+    if pods.is_empty() && is_new {
+        return;
+    }
+    if pods.is_empty() {
+        let shown = manager.pod_events.last().cloned().unwrap_or_else(|| "there are no pods".to_owned());
+        judged.find(Reason::NotInstalled, &shown, format!("{name} has no pods: they are not created"));
+        return;
+    }
+    if pods.iter().any(|pod| pod.is_ready && (pod.terminated.is_none() || leads(judged, evidence, pod))) {
+        return;
+    }
+    if pods.iter().all(|pod| pod.node.is_empty()) {
+        unscheduled(judged, evidence, pods);
+        return;
+    }
+    for pod in pods.iter().filter(|pod| !pod.node.is_empty()) {
+        ask_pod(judged, evidence, pod);
+    }
+}
+
+fn names(pods: &[Pod]) -> String {
+    let names: Vec<&str> = pods.iter().map(|pod| pod.name.as_str()).collect();
+    if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) }
+}
+
+fn unscheduled(judged: &mut Judged, evidence: &Evidence, pods: &[Pod]) {
+    let says = pods.iter().find_map(|pod| pod.unschedulable.clone());
+    let is_old = pods.iter().any(|pod| seconds_since(&pod.created, evidence.now).is_none_or(|age| age >= GRACE));
+    if says.is_some() || is_old {
+        let cause = format!("no node fits the pods of {}", judged.name);
+        judged.find(Reason::Unschedulable, &says.unwrap_or_else(|| "the pods are on no node".to_owned()), cause);
+    }
+}
+
+/// A pod that is on a node.
+fn ask_pod(judged: &mut Judged, evidence: &Evidence, pod: &Pod) {
+    let (name, full) = (judged.name.clone(), format!("{}/{}", pod.namespace, pod.name));
+    let (waiting, message) = pod.waiting.clone().unwrap_or_default();
+    let is_old = seconds_since(&pod.created, evidence.now).is_none_or(|age| age >= GRACE);
+    if waiting == BETWEEN_RUNS || (pod.restarts > 0 && pod.terminated.is_some()) {
+        let (reason, text) = pod.terminated.clone().unwrap_or((waiting, message));
+        let last = log::last_words(&text);
+        let shown = format!("{reason}: {last}");
+        // Without the lease it ends, and says before why it could not renew it.
+        let is_lost = last.contains("leaderelection lost");
+        if log::misses_api_server(last) || (is_lost && log::misses_api_server(&text)) {
+            let cause = format!("pod {full} of {name} does not reach the API server, and ends");
+            judged.find(Reason::ApiServerUnreachable, &shown, cause);
+        } else {
+            let because = cause::of(last).map(|reason| format!(": {}", reason.title())).unwrap_or_default();
+            judged.find(Reason::CrashLoop, &shown, format!("pod {full} of {name} ends again and again{because}"));
+        }
+        return;
+    }
+    if pod.is_ready || pod.phase == "Running" {
+        return;
+    }
+    let event = |words: &str| judged.manager.pod_events.iter().rev().find(|event| event.contains(words)).cloned();
+    let sandbox = event("FailedCreatePodSandBox");
+    let host = evidence.nodes.iter().find(|node| node.name == pod.node);
+    let lacks_network = host.and_then(|host| host.ready.as_ref()).is_some_and(|ready| ready.lacks_network);
+    if !pod.is_on_host_network && is_old && (sandbox.is_some() || lacks_network) {
+        let cause =
+            format!("pod {full} of {name} waits for the network plugin, which waits for the nodes to be initialised");
+        judged.find(Reason::NetworkNotReady, &sandbox.unwrap_or_else(|| "NetworkPluginNotReady".to_owned()), cause);
+    } else if let Some(mount) = event("FailedMount").filter(|_| is_old) {
+        let cause = format!("a volume of pod {full} of {name} cannot be mounted: a Secret or ConfigMap may be missing");
+        judged.find(Reason::CrashLoop, &mount, cause);
+    } else if !matches!(waiting.as_str(), "" | "ContainerCreating" | "PodInitializing") {
+        let cause = format!("a container of pod {full} of {name} cannot be started");
+        judged.find(Reason::CrashLoop, &format!("{waiting}: {message}"), cause);
+    }
+}
+
+/// Whether it has recovered: it is ready, and holds the lease.
+fn leads(judged: &Judged, evidence: &Evidence, pod: &Pod) -> bool {
+    pod.is_ready && (evidence.leases.is_none() || judged.log.leads() || judged.is_held_by(evidence, pod))
+}
+
+/// For clouds with a node manager: what is wrong with it on a node.
+pub(super) fn of_node_manager(judged: &Judged, node: &Node, evidence: &Evidence) -> Option<Finding> {
+    let pods = judged.manager.node_manager.as_ref()?;
+    let is_young = |created: &str| seconds_since(created, evidence.now).is_some_and(|age| age < GRACE);
+    if is_young(&node.created) {
+        return None;
+    }
+    let name = &node.name;
+    let Some(pod) = pods.iter().find(|pod| pod.node == node.name) else {
+        let cause = format!("no pod of the node manager is on {name}");
+        return Some(found(Reason::NodeManagerNotReady, "there is no pod", cause));
+    };
+    let why = pod.waiting.as_ref().or(pod.terminated.as_ref());
+    let shown = why.map_or_else(|| "it is not ready".to_owned(), |(reason, text)| format!("{reason}: {text}"));
+    let cause = format!("pod {}/{} of the node manager on {name} is not ready", pod.namespace, pod.name);
+    (!pod.is_ready && !is_young(&pod.created)).then(|| found(Reason::NodeManagerNotReady, &shown, cause))
+}

@@ -1,0 +1,144 @@
+//! What a diagnosis is made from (pure): the nodes of a cluster, and what is known of its cloud-controller-managers.
+//!
+//! What could not be looked at is `None`, and is listed in [`Evidence::unseen`]. Texts of others (logs, messages of the API
+//! server and of kubelets) are masked and without control characters from the moment they are here.
+
+use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::nodes::node::Node;
+
+/// What was found in a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    /// When.
+    pub now: Timestamp,
+    /// Every node.
+    pub nodes: Vec<Node>,
+    /// The cloud-controller-managers that the operator has, or should have, installed.
+    pub managers: Vec<Manager>,
+    /// Whether there may be others, which could not be looked for.
+    pub may_have_more_managers: bool,
+    /// Pods of other cloud-controller-managers, by their images and names; `None` if they may not be listed.
+    pub other_pods: Option<Vec<Pod>>,
+    /// Every lease whose name contains `cloud-controller-manager`; `None` if leases may not be listed.
+    pub leases: Option<Vec<Lease>>,
+    /// Events about nodes; `None` if they may not be listed.
+    pub events: Option<Vec<NodeEvent>>,
+    /// What could not be looked at.
+    pub unseen: Vec<Unseen>,
+}
+
+/// Something that could not be looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unseen {
+    /// What, such as `the log of pod kube-system/aws-cloud-controller-manager-x`.
+    pub what: String,
+    /// Why.
+    pub why: String,
+    /// The command that would show it.
+    pub command: String,
+}
+
+/// A cloud-controller-manager.
+#[derive(Clone, Debug, Default)]
+pub struct Manager {
+    /// The name of its `CloudControllerManager`; empty on OpenShift.
+    pub name: String,
+    /// Its provider, such as `aws`.
+    pub provider: String,
+    /// The namespace of its pods and its lease.
+    pub namespace: String,
+    /// The prefixes of the providerIDs of its cloud, such as `aws:///`; empty if the provider does not say.
+    pub provider_ids: Vec<String>,
+    /// Whether its cloud has zones, which it writes on the nodes as labels.
+    pub has_zones: bool,
+    /// The region that its configuration names, if it does.
+    pub region: Option<String>,
+    /// The user name of its ServiceAccount.
+    pub user: String,
+    /// Whether its Deployment or DaemonSet exists; `None` if that could not be asked.
+    pub is_installed: Option<bool>,
+    /// When that was created, RFC 3339; empty if that is not known.
+    pub installed: String,
+    /// Its pods; `None` if they may not be listed.
+    pub pods: Option<Vec<Pod>>,
+    /// The pods of its node manager, for clouds with one (Azure); `None` without a node manager.
+    pub node_manager: Option<Vec<Pod>>,
+    /// Events about its workload and its pods that tell why pods cannot be created or started, such as `FailedCreatePodSandBox`.
+    pub pod_events: Vec<String>,
+    /// The name of its lease.
+    pub lease_name: String,
+    /// Rights that it needs and does not have, such as `update nodes`; `None` if that may not be asked.
+    pub missing_rights: Option<Vec<String>>,
+    /// The last lines of the log of the pod that leads, or of the only one, oldest first; `None` if they may not be read.
+    pub log: Option<Vec<String>>,
+}
+
+/// A pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pod {
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// The node that it is on; empty while it is on none.
+    pub node: String,
+    /// Whether it is on the network of the host: then its host name is the name of the node.
+    pub is_on_host_network: bool,
+    /// `Pending`, `Running`, `Succeeded` or `Failed`.
+    pub phase: String,
+    /// Whether it is ready.
+    pub is_ready: bool,
+    /// When it was created, RFC 3339.
+    pub created: String,
+    /// How often its containers were restarted.
+    pub restarts: u32,
+    /// Why a container waits, such as `CrashLoopBackOff`; with the message.
+    pub waiting: Option<(String, String)>,
+    /// How the last run of a container ended: its reason and the end of its log.
+    pub terminated: Option<(String, String)>,
+    /// Why it cannot be scheduled, as the scheduler says.
+    pub unschedulable: Option<String>,
+    /// The image of its cloud-controller-manager.
+    pub image: String,
+    /// The controllers that its argument `--controllers` turns on or off; `None` without the argument.
+    pub controllers: Option<Vec<String>>,
+    /// The lease that its arguments name: `--leader-elect-resource-name`, or the default.
+    pub lease_name: String,
+}
+
+/// A lease of leader election.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lease {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Who holds it, `<host name>_<uuid>`; empty if nobody does.
+    pub holder: String,
+    /// When it was last renewed.
+    pub renewed: Option<Timestamp>,
+    /// How long it is valid without a renewal, in seconds.
+    pub duration_seconds: i64,
+}
+
+/// An Event about a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct NodeEvent {
+    /// The name of the node.
+    pub node: String,
+    /// The unique id of the node that it is about; some components write the name instead.
+    pub uid: String,
+    /// Its reason, such as `DeletingNodeFailed`.
+    pub reason: String,
+    /// The component that reports it.
+    pub component: String,
+    /// Its message.
+    pub message: String,
+    /// When it was last repeated.
+    pub last: Option<Timestamp>,
+    /// How often it was repeated.
+    pub count: i64,
+}

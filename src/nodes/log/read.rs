@@ -1,0 +1,84 @@
+//! Reads the log of a cloud-controller-manager from a cluster (IO). Nothing here writes.
+
+use k8s_openapi::api::core::v1;
+use kube::{Api, Client, api::LogParams};
+
+use crate::{
+    cluster::request::{self, NO_DEADLINE},
+    error::chain,
+    nodes::{
+        evidence::{Lease, Pod, Unseen},
+        log::Log,
+        observed,
+        subject::Subject,
+    },
+    provider::CCM,
+};
+
+/// How many lines of a log are read, and how many bytes. The API server counts the bytes from the oldest line on, so that they
+/// must suffice for all.
+const LOG: (i64, i64) = (500, 2 << 20);
+
+/// How many logs are read to find the pod that leads.
+const MOST_LOGS: usize = 3;
+
+/// The words of the API server for a node without an address.
+const NO_ADDRESS: &str = "no preferred addresses found";
+
+/// The last lines of the log of the pod that holds the lease, or of the only one; if the lease names no pod, of one that leads by
+/// its own words.
+pub async fn log(
+    client: &Client,
+    subject: &Subject,
+    pods: Option<&[Pod]>,
+    lease: Option<&Lease>,
+) -> (Option<Vec<String>>, Vec<Unseen>) {
+    // Without its pods nobody knows where a log is; that they were not seen is noted already.
+    let Some(pods) = pods.filter(|pods| !pods.is_empty()) else { return (None, Vec::new()) };
+    let leader = lease.and_then(|lease| pods.iter().find(|pod| observed::holds(lease, pod)));
+    let only = || (pods.len() == 1).then(|| &pods[0]);
+    if let Some(pod) = leader.or_else(only) {
+        return log_of(client, subject, pod).await;
+    }
+    for pod in pods.iter().filter(|pod| pod.phase == "Running").take(MOST_LOGS) {
+        if let (Some(log), unseen) = log_of(client, subject, pod).await
+            && Log::of(&log).leads()
+        {
+            return (Some(log), unseen);
+        }
+    }
+    let why = "no pod is known to hold the lease".to_owned();
+    let command = log_command(subject, &format!("-l {} --prefix", subject.selector));
+    (None, vec![Unseen { what: "the log of the pod that leads".to_owned(), why, command }])
+}
+
+fn log_command(Subject { namespace, .. }: &Subject, what: &str) -> String {
+    format!("kubectl logs -n {namespace} {what} -c {CCM} --tail={}", LOG.0)
+}
+
+async fn log_of(client: &Client, subject: &Subject, pod: &Pod) -> (Option<Vec<String>>, Vec<Unseen>) {
+    let (namespace, (lines, bytes)) = (&subject.namespace, LOG);
+    let params = LogParams {
+        container: Some(CCM.to_owned()),
+        tail_lines: Some(lines),
+        limit_bytes: Some(bytes),
+        ..LogParams::default()
+    };
+    let logs: Api<v1::Pod> = Api::namespaced(client.clone(), namespace);
+    match request::send(NO_DEADLINE, logs.logs(&pod.name, &params)).await {
+        Ok(log) => (Some(observed::lines(&log)), Vec::new()),
+        Err(cause) => {
+            let what = format!("the log of pod {namespace}/{}", pod.name);
+            // A node has no address before it is initialised, unless its kubelet has been given one: then nobody can ask from afar.
+            let command = if cause.to_string().contains(NO_ADDRESS) {
+                format!(
+                    "ssh {} 'crictl logs --tail={lines} $(crictl ps --all --quiet --name {CCM} | head -n 1)'",
+                    pod.node
+                )
+            } else {
+                log_command(subject, &pod.name)
+            };
+            (None, vec![Unseen { what, why: observed::words(&chain(&cause)), command }])
+        }
+    }
+}

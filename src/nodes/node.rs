@@ -1,0 +1,211 @@
+//! What is kept of a node (pure): what a diagnosis, the preflight or the guard of deletions reads. Nothing of it changes with
+//! a heartbeat.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{provider::upstream::CONTROL_PLANE_LABEL, text::output};
+
+/// The taint of a node that waits for its cloud-controller-manager.
+pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+/// The taint of a node whose instance is shut down.
+pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+
+/// The annotation with which a kubelet that has `--node-ip` asks for this address.
+pub const PROVIDED_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+
+/// The annotation that keeps a node from being deleted by a cloud-controller-manager.
+pub const KEEP: &str = "ccm-operator.dev/keep";
+
+/// The annotation without which no control-plane node is deleted by a cloud-controller-manager.
+pub const ALLOW_CONTROL_PLANE: &str = "ccm-operator.dev/allow-control-plane-deletion";
+
+/// The label of etcd's nodes, where they are not of the control plane.
+pub const ETCD_LABEL: &str = "node-role.kubernetes.io/etcd";
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(clippy::struct_excessive_bools, reason = "what it has and what it has not")]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Its unique id: a node that is created again has another one.
+    pub uid: String,
+    /// When it was created, RFC 3339. An uninitialised node waits since then: the kubelet gives the taint a node registers with.
+    pub created: String,
+    /// `spec.providerID`; empty if it has none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub provider_id: String,
+    /// The keys of its taints.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub taints: Vec<String>,
+    /// Its condition `Ready`; `None` if no kubelet has reported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready: Option<Ready>,
+    /// Whether it has a subnet for pods (`spec.podCIDR`).
+    #[serde(skip_serializing_if = "is_false")]
+    pub has_pod_cidr: bool,
+    /// The reason of its condition `NetworkUnavailable`, if that is true.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub network_unavailable: String,
+    /// The address that its kubelet asks for ([`PROVIDED_IP`]).
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub provided_ip: String,
+    /// Its addresses, such as `InternalIP 10.0.0.1`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<String>,
+    /// Its region and its zone; empty without the labels.
+    pub region: String,
+    /// Its zone.
+    pub zone: String,
+    /// The version of its kubelet.
+    pub kubelet: String,
+    /// Its operating system.
+    pub os_image: String,
+    /// The architecture of its machine, such as `amd64`.
+    pub architecture: String,
+    /// Whether it has the label of the control plane.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_control_plane: bool,
+    /// Whether it has the label of etcd's nodes: k3s and RKE2 remove a member when its node is deleted.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_etcd: bool,
+    /// Whether it is being deleted, and finalizers hold it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_terminating: bool,
+    /// Whether it has the annotation [`KEEP`].
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_kept: bool,
+    /// Whether it has the annotation [`ALLOW_CONTROL_PLANE`].
+    #[serde(skip_serializing_if = "is_false")]
+    pub allows_control_plane_deletion: bool,
+}
+
+/// The condition `Ready`, without its heartbeat.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Ready {
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// One word, such as `KubeletNotReady`.
+    pub reason: String,
+    /// When the status last changed, RFC 3339, as stored.
+    pub since: String,
+    /// Whether the message names the network plugin (`NetworkPluginNotReady`).
+    #[serde(skip_serializing_if = "is_false")]
+    pub lacks_network: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+impl Node {
+    /// Of a live Node.
+    pub fn of(live: &Value) -> Self {
+        let (metadata, spec, status) = (&live["metadata"], &live["spec"], &live["status"]);
+        // Others write it, and it is shown.
+        let text = |value: &Value| output::printable(value.as_str().unwrap_or_default()).replace(['\n', '\t'], " ");
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let label = |name: &str| text(&metadata["labels"][name]);
+        let conditions = list(&status["conditions"]);
+        let condition = |kind: &str| conditions.iter().find(|one| one["type"] == kind);
+        let ready = condition("Ready").map(|ready| Ready {
+            status: text(&ready["status"]),
+            reason: text(&ready["reason"]),
+            since: text(&ready["lastTransitionTime"]),
+            lacks_network: ready["message"].as_str().is_some_and(|text| text.contains("NetworkPluginNotReady")),
+        });
+        let unavailable = condition("NetworkUnavailable").filter(|one| one["status"] == "True");
+        let address = |one: &Value| format!("{} {}", text(&one["type"]), text(&one["address"]));
+        let info = &status["nodeInfo"];
+        Self {
+            name: text(&metadata["name"]),
+            uid: text(&metadata["uid"]),
+            created: text(&metadata["creationTimestamp"]),
+            provider_id: text(&spec["providerID"]),
+            taints: list(&spec["taints"]).iter().map(|taint| text(&taint["key"])).collect(),
+            ready,
+            has_pod_cidr: spec["podCIDR"].as_str().is_some_and(|subnet| !subnet.is_empty()),
+            network_unavailable: unavailable.map(|one| text(&one["reason"])).unwrap_or_default(),
+            provided_ip: text(&metadata["annotations"][PROVIDED_IP]),
+            addresses: list(&status["addresses"]).iter().map(address).collect(),
+            region: label("topology.kubernetes.io/region"),
+            zone: label("topology.kubernetes.io/zone"),
+            kubelet: text(&info["kubeletVersion"]),
+            os_image: text(&info["osImage"]),
+            architecture: text(&info["architecture"]),
+            is_control_plane: !metadata["labels"][CONTROL_PLANE_LABEL].is_null(),
+            is_etcd: !metadata["labels"][ETCD_LABEL].is_null(),
+            is_terminating: metadata["deletionTimestamp"].is_string(),
+            is_kept: !metadata["annotations"][KEEP].is_null(),
+            allows_control_plane_deletion: !metadata["annotations"][ALLOW_CONTROL_PLANE].is_null(),
+        }
+    }
+
+    /// Whether a cloud-controller-manager has not initialised it.
+    pub fn is_uninitialized(&self) -> bool {
+        self.has_taint(UNINITIALIZED)
+    }
+
+    /// Whether it has a taint with this key.
+    pub fn has_taint(&self, key: &str) -> bool {
+        self.taints.iter().any(|taint| taint == key)
+    }
+
+    /// Whether its kubelet reports that it is ready.
+    pub fn is_ready(&self) -> bool {
+        self.ready.as_ref().is_some_and(|ready| ready.status == "True")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_kept_survives_the_way_into_the_store_and_no_heartbeat_changes_it() {
+        let live = |heartbeat: &str| {
+            json!({
+                "metadata": {"name": "a", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z",
+                    "labels": {CONTROL_PLANE_LABEL: "", "topology.kubernetes.io/zone": "z"},
+                    "annotations": {PROVIDED_IP: "10.0.0.1", KEEP: ""}},
+                "spec": {"providerID": "aws:///z/i-1", "podCIDR": "10.1.0.0/24",
+                    "taints": [{"key": UNINITIALIZED, "effect": "NoSchedule", "value": "true"}]},
+                "status": {
+                    "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+                    "conditions": [
+                        {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "lastHeartbeatTime": heartbeat,
+                            "lastTransitionTime": "2026-01-01T00:00:01Z",
+                            "message": "container runtime network not ready: reason:NetworkPluginNotReady"},
+                        {"type": "NetworkUnavailable", "status": "True", "reason": "NoRouteCreated"},
+                    ],
+                    "images": [{"names": [heartbeat]}],
+                    "nodeInfo": {"kubeletVersion": "v1.35.4", "architecture": "amd64"},
+                },
+            })
+        };
+        let node = Node::of(&live("2026-01-01T00:05:00Z"));
+        assert_eq!(node, Node::of(&live("2026-01-01T00:10:00Z")));
+        assert_eq!(serde_json::from_value::<Node>(serde_json::to_value(&node).unwrap()).unwrap(), node);
+        assert!(node.is_uninitialized() && !node.is_ready() && node.is_control_plane && node.is_kept);
+        assert!(node.has_pod_cidr && node.ready.as_ref().unwrap().lacks_network);
+        assert_eq!(node.network_unavailable, "NoRouteCreated");
+        assert_eq!((node.zone.as_str(), node.addresses[0].as_str()), ("z", "InternalIP 10.0.0.1"));
+        let odd = Node::of(&json!({
+            "metadata": {"name": "c", "annotations": {PROVIDED_IP: "1\u{9b}2J"}},
+            "spec": {"providerID": "aws://\u{202e}a\n", "taints": [{"key": "a\u{1b}"}]},
+            "status": {"addresses": [{"type": "Hostname", "address": "a\u{7}"}]},
+        }));
+        let shown = format!("{}{}{}{}", odd.provided_ip, odd.provider_id, odd.taints[0], odd.addresses[0]);
+        assert!(!shown.contains(|c: char| c.is_control() || c == '\u{202e}'), "{shown:?}");
+        let bare = Node::of(&json!({"metadata": {"name": "b"}}));
+        assert_eq!(serde_json::from_value::<Node>(serde_json::to_value(&bare).unwrap()).unwrap(), bare);
+        assert!(!bare.is_ready() && !bare.is_uninitialized());
+    }
+}

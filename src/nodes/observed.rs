@@ -1,0 +1,196 @@
+//! What is kept of live pods, leases and Events (pure). Their texts are masked and made printable here, where they arrive.
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+use crate::{
+    facts::OPERATOR_LEASE,
+    nodes::evidence::{Lease, NodeEvent, Pod},
+    provider::CCM,
+    text::{mask, output::printable},
+};
+
+/// Parts of the names of images, and of pods, that are cloud-controller-managers.
+const MANAGERS: [&str; 3] = ["cloud-controller-manager", "cloud-provider", "cloudstack-kubernetes-provider"];
+
+/// Parts of the names of others that contain one of those.
+const OTHERS: [&str; 4] = [
+    "cloud-controller-manager-operator",
+    "csi",
+    "credential-provider",
+    // It has a controller for services only.
+    "kube-vip",
+];
+
+/// The name of the lease without `--leader-elect-resource-name`.
+const DEFAULT_LEASE: &str = "cloud-controller-manager";
+
+/// The longest text of others that is kept, in bytes: to find the secrets of a long one takes disproportionately long.
+const LONGEST: usize = 8 << 10;
+
+/// A text of others on one line, without secrets and without what steers a terminal.
+pub fn words(text: &str) -> String {
+    let end = (0..=LONGEST.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    printable(&mask::message(&text[..end])).replace('\t', " ")
+}
+
+/// The lines of a log, each as [`words`].
+pub fn lines(log: &str) -> Vec<String> {
+    log.lines().map(words).filter(|line| !line.trim().is_empty()).collect()
+}
+
+/// Whether a pod holds a lease. The holder is `<host name>_<uuid>`; a pod on the network of the host has the host name of its
+/// node, perhaps with a domain that the node's name lacks, or the other way round.
+pub fn holds(lease: &Lease, pod: &Pod) -> bool {
+    let holder = lease.holder.rsplit_once('_').map_or(lease.holder.as_str(), |(host, _)| host).to_lowercase();
+    let host = if pod.is_on_host_network { pod.node.to_lowercase() } else { pod.name.to_lowercase() };
+    let is_short = |short: &str, long: &str| long.strip_prefix(short).is_some_and(|rest| rest.starts_with('.'));
+    // A host name has at most 63 characters, and does not end with what separates words.
+    let is_cut = holder.len() >= 60 && host.starts_with(&holder);
+    !host.is_empty() && (holder == host || is_short(&holder, &host) || is_short(&host, &holder) || is_cut)
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map(words).unwrap_or_default()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn time(value: &Value) -> Option<Timestamp> {
+    value.as_str()?.parse().ok()
+}
+
+/// Whether a live pod runs a cloud-controller-manager, whoever made it.
+pub fn is_manager(live: &Value) -> bool {
+    let images = list(&live["spec"]["containers"]).iter().filter_map(|container| container["image"].as_str());
+    live["metadata"]["name"].as_str().into_iter().chain(images).any(is_managers)
+}
+
+fn is_managers(name: &str) -> bool {
+    // Not the registry or the project of an image.
+    let name = name.rsplit('/').next().unwrap_or_default();
+    MANAGERS.iter().any(|part| name.contains(part)) && !OTHERS.iter().any(|part| name.contains(part))
+}
+
+/// The container of the cloud-controller-manager.
+pub fn container(spec: &Value) -> &Value {
+    let containers = list(&spec["containers"]);
+    let named = containers.iter().find(|container| container["name"] == CCM);
+    let by_image = || containers.iter().find(|container| container["image"].as_str().is_some_and(is_managers));
+    named.or_else(by_image).or(containers.first()).unwrap_or(&Value::Null)
+}
+
+/// The value of a flag on the command line of a container, which may be a line of a shell.
+pub fn flag(container: &Value, name: &str) -> Option<String> {
+    let all = list(&container["command"]).iter().chain(list(&container["args"]));
+    let mut given = all.filter_map(Value::as_str).flat_map(str::split_whitespace);
+    let mut found = None;
+    while let Some(argument) = given.next() {
+        let bare = argument.trim_start_matches('-');
+        if bare.len() == argument.len() {
+            continue;
+        }
+        // As Go reads flags: the last one counts.
+        match bare.split_once('=') {
+            Some((flag, value)) if flag == name => found = Some(value.to_owned()),
+            None if bare == name => found = given.next().map(ToOwned::to_owned),
+            _ => {}
+        }
+    }
+    found.map(|value| value.trim_matches(['"', '\'']).to_owned())
+}
+
+/// The line of a log with which a program gives up, and what follows it.
+fn give_up(log: &Value) -> Option<String> {
+    let log = log.as_str()?;
+    let gives_up = |line: &str| {
+        let is_fatal = line.strip_prefix('F').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        is_fatal || ["panic: ", "Error: ", "error: "].iter().any(|word| line.starts_with(word))
+    };
+    let at = log.match_indices('\n').map(|(at, _)| at + 1).chain([0]).filter(|at| gives_up(&log[*at..])).max()?;
+    Some(words(&log[at..]))
+}
+
+impl Pod {
+    /// Of a live Pod.
+    pub fn of(live: &Value) -> Self {
+        let (metadata, spec, status) = (&live["metadata"], &live["spec"], &live["status"]);
+        let containers = || {
+            let kinds = ["initContainerStatuses", "containerStatuses"];
+            kinds.into_iter().flat_map(|kind| list(&status[kind]))
+        };
+        let condition = |kind: &str| list(&status["conditions"]).iter().find(|one| one["type"] == kind);
+        let said = |state: &Value| state.is_object().then(|| (text(&state["reason"]), text(&state["message"])));
+        // The end of a log, of which the last words count.
+        let last_words =
+            |state: &Value| said(state).map(|(reason, log)| (reason, give_up(&state["message"]).unwrap_or(log)));
+        let waiting = containers().find_map(|one| said(&one["state"]["waiting"]));
+        let ended = |one: &Value| {
+            // The init containers of a healthy pod have ended, too.
+            let failed = |state: &Value| last_words(state).filter(|_| state["exitCode"] != 0);
+            failed(&one["state"]["terminated"]).or_else(|| failed(&one["lastState"]["terminated"]))
+        };
+        let unschedulable = condition("PodScheduled").filter(|one| one["status"] == "False");
+        let ccm = container(spec);
+        let restarts: u64 = containers().filter_map(|one| one["restartCount"].as_u64()).sum();
+        Self {
+            name: text(&metadata["name"]),
+            namespace: text(&metadata["namespace"]),
+            node: text(&spec["nodeName"]),
+            is_on_host_network: spec["hostNetwork"] == true,
+            phase: text(&status["phase"]),
+            is_ready: condition("Ready").is_some_and(|one| one["status"] == "True"),
+            created: text(&metadata["creationTimestamp"]),
+            restarts: u32::try_from(restarts).unwrap_or(u32::MAX),
+            waiting,
+            terminated: containers().find_map(ended),
+            unschedulable: unschedulable.map(|one| text(&one["message"])),
+            image: text(&ccm["image"]),
+            controllers: flag(ccm, "controllers").map(|names| names.split(',').map(words).collect()),
+            lease_name: flag(ccm, "leader-elect-resource-name")
+                .map_or_else(|| DEFAULT_LEASE.to_owned(), |name| words(&name)),
+        }
+    }
+}
+
+impl Lease {
+    /// Of a live Lease.
+    pub fn of(live: &Value) -> Self {
+        let (metadata, spec) = (&live["metadata"], &live["spec"]);
+        Self {
+            namespace: text(&metadata["namespace"]),
+            name: text(&metadata["name"]),
+            holder: text(&spec["holderIdentity"]),
+            renewed: time(&spec["renewTime"]),
+            duration_seconds: spec["leaseDurationSeconds"].as_i64().unwrap_or_default(),
+        }
+    }
+
+    /// Whether it is one of a cloud-controller-manager, by its name.
+    pub fn is_managers(&self) -> bool {
+        self.name.contains(DEFAULT_LEASE) && self.name != OPERATOR_LEASE
+    }
+}
+
+impl NodeEvent {
+    /// Of a live Event (v1) about a node.
+    pub fn of(live: &Value) -> Self {
+        let (about, series) = (&live["involvedObject"], &live["series"]);
+        let times = [&series["lastObservedTime"], &live["lastTimestamp"], &live["eventTime"], &live["firstTimestamp"]];
+        let component = text(&live["source"]["component"]);
+        Self {
+            node: text(&about["name"]),
+            uid: text(&about["uid"]),
+            reason: text(&live["reason"]),
+            component: if component.is_empty() { text(&live["reportingComponent"]) } else { component },
+            message: text(&live["message"]),
+            last: times.into_iter().find_map(time),
+            count: series["count"].as_i64().or_else(|| live["count"].as_i64()).unwrap_or(1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

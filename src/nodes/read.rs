@@ -1,0 +1,340 @@
+//! Reads the evidence of a diagnosis from a cluster (IO), with the rights of the caller. Nothing here writes.
+//!
+//! What cannot be looked at is listed with the command that would show it, and keeps nothing else from being looked at; only
+//! without nodes there is nothing to explain.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::{
+    api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client,
+    api::{ListParams, PostParams},
+};
+use serde_json::Value;
+
+use crate::{
+    api::{CLOUD_CONTROLLER_MANAGER, placement::Distribution, spec::Spec},
+    cluster::{
+        read::{self, Error},
+        request::{self, NO_DEADLINE},
+    },
+    error::chain,
+    facts::{DEFAULT_NAMESPACE, DOCUMENTS, Documents, Settings, cluster::Cluster, manager, version::Minor},
+    nodes::{
+        evidence::{Evidence, Lease, Manager, NodeEvent, Pod, Unseen},
+        log,
+        node::Node,
+        observed,
+        subject::{Need, Subject},
+    },
+    object::{EVENT, KINDS, NODE, POD},
+    process::lease::LEASE,
+    provider::catalog::Catalog,
+};
+
+/// The namespace in which most cloud-controller-managers are.
+const KUBE_SYSTEM: &str = "kube-system";
+
+/// The namespace of Events about objects without one.
+const EVENTS_OF_NODES: &str = "default";
+
+/// How many objects are asked for at once.
+const PAGE: u32 = 500;
+
+/// Everything that may be seen of a cluster; with the name of a node also what costs more to ask, and is asked otherwise only
+/// while a node is not initialised or not ready.
+pub async fn evidence(client: &Client, catalog: &Catalog, node: Option<&str>) -> Result<Evidence, Error> {
+    let mut evidence = Evidence { now: Timestamp::now(), nodes: nodes(client).await?, ..Evidence::default() };
+    let subjects = match subjects(client, catalog).await {
+        Ok((subjects, unseen)) => {
+            evidence.unseen = unseen;
+            subjects
+        }
+        Err(error) => {
+            evidence.unseen.push(unseen("the CloudControllerManagers", &error, "kubectl get ccm".to_owned()));
+            Vec::new()
+        }
+    };
+    evidence.may_have_more_managers = !evidence.unseen.is_empty();
+    let namespaces: BTreeSet<&str> = subjects.iter().map(|one| one.namespace.as_str()).chain([KUBE_SYSTEM]).collect();
+    let (leases, unseen) = leases(client, &namespaces).await;
+    evidence.leases = leases;
+    evidence.unseen.extend(unseen);
+    let is_thorough = node.is_some() || evidence.nodes.iter().any(|one| one.is_uninitialized() || !one.is_ready());
+    for subject in &subjects {
+        let lease = evidence.leases.iter().flatten().find(|lease| is_of(lease, subject));
+        let (manager, unseen) = manager(client, subject, lease, is_thorough).await;
+        evidence.managers.push(manager);
+        evidence.unseen.extend(unseen);
+    }
+    let (events, unseen) = events(client, node).await;
+    evidence.events = events;
+    evidence.unseen.extend(unseen);
+    let own = evidence.managers.iter().filter_map(|manager| manager.pods.as_ref()).flatten();
+    let own: Vec<_> = own.map(|pod| (pod.namespace.clone(), pod.name.clone())).collect();
+    let (others, unseen) = manager_pods(client, KUBE_SYSTEM).await;
+    let is_own = |pod: &Pod| own.contains(&(pod.namespace.clone(), pod.name.clone()));
+    evidence.other_pods = others.map(|others| others.into_iter().filter(|pod| !is_own(pod)).collect());
+    evidence.unseen.extend(unseen);
+    Ok(evidence)
+}
+
+/// Whether a lease is that of a cloud-controller-manager.
+pub fn is_of(lease: &Lease, subject: &Subject) -> bool {
+    (&lease.namespace, &lease.name) == (&subject.namespace, &subject.lease_name)
+}
+
+fn unseen(what: impl Into<String>, error: &(dyn std::error::Error + 'static), command: String) -> Unseen {
+    Unseen { what: what.into(), why: observed::words(&chain(error)), command }
+}
+
+/// What was read, or why not.
+fn seen<T>(read: Result<T, Error>, what: impl Into<String>, command: String) -> (Option<T>, Vec<Unseen>) {
+    match read {
+        Ok(read) => (Some(read), Vec::new()),
+        Err(error) => (None, vec![unseen(what, &error, command)]),
+    }
+}
+
+/// Every node.
+pub async fn nodes(client: &Client) -> Result<Vec<Node>, Error> {
+    let mut nodes = Vec::new();
+    read::each(client, &NODE, "", &ListParams::default().limit(PAGE), |node| nodes.push(Node::of(&node))).await?;
+    Ok(nodes)
+}
+
+/// Events about nodes, or about one.
+pub async fn events(client: &Client, node: Option<&str>) -> (Option<Vec<NodeEvent>>, Vec<Unseen>) {
+    let of_one = node.map(|name| format!(",involvedObject.name={name}")).unwrap_or_default();
+    let selector = format!("involvedObject.kind=Node{of_one}");
+    let params = ListParams::default().limit(PAGE).fields(&selector);
+    let mut events = Vec::new();
+    let read = read::each(client, &EVENT, EVENTS_OF_NODES, &params, |event| events.push(NodeEvent::of(&event))).await;
+    let command = format!("kubectl get events -n {EVENTS_OF_NODES} --field-selector {selector}");
+    seen(read.map(|()| events), "Events about nodes", command)
+}
+
+/// The leases of cloud-controller-managers in these namespaces; `None` if one of them cannot be looked at.
+pub async fn leases(client: &Client, namespaces: &BTreeSet<&str>) -> (Option<Vec<Lease>>, Vec<Unseen>) {
+    let mut leases = Vec::new();
+    for namespace in namespaces {
+        let take = |lease: Value| leases.push(Lease::of(&lease));
+        let read = read::each(client, &LEASE, namespace, &ListParams::default().limit(PAGE), take).await;
+        if let Err(error) = read {
+            let what = format!("the leases in namespace {namespace}");
+            return (None, vec![unseen(what, &error, format!("kubectl get leases -n {namespace}"))]);
+        }
+    }
+    leases.retain(Lease::is_managers);
+    (Some(leases), Vec::new())
+}
+
+/// The pods of a namespace that run a cloud-controller-manager, whoever made them.
+pub async fn manager_pods(client: &Client, namespace: &str) -> (Option<Vec<Pod>>, Vec<Unseen>) {
+    let mut pods = Vec::new();
+    let take = |pod: Value| pods.extend(observed::is_manager(&pod).then(|| Pod::of(&pod)));
+    let read = read::each(client, &POD, namespace, &ListParams::default().limit(PAGE), take).await;
+    let what = format!("pods of other cloud-controller-managers in namespace {namespace}");
+    seen(read.map(|()| pods), what, format!("kubectl get pods -n {namespace}"))
+}
+
+/// The cloud-controller-managers that the operator has, or should have, installed: those that are asked for, or on OpenShift that
+/// of the platform. Also those that cannot be told.
+pub async fn subjects(client: &Client, catalog: &Catalog) -> Result<(Vec<Subject>, Vec<Unseen>), Error> {
+    match read::list(client, &CLOUD_CONTROLLER_MANAGER, "", &ListParams::default()).await {
+        Ok(managers) if !managers.is_empty() => {
+            let (mut subjects, mut unseen) = (Vec::new(), Vec::new());
+            for live in &managers {
+                match asked_for(live, catalog) {
+                    Ok(subject) => subjects.push(subject),
+                    Err(why) => {
+                        let name = observed::words(live["metadata"]["name"].as_str().unwrap_or_default());
+                        let command = format!("kubectl get ccm {name} -o yaml");
+                        unseen.push(Unseen { what: format!("the CloudControllerManager {name}"), why, command });
+                    }
+                }
+            }
+            Ok((subjects, unseen))
+        }
+        Err(Error::Read { source, .. }) if source.is_absent() => {
+            Ok((on_openshift(client, catalog).await?.into_iter().collect(), Vec::new()))
+        }
+        // On OpenShift the kind need not be there; who has no right to list it is denied it all the same.
+        Ok(_) => Ok((on_openshift(client, catalog).await.ok().flatten().into_iter().collect(), Vec::new())),
+        Err(error @ Error::Read { .. }) => match on_openshift(client, catalog).await {
+            Ok(Some(subject)) => Ok((vec![subject], Vec::new())),
+            _ => Err(error),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+/// That of a live `CloudControllerManager`, or why it cannot be told.
+fn asked_for(live: &Value, catalog: &Catalog) -> Result<Subject, String> {
+    let spec: Spec =
+        serde_json::from_value(live["spec"].clone()).map_err(|error| observed::words(&error.to_string()))?;
+    let provider = catalog.upstream_of(&spec.provider).map_err(|why| observed::words(&why))?;
+    // Nothing that depends on the cluster is asked of it.
+    let cluster = Cluster { minor: Minor(0), distribution: Distribution::Other, control_plane_nodes: 0 };
+    let name = live["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let manager = manager::Manager::new(name, spec, cluster);
+    Subject::upstream(provider, &manager).ok_or_else(|| "its provider has no workload".to_owned())
+}
+
+/// The cloud-controller-manager of an OpenShift cluster; none on other clusters.
+async fn on_openshift(client: &Client, catalog: &Catalog) -> Result<Option<Subject>, Error> {
+    let infrastructures = DOCUMENTS.iter().filter(|document| document.kind.kind == "Infrastructure");
+    for document in infrastructures {
+        let live = match read::get(client, &document.kind, "", document.name).await {
+            Err(Error::NotServed(_)) => None,
+            live => live?,
+        };
+        let Some(live) = live else { continue };
+        let mut documents = Documents::default();
+        let what = || request::describe_objects(&document.kind, "", document.name);
+        documents.take(document, Some(&live)).map_err(|source| Error::Parse { what: what(), source })?;
+        let facts = documents.facts(&Settings::default());
+        let provider = catalog.provider(&facts);
+        return Ok(provider.and_then(|provider| Subject::openshift(provider, &live, DEFAULT_NAMESPACE)));
+    }
+    Ok(None)
+}
+
+/// What is to be seen of a cloud-controller-manager; with `is_thorough` its rights and the log of the pod that holds its lease,
+/// too.
+pub async fn manager(
+    client: &Client,
+    subject: &Subject,
+    lease: Option<&Lease>,
+    is_thorough: bool,
+) -> (Manager, Vec<Unseen>) {
+    let namespace = subject.namespace.as_str();
+    let (installed, mut unseen) = installed(client, subject).await;
+    let mut manager = Manager {
+        name: subject.name.clone(),
+        provider: subject.provider.clone(),
+        namespace: subject.namespace.clone(),
+        provider_ids: subject.provider_ids.clone(),
+        has_zones: subject.has_zones,
+        region: subject.region.clone(),
+        user: subject.user(),
+        is_installed: installed.as_ref().map(Option::is_some),
+        installed: installed.flatten().unwrap_or_default(),
+        lease_name: subject.lease_name.clone(),
+        ..Manager::default()
+    };
+    let (pods, more) = pods(client, namespace, &subject.selector, "its pods").await;
+    unseen.extend(more);
+    manager.pods = pods;
+    if let Some(selector) = &subject.node_manager {
+        let (pods, more) = self::pods(client, namespace, selector, "the pods of its node manager").await;
+        unseen.extend(more);
+        // Without them, none is known to be wrong.
+        manager.node_manager = pods;
+    }
+    let is_well = |pods: &Vec<Pod>| !pods.is_empty() && pods.iter().all(|pod| pod.is_ready);
+    if !manager.pods.as_ref().is_some_and(is_well) {
+        let (events, more) = pod_events(client, subject).await;
+        manager.pod_events = events.unwrap_or_default();
+        unseen.extend(more);
+    }
+    if is_thorough {
+        let (missing, more) = missing_rights(client, subject).await;
+        manager.missing_rights = missing;
+        unseen.extend(more);
+        let (log, more) = log::read::log(client, subject, manager.pods.as_deref(), lease).await;
+        manager.log = log;
+        unseen.extend(more);
+    }
+    (manager, unseen)
+}
+
+/// When its workload was created, if it exists.
+async fn installed(client: &Client, subject: &Subject) -> (Option<Option<String>>, Vec<Unseen>) {
+    let Subject { kind, workload, namespace, .. } = subject;
+    let Some(known) = KINDS.iter().find(|known| known.kind == kind) else { return (None, Vec::new()) };
+    let created = |live: Value| live["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned();
+    let read = read::get(client, known, namespace, workload).await.map(|live| live.map(created));
+    seen(
+        read,
+        format!("{kind} {namespace}/{workload}"),
+        format!("kubectl get {} -n {namespace} {workload}", known.plural),
+    )
+}
+
+async fn pods(client: &Client, namespace: &str, selector: &str, what: &str) -> (Option<Vec<Pod>>, Vec<Unseen>) {
+    let mut pods = Vec::new();
+    let params = ListParams::default().limit(PAGE).labels(selector);
+    let read = read::each(client, &POD, namespace, &params, |pod| pods.push(Pod::of(&pod))).await;
+    let command = format!("kubectl get pods -n {namespace} -l {selector} -o wide");
+    seen(read.map(|()| pods), format!("{what} ({selector} in namespace {namespace})"), command)
+}
+
+/// What the controllers of workloads and the kubelets complain about.
+async fn pod_events(client: &Client, subject: &Subject) -> (Option<Vec<String>>, Vec<Unseen>) {
+    let Subject { namespace, workload, .. } = subject;
+    let mut events = Vec::new();
+    // The names of its ReplicaSets and pods begin with its own.
+    let take = |event: Value| {
+        if event["involvedObject"]["name"].as_str().is_some_and(|name| name.starts_with(workload.as_str())) {
+            events.push(NodeEvent::of(&event));
+        }
+    };
+    let params = ListParams::default().limit(PAGE).fields("type=Warning");
+    let read = read::each(client, &EVENT, namespace, &params, take).await;
+    let command = format!("kubectl get events -n {namespace} --field-selector type=Warning");
+    let (events, unseen) = seen(read.map(|()| events), format!("Events about {workload}"), command);
+    let texts = events.map(|mut events| {
+        events.sort_by_key(|event| event.last);
+        events.iter().map(|event| format!("{}: {}", event.reason, event.message)).collect()
+    });
+    (texts, unseen)
+}
+
+/// The rights that it needs and does not have.
+async fn missing_rights(client: &Client, subject: &Subject) -> (Option<Vec<String>>, Vec<Unseen>) {
+    let reviews = futures::future::join_all(subject.needs.iter().map(|need| may(client, subject, need))).await;
+    let mut missing = Vec::new();
+    for (need, may) in subject.needs.iter().zip(reviews) {
+        match may {
+            Ok(true) => {}
+            Ok(false) => missing.push(need.words()),
+            Err(cause) => {
+                let namespace =
+                    if need.namespace.is_empty() { String::new() } else { format!(" -n {}", need.namespace) };
+                let resource = need.resource.replacen('/', " --subresource=", 1);
+                let command = format!("kubectl auth can-i {} {resource}{namespace} --as={}", need.verb, subject.user());
+                return (None, vec![unseen(format!("the rights of {}", subject.user()), &cause, command)]);
+            }
+        }
+    }
+    (Some(missing), Vec::new())
+}
+
+async fn may(client: &Client, subject: &Subject, need: &Need) -> Result<bool, request::Cause> {
+    let (resource, subresource) = need.resource.split_once('/').unwrap_or((&need.resource, ""));
+    let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let attributes = ResourceAttributes {
+        group: some(&need.group),
+        name: some(&need.name),
+        namespace: some(&need.namespace),
+        resource: some(resource),
+        subresource: some(subresource),
+        verb: some(&need.verb),
+        ..ResourceAttributes::default()
+    };
+    let groups = ["system:authenticated", "system:serviceaccounts"].map(ToOwned::to_owned).into_iter();
+    let spec = SubjectAccessReviewSpec {
+        groups: Some(groups.chain([format!("system:serviceaccounts:{}", subject.namespace)]).collect()),
+        resource_attributes: Some(attributes),
+        user: Some(subject.user()),
+        ..SubjectAccessReviewSpec::default()
+    };
+    let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+    let reviews: Api<SubjectAccessReview> = Api::all(client.clone());
+    let answer = request::send(NO_DEADLINE, reviews.create(&PostParams::default(), &review)).await?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}

@@ -1,0 +1,271 @@
+//! A cloud-controller-manager as its plan describes it: where to look for it in a cluster (pure).
+
+use serde_json::Value;
+
+use crate::{
+    facts::manager::Manager,
+    object::Object,
+    plan::rights,
+    provider::{
+        CCM, Provider,
+        upstream::{INSTANCE_LABEL, Upstream},
+    },
+    text::ini,
+};
+
+/// The lease of every cloud-controller-manager on OpenShift.
+const OPENSHIFT_LEASE: &str = "cloud-controller-manager";
+
+/// The account of kube-system as which the node controllers act on OpenShift.
+const NODE_IDENTITY: (&str, &str) = ("kube-system", "node-controller");
+
+/// A cloud-controller-manager to look for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// The name of its `CloudControllerManager`; empty on OpenShift.
+    pub name: String,
+    /// Its provider.
+    pub provider: String,
+    /// The namespace of its pods and its lease.
+    pub namespace: String,
+    /// The kind of its workload, `Deployment` or `DaemonSet`.
+    pub kind: String,
+    /// The name of its workload.
+    pub workload: String,
+    /// The labels of its pods, as a selector.
+    pub selector: String,
+    /// The labels of the pods of its node manager, if it has one.
+    pub node_manager: Option<String>,
+    /// The name of its lease.
+    pub lease_name: String,
+    /// Its ServiceAccount.
+    pub account: String,
+    /// The prefixes of its providerIDs.
+    pub provider_ids: Vec<String>,
+    /// Whether its cloud has zones.
+    pub has_zones: bool,
+    /// The region that its configuration names.
+    pub region: Option<String>,
+    /// What it has to be allowed, for nodes to be initialised.
+    pub needs: Vec<Need>,
+}
+
+/// A right. Fields that do not apply are empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Need {
+    /// Such as `update`.
+    pub verb: String,
+    /// The API group.
+    pub group: String,
+    /// Such as `nodes/status`.
+    pub resource: String,
+    /// The namespace.
+    pub namespace: String,
+    /// The name of the object.
+    pub name: String,
+}
+
+impl Need {
+    /// The right in words, such as `update nodes`.
+    pub fn words(&self) -> String {
+        let of = |prefix: &str, text: &str| if text.is_empty() { String::new() } else { format!("{prefix}{text}") };
+        let Self { verb, group, resource, namespace, name } = self;
+        format!("{verb} {resource}{}{}{}", of(".", group), of(" ", name), of(" in namespace ", namespace))
+    }
+}
+
+impl Subject {
+    /// That of a `CloudControllerManager`; `None` if its provider has no workload.
+    pub fn upstream(provider: &Upstream, manager: &Manager) -> Option<Self> {
+        let (workload, pod) = workload(&provider.manifests)?;
+        let (descriptor, namespace) = (&provider.descriptor, manager.spec.namespace.clone());
+        let of_instance = |(key, value): (&String, &Value)| {
+            let value = if key == INSTANCE_LABEL { manager.name.as_str() } else { value.as_str().unwrap_or_default() };
+            format!("{key}={value}")
+        };
+        let controllers: Vec<_> = manager.controllers().collect();
+        let mut needs = needs(&rights::rules(&controllers, &descriptor.rights));
+        needs.push(of_lease(&namespace, &manager.lease_name()));
+        let inline = manager.spec.cloud_config.as_ref().and_then(|config| config.inline.as_deref());
+        Some(Self {
+            name: manager.name.clone(),
+            provider: descriptor.name.clone(),
+            kind: workload.kind().kind.to_owned(),
+            workload: manager.named(workload.name()),
+            selector: selector(workload, of_instance),
+            node_manager: None,
+            lease_name: manager.lease_name(),
+            account: manager.named(pod["serviceAccountName"].as_str()?),
+            provider_ids: descriptor.nodes.provider_ids.clone(),
+            has_zones: descriptor.nodes.zones,
+            region: inline.and_then(region),
+            needs,
+            namespace,
+        })
+    }
+
+    /// That of an OpenShift cluster; `None` if its provider has no workload.
+    pub fn openshift(provider: &Provider, infrastructure: &Value, namespace: &str) -> Option<Self> {
+        let (workload, pod) = workload(&provider.manifests)?;
+        let as_planned = |(key, value): (&String, &Value)| format!("{key}={}", value.as_str().unwrap_or_default());
+        let manager =
+            provider.manifests.iter().find(|one| one.kind().kind == "DaemonSet" && one.name() != workload.name());
+        let platform = infrastructure["status"]["platformStatus"].as_object();
+        // Each platform has an object of its own there.
+        let region = platform.into_iter().flatten().find_map(|(_, own)| own["region"].as_str());
+        let nodes = provider.descriptor.nodes.as_ref();
+        let (of_nodes, identity) = (["list", "watch"], NODE_IDENTITY);
+        let mut needs: Vec<_> = of_nodes.iter().map(|verb| Need::new(verb, "", "nodes")).collect();
+        needs.push(of_lease(namespace, OPENSHIFT_LEASE));
+        needs.push(Need {
+            namespace: identity.0.to_owned(),
+            name: identity.1.to_owned(),
+            ..Need::new("create", "", "serviceaccounts/token")
+        });
+        Some(Self {
+            name: String::new(),
+            provider: provider.name().to_owned(),
+            namespace: namespace.to_owned(),
+            kind: workload.kind().kind.to_owned(),
+            workload: workload.name().to_owned(),
+            selector: selector(workload, as_planned),
+            node_manager: manager.map(|manager| selector(manager, as_planned)),
+            lease_name: OPENSHIFT_LEASE.to_owned(),
+            account: pod["serviceAccountName"].as_str()?.to_owned(),
+            provider_ids: nodes.map(|nodes| nodes.provider_ids.clone()).unwrap_or_default(),
+            has_zones: nodes.is_some_and(|nodes| nodes.zones),
+            region: region.map(ToOwned::to_owned),
+            needs,
+        })
+    }
+
+    /// The user name of its ServiceAccount.
+    pub fn user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.account)
+    }
+}
+
+impl Need {
+    fn new(verb: &str, group: &str, resource: &str) -> Self {
+        Self { verb: verb.to_owned(), group: group.to_owned(), resource: resource.to_owned(), ..Self::default() }
+    }
+}
+
+/// The workload with the container of the cloud-controller-manager, and its pods.
+fn workload(manifests: &[Object]) -> Option<(&Object, &Value)> {
+    let has_it = |pod: &Value| crate::object::containers(pod).any(|one| crate::object::container_name(one) == CCM);
+    manifests.iter().find_map(|one| Some((one, one.pod_spec().filter(|pod| has_it(pod))?)))
+}
+
+fn selector(workload: &Object, label: impl Fn((&String, &Value)) -> String) -> String {
+    let labels = workload.value()["spec"]["selector"]["matchLabels"].as_object();
+    labels.into_iter().flatten().map(label).collect::<Vec<_>>().join(",")
+}
+
+fn of_lease(namespace: &str, name: &str) -> Need {
+    let of_any = Need::new("update", "coordination.k8s.io", "leases");
+    Need { namespace: namespace.to_owned(), name: name.to_owned(), ..of_any }
+}
+
+/// Those of the rules of a role that are about nodes.
+fn needs(rules: &Value) -> Vec<Need> {
+    let texts =
+        |list: &Value| list.as_array().into_iter().flatten().filter_map(Value::as_str).map(ToOwned::to_owned).collect();
+    let rules = rules.as_array().into_iter().flatten().filter(|rule| rule["resourceNames"].is_null());
+    let pairs = rules.flat_map(|rule| {
+        let (resources, verbs): (Vec<String>, Vec<String>) = (texts(&rule["resources"]), texts(&rule["verbs"]));
+        resources
+            .into_iter()
+            .flat_map(move |resource| verbs.clone().into_iter().map(move |verb| (resource.clone(), verb)))
+    });
+    let of_nodes = pairs.filter(|(resource, _)| resource == "nodes" || resource.starts_with("nodes/"));
+    of_nodes.map(|(resource, verb)| Need::new(&verb, "", &resource)).collect()
+}
+
+/// The region in a configuration in INI.
+fn region(config: &str) -> Option<String> {
+    let config = ini::Document::parse(config).ok()?;
+    config.get("Global", "region")?.entry.set().map(ToOwned::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        api::{placement::Distribution, spec::Spec},
+        facts::{DEFAULT_NAMESPACE, Platform, cluster::Cluster, version::Minor},
+        provider::embedded,
+    };
+    use serde_json::json;
+
+    fn manager(name: &str, spec: Value) -> Manager {
+        let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 3 };
+        Manager::new(name.to_owned(), serde_json::from_value::<Spec>(spec).unwrap(), cluster)
+    }
+
+    #[test]
+    fn one_is_looked_for_by_the_names_of_its_plan() {
+        let catalog = embedded::catalog().unwrap();
+        let inline = "[Global]\nZone = eu-west-1a\nRegion = eu-west-1\n";
+        let asked = manager("second", json!({"provider": "aws", "cloudConfig": {"inline": inline}}));
+        let subject = Subject::upstream(catalog.upstream_of("aws").unwrap(), &asked).unwrap();
+        assert_eq!(
+            (subject.kind.as_str(), subject.workload.as_str()),
+            ("DaemonSet", "aws-cloud-controller-manager-second")
+        );
+        assert_eq!(
+            subject.selector,
+            "app.kubernetes.io/instance=second,app.kubernetes.io/name=aws-cloud-controller-manager"
+        );
+        assert_eq!(subject.user(), "system:serviceaccount:kube-system:aws-cloud-controller-manager-second");
+        assert_eq!(subject.lease_name, "cloud-controller-manager-second");
+        assert_eq!(subject.region.as_deref(), Some("eu-west-1"));
+        assert!(subject.has_zones && subject.provider_ids == ["aws:///"]);
+        let needs: Vec<_> = subject.needs.iter().map(Need::words).collect();
+        assert_eq!(
+            needs,
+            [
+                "get nodes",
+                "list nodes",
+                "watch nodes",
+                "update nodes",
+                "patch nodes",
+                "patch nodes/status",
+                "update leases.coordination.k8s.io cloud-controller-manager-second in namespace kube-system",
+            ]
+        );
+    }
+
+    #[test]
+    fn on_openshift_the_provider_of_the_platform_is_looked_for() {
+        let catalog = embedded::catalog().unwrap();
+        let of = |platform: &str, status: Value| {
+            let platform = Platform { name: platform.to_owned(), variant: None };
+            let infrastructure = json!({"status": {"platformStatus": status}});
+            Subject::openshift(catalog.select(&platform).unwrap(), &infrastructure, DEFAULT_NAMESPACE).unwrap()
+        };
+        let aws = of("AWS", json!({"type": "AWS", "aws": {"region": "eu-west-1"}}));
+        assert_eq!(
+            aws.selector,
+            "infrastructure.openshift.io/cloud-controller-manager=AWS,k8s-app=aws-cloud-controller-manager"
+        );
+        assert_eq!((aws.region.as_deref(), aws.node_manager.as_deref()), (Some("eu-west-1"), None));
+        let azure = of("Azure", json!({"type": "Azure"}));
+        assert!(azure.node_manager.as_ref().unwrap().contains("k8s-app=azure-cloud-node-manager"), "{azure:?}");
+        assert_eq!(azure.provider_ids, ["azure://"]);
+        assert!(
+            azure.needs.iter().any(|need| {
+                need.words() == "create serviceaccounts/token node-controller in namespace kube-system"
+            })
+        );
+        // Where the same cloud is of both flavours, both say the same of nodes.
+        for provider in catalog.providers() {
+            let nodes = provider.descriptor.nodes.as_ref().unwrap();
+            assert!(!nodes.provider_ids.is_empty(), "{}", provider.name());
+            if let Ok(upstream) = catalog.upstream_of(provider.name()) {
+                assert_eq!(nodes.provider_ids, upstream.descriptor.nodes.provider_ids, "{}", provider.name());
+                assert_eq!(nodes.zones, upstream.descriptor.nodes.zones, "{}", provider.name());
+            }
+        }
+    }
+}

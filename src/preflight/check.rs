@@ -1,0 +1,191 @@
+//! The checks, and what each has shown (pure).
+
+use serde::Serialize;
+
+/// Declares the checks: name, id, what is checked.
+macro_rules! checks {
+    ($($name:ident $id:literal $title:literal)+) => {
+        /// A check. Its id is stable.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Check {
+            $(
+                #[doc = $title]
+                $name,
+            )+
+        }
+
+        impl Check {
+            /// Every check, in the order in which they are shown.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)+];
+
+            /// The id, such as `other-ccm`.
+            pub fn id(self) -> &'static str {
+                match self {
+                    $(Self::$name => $id,)+
+                }
+            }
+
+            /// The name, as the reason of a condition: one word.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name),)+
+                }
+            }
+
+            /// What is checked, for people.
+            pub fn title(self) -> &'static str {
+                match self {
+                    $(Self::$name => $title,)+
+                }
+            }
+        }
+    };
+}
+
+checks! {
+    Configuration "configuration" "what the object asks for is possible, and the configuration of the cloud is valid"
+    Credentials "credentials" "the Secret exists and has the keys that are needed"
+    Version "version" "there is an image for this version of Kubernetes"
+    Companions "companions" "no other CloudControllerManager runs the same controllers"
+    OtherManager "other-ccm" "no cloud-controller-manager of somebody else runs the same controllers"
+    Ports "ports" "the ports on the network of the host are free"
+    Kubelets "kubelets" "the kubelets run with --cloud-provider=external"
+    ProviderIds "provider-ids" "the providerIDs are of this cloud"
+    Region "region" "the nodes of this cloud are in the region of the configuration"
+    NodeNames "node-names" "the nodes have the names by which the cloud finds their instances"
+    NodeIps "node-ips" "the cloud knows the addresses that the kubelets ask for"
+    NotReadyNodes "not-ready-nodes" "the nodes are ready"
+    ControlPlane "control-plane" "there are nodes of the control plane, with their label"
+    Architecture "architecture" "the image is built for the nodes that it would run on"
+    Network "network" "the network plugin is ready"
+    PodCidrs "pod-cidrs" "the nodes have the subnets for which routes are created"
+    PodSecurity "pod-security" "the namespace exists and allows pods on the network of the host"
+    Rights "rights" "the operator may create the objects and grant their rights"
+    AtCloud "at-cloud" "the machines have what the cloud-controller-manager needs at the cloud"
+    ImagePull "image-pull" "the nodes can pull the image"
+    CredentialsAccepted "credentials-accepted" "the cloud accepts the credentials"
+}
+
+/// What a check has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Outcome {
+    /// All is well.
+    Passed,
+    /// Something may go wrong; it stops nothing.
+    Warned,
+    /// Nothing is installed before this is cured.
+    Refused,
+    /// It cannot be known from here.
+    NotChecked,
+}
+
+impl Outcome {
+    /// In words.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Warned => "warning",
+            Self::Refused => "REFUSED",
+            Self::NotChecked => "not checked",
+        }
+    }
+}
+
+/// A check with its result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    /// Which one.
+    #[serde(serialize_with = "id")]
+    pub check: Check,
+    /// What it has shown.
+    pub result: Outcome,
+    /// One word for programs.
+    pub reason: &'static str,
+    /// What was found; empty if that is what the check asks for.
+    pub message: String,
+    /// What to do; how to check it where it is not checked.
+    pub fix: String,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn id<S: serde::Serializer>(check: &Check, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(check.id())
+}
+
+impl Check {
+    fn row(self, result: Outcome, message: impl Into<String>, fix: impl Into<String>) -> Row {
+        Row { check: self, result, reason: self.name(), message: message.into(), fix: fix.into() }
+    }
+
+    /// It has passed; with what was found, if that is worth a word.
+    pub(super) fn passed(self, message: impl Into<String>) -> Row {
+        self.row(Outcome::Passed, message, "")
+    }
+
+    /// It warns.
+    pub(super) fn warned(self, message: impl Into<String>, fix: impl Into<String>) -> Row {
+        self.row(Outcome::Warned, message, fix)
+    }
+
+    /// It refuses.
+    pub(super) fn refused(self, message: impl Into<String>, fix: impl Into<String>) -> Row {
+        self.row(Outcome::Refused, message, fix)
+    }
+
+    /// It cannot be known from here: why, and how to check it.
+    pub(super) fn not_checked(self, why: impl Into<String>, how: impl Into<String>) -> Row {
+        self.row(Outcome::NotChecked, why, how)
+    }
+}
+
+impl Row {
+    /// As it is if it is not to refuse anything.
+    pub(super) fn skipped(self) -> Self {
+        let result = if self.result == Outcome::Refused { Outcome::Warned } else { self.result };
+        Self { result, ..self }
+    }
+}
+
+/// The rows with this result, each as `id: message`, for one line; a refusal with what to do.
+pub fn line(rows: &[Row], result: Outcome) -> String {
+    let text = |row: &Row| {
+        let fix =
+            if result == Outcome::Refused && !row.fix.is_empty() { format!(": {}", row.fix) } else { String::new() };
+        format!("{}: {}{fix}", row.check.id(), row.message)
+    };
+    rows.iter().filter(|row| row.result == result).map(text).collect::<Vec<_>>().join("; ")
+}
+
+/// The first row that refuses.
+pub fn refusal(rows: &[Row]) -> Option<&Row> {
+    rows.iter().find(|row| row.result == Outcome::Refused)
+}
+
+/// Status, reason and message of the condition `PreflightPassed`.
+pub fn summary(rows: &[Row]) -> (&'static str, &'static str, String) {
+    if let Some(row) = refusal(rows) {
+        return ("False", row.check.name(), line(rows, Outcome::Refused));
+    }
+    let warnings = line(rows, Outcome::Warned);
+    let not_checked = rows.iter().filter(|row| row.result == Outcome::NotChecked).map(|row| row.check.id());
+    let not_checked = not_checked.collect::<Vec<_>>().join(", ");
+    if warnings.is_empty() {
+        ("True", "Passed", format!("not checked: {not_checked}"))
+    } else {
+        ("True", "Warnings", format!("warnings: {warnings}; not checked: {not_checked}"))
+    }
+}
+
+/// How many names are listed.
+const MOST_NAMES: usize = 5;
+
+/// Names in one line, the first ones if there are many.
+pub(super) fn names<'a>(all: impl IntoIterator<Item = &'a str>) -> String {
+    let all: Vec<_> = all.into_iter().collect();
+    let first = all.iter().take(MOST_NAMES).copied().collect::<Vec<_>>().join(", ");
+    match all.len().saturating_sub(MOST_NAMES) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}

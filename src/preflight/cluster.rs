@@ -1,0 +1,150 @@
+//! The checks of the cluster, and what cannot be checked from here (pure).
+
+use super::{
+    check::{Check, Row, names},
+    evidence::Evidence,
+};
+use crate::{facts::manager::Controller, nodes::node::Node};
+
+pub(super) fn rows(evidence: &Evidence) -> [Row; 7] {
+    [
+        network(evidence),
+        pod_cidrs(evidence),
+        pod_security(evidence),
+        rights(evidence),
+        at_cloud(evidence),
+        image_pull(evidence),
+        Check::CredentialsAccepted.not_checked(
+            "only the cloud knows",
+            "install with cloudNodeLifecycle: Rehearsal, in which nothing can be deleted; `ccm-operator nodes` shows what comes of it",
+        ),
+    ]
+}
+
+fn network(evidence: &Evidence) -> Row {
+    let check = Check::Network;
+    let nodes = match evidence.nodes {
+        Ok(nodes) => nodes,
+        Err(ref unseen) => return check.not_checked(&unseen.why, &unseen.command),
+    };
+    let lacks = |node: &&Node| node.ready.as_ref().is_some_and(|ready| ready.lacks_network);
+    let waiting: Vec<_> = nodes.iter().filter(lacks).map(|node| node.name.as_str()).collect();
+    if waiting.is_empty() {
+        return check.passed("");
+    }
+    let message = format!("no network plugin yet: {}; the pods run on the network of the host", names(waiting));
+    // By its Service it is reached only where kube-proxy runs.
+    match evidence.manager.clone().facts().api_server {
+        Ok(Some(_)) => check.passed(message),
+        _ => check.warned(
+            format!("{message}, and reach the API server by its Service"),
+            "nothing where kube-proxy runs; where the network plugin replaces it, give spec.placement.apiServer",
+        ),
+    }
+}
+
+fn pod_cidrs(evidence: &Evidence) -> Row {
+    let check = Check::PodCidrs;
+    if evidence.manager.controllers().all(|one| one != Controller::Route) {
+        return check.passed("routes are off");
+    }
+    let asked = evidence.manager.spec.network.iter().flat_map(|network| &network.pod_cidrs);
+    let allocators: Vec<_> = evidence.survey.pods.iter().filter_map(|pod| pod.subnets.as_ref()).collect();
+    let given: Vec<_> = allocators.iter().copied().flatten().collect();
+    let foreign: Vec<_> =
+        asked.filter(|subnet| !given.is_empty() && !given.contains(subnet)).map(String::as_str).collect();
+    if !foreign.is_empty() {
+        let given: Vec<_> = given.iter().map(|subnet| subnet.as_str()).collect();
+        let message = format!(
+            "kube-controller-manager gives nodes subnets of {}, not of {}: routes in the latter would be deleted",
+            names(given),
+            names(foreign)
+        );
+        return check
+            .refused(message, "set spec.network.podCIDRs to those of kube-controller-manager (--cluster-cidr)");
+    }
+    let nodes = match evidence.nodes {
+        Ok(nodes) => nodes,
+        Err(ref unseen) => return check.not_checked(&unseen.why, &unseen.command),
+    };
+    let bare: Vec<_> = nodes.iter().filter(|node| !node.has_pod_cidr).map(|node| node.name.as_str()).collect();
+    if bare.is_empty() {
+        return check.passed("");
+    }
+    let message = format!("no spec.podCIDR, and so no route: {}", names(bare));
+    if allocators.is_empty() {
+        return check
+            .warned(message, "see that kube-controller-manager runs with --allocate-node-cidrs and --cluster-cidr");
+    }
+    if given.is_empty() {
+        return check.warned(message, "start kube-controller-manager with --allocate-node-cidrs and --cluster-cidr");
+    }
+    check.passed(format!("{message} yet; kube-controller-manager gives them one"))
+}
+
+fn pod_security(evidence: &Evidence) -> Row {
+    let check = Check::PodSecurity;
+    let name = &evidence.manager.spec.namespace;
+    let namespace = match evidence.survey.namespaces.get(name) {
+        Some(Ok(namespace)) => namespace,
+        Some(Err(unseen)) => return check.not_checked(&unseen.why, &unseen.command),
+        None => return check.not_checked("it was not read", format!("kubectl get namespace {name} --show-labels")),
+    };
+    if namespace.is_null() {
+        return check.refused(format!("there is no namespace {name}"), "create it");
+    }
+    match namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"].as_str() {
+        None | Some("privileged") => check.passed(""),
+        Some(level) => check.warned(
+            format!("the namespace {name} enforces the level {level}, which refuses pods on the network of the host"),
+            format!("kubectl label --overwrite namespace {name} pod-security.kubernetes.io/enforce=privileged"),
+        ),
+    }
+}
+
+fn rights(evidence: &Evidence) -> Row {
+    let check = Check::Rights;
+    match &evidence.missing_rights {
+        Err(unseen) => check.not_checked(&unseen.why, &unseen.command),
+        Ok(missing) if missing.is_empty() => check.passed(""),
+        Ok(missing) => check.refused(
+            format!("the operator may not {}", names(missing.iter().map(String::as_str))),
+            format!("install the operator again with {}", flags(evidence, missing)),
+        ),
+    }
+}
+
+/// The flags of the installation that give the rights that are missing.
+fn flags(evidence: &Evidence, missing: &[String]) -> String {
+    let is_of_deletion = |need: &&String| need.starts_with("delete nodes") || need.contains("validatingadmissionpolic");
+    let (of_deletion, others): (Vec<_>, Vec<_>) = missing.iter().partition(is_of_deletion);
+    let has = |part: &str| others.iter().any(|need| need.contains(part));
+    let mut flags = Vec::new();
+    if !others.is_empty() {
+        flags.push(format!("{} in --providers", evidence.provider.descriptor.name));
+    }
+    if has(" in namespace ") {
+        flags.push(format!("{} in --namespaces", evidence.manager.spec.namespace));
+    }
+    if has(" secrets") {
+        flags.push("its Secret in --secrets".to_owned());
+    }
+    if !of_deletion.is_empty() {
+        flags.push("--node-deletion".to_owned());
+    }
+    flags.join(", with ")
+}
+
+fn at_cloud(evidence: &Evidence) -> Row {
+    let check = Check::AtCloud;
+    match &evidence.provider.descriptor.nodes.at_cloud {
+        None => check.passed("nothing is known to be needed"),
+        Some(need) => check.not_checked("the API server does not show it", need),
+    }
+}
+
+fn image_pull(evidence: &Evidence) -> Row {
+    let image = evidence.judgement.version.as_ref().map_or("IMAGE", |(_, image)| image);
+    Check::ImagePull
+        .not_checked("only the nodes can tell", format!("on a node of the control plane: crictl pull {image}"))
+}

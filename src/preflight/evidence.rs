@@ -1,0 +1,96 @@
+//! What the checks are made from (pure).
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+use super::pods::Pod;
+use crate::{
+    facts::manager::Manager,
+    nodes::{
+        evidence::{Lease, Unseen},
+        node::Node,
+        subject::Subject,
+    },
+    plan::upstream::judgement::Judgement,
+    provider::{catalog::Catalog, upstream::Upstream},
+};
+
+/// What was read, or why not.
+pub type Seen<T> = Result<T, Unseen>;
+
+/// Who has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// The operator: what it cannot read it cannot use.
+    Operator,
+    /// The user of a command, who may have other rights than the operator.
+    Caller,
+}
+
+/// What is known of a `CloudControllerManager` and its cluster.
+#[derive(Clone, Debug)]
+pub struct Evidence<'a> {
+    /// When.
+    pub now: Timestamp,
+    /// Who has read.
+    pub by: Reader,
+    /// Every provider.
+    pub catalog: &'a Catalog,
+    /// What is asked for.
+    pub manager: &'a Manager,
+    /// Its provider.
+    pub provider: &'a Upstream,
+    /// What its inputs come to.
+    pub judgement: &'a Judgement,
+    /// Whether its Deployment or DaemonSet exists.
+    pub is_installed: Seen<bool>,
+    /// The other `CloudControllerManager`s.
+    pub others: Seen<Vec<Other<'a>>>,
+    /// Every node.
+    pub nodes: Seen<&'a [Node]>,
+    /// What was read of the cluster for this.
+    pub survey: &'a Survey,
+    /// What the operator needs and may not do, such as `create deployments.apps in namespace kube-system`.
+    pub missing_rights: Seen<Vec<String>>,
+}
+
+/// Another `CloudControllerManager`.
+#[derive(Clone, Debug)]
+pub struct Other<'a> {
+    /// What it asks for.
+    pub manager: &'a Manager,
+    /// Whether it stays if the two exclude each other.
+    pub goes_first: bool,
+    /// As it runs, where the one that is checked may not take over what that is.
+    pub runs: Option<Manager>,
+}
+
+/// What is read of a cluster, once for several `CloudControllerManager`s.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    /// Pods of cloud-controller-managers, those on the network of the host with ports, and kube-controller-manager's.
+    pub pods: Vec<Pod>,
+    /// Why there may be more pods.
+    pub unseen_pods: Option<Unseen>,
+    /// Leases of cloud-controller-managers.
+    pub leases: Vec<Lease>,
+    /// Why there may be more leases.
+    pub unseen_leases: Option<Unseen>,
+    /// The namespaces of the `CloudControllerManager`s, by name, as they are; null for one that does not exist.
+    pub namespaces: BTreeMap<String, Seen<Value>>,
+}
+
+impl Evidence<'_> {
+    /// The nodes that its pods run on: those of the control plane, or all where there are none.
+    pub(super) fn hosts<'a>(&self, nodes: &'a [Node]) -> Vec<&'a Node> {
+        let is_any = self.manager.cluster.control_plane_nodes == 0;
+        nodes.iter().filter(|node| is_any || node.is_control_plane).collect()
+    }
+
+    /// Where the pods and the lease of a `CloudControllerManager` are.
+    pub(super) fn subject(&self, manager: &Manager) -> Option<Subject> {
+        Subject::upstream(self.catalog.upstream_of(&manager.spec.provider).ok()?, manager)
+    }
+}

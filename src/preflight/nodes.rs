@@ -1,0 +1,201 @@
+//! The checks of the nodes (pure).
+
+use super::{
+    check::{Check, Row, names},
+    evidence::Evidence,
+};
+use crate::{
+    api::spec::Lifecycle,
+    nodes::node::Node,
+    provider::{CCM, upstream::Answer},
+};
+
+/// What to do where nodes are at stake: in a rehearsal nothing can be deleted.
+const REHEARSE: &str =
+    "install with spec.controllers.cloudNodeLifecycle: Rehearsal, and see in status.deletion what would be deleted";
+
+/// What to do with a node that nobody initialises.
+const INITIALIZE: &str =
+    "start their kubelets with --cloud-provider=external: drain the node, delete its Node, and start the kubelet again";
+
+/// Judges the nodes by one check.
+type Judge = fn(&Evidence, Check, &[Node]) -> Row;
+
+pub(super) fn rows(evidence: &Evidence) -> Vec<Row> {
+    let checks: [(Check, Judge); 8] = [
+        (Check::Kubelets, kubelets),
+        (Check::ProviderIds, provider_ids),
+        (Check::Region, region),
+        (Check::NodeNames, node_names),
+        (Check::NodeIps, node_ips),
+        (Check::NotReadyNodes, not_ready_nodes),
+        (Check::ControlPlane, control_plane),
+        (Check::Architecture, architecture),
+    ];
+    let row = |(check, judge): (Check, Judge)| match evidence.nodes {
+        Ok([]) => check.passed("there is no node yet"),
+        Ok(nodes) => judge(evidence, check, nodes),
+        Err(ref unseen) => check.not_checked(&unseen.why, &unseen.command),
+    };
+    checks.into_iter().map(row).collect()
+}
+
+fn named<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Option<String> {
+    let all: Vec<_> = nodes.into_iter().map(|node| node.name.as_str()).collect();
+    (!all.is_empty()).then(|| names(all))
+}
+
+fn kubelets(_: &Evidence, check: Check, nodes: &[Node]) -> Row {
+    let bare = nodes.iter().filter(|node| !node.is_uninitialized() && node.provider_id.is_empty());
+    match named(bare) {
+        None => check.passed(""),
+        Some(nodes) => check.warned(
+            format!("neither a providerID nor the taint of an uninitialised node: {nodes}; no cloud-controller-manager initialises them"),
+            INITIALIZE,
+        ),
+    }
+}
+
+fn provider_ids(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
+    let cloud = &evidence.provider.descriptor.nodes;
+    let foreign = || nodes.iter().filter(|node| !node.provider_id.is_empty() && !cloud.owns(&node.provider_id));
+    let may_delete = evidence.manager.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled;
+    let Some(all) = named(foreign()) else {
+        // Those that wait are never deleted.
+        let bare = nodes.iter().filter(|node| node.provider_id.is_empty() && !node.is_uninitialized());
+        let Some(all) = named(bare).filter(|_| cloud.without_provider_id == Answer::Gone) else {
+            return check.passed("");
+        };
+        let message = format!(
+            "without a providerID: {all}; this cloud-controller-manager takes such a node for gone if it does not know its name"
+        );
+        return if may_delete { check.refused(message, REHEARSE) } else { check.warned(message, INITIALIZE) };
+    };
+    let mut schemes: Vec<_> = foreign().map(|node| scheme(&node.provider_id)).collect();
+    schemes.sort_unstable();
+    schemes.dedup();
+    let message = format!("of another cloud ({}): {all}", names(schemes.iter().copied()));
+    if may_delete && cloud.foreign_provider_id == Answer::Gone {
+        return check.refused(format!("{message}; this cloud-controller-manager takes such nodes for gone"), REHEARSE);
+    }
+    let fix = "a providerID cannot be changed: if the machine is of this cloud, drain the node, delete its Node, and start its kubelet again";
+    check.warned(message, fix)
+}
+
+/// What a providerID begins with.
+fn scheme(provider_id: &str) -> &str {
+    provider_id.find("://").map_or(provider_id, |end| &provider_id[..end + 3])
+}
+
+fn region(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
+    let Some(region) = evidence.subject(evidence.manager).and_then(|subject| subject.region) else {
+        return check.passed("no region is configured");
+    };
+    let cloud = &evidence.provider.descriptor.nodes;
+    let is_elsewhere = |node: &&Node| cloud.owns(&node.provider_id) && !node.region.is_empty() && node.region != region;
+    match named(nodes.iter().filter(is_elsewhere)) {
+        None => check.passed(""),
+        Some(all) => check.refused(
+            format!("the configuration names the region {region}, and these nodes are in another one: {all}"),
+            "correct the region in the configuration: the instances of another one count as gone",
+        ),
+    }
+}
+
+fn node_names(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
+    let rule = &evidence.provider.descriptor.nodes.names;
+    // An initialised node was found.
+    let waiting = || nodes.iter().filter(|node| node.provider_id.is_empty());
+    if waiting().next().is_none() {
+        return check.passed("no node waits for its initialisation");
+    }
+    let is_wrong = |node: &&Node| !rule.prefixes.iter().any(|prefix| node.name.starts_with(prefix.as_str()));
+    let must = format!("the name of a node must be {}", rule.are);
+    match named(waiting().filter(is_wrong)) {
+        _ if rule.prefixes.is_empty() => {
+            check.not_checked(must, "compare `kubectl get nodes` with the machines at the cloud")
+        }
+        None => check.passed(""),
+        Some(nodes) => {
+            check.warned(format!("{must}: {nodes}"), "register these nodes with kubelet --hostname-override")
+        }
+    }
+}
+
+fn node_ips(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
+    let Some(need) = &evidence.provider.descriptor.nodes.private_addresses else {
+        return check.passed("nothing is known to be needed for them");
+    };
+    match named(nodes.iter().filter(|node| is_private(&node.provided_ip))) {
+        None => check.passed(""),
+        Some(nodes) => check.warned(
+            format!("kubelets ask for a private address (--node-ip), which {need}: {nodes}"),
+            "see to that, or start these kubelets without --node-ip",
+        ),
+    }
+}
+
+fn is_private(address: &str) -> bool {
+    match address.parse() {
+        Ok(std::net::IpAddr::V4(address)) => address.is_private(),
+        Ok(std::net::IpAddr::V6(address)) => address.is_unique_local(),
+        Err(_) => false,
+    }
+}
+
+fn not_ready_nodes(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
+    // One that waits for its initialisation is never deleted.
+    let at_stake = nodes.iter().filter(|node| !node.is_ready() && !node.is_uninitialized());
+    let Some(all) = named(at_stake) else {
+        let waiting = named(nodes.iter().filter(|node| !node.is_ready()));
+        let said = |all| format!("not ready, but not deleted while they wait for their initialisation: {all}");
+        return check.passed(waiting.map(said).unwrap_or_default());
+    };
+    let message = format!(
+        "not ready: {all}; with wrong credentials, or of another account or region, a cloud-controller-manager would delete these first"
+    );
+    match evidence.manager.spec.controllers.cloud_node_lifecycle {
+        Lifecycle::Disabled => check.passed(format!("not ready: {all}; cloudNodeLifecycle is off")),
+        Lifecycle::Rehearsal => {
+            check.warned(message, "nothing is deleted in a rehearsal; repair these nodes before you enable deletion")
+        }
+        Lifecycle::Enabled => check.refused(message, REHEARSE),
+    }
+}
+
+fn control_plane(_: &Evidence, check: Check, nodes: &[Node]) -> Row {
+    if nodes.is_empty() || nodes.iter().any(|node| node.is_control_plane) {
+        return check.passed("");
+    }
+    check.warned(
+        "no node has the label of the control plane: the pods run on any node",
+        "if there are such nodes label them with node-role.kubernetes.io/control-plane, else say where with spec.placement.nodeSelector",
+    )
+}
+
+fn architecture(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
+    if let Some(own) = &evidence.manager.spec.image.repository {
+        return check.not_checked(
+            format!("what {own} is built for is not known"),
+            "compare its platforms with `kubectl get nodes -L kubernetes.io/arch`; spec.placement.nodeSelector selects nodes",
+        );
+    }
+    let image = evidence.provider.descriptor.images.get(CCM);
+    let built = image.map(|image| image.architectures.as_slice()).unwrap_or_default();
+    let hosts = evidence.hosts(nodes);
+    let is_other = |node: &&&Node| !node.architecture.is_empty() && !built.contains(&node.architecture);
+    let others: Vec<_> = hosts.iter().filter(is_other).copied().collect();
+    let Some(all) = named(others.iter().copied()) else { return check.passed("") };
+    let message = format!("the image is built for {}, and not for {all}", built.join(", "));
+    if others.len() == hosts.len() {
+        return check.refused(
+            message,
+            "select other nodes with spec.placement.nodeSelector, or give an image in spec.image.repository",
+        );
+    }
+    if built.len() == 1 {
+        // The plan selects it.
+        return check.passed(format!("{message}; the pods run on the other nodes"));
+    }
+    check.warned(message, "select the other nodes with spec.placement.nodeSelector: {kubernetes.io/arch: ...}")
+}

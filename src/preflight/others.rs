@@ -1,0 +1,179 @@
+//! The checks of other cloud-controller-managers (pure).
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::{
+    check::{Check, Row, names},
+    evidence::{Evidence, Other, Survey},
+    pods::Pod,
+};
+use crate::{
+    api::spec::Management,
+    facts::manager::{Controller, Manager},
+    nodes::evidence::Lease,
+    plan::{Plan, upstream::conflict::conflict},
+    provider::Phase,
+};
+
+/// The lease of the cloud-controller-manager that is part of k3s.
+const K3S: &str = "k3s-cloud-controller-manager";
+
+pub(super) fn rows(evidence: &Evidence) -> [Row; 3] {
+    [companions(evidence), other_manager(evidence), ports(evidence)]
+}
+
+fn companions(evidence: &Evidence) -> Row {
+    let check = Check::Companions;
+    let others = match &evidence.others {
+        Ok(others) => others,
+        Err(unseen) => return check.not_checked(&unseen.why, &unseen.command),
+    };
+    let first = others.iter().filter(|other| other.goes_first && !is_removed(other.manager)).map(|other| other.manager);
+    let running = others.iter().filter_map(|other| other.runs.as_ref());
+    match first.chain(running).find_map(|other| conflict(evidence.catalog, evidence.manager, other)) {
+        Some(problem) => check.refused(problem, ""),
+        None => check.passed(""),
+    }
+}
+
+/// What is known of a cloud-controller-manager that the operator has not installed.
+struct Foreign {
+    who: String,
+    controllers: Vec<Controller>,
+    /// Whether more than its name tells that it is one.
+    is_certain: bool,
+}
+
+fn other_manager(evidence: &Evidence) -> Row {
+    let check = Check::OtherManager;
+    let own: Vec<_> = evidence.manager.controllers().collect();
+    let Survey { pods, unseen_pods, leases, unseen_leases, .. } = evidence.survey;
+    let of_pods = pods.iter().filter_map(|pod| foreign_pod(evidence, pod));
+    let of_leases = leases.iter().filter_map(|lease| foreign_lease(evidence, lease));
+    let clashing = of_pods.chain(of_leases).filter_map(|Foreign { who, controllers, is_certain }| {
+        let shared: Vec<_> = controllers.iter().filter(|one| own.contains(one)).map(|one| one.field()).collect();
+        (!shared.is_empty()).then(|| (is_certain, format!("{who} runs {}", shared.join(", "))))
+    });
+    let (certain, uncertain): (Vec<_>, Vec<_>) = clashing.partition(|(is_certain, _)| *is_certain);
+    if !certain.is_empty() {
+        let fix = "remove the other cloud-controller-manager, or disable these controllers in one of the two; of k3s start the \
+                   servers with --disable-cloud-controller --disable=servicelb, of RKE2 with disable-cloud-controller: true; if it \
+                   is none, give the CloudControllerManager the annotation ccm-operator.dev/skip-preflight: other-ccm";
+        return check.refused(names(certain.iter().map(|(_, text)| text.as_str())), fix);
+    }
+    if !uncertain.is_empty() {
+        return check.warned(
+            format!("by its name, {}", names(uncertain.iter().map(|(_, text)| text.as_str()))),
+            "if it is a cloud-controller-manager remove it, or disable these controllers in one of the two",
+        );
+    }
+    // Its own lease, held by what cannot be told from another one.
+    if let Err(unseen) = &evidence.is_installed
+        && evidence.survey.leases.iter().any(|lease| is_fresh(evidence, lease) && is_of(evidence.manager, lease))
+    {
+        return check.not_checked(&unseen.why, &unseen.command);
+    }
+    match (unseen_pods, unseen_leases) {
+        (Some(unseen), _) | (_, Some(unseen)) => check.not_checked(&unseen.why, &unseen.command),
+        _ => check.passed(""),
+    }
+}
+
+fn is_removed(manager: &Manager) -> bool {
+    manager.spec.management == Management::Removed
+}
+
+/// The others that are to run. What is left of one that is to go is in the way as anybody's is.
+fn others<'a>(evidence: &'a Evidence) -> impl Iterator<Item = &'a Other<'a>> {
+    evidence.others.iter().flatten().filter(|other| !is_removed(other.manager))
+}
+
+/// Whether a pod is of a `CloudControllerManager`, this one included. The manifests of others may have the same ServiceAccount.
+fn is_ours(evidence: &Evidence, pod: &Pod) -> bool {
+    let is_of = |manager: &Manager| {
+        let subject = evidence.subject(manager);
+        subject.is_some_and(|subject| pod.namespace == subject.namespace && pod.is_selected(&subject.selector))
+    };
+    others(evidence).map(|other| other.manager).chain([evidence.manager]).any(is_of)
+}
+
+fn is_fresh(evidence: &Evidence, lease: &Lease) -> bool {
+    let is_fresh =
+        |renewed: Timestamp| evidence.now.as_second().saturating_sub(renewed.as_second()) <= lease.duration_seconds;
+    !lease.holder.is_empty() && lease.renewed.is_some_and(is_fresh)
+}
+
+fn is_of(manager: &Manager, lease: &Lease) -> bool {
+    manager.spec.namespace == lease.namespace && manager.lease_name() == lease.name
+}
+
+fn foreign_pod(evidence: &Evidence, pod: &Pod) -> Option<Foreign> {
+    let controllers = pod.controllers.clone()?;
+    let leads = || evidence.survey.leases.iter().any(|lease| is_fresh(evidence, lease) && pod.holds(lease));
+    (!is_ours(evidence, pod)).then(|| Foreign {
+        who: format!("pod {}", pod.key()),
+        controllers,
+        is_certain: pod.is_certain || leads(),
+    })
+}
+
+fn foreign_lease(evidence: &Evidence, lease: &Lease) -> Option<Foreign> {
+    if !is_fresh(evidence, lease) || others(evidence).any(|other| is_of(other.manager, lease)) {
+        return None;
+    }
+    // A pod tells more: which controllers it runs.
+    let mut holders = evidence.survey.pods.iter().filter(|pod| pod.controllers.is_some() && pod.holds(lease));
+    if holders.clone().any(|pod| !is_ours(evidence, pod)) {
+        return None;
+    }
+    // Its workload may be gone, and its pods not.
+    let mut is_own = || !matches!(evidence.is_installed, Ok(false)) || holders.next().is_some();
+    if is_of(evidence.manager, lease) && is_own() {
+        return None;
+    }
+    // With --disable-cloud-controller that of k3s goes on for its own load balancers.
+    let nodes = evidence.nodes.as_deref().unwrap_or_default();
+    let only_services = lease.name == K3S && nodes.iter().all(|node| !node.provider_id.starts_with("k3s://"));
+    let controllers = if only_services { vec![Controller::Service] } else { Controller::ALL.to_vec() };
+    let who = format!("the holder {} of the lease {}/{}", lease.holder, lease.namespace, lease.name);
+    Some(Foreign { who, controllers, is_certain: true })
+}
+
+/// The ports that the pods take on the network of the host.
+fn own_ports(evidence: &Evidence, manager: &Manager) -> Vec<u16> {
+    let plan = Plan::new(evidence.catalog, &manager.clone().facts(), Phase::Cluster);
+    let objects = plan.as_ref().map(Plan::objects).unwrap_or_default();
+    let pods = objects.iter().filter_map(|object| {
+        let spec = object.pod_spec()?;
+        Pod::of(&serde_json::json!({"spec": spec}))
+    });
+    pods.flat_map(|pod| pod.ports).collect()
+}
+
+fn ports(evidence: &Evidence) -> Row {
+    let check = Check::Ports;
+    let own = own_ports(evidence, evidence.manager);
+    let shared = |ports: &[u16]| {
+        let shared: Vec<_> = ports.iter().filter(|port| own.contains(port)).map(u16::to_string).collect();
+        (!shared.is_empty()).then(|| shared.join(", "))
+    };
+    let of_others = others(evidence).filter(|other| other.goes_first).filter_map(|other| {
+        let ports = shared(&own_ports(evidence, other.manager))?;
+        Some(format!("{ports} of the CloudControllerManager {}", other.manager.name))
+    });
+    let nodes = evidence.nodes.as_deref().unwrap_or_default();
+    let hosts = evidence.hosts(nodes);
+    let is_host = |node: &str| node.is_empty() || hosts.iter().any(|host| host.name == node);
+    let pods = evidence.survey.pods.iter().filter(|pod| is_host(&pod.node) && !is_ours(evidence, pod));
+    let of_pods = pods.filter_map(|pod| Some(format!("{} of pod {}", shared(&pod.ports)?, pod.key())));
+    let taken: Vec<_> = of_others.chain(of_pods).collect();
+    if !taken.is_empty() {
+        let message = format!("taken on nodes that the pods would run on: {}", names(taken.iter().map(String::as_str)));
+        return check
+            .warned(message, "choose another one in spec.ports.secure: pods with the same port wait for each other");
+    }
+    match (&evidence.survey.unseen_pods, &evidence.others) {
+        (Some(unseen), _) | (_, Err(unseen)) => check.not_checked(&unseen.why, &unseen.command),
+        _ => check.passed(""),
+    }
+}

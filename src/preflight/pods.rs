@@ -1,0 +1,229 @@
+//! What is kept of a pod (pure).
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::{
+    facts::manager::Controller,
+    nodes::{
+        evidence::{self, Lease},
+        observed::{self, container, flag, is_manager},
+    },
+    plan::upstream::conflict::Running,
+};
+
+/// The port of a cloud-controller-manager without `--secure-port`.
+const DEFAULT_PORT: u16 = 10258;
+
+/// Flags without which hardly any cloud-controller-manager starts.
+const CERTAIN: [&str; 2] = ["controllers", "cloud-provider"];
+
+/// Runs one controller, of Services, and has no argument that says so: a part of its image.
+const KUBE_VIP: &str = "kube-vip-cloud-provider";
+
+/// A pod that matters to the checks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pod {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The node that it is on; empty while it is on none.
+    pub node: String,
+    /// Whether it is on the network of the host.
+    pub is_on_host: bool,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// The ports of its node that it takes.
+    pub ports: Vec<u16>,
+    /// The controllers that it runs, if it is a cloud-controller-manager.
+    pub controllers: Option<Vec<Controller>>,
+    /// Whether its arguments say that it is a cloud-controller-manager; else only its name does.
+    pub is_certain: bool,
+    /// The subnets of which kube-controller-manager gives some to nodes, if it is that one; empty if it gives none.
+    pub subnets: Option<Vec<String>>,
+}
+
+impl Pod {
+    /// Of a live Pod; `None` if it does not matter.
+    pub fn of(live: &Value) -> Option<Self> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        if matches!(live["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
+            return None;
+        }
+        let (metadata, spec) = (&live["metadata"], &live["spec"]);
+        let ccm = (is_manager(live) || is_kube_vip(container(spec))).then(|| container(spec));
+        let is_certain = ccm.is_some_and(|ccm| CERTAIN.iter().any(|name| flag(ccm, name).is_some()));
+        let controllers = ccm.map(controllers);
+        let subnets = items(&spec["containers"]).find(|one| one["name"] == "kube-controller-manager").map(subnets);
+        let ports = ports(spec, ccm);
+        let is_kept = controllers.is_some() || subnets.is_some() || !ports.is_empty();
+        is_kept.then(|| Self {
+            namespace: text(&metadata["namespace"]),
+            node: text(&spec["nodeName"]),
+            is_on_host: spec["hostNetwork"] == true,
+            labels: metadata["labels"]
+                .as_object()
+                .map(|labels| labels.iter().map(|(key, value)| (key.clone(), text(value))).collect())
+                .unwrap_or_default(),
+            is_certain,
+            name: text(&metadata["name"]),
+            ports,
+            controllers,
+            subnets,
+        })
+    }
+
+    /// Its namespace and its name, for people.
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// Whether a selector of labels, each `key=value`, selects it.
+    pub fn is_selected(&self, selector: &str) -> bool {
+        let has = |(key, value): (&str, &str)| self.labels.get(key).is_some_and(|label| label == value);
+        selector.split(',').all(|label| label.split_once('=').is_some_and(has))
+    }
+
+    /// Whether it holds a lease.
+    pub fn holds(&self, lease: &Lease) -> bool {
+        let Self { name, namespace, node, is_on_host, .. } = self.clone();
+        observed::holds(
+            lease,
+            &evidence::Pod { name, namespace, node, is_on_host_network: is_on_host, ..evidence::Pod::default() },
+        )
+    }
+}
+
+/// What a live workload of ours runs.
+pub fn running(workload: &Value) -> Running {
+    let ccm = container(&workload["spec"]["template"]["spec"]);
+    Running { controllers: controllers(ccm), lease_name: flag(ccm, "leader-elect-resource-name").unwrap_or_default() }
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+fn is_kube_vip(container: &Value) -> bool {
+    container["image"].as_str().is_some_and(|image| image.contains(KUBE_VIP))
+}
+
+fn controllers(container: &Value) -> Vec<Controller> {
+    if is_kube_vip(container) {
+        return vec![Controller::Service];
+    }
+    let mut on = Controller::of_argument(flag(container, "controllers").as_deref());
+    let is_off = flag(container, "configure-cloud-routes").as_deref() == Some("false");
+    on.retain(|controller| !(is_off && *controller == Controller::Route));
+    on
+}
+
+/// The subnets of which kube-controller-manager gives some to nodes.
+fn subnets(container: &Value) -> Vec<String> {
+    let is_on = flag(container, "allocate-node-cidrs").as_deref() == Some("true");
+    let subnets = flag(container, "cluster-cidr").filter(|_| is_on).unwrap_or_default();
+    subnets.split(',').filter(|subnet| !subnet.is_empty()).map(str::to_owned).collect()
+}
+
+fn ports(spec: &Value, ccm: Option<&Value>) -> Vec<u16> {
+    let number = |value: &Value| value.as_u64().and_then(|port| u16::try_from(port).ok());
+    let is_on_host = spec["hostNetwork"] == true;
+    let declared = items(&spec["containers"]).flat_map(|one| items(&one["ports"]));
+    let taken = declared
+        .filter_map(|port| number(&port["hostPort"]).or_else(|| number(&port["containerPort"]).filter(|_| is_on_host)));
+    let served = ccm.filter(|_| is_on_host).map(|ccm| {
+        let given = flag(ccm, "secure-port").and_then(|port| port.parse().ok());
+        given.unwrap_or(DEFAULT_PORT)
+    });
+    let mut ports: Vec<_> = taken.chain(served).filter(|port| *port > 0).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(name: &str, container: &Value) -> Option<Pod> {
+        let metadata = json!({"name": name, "namespace": "kube-system"});
+        Pod::of(&json!({"metadata": metadata, "spec": {"hostNetwork": true, "containers": [container]}}))
+    }
+
+    #[test]
+    fn cloud_controller_managers_are_known_by_their_images_and_names() {
+        use Controller::{CloudNode, CloudNodeLifecycle, Route, Service};
+        let of = |name: &str, container: &Value| pod(name, container).and_then(|pod| pod.controllers);
+        let image = |image: &str, args: &[&str]| json!({"name": "main", "image": image, "args": args});
+        let all = Some(Controller::ALL.to_vec());
+        for (name, container, expected) in [
+            ("aws-x", image("registry.k8s.io/provider-aws/cloud-controller-manager:v1.35.2", &[]), all.clone()),
+            ("cpi", image("registry.k8s.io/cloud-pv-vsphere/cloud-provider-vsphere:v1", &[]), all.clone()),
+            ("cloud-controller-manager-server-0", image("index.docker.io/rancher/hardened:v1", &[]), all.clone()),
+            (
+                "cloud-controller-manager-a",
+                image("rancher/rke2-cloud-provider:v1", &["--controllers=*,-route,-cloud-node"]),
+                Some(vec![CloudNodeLifecycle, Service]),
+            ),
+            (
+                "talos",
+                image(
+                    "ghcr.io/siderolabs/talos-cloud-controller-manager:v1",
+                    &["--controllers=cloud-node,node-csr-approval"],
+                ),
+                Some(vec![CloudNode]),
+            ),
+            (
+                "a",
+                image("a/cloud-controller-manager", &["--controllers=service-lb-controller,node-route-controller"]),
+                Some(vec![Service, Route]),
+            ),
+            (
+                "a",
+                image(
+                    "a/cloud-controller-manager",
+                    &["--controllers=node-route-controller,service", "--configure-cloud-routes=false"],
+                ),
+                Some(vec![Service]),
+            ),
+            ("vip", image("ghcr.io/kube-vip/kube-vip-cloud-provider:v0.0.12", &[]), Some(vec![Service])),
+            ("web", image("registry.example/cloud-provider/web:v1", &[]), None),
+            ("operator", image("a/cluster-cloud-controller-manager-operator:v1", &[]), None),
+            ("web", image("a/web", &[]), None),
+        ] {
+            assert_eq!(of(name, &container), expected, "{name} {container}");
+        }
+        let mut done =
+            json!({"metadata": {"name": "a"}, "spec": {"containers": [image("a/cloud-controller-manager", &[])]}});
+        assert!(Pod::of(&done).is_some());
+        done["status"]["phase"] = "Failed".into();
+        assert_eq!(Pod::of(&done), None);
+    }
+
+    #[test]
+    fn the_ports_of_the_host_are_found() {
+        let ports = |container: Value| pod("a", &container).map(|pod| pod.ports);
+        let ccm = |args: &[&str]| json!({"image": "a/cloud-controller-manager", "args": args});
+        assert_eq!(ports(ccm(&[])), Some(vec![10258]));
+        assert_eq!(ports(ccm(&["--secure-port=10300", "--secure-port=0"])), Some(vec![]));
+        let web = json!({"image": "web", "ports": [{"containerPort": 10258}, {"containerPort": 80, "hostPort": 8080}]});
+        assert_eq!(ports(web.clone()), Some(vec![8080, 10258]));
+        let in_network = json!({"metadata": {}, "spec": {"containers": [web]}});
+        assert_eq!(Pod::of(&in_network).map(|pod| pod.ports), Some(vec![8080]));
+    }
+
+    #[test]
+    fn kube_controller_manager_says_whether_it_gives_subnets_to_nodes() {
+        let subnets = |args: &[&str]| {
+            pod("kube-controller-manager-a", &json!({"name": "kube-controller-manager", "image": "k", "command": args}))
+                .and_then(|pod| pod.subnets)
+        };
+        assert_eq!(subnets(&["kube-controller-manager", "--cluster-cidr=10.0.0.0/8"]), Some(vec![]));
+        let on = ["--allocate-node-cidrs=true", "--cluster-cidr=10.0.0.0/8,fd00::/48"];
+        assert_eq!(subnets(&on), Some(vec!["10.0.0.0/8".to_owned(), "fd00::/48".to_owned()]));
+    }
+}

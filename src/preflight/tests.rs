@@ -1,0 +1,549 @@
+//! One cluster in which every check passes or cannot be made, and for each check one change after which it fails, and no other.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{
+    check::{Check, Outcome, line},
+    evidence::{Other, Reader, Survey},
+    pods::Pod,
+    *,
+};
+use crate::{
+    api::{placement::Distribution, spec::Lifecycle},
+    facts::{cluster::Cluster, manager::Manager, version::Minor},
+    nodes::{
+        evidence::{Lease, Unseen},
+        node::{Node, Ready, UNINITIALIZED},
+    },
+    plan::upstream::{
+        judgement::{Judgement, judge},
+        sources::{Checks, Found, Source},
+    },
+    provider::{catalog::Catalog, embedded},
+};
+
+struct World {
+    catalog: Catalog,
+    manager: Manager,
+    by: Reader,
+    secret: Found,
+    /// Each with whether it goes first, and as it runs.
+    others: Vec<(Manager, bool, Option<Manager>)>,
+    nodes: Result<Vec<Node>, Unseen>,
+    survey: Survey,
+    missing_rights: Result<Vec<String>, Unseen>,
+    is_installed: Result<bool, Unseen>,
+}
+
+fn manager(name: &str, spec: Value) -> Manager {
+    let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 1 };
+    Manager::new(name.to_owned(), serde_json::from_value(spec).unwrap(), cluster)
+}
+
+fn node(name: &str) -> Node {
+    Node {
+        name: name.into(),
+        taints: vec![UNINITIALIZED.into()],
+        ready: Some(Ready { status: "True".into(), ..Ready::default() }),
+        has_pod_cidr: true,
+        architecture: "amd64".into(),
+        ..Node::default()
+    }
+}
+
+/// A pod of kube-system on a host.
+fn pod(name: &str, container: &Value) -> Pod {
+    let spec = json!({"hostNetwork": true, "nodeName": "ip-10-0-0-1.ec2.internal", "containers": [container]});
+    Pod::of(&json!({"metadata": {"name": name, "namespace": "kube-system"}, "spec": spec})).unwrap()
+}
+
+fn ccm(arguments: &[&str]) -> Pod {
+    pod("foreign", &json!({"name": "ccm", "image": "registry.example/cloud-controller-manager:v1", "args": arguments}))
+}
+
+/// With the labels of the pods of a CloudControllerManager of AWS.
+fn ours(mut pod: Pod, name: &str) -> Pod {
+    let label = |key: &str, value: &str| (format!("app.kubernetes.io/{key}"), value.to_owned());
+    pod.labels = BTreeMap::from([label("name", "aws-cloud-controller-manager"), label("instance", name)]);
+    pod
+}
+
+fn secret(data: &Value) -> Found {
+    let reference = crate::object::reference::Reference {
+        kind: &crate::object::reference::SECRET,
+        namespace: "kube-system".into(),
+        name: "hcloud".into(),
+    };
+    Found::Present(Source::of(&json!({"data": data}), &reference, &Checks::new()))
+}
+
+fn unseen() -> Unseen {
+    Unseen { what: "it".into(), why: "forbidden".into(), command: "kubectl get it".into() }
+}
+
+/// AWS on a kubeadm cluster with one node of the control plane and one other, both as their kubelets have registered them.
+fn aws() -> World {
+    let mut control_plane = node("ip-10-0-0-1.ec2.internal");
+    control_plane.is_control_plane = true;
+    let namespace = json!({"metadata": {"name": "kube-system", "labels": {}}});
+    World {
+        catalog: embedded::catalog().unwrap(),
+        manager: manager("cluster", json!({"provider": "aws"})),
+        by: Reader::Operator,
+        secret: Found::Absent,
+        others: Vec::new(),
+        nodes: Ok(vec![control_plane, node("i-0123456789abcdef0")]),
+        survey: Survey { namespaces: BTreeMap::from([("kube-system".to_owned(), Ok(namespace))]), ..Survey::default() },
+        missing_rights: Ok(Vec::new()),
+        is_installed: Ok(false),
+    }
+}
+
+fn hcloud() -> World {
+    let spec = json!({"provider": "hcloud", "credentials": {"secretRef": {"name": "hcloud"}}});
+    let mut world = World { manager: manager("cluster", spec), secret: secret(&json!({"token": "eA=="})), ..aws() };
+    for node in world.nodes.as_mut().unwrap() {
+        node.provider_id = "hcloud://1".into();
+        node.taints.clear();
+    }
+    world
+}
+
+impl World {
+    fn judgement(&self) -> Judgement {
+        judge(&self.catalog, &self.manager, |_| self.secret.clone())
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let judgement = self.judgement();
+        let others = self.others.iter().map(|(manager, goes_first, runs)| Other {
+            manager,
+            goes_first: *goes_first,
+            runs: runs.clone(),
+        });
+        rows(&Evidence {
+            now: "2026-01-01T00:01:00Z".parse().unwrap(),
+            by: self.by,
+            catalog: &self.catalog,
+            manager: &self.manager,
+            provider: self.catalog.upstream_of(&self.manager.spec.provider).unwrap(),
+            judgement: &judgement,
+            is_installed: self.is_installed.clone(),
+            others: Ok(others.collect()),
+            nodes: self.nodes.as_deref().map_err(Clone::clone),
+            survey: &self.survey,
+            missing_rights: self.missing_rights.clone(),
+        })
+    }
+
+    fn nodes(&mut self) -> &mut Vec<Node> {
+        self.nodes.as_mut().unwrap()
+    }
+
+    fn spec(&mut self, spec: Value) {
+        self.manager = manager("cluster", spec);
+    }
+}
+
+/// What has not passed, but for what never can be checked from here.
+fn failed(rows: &[Row]) -> Vec<(Check, Outcome)> {
+    let never = [Check::AtCloud, Check::ImagePull, Check::CredentialsAccepted];
+    let failed = rows.iter().filter(|row| row.result != Outcome::Passed && !never.contains(&row.check));
+    failed.map(|row| (row.check, row.result)).collect()
+}
+
+/// Which check fails after one change, and how.
+type Case = (Check, Outcome, &'static str, fn() -> World, fn(&mut World));
+
+fn route(pods: &[&str]) -> Value {
+    json!({"provider": "aws", "controllers": {"route": "Enabled"}, "network": {"podCIDRs": pods}})
+}
+
+fn only_routes() -> Value {
+    let off = "Disabled";
+    json!({"cloudNode": off, "cloudNodeLifecycle": off, "service": off, "route": "Enabled"})
+}
+
+fn allocator(arguments: &[&str]) -> Pod {
+    pod("kube-controller-manager-a", &json!({"name": "kube-controller-manager", "image": "k", "command": arguments}))
+}
+
+fn lease(name: &str, renewed: &str) -> Lease {
+    Lease {
+        namespace: "kube-system".into(),
+        name: name.into(),
+        holder: "elsewhere_1".into(),
+        renewed: Some(renewed.parse().unwrap()),
+        duration_seconds: 15,
+    }
+}
+
+#[allow(clippy::too_many_lines, reason = "a table")]
+fn cases() -> Vec<Case> {
+    use Outcome::{NotChecked, Refused, Warned};
+    vec![
+        (Check::Configuration, Refused, "does not allow --nope", aws, |world| {
+            world.spec(json!({"provider": "aws", "arguments": {"--nope": "1"}}));
+        }),
+        (Check::Configuration, Warned, "did you mean `VPC`", aws, |world| {
+            world.spec(json!({"provider": "aws", "cloudConfig": {"inline": "[Global]\nVPCC = x\n"}}));
+        }),
+        (Check::Credentials, Refused, "has no key token", hcloud, |world| world.secret = secret(&json!({"t": "eA=="}))),
+        (Check::Credentials, Refused, "is empty", hcloud, |world| world.secret = secret(&json!({"token": ""}))),
+        (Check::Credentials, Refused, "cannot be read", hcloud, |world| world.secret = Found::Unreadable("no".into())),
+        (Check::Credentials, NotChecked, "cannot be read", hcloud, |world| {
+            (world.secret, world.by) = (Found::Unreadable("no".into()), Reader::Caller);
+        }),
+        (Check::Version, Warned, "there is no tag for Kubernetes 1.60", aws, |world| {
+            world.manager.cluster.minor = Minor(60);
+        }),
+        (Check::Companions, Refused, "runs in the CloudControllerManager older (provider aws)", aws, |world| {
+            let spec = json!({"provider": "aws", "ports": {"secure": 10300}});
+            world.others.push((manager("older", spec), true, None));
+        }),
+        (Check::OtherManager, Refused, "pod kube-system/foreign runs cloudNode", aws, |world| {
+            world.survey.pods = vec![ccm(&["--controllers=cloud-node", "--secure-port=0"])];
+        }),
+        (
+            Check::OtherManager,
+            Refused,
+            "the holder elsewhere_1 of the lease kube-system/cloud-controller-manager runs",
+            aws,
+            |world| {
+                world.survey.leases = vec![lease("cloud-controller-manager", "2026-01-01T00:00:50Z")];
+            },
+        ),
+        (Check::OtherManager, NotChecked, "forbidden", aws, |world| world.survey.unseen_leases = Some(unseen())),
+        (Check::Companions, Refused, "runs in the CloudControllerManager younger", aws, |world| {
+            let runs = manager("younger", json!({"provider": "aws"}));
+            let asks = json!({"provider": "aws", "controllers": only_routes(), "network": {"podCIDRs": ["10.0.0.0/8"]}, "ports": {"secure": 1}});
+            world.others.push((manager("younger", asks), false, Some(runs)));
+        }),
+        // What is left of one that is to go.
+        (Check::OtherManager, Refused, "pod kube-system/foreign runs cloudNode", aws, |world| {
+            let removed = json!({"provider": "aws", "management": "Removed"});
+            world.others.push((manager("removed", removed), true, None));
+            world.survey.pods = vec![ours(ccm(&["--controllers=*", "--secure-port=0"]), "removed")];
+        }),
+        (Check::OtherManager, Refused, "of the lease kube-system/cloud-controller-manager-removed", aws, |world| {
+            let removed = json!({"provider": "aws", "management": "Removed"});
+            world.others.push((manager("removed", removed), true, None));
+            world.survey.leases = vec![lease("cloud-controller-manager-removed", "2026-01-01T00:01:00Z")];
+        }),
+        // A chart's manifest may use the same ServiceAccount.
+        (Check::OtherManager, Warned, "by its name, pod kube-system/foreign runs cloudNode", aws, |world| {
+            world.survey.pods = vec![ccm(&["--secure-port=0"])];
+        }),
+        // One that leads is one.
+        (Check::OtherManager, Refused, "pod kube-system/foreign runs cloudNode", aws, |world| {
+            world.survey.pods = vec![ccm(&["--secure-port=0"])];
+            let holder = "ip-10-0-0-1_1".into();
+            world.survey.leases = vec![Lease { holder, ..lease("cloud-controller-manager", "2026-01-01T00:01:00Z") }];
+        }),
+        (Check::OtherManager, Warned, "pod kube-system/foreign runs cloudNode", aws, |world| {
+            world.manager.skips = vec!["other-ccm".into()];
+            world.survey.pods = vec![ccm(&["--controllers=cloud-node", "--secure-port=0"])];
+        }),
+        (Check::OtherManager, NotChecked, "forbidden", aws, |world| {
+            world.is_installed = Err(unseen());
+            world.survey.leases = vec![lease("cloud-controller-manager", "2026-01-01T00:01:00Z")];
+        }),
+        (Check::Ports, Warned, "10258 of pod kube-system/web", aws, |world| {
+            world.survey.pods = vec![pod("web", &json!({"image": "web", "ports": [{"containerPort": 10258}]}))];
+        }),
+        (Check::Ports, Warned, "10258 of the CloudControllerManager older", aws, |world| {
+            let only = json!({"cloudNode": "Disabled", "cloudNodeLifecycle": "Disabled"});
+            world.others.push((manager("older", json!({"provider": "aws", "controllers": only})), true, None));
+            world.spec(json!({"provider": "aws", "controllers": {"service": "Disabled"}}));
+        }),
+        (Check::Kubelets, Warned, "neither a providerID nor the taint", aws, |world| world.nodes()[1].taints.clear()),
+        (Check::ProviderIds, Warned, "of another cloud (k3s://): i-0123456789abcdef0", aws, |world| {
+            world.nodes()[1].provider_id = "k3s://a".into();
+        }),
+        (Check::ProviderIds, Refused, "takes such nodes for gone", vsphere, |world| {
+            world.manager.spec.controllers.cloud_node_lifecycle = Lifecycle::Enabled;
+            world.nodes()[1].provider_id = "aws:///a/i-1".into();
+        }),
+        (Check::Region, Refused, "the region eu-west-1", aws, |world| {
+            world.spec(json!({"provider": "aws", "cloudConfig": {"inline": "[Global]\nRegion = eu-west-1\n"}}));
+            let node = &mut world.nodes()[1];
+            (node.provider_id, node.region) = ("aws:///us-east-1a/i-1".into(), "us-east-1".into());
+            node.taints.clear();
+        }),
+        (Check::NodeNames, Warned, "the private DNS name or the id of the instance: worker", aws, |world| {
+            world.nodes()[1].name = "worker".into();
+        }),
+        (Check::NodeNames, NotChecked, "the name of the server", hcloud, |world| {
+            world.nodes()[1].provider_id.clear();
+            world.nodes()[1].taints.push(UNINITIALIZED.into());
+        }),
+        (Check::NodeIps, Warned, "needs the key network in the Secret", hcloud, |world| {
+            world.nodes()[1].provided_ip = "10.0.0.2".into();
+        }),
+        (Check::NotReadyNodes, Warned, "would delete these first", hcloud, |world| world.nodes()[1].ready = None),
+        (Check::NotReadyNodes, Refused, "would delete these first", hcloud, |world| {
+            world.nodes()[1].ready = None;
+            world.manager.spec.controllers.cloud_node_lifecycle = Lifecycle::Enabled;
+        }),
+        (Check::ControlPlane, Warned, "no node has the label", hcloud, |world| {
+            world.nodes()[0].is_control_plane = false;
+            world.manager.cluster.control_plane_nodes = 0;
+        }),
+        (Check::Architecture, Refused, "built for amd64, arm64", aws, |world| {
+            world.nodes()[0].architecture = "s390x".into();
+        }),
+        (Check::Architecture, NotChecked, "own.example/ccm is built for", aws, |world| {
+            world.spec(json!({"provider": "aws", "image": {"repository": "own.example/ccm", "version": "v1.35.0"}}));
+        }),
+        (Check::Architecture, Warned, "built for amd64, arm64", hcloud_anywhere, |world| {
+            world.nodes()[1].architecture = "s390x".into();
+        }),
+        (Check::Network, Warned, "no network plugin yet", aws, |world| {
+            world.nodes()[1].ready.as_mut().unwrap().lacks_network = true;
+        }),
+        (Check::PodCidrs, Warned, "no spec.podCIDR", aws, |world| {
+            world.spec(route(&["10.0.0.0/8"]));
+            world.nodes()[1].has_pod_cidr = false;
+            world.survey.pods = vec![allocator(&["--cluster-cidr=10.0.0.0/8"])];
+        }),
+        (Check::PodCidrs, Refused, "subnets of 10.0.0.0/8, not of 10.1.0.0/16", aws, |world| {
+            world.spec(route(&["10.1.0.0/16"]));
+            world.survey.pods = vec![allocator(&["--allocate-node-cidrs=true", "--cluster-cidr=10.0.0.0/8"])];
+        }),
+        (Check::PodSecurity, Warned, "enforces the level baseline", aws, |world| {
+            let labels = json!({"pod-security.kubernetes.io/enforce": "baseline"});
+            world.survey.namespaces.insert("kube-system".into(), Ok(json!({"metadata": {"labels": labels}})));
+        }),
+        (Check::PodSecurity, Refused, "there is no namespace kube-system", aws, |world| {
+            world.survey.namespaces.insert("kube-system".into(), Ok(Value::Null));
+        }),
+        (Check::PodSecurity, NotChecked, "forbidden", aws, |world| {
+            world.survey.namespaces.insert("kube-system".into(), Err(unseen()));
+        }),
+        (Check::Rights, Refused, "the operator may not create nodes", aws, |world| {
+            world.missing_rights = Ok(vec!["create nodes".into()]);
+        }),
+        (Check::Rights, NotChecked, "forbidden", aws, |world| world.missing_rights = Err(unseen())),
+    ]
+}
+
+fn vsphere() -> World {
+    let inline = "global:\n  secretName: vsphere\n  secretNamespace: kube-system\nvcenter:\n  a:\n    server: vc.example\n    datacenters: [dc]\n";
+    let spec = json!({
+        "provider": "vsphere", "cloudConfig": {"inline": inline}, "credentials": {"secretRef": {"name": "vsphere"}},
+    });
+    let data = json!({"vc.example.username": "eA==", "vc.example.password": "eA=="});
+    let mut world = World { manager: manager("cluster", spec), secret: secret(&data), ..hcloud() };
+    world.nodes().iter_mut().for_each(|node| node.provider_id = "vsphere://1".into());
+    world
+}
+
+/// The control plane is elsewhere.
+fn hcloud_anywhere() -> World {
+    let mut world = hcloud();
+    world.nodes()[1].is_control_plane = true;
+    world
+}
+
+#[test]
+fn a_good_cluster_passes_and_what_cannot_be_known_says_how_to_check_it() {
+    for world in [aws(), hcloud(), vsphere(), hcloud_anywhere()] {
+        let rows = world.rows();
+        assert_eq!(failed(&rows), [], "{rows:#?}");
+        assert_eq!(rows.iter().map(|row| row.check).collect::<Vec<_>>(), Check::ALL);
+        let not_checked = rows.iter().filter(|row| row.result == Outcome::NotChecked);
+        assert!(not_checked.clone().count() >= 2 && not_checked.clone().all(|row| !row.fix.is_empty()), "{rows:#?}");
+    }
+}
+
+#[test]
+fn each_check_fails_by_one_change_and_no_other_does() {
+    let mut seen = Vec::new();
+    for (check, outcome, text, base, change) in cases() {
+        let mut world = base();
+        change(&mut world);
+        let rows = world.rows();
+        assert_eq!(failed(&rows), [(check, outcome)], "{text}: {rows:#?}");
+        let row = rows.iter().find(|row| row.check == check).unwrap();
+        assert!(row.message.contains(text), "{}", row.message);
+        // Of these the message says what to do.
+        let in_message = matches!(check, Check::Configuration | Check::Credentials | Check::Companions);
+        assert!(in_message || !row.fix.is_empty(), "{check:?}");
+        seen.push(check);
+    }
+    let untested: Vec<_> = Check::ALL.iter().filter(|check| !seen.contains(check)).collect();
+    assert_eq!(untested, [&Check::AtCloud, &Check::ImagePull, &Check::CredentialsAccepted]);
+}
+
+#[test]
+fn what_is_well_in_spite_of_its_looks_passes() {
+    type Good = fn() -> World;
+    type Change = fn(&mut World);
+    let changes: &[(Good, Change)] = &[
+        // A companion with other controllers, and one that is younger.
+        (aws, |world| world.survey.pods = vec![ccm(&["--controllers=route", "--secure-port=0"])]),
+        (aws, |world| world.others.push((manager("younger", json!({"provider": "aws"})), false, None))),
+        (aws, |world| {
+            let spec = json!({"provider": "aws", "management": "Removed"});
+            world.others.push((manager("removed", spec), true, None));
+        }),
+        // A lease that nobody renews, our own, that of another CloudControllerManager, and that of ServiceLB.
+        (aws, |world| world.survey.leases = vec![lease("cloud-controller-manager", "2026-01-01T00:00:40Z")]),
+        (aws, |world| {
+            world.survey.leases = vec![lease("cloud-controller-manager", "2026-01-01T00:01:00Z")];
+            world.is_installed = Ok(true);
+        }),
+        (aws, |world| {
+            world.survey.leases = vec![lease("cloud-controller-manager-younger", "2026-01-01T00:01:00Z")];
+            world.others.push((manager("younger", json!({"provider": "aws"})), false, None));
+        }),
+        (aws, |world| {
+            world.spec(json!({"provider": "aws", "controllers": {"service": "Disabled"}}));
+            world.survey.leases = vec![lease("k3s-cloud-controller-manager", "2026-01-01T00:01:00Z")];
+        }),
+        // A pod of ours.
+        (aws, |world| {
+            world.survey.pods = vec![ours(ccm(&["--cloud-provider=aws"]), "cluster")];
+        }),
+        // Its own lease, which a pod of its own holds although the workload is gone.
+        (aws, |world| {
+            world.survey.pods = vec![ours(ccm(&["--cloud-provider=aws"]), "cluster")];
+            let holder = "ip-10-0-0-1_1".into();
+            world.survey.leases = vec![Lease { holder, ..lease("cloud-controller-manager", "2026-01-01T00:01:00Z") }];
+        }),
+        // A port on a node that the pods do not run on.
+        (aws, |world| {
+            world.survey.pods = vec![Pod { node: "i-0123456789abcdef0".into(), controllers: None, ..ccm(&[]) }];
+        }),
+        // Subnets that come yet.
+        (aws, |world| {
+            world.spec(route(&["10.0.0.0/8"]));
+            world.nodes()[1].has_pod_cidr = false;
+            world.survey.pods = vec![allocator(&["--allocate-node-cidrs=true", "--cluster-cidr=10.0.0.0/8"])];
+        }),
+        // Nothing is deleted, and a node that waits is not ready for long.
+        (hcloud, |world| {
+            world.nodes()[1].ready = None;
+            world.manager.spec.controllers.cloud_node_lifecycle = Lifecycle::Disabled;
+        }),
+        (aws, |world| world.nodes()[1].ready = None),
+        // The plan selects the architecture.
+        (vsphere, |world| {
+            let mut other = world.nodes()[0].clone();
+            other.architecture = "arm64".into();
+            world.nodes().push(other);
+        }),
+        (aws, |world| {
+            world.manager.cluster.distribution = Distribution::Rke2;
+            world.nodes()[1].ready.as_mut().unwrap().lacks_network = true;
+        }),
+    ];
+    for (number, (base, change)) in changes.iter().enumerate() {
+        let mut world = base();
+        change(&mut world);
+        assert_eq!(failed(&world.rows()), [], "{number}");
+    }
+}
+
+#[test]
+fn a_node_that_nobody_initialises_counts_where_its_cloud_would_take_it_for_gone() {
+    let result = |world: World| {
+        let rows = world.rows();
+        let row = rows.into_iter().find(|row| row.check == Check::ProviderIds).unwrap();
+        (row.result, row.message)
+    };
+    for (base, enabled, expected) in [
+        (hcloud as fn() -> World, false, Outcome::Warned),
+        (hcloud, true, Outcome::Refused),
+        (vsphere, true, Outcome::Passed),
+    ] {
+        let mut world = base();
+        world.nodes()[1].provider_id.clear();
+        if enabled {
+            world.manager.spec.controllers.cloud_node_lifecycle = Lifecycle::Enabled;
+        }
+        let (found, message) = result(world);
+        assert_eq!(found, expected, "{message}");
+        assert!(found == Outcome::Passed || message.contains("without a providerID: i-"), "{message}");
+    }
+    let mut waits = hcloud();
+    waits.nodes()[1].provider_id.clear();
+    waits.nodes()[1].taints.push(UNINITIALIZED.into());
+    assert_eq!(result(waits).0, Outcome::Passed);
+}
+
+#[test]
+fn missing_rights_name_the_flag_of_the_installation() {
+    for (missing, expected) in [
+        (
+            &["create deployments.apps in namespace elsewhere"][..],
+            "aws in --providers, with kube-system in --namespaces",
+        ),
+        (&["get secrets prod", "patch services"], "aws in --providers, with its Secret in --secrets"),
+        (&["create validatingadmissionpolicies.admissionregistration.k8s.io", "delete nodes"], "--node-deletion"),
+        (&["patch services", "delete nodes"], "aws in --providers, with --node-deletion"),
+    ] {
+        let mut world = aws();
+        world.missing_rights = Ok(missing.iter().map(|need| (*need).to_owned()).collect());
+        let rows = world.rows();
+        let row = rows.iter().find(|row| row.check == Check::Rights).unwrap();
+        assert_eq!(row.fix, format!("install the operator again with {expected}"));
+    }
+}
+
+#[test]
+fn what_passes_for_want_of_a_question_says_so() {
+    let said = |world: &World, check: Check| {
+        let rows = world.rows();
+        let row = rows.into_iter().find(|row| row.check == check).unwrap();
+        assert_eq!(row.result, Outcome::Passed);
+        row.message
+    };
+    assert_eq!(said(&aws(), Check::Region), "no region is configured");
+    assert_eq!(said(&aws(), Check::PodCidrs), "routes are off");
+    assert_eq!(said(&hcloud(), Check::AtCloud), "nothing is known to be needed");
+    assert_eq!(said(&hcloud(), Check::NodeNames), "no node waits for its initialisation");
+    let mut waits = aws();
+    waits.nodes()[1].ready = None;
+    assert!(said(&waits, Check::NotReadyNodes).contains("while they wait for their initialisation: i-"));
+    waits.nodes = Ok(Vec::new());
+    assert_eq!(said(&waits, Check::ProviderIds), "there is no node yet");
+}
+
+#[test]
+fn unread_nodes_are_not_checked() {
+    let mut world = aws();
+    world.nodes = Err(unseen());
+    let failed = failed(&world.rows());
+    assert_eq!(failed.len(), 9, "{failed:?}");
+    assert!(failed.iter().all(|(_, outcome)| *outcome == Outcome::NotChecked), "{failed:?}");
+}
+
+#[test]
+fn a_line_and_a_screen_name_what_is_wrong_and_what_to_do() {
+    let mut world = aws();
+    world.missing_rights = Ok((0..8).map(|number| format!("get a{number}")).collect());
+    let rows = world.rows();
+    assert_eq!(
+        line(&rows, Outcome::Refused),
+        "rights: the operator may not get a0, get a1, get a2, get a3, get a4 and 3 more: install the operator again with aws in \
+         --providers"
+    );
+    let report = screen::Report::new("cluster", "aws", rows);
+    let text = report.text();
+    assert!(!report.passed && text.contains("REFUSED") && text.contains("-> install the operator again"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    let json = serde_json::to_value(&report).unwrap();
+    let row = json["checks"].as_array().unwrap().iter().find(|row| row["check"] == "rights").unwrap();
+    assert_eq!((&row["result"], &row["reason"]), (&json!("Refused"), &json!("Rights")));
+}
+
+#[test]
+fn the_page_describes_each_check() {
+    let page = include_str!("../../docs/preflight.md");
+    let described: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    let missing: Vec<_> = Check::ALL.iter().filter(|check| !described.contains(&check.id())).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}

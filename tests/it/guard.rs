@@ -1,0 +1,562 @@
+//! The guard of nodes on a real control plane: each rule of the policy, and the two steps of the operator.
+
+use anyhow::{Context, Result, ensure};
+use ccm_operator::{
+    api::placement::Distribution,
+    cluster::request,
+    facts::{
+        cluster::Cluster,
+        manager::{Deletable, Manager},
+        version::Minor,
+    },
+    object::{KINDS, Kind, NODE, Object},
+    plan::{Plan, upstream::guard},
+    provider::{Phase, embedded},
+};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    lab::{LIMIT, message},
+    support::{
+        audit::{Mark, Request},
+        control_plane::{ControlPlane, Options},
+        eventually,
+        kubernetes::Kubernetes,
+        objects,
+        operator::Operator,
+        pool::Lease,
+    },
+};
+
+const USER: &str = "system:serviceaccount:kube-system:aws-cloud-controller-manager";
+const NAME: &str = "aws-cloud-controller-manager-delete-nodes";
+
+fn kind(name: &str) -> &'static Kind {
+    KINDS.iter().find(|known| known.kind == name).unwrap()
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_second(Timestamp::now().as_second()).unwrap()
+}
+
+fn ago(seconds: i64) -> Timestamp {
+    now() - SignedDuration::from_secs(seconds)
+}
+
+/// A client that acts as a user.
+fn client_as(plane: &Lease, user: &str) -> Result<Client> {
+    let mut config = plane.config()?;
+    config.auth_info.impersonate = Some(user.to_owned());
+    Ok(Client::try_from(config)?)
+}
+
+fn nodes(client: &Client) -> Api<DynamicObject> {
+    request::api(client, &NODE, "")
+}
+
+/// Creates a worker of the cloud, not ready since a time; then makes it what is given besides.
+async fn add_node(client: &Client, name: &str, since: Timestamp, besides: Value) -> Result<DynamicObject> {
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+        "spec": {"providerID": format!("aws:///eu-west-1a/i-{name}")},
+    });
+    objects::apply(client, node).await?;
+    set_ready(client, name, "Unknown", since).await?;
+    // Admission taints a new node.
+    let untainted = Patch::Merge(json!({"spec": {"taints": null}}));
+    nodes(client).patch(name, &PatchParams::default(), &untainted).await?;
+    if besides.get("status").is_some() {
+        nodes(client).patch_status(name, &PatchParams::default(), &Patch::Merge(besides)).await?;
+    } else {
+        nodes(client).patch(name, &PatchParams::default(), &Patch::Merge(besides)).await?;
+    }
+    Ok(nodes(client).get(name).await?)
+}
+
+async fn set_ready(client: &Client, name: &str, status: &str, since: Timestamp) -> Result<()> {
+    let ready = json!({"type": "Ready", "status": status, "reason": "Test", "message": "",
+        "lastHeartbeatTime": since, "lastTransitionTime": since});
+    let patch = Patch::Merge(json!({"status": {"conditions": [ready]}}));
+    nodes(client).patch_status(name, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// The entry of a node in its state.
+fn entry(node: &DynamicObject) -> String {
+    let (name, uid) = (node.metadata.name.as_ref().unwrap(), node.metadata.uid.as_ref().unwrap());
+    let since = node.data["status"]["conditions"][0]["lastTransitionTime"].as_str().unwrap_or("never");
+    format!("{name}/{uid}/{since}")
+}
+
+/// The planned objects of the guard.
+fn planned() -> Result<Vec<Object>> {
+    let spec = json!({"provider": "aws", "controllers": {"cloudNodeLifecycle": "Enabled"}});
+    let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 3 };
+    let manager = Manager { name: "cluster".into(), spec: serde_json::from_value(spec)?, cluster, skips: Vec::new() };
+    let plan = Plan::new(&embedded::catalog()?, &manager.facts(), Phase::Cluster)?;
+    Ok(plan.objects().iter().filter(|object| guard::is_of_guard(object.value())).cloned().collect())
+}
+
+/// What the API server answers to the deletion of a node.
+async fn delete(client: &Client, name: &str) -> Result<(), String> {
+    delete_with(client, name, &DeleteParams::default()).await
+}
+
+async fn delete_with(client: &Client, name: &str, parameters: &DeleteParams) -> Result<(), String> {
+    match nodes(client).delete(name, parameters).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) => Err(format!("{} {}", status.code, status.message)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[tokio::test]
+async fn each_rule_of_the_policy_denies_a_deletion_that_no_other_does() -> Result<()> {
+    let plane: Lease = ControlPlane::start(Options::default()).await?.into();
+    let client = plane.client()?;
+    let ccm = client_as(&plane, USER)?;
+    let since = ago(700);
+    let uninitialized =
+        json!([{"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}]);
+    let control_plane = json!({"node-role.kubernetes.io/control-plane": ""});
+    let allowed = json!({"ccm-operator.dev/allow-control-plane-deletion": "true"});
+    let cases = [
+        (
+            "kept",
+            json!({"metadata": {"annotations": {"ccm-operator.dev/keep": ""}}}),
+            "it has the annotation ccm-operator.dev/keep",
+        ),
+        ("waits", json!({"spec": {"taints": uninitialized}}), "it is not initialised"),
+        (
+            "lives",
+            json!({"status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since,
+            "lastHeartbeatTime": since, "reason": "x", "message": ""}]}}),
+            "it is ready, or its kubelet has never reported",
+        ),
+        ("silent", json!({"status": {"conditions": null}}), "it is ready, or its kubelet has never reported"),
+        ("server", json!({"metadata": {"labels": control_plane}}), "it is of the control plane or etcd"),
+        (
+            "etcd",
+            json!({"metadata": {"labels": {"node-role.kubernetes.io/etcd": "true"}}}),
+            "it is of the control plane or etcd",
+        ),
+        ("unlisted", json!({}), "its deletion is not confirmed"),
+        ("again", json!({}), "its deletion is not confirmed"),
+        ("new", json!({}), "its deletion is not confirmed"),
+        ("gone", json!({}), ""),
+        ("old-server", json!({"metadata": {"labels": control_plane, "annotations": allowed}}), ""),
+    ];
+    let mut all = Deletable::default();
+    for (name, besides, _) in &cases {
+        let node = add_node(&client, name, since, besides.clone()).await?;
+        all.granted.insert((*name).to_owned());
+        if *name != "unlisted" {
+            all.listed.insert(entry(&node));
+        }
+    }
+    // One that is of another cloud from its registration: a providerID cannot be changed.
+    let foreign = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "foreign"}, "spec": {"providerID": "gce:///p/z/i"}});
+    objects::apply(&client, foreign).await?;
+    set_ready(&client, "foreign", "False", since).await?;
+    nodes(&client).patch("foreign", &PatchParams::default(), &Patch::Merge(json!({"spec": {"taints": null}}))).await?;
+    all.listed.insert(entry(&nodes(&client).get("foreign").await?));
+    all.granted.insert("foreign".to_owned());
+    // It was ready meanwhile; it was created again.
+    set_ready(&client, "again", "Unknown", ago(600)).await?;
+    nodes(&client).delete("new", &DeleteParams::default()).await?;
+    add_node(&client, "new", since, json!({})).await?;
+
+    for mut object in planned()? {
+        guard::confirm(&mut object, &all);
+        objects::apply(&client, object.value().clone()).await?;
+    }
+    eventually("the policy in force", LIMIT, async || {
+        let answer = delete_with(&ccm, "unlisted", &DeleteParams::default().dry_run()).await;
+        ensure!(answer.as_ref().is_err_and(|why| why.contains("its deletion is not confirmed")), "{answer:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    let policies = request::api(&client, kind("ValidatingAdmissionPolicy"), "");
+    let foreign = [("foreign", json!({}), "its providerID is not of this cloud")];
+    for (name, _, why) in cases.iter().chain(&foreign) {
+        let answer = delete(&ccm, name).await;
+        if why.is_empty() {
+            assert_eq!(answer, Ok(()), "{name}");
+        } else {
+            let answer = answer.expect_err(name);
+            assert!(answer.starts_with("403 ") && answer.contains(&format!("kept: {why}")), "{name}: {answer}");
+        }
+    }
+    // The right is by name, and nobody else is concerned.
+    add_node(&client, "other", since, json!({})).await?;
+    let answer = delete(&ccm, "other").await.expect_err("not granted");
+    assert!(answer.contains("cannot delete resource"), "{answer}");
+    assert_eq!(delete(&client, "lives").await, Ok(()));
+    let live = policies.get(NAME).await?;
+    assert_eq!(live.data["status"]["typeChecking"]["expressionWarnings"], Value::Null, "{:#}", live.data["status"]);
+    let policy = planned()?.remove(0);
+    assert_eq!(guard::listed(&policy, &serde_json::to_value(&live)?), Some(all.listed), "as planned");
+    Ok(())
+}
+
+/// A cluster with an operator that may let nodes be deleted, and a `CloudControllerManager` of AWS.
+struct World {
+    cluster: Kubernetes,
+    operator: Operator,
+    /// Acts as the cloud-controller-manager.
+    ccm: Client,
+}
+
+impl World {
+    async fn new() -> Result<Self> {
+        let cluster = Kubernetes::new("aws").await?;
+        cluster.install_with(&["--providers", "aws", "--node-deletion"]).await?;
+        let operator = start(&cluster)?;
+        let client = &cluster.client;
+        add_node(client, "lives", ago(3600), json!({})).await?;
+        set_ready(client, "lives", "True", ago(3600)).await?;
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "cloud-controller-manager", "namespace": "kube-system"},
+            "spec": {"holderIdentity": "control-plane_1", "acquireTime": format!("{}", ago(3600)).replace('Z', ".000000Z")},
+        });
+        objects::apply(client, lease).await?;
+        let controllers = json!({"cloudNodeLifecycle": "Enabled"});
+        cluster.create("cluster", json!({"provider": "aws", "controllers": controllers})).await?;
+        cluster.conditions(&operator, "cluster", &["Ready=True", "NodeDeletionSafe=True"]).await?;
+        let ccm = client_as(&cluster.plane, USER)?;
+        Ok(Self { cluster, operator, ccm })
+    }
+
+    /// A node whose machine is gone, and what the cloud-controller-manager reports.
+    async fn lose(&self, name: &str, seconds: i64) -> Result<DynamicObject> {
+        let node = add_node(&self.cluster.client, name, ago(seconds), json!({})).await?;
+        self.ask_for(&node).await?;
+        Ok(node)
+    }
+
+    /// What the cloud-controller-manager does for a node that it takes for gone.
+    async fn ask_for(&self, node: &DynamicObject) -> Result<()> {
+        let name = node.metadata.name.clone().context("a name")?;
+        let refusal = delete(&self.ccm, &name).await.expect_err("a node that is not confirmed");
+        let event = json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": format!("{name}.1"), "namespace": "default"},
+            "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.metadata.uid},
+            "reason": "DeletingNodeFailed", "type": "Warning", "count": 3, "lastTimestamp": now(),
+            "message": format!("Failed deleting node {name}: {}", refusal.trim_start_matches("403 ")),
+            "source": {"component": "cloud-node-lifecycle-controller"},
+        });
+        objects::apply(&self.cluster.client, event).await.map(drop)
+    }
+
+    async fn role(&self) -> Result<Value> {
+        let live = request::api(&self.cluster.client, kind("ClusterRole"), "").get(NAME).await?;
+        // The API server stores an empty list as none.
+        Ok(Some(&live.data["rules"]).filter(|rules| !rules.is_null()).cloned().unwrap_or(json!([])))
+    }
+
+    /// The list in the policy.
+    async fn listed(&self) -> Result<String> {
+        let live = request::api(&self.cluster.client, kind("ValidatingAdmissionPolicy"), "").get(NAME).await?;
+        Ok(live.data["spec"]["variables"][0]["expression"].as_str().unwrap_or_default().to_owned())
+    }
+
+    async fn role_is(&self, rules: &Value) -> Result<()> {
+        let waited = eventually("the role", LIMIT, async || {
+            let found = self.role().await?;
+            ensure!(found == *rules, "{found}");
+            Ok(Some(()))
+        });
+        waited.await.with_context(|| self.operator.log())
+    }
+
+    async fn list_is(&self, list: &str) -> Result<()> {
+        let waited = eventually("the list", LIMIT, async || {
+            let found = self.listed().await?;
+            ensure!(found == list, "{found}");
+            Ok(Some(()))
+        });
+        waited.await.with_context(|| self.operator.log())
+    }
+
+    /// The operator's writes of the policy and of the role since a mark.
+    async fn writes(&self, since: Mark) -> Result<Vec<Request>> {
+        let mut requests = self.cluster.requests(since).await?;
+        requests.retain(|one| one.counts_as_write() && one.name == NAME);
+        Ok(requests)
+    }
+
+    async fn status(&self) -> Result<Value> {
+        Ok(serde_json::to_value(self.cluster.managers().get("cluster").await?)?["status"]["deletion"].clone())
+    }
+}
+
+fn start(cluster: &Kubernetes) -> Result<Operator> {
+    cluster.start_with(&["--manager-namespaces=kube-system", "--node-deletion"])
+}
+
+fn granting(names: &[&str]) -> Value {
+    json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"], "resourceNames": names}])
+}
+
+fn resources(requests: &[Request]) -> Vec<&str> {
+    requests.iter().map(|one| one.resource.as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_node_whose_machine_is_gone_is_listed_then_granted_then_deleted_and_withdrawn() -> Result<()> {
+    let world = World::new().await?;
+    let client = &world.cluster.client;
+    // Nothing is asked for while there is nothing to delete.
+    let mark = world.cluster.mark().await?;
+    add_node(client, "fine", ago(3600), json!({})).await?;
+    set_ready(client, "fine", "True", ago(3600)).await?;
+    world.cluster.patch("cluster", json!({"spec": {"nodeDeletion": {"maxPerHour": 1}}})).await?;
+    world.cluster.ready(&world.operator, "cluster").await?;
+    let asked: Vec<_> = world.cluster.requests(mark).await?;
+    let asked: Vec<_> =
+        asked.iter().filter(|one| one.resource != "cloudcontrollermanagers" && !one.is_lease()).collect();
+    assert!(asked.is_empty(), "{asked:#?}");
+
+    let mark = world.cluster.mark().await?;
+    let gone = world.lose("gone", 700).await?;
+    world.role_is(&granting(&["gone"])).await?;
+    assert_eq!(world.listed().await?, format!("['{}']", entry(&gone)));
+    let writes = world.writes(mark).await?;
+    assert_eq!(resources(&writes), ["validatingadmissionpolicies", "clusterroles"]);
+    let pause = writes[1].at.duration_since(writes[0].at);
+    assert!(pause >= SignedDuration::from_secs(5), "every API server must have read the policy: {pause}");
+    eventually("the review of the rights", LIMIT, async || {
+        let asked = world.cluster.requests(mark).await?;
+        ensure!(asked.iter().any(|one| one.resource == "subjectaccessreviews"), "{asked:#?}");
+        Ok(Some(()))
+    })
+    .await?;
+
+    let mark = world.cluster.mark().await?;
+    let deleted = eventually("the deletion", LIMIT, async || {
+        delete(&world.ccm, "gone").await.map(Some).map_err(anyhow::Error::msg)
+    });
+    deleted.await?;
+    world.list_is("[]").await?;
+    assert_eq!(world.role().await?, json!([]));
+    assert_eq!(resources(&world.writes(mark).await?), ["clusterroles", "validatingadmissionpolicies"]);
+    let status = eventually("the status", LIMIT, async || {
+        let status = world.status().await?;
+        ensure!(status["deleted"][0]["node"] == "gone", "{status}");
+        Ok(Some(status))
+    })
+    .await?;
+    assert_eq!(status["phase"], "Enabled");
+
+    // One an hour.
+    world.lose("second", 800).await?;
+    let live = eventually("the second node to wait", LIMIT, async || {
+        let status = world.status().await?;
+        ensure!(status["waiting"][0]["node"] == "second", "{status}");
+        Ok(Some(status))
+    })
+    .await?;
+    assert!(live["waiting"][0]["message"].as_str().unwrap().contains("maxPerHour"), "{live}");
+    // Unless somebody allows it.
+    let uid = nodes(client).get("second").await?.metadata.uid.context("a uid")?;
+    world.cluster.patch("cluster", json!({"spec": {"nodeDeletion": {"allow": [format!("second/{uid}")]}}})).await?;
+    world.role_is(&granting(&["second"])).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_grant_ends_with_a_flap_a_changed_policy_and_the_operator() -> Result<()> {
+    let world = World::new().await?;
+    let client = &world.cluster.client;
+    let policies = request::api(client, kind("ValidatingAdmissionPolicy"), "");
+    let bindings = request::api(client, kind("ValidatingAdmissionPolicyBinding"), "");
+    let gone = world.lose("gone", 700).await?;
+    let granted = granting(&["gone"]);
+    world.role_is(&granted).await?;
+
+    // The policy, the binding, and a change of one empty the grant at once; it comes back after the policy was live again.
+    let change = Patch::Merge(json!({"spec": {"validationActions": ["Audit"]}}));
+    for attempt in 0..3 {
+        let mark = world.cluster.mark().await?;
+        match attempt {
+            0 => drop(policies.delete(NAME, &DeleteParams::default()).await?),
+            1 => drop(bindings.delete(NAME, &DeleteParams::default()).await?),
+            _ => drop(bindings.patch(NAME, &PatchParams::default(), &change).await?),
+        }
+        eventually("the grant to come back", LIMIT, async || {
+            let writes = world.writes(mark).await?;
+            let of_role: Vec<_> = writes.iter().filter(|one| one.resource == "clusterroles").collect();
+            ensure!(of_role.len() == 2, "{attempt}: {writes:#?}");
+            let (emptied, back) = (of_role[0].at, of_role[1].at);
+            let repaired = writes.iter().find(|one| one.resource != "clusterroles").context("a repair")?.at;
+            ensure!(back.duration_since(repaired) >= SignedDuration::from_secs(5), "{attempt}: {writes:#?}");
+            ensure!(emptied.duration_since(repaired) < SignedDuration::from_secs(2), "{attempt}: {writes:#?}");
+            Ok(Some(()))
+        })
+        .await?;
+        world.role_is(&granted).await?;
+    }
+
+    // It was ready meanwhile: the policy knows it before the operator does.
+    set_ready(client, "gone", "Unknown", ago(650)).await?;
+    let refusal = delete(&world.ccm, "gone").await.expect_err("another state");
+    assert!(refusal.contains("its deletion is not confirmed"), "{refusal}");
+    let again = nodes(client).get("gone").await?;
+    assert_ne!(entry(&again), entry(&gone));
+    world.list_is(&format!("['{}']", entry(&again))).await?;
+    world.role_is(&granted).await?;
+    // And once it is ready nothing is granted.
+    set_ready(client, "gone", "True", now()).await?;
+    world.list_is("[]").await?;
+    assert_eq!(world.role().await?, json!([]));
+
+    // An orderly stop takes everything back, the grant first.
+    set_ready(client, "gone", "Unknown", ago(660)).await?;
+    world.ask_for(&again).await?;
+    world.role_is(&granted).await?;
+    let mark = world.cluster.mark().await?;
+    world.operator.terminate()?;
+    world.operator.wait(LIMIT).await?;
+    assert_eq!((world.role().await?, world.listed().await?.as_str()), (json!([]), "[]"));
+    assert_eq!(resources(&world.writes(mark).await?), ["clusterroles", "validatingadmissionpolicies"]);
+
+    // Nobody else may grant the right, or the guard is not in force.
+    let operator = start(&world.cluster)?;
+    let free = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "free"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "aws-cloud-controller-manager", "namespace": "kube-system"}]});
+    objects::apply(client, free).await?;
+    // A change of rights asks again.
+    request::api(client, kind("ClusterRoleBinding"), "")
+        .patch(NAME, &PatchParams::default(), &Patch::Merge(json!({"metadata": {"annotations": {"x": "y"}}})))
+        .await?;
+    let live = world.cluster.conditions(&operator, "cluster", &["NodeDeletionSafe=False"]).await?;
+    assert!(message(&live, "NodeDeletionSafe").contains("by a right that the operator has not granted"), "{live:#}");
+    world.list_is("[]").await?;
+
+    // Once it is taken away, a start notices, although no node is to be deleted any more.
+    set_ready(client, "gone", "True", now()).await?;
+    request::api(client, kind("ClusterRoleBinding"), "").delete("free", &DeleteParams::default()).await?;
+    operator.terminate()?;
+    operator.wait(LIMIT).await?;
+    let operator = start(&world.cluster)?;
+    world.cluster.conditions(&operator, "cluster", &["NodeDeletionSafe=True"]).await.map(drop)
+}
+
+/// Lets the API server refuse new accounts in kube-system, and deletes the one of the cloud-controller-manager.
+async fn lose_account(client: &Client) -> Result<()> {
+    let admission = "admissionregistration.k8s.io/v1";
+    let metadata = json!({"name": "no-accounts"});
+    let rule =
+        json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["serviceaccounts"]});
+    let policy = json!({"apiVersion": admission, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": {
+        "matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "false", "message": "no accounts today"}],
+    }});
+    let binding = json!({"apiVersion": admission, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata,
+        "spec": {"policyName": "no-accounts", "validationActions": ["Deny"]}});
+    objects::apply(client, policy).await?;
+    objects::apply(client, binding).await?;
+    let accounts = request::api(client, kind("ServiceAccount"), "kube-system");
+    eventually("the refusal of accounts", LIMIT, async || {
+        let probe = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "probe", "namespace": "kube-system"}});
+        let answer = objects::apply(client, probe).await;
+        if answer.is_ok() {
+            accounts.delete("probe", &DeleteParams::default()).await?;
+        }
+        ensure!(answer.is_err(), "it is created");
+        Ok(Some(()))
+    })
+    .await?;
+    accounts.delete("aws-cloud-controller-manager", &DeleteParams::default()).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_right_is_taken_back_whatever_else_is_wrong() -> Result<()> {
+    let world = World::new().await?;
+    let client = &world.cluster.client;
+    let roles = request::api(client, kind("ClusterRole"), "");
+    let gone = world.lose("gone", 700).await?;
+    let granted = granting(&["gone"]);
+    world.role_is(&granted).await?;
+
+    // During a pause nothing else is changed.
+    let manage = async |how: &str| world.cluster.patch("cluster", json!({"spec": {"management": how}})).await;
+    manage("Paused").await?;
+    world.role_is(&json!([])).await?;
+    manage("Managed").await?;
+    world.role_is(&granted).await?;
+
+    // A role that is to be left alone keeps the right, and the status does not hide it.
+    let annotate = async |value: Value| -> Result<()> {
+        let patch = json!({"metadata": {"annotations": {"client.lifecycle.config.k8s.io/mutation": value}}});
+        roles.patch(NAME, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
+    };
+    let keep = async |value: Value| -> Result<()> {
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {"ccm-operator.dev/keep": value}}}));
+        nodes(client).patch("gone", &PatchParams::default(), &patch).await?;
+        Ok(())
+    };
+    annotate(json!("ignore")).await?;
+    keep(json!("")).await?;
+    let live = world.cluster.conditions(&world.operator, "cluster", &["NodeDeletionSafe=False"]).await?;
+    assert!(message(&live, "NodeDeletionSafe").contains("could not be withdrawn"), "{live:#}");
+    let uid = gone.metadata.uid.as_ref().context("a uid")?;
+    assert_eq!(live["status"]["deletion"]["confirmed"], json!([format!("gone/{uid}")]), "it may still go");
+    annotate(Value::Null).await?;
+    world.role_is(&json!([])).await?;
+    world.cluster.conditions(&world.operator, "cluster", &["NodeDeletionSafe=True"]).await?;
+    keep(Value::Null).await?;
+    world.role_is(&granted).await?;
+
+    // While another object fails nothing is pruned, and the right goes all the same.
+    lose_account(client).await?;
+    world.cluster.patch("cluster", json!({"spec": {"controllers": {"cloudNodeLifecycle": "Rehearsal"}}})).await?;
+    world.role_is(&json!([])).await?;
+    let live = world.cluster.conditions(&world.operator, "cluster", &["Ready=False", "NodeDeletionSafe=True"]).await?;
+    assert!(live["status"]["deletion"]["confirmed"].as_array().is_none_or(Vec::is_empty), "{live:#}");
+    assert_eq!(world.role().await?, json!([]), "it still exists");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_rehearsal_tells_what_would_go_and_leaves_no_right() -> Result<()> {
+    let cluster = Kubernetes::new("aws").await?;
+    let operator = cluster.start()?;
+    let enabled = json!({"provider": "aws", "controllers": {"cloudNodeLifecycle": "Enabled"}});
+    cluster.create("cluster", enabled).await?;
+    // Without the rights of the installation it ends here.
+    let live = cluster.conditions(&operator, "cluster", &["ConfigurationValid=False", "Stalled=True"]).await?;
+    assert!(message(&live, "ConfigurationValid").contains("--node-deletion"), "{live:#}");
+    drop((operator, cluster));
+
+    let world = World::new().await?;
+    world.lose("gone", 700).await?;
+    world.role_is(&granting(&["gone"])).await?;
+    // Back to the rehearsal: the right goes before the policy.
+    let mark = world.cluster.mark().await?;
+    world.cluster.patch("cluster", json!({"spec": {"controllers": {"cloudNodeLifecycle": "Rehearsal"}}})).await?;
+    world
+        .cluster
+        .objects_are(&world.operator, Some("cluster"), |all| all.iter().all(|object| !object.ends_with(NAME)))
+        .await?;
+    let deletions: Vec<_> = world.writes(mark).await?.into_iter().filter(|one| one.verb == "delete").collect();
+    let places = resources(&deletions);
+    let of_rights = places.iter().rposition(|resource| resource.starts_with("clusterrole"));
+    let of_policies = places.iter().position(|resource| resource.starts_with("validating"));
+    assert!(places.len() == 4 && of_rights < of_policies, "{places:?}");
+    let live = world.cluster.conditions(&world.operator, "cluster", &["Ready=True", "NodeDeletionSafe=True"]).await?;
+    let deletion = &live["status"]["deletion"];
+    assert_eq!(deletion["phase"], "Rehearsal", "{deletion}");
+    assert_eq!(live["status"]["nodes"]["gone"], json!(["gone"]));
+    let refusal = delete(&world.ccm, "gone").await.expect_err("a rehearsal");
+    assert!(refusal.contains("cannot delete resource"), "{refusal}");
+    Ok(())
+}

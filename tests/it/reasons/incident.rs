@@ -1,0 +1,311 @@
+//! The worst day: ten nodes are not ready, and the cloud-controller-manager looks where their machines are not. It takes them for
+//! gone. With the right to delete nodes it deletes them all; in a rehearsal the operator lists them; guarded, only a node goes whose
+//! machine is really gone.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::{
+    api::{
+        coordination::v1::Lease,
+        core::v1::{Event, Node},
+    },
+    jiff::{SignedDuration, Timestamp},
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use super::{LONG, aws, protocol, vsphere, world::World};
+use crate::{
+    lab::{LIMIT, can},
+    pod,
+    support::{eventually, objects},
+};
+
+/// How many nodes there are.
+const NODES: usize = 10;
+/// How many seconds ago they became unready: longer than the settings below ask for.
+const LONG_AGO: i64 = 120;
+/// The shortest time that the API allows.
+const MIN_NOT_READY: i64 = 60;
+/// The ClusterRole and its binding that many manifests of cloud-controller-managers have.
+const UNGUARDED: &str = "unguarded-cloud-controller-manager";
+
+#[tokio::test]
+#[ignore = "minutes: make test-reasons"]
+async fn with_the_credentials_of_another_account_of_aws() -> Result<()> {
+    if !can("give a process a root folder and a user of its own (unshare --map-user --root)", pod::is_possible()) {
+        return Ok(());
+    }
+    let mut cloud = aws::Cloud::new(World::guarded("aws").await?, NODES).await?;
+    cloud.create().await?;
+    cloud.world.roll_out().await?;
+    for number in 0..NODES {
+        cloud.register(number).await?;
+    }
+    let nodes: Vec<String> = cloud.instances.iter().map(|instance| instance.name.clone()).collect();
+    are_initialised(&cloud.world, &nodes).await?;
+
+    let incident = Incident { how: "credentials of another account" };
+    incident.begins(&cloud.world, &nodes).await?;
+    cloud.use_other_account().await?;
+    cloud.world.restart().await?;
+    incident.is_rehearsed(&cloud.world, &nodes).await?;
+    incident.is_guarded(&cloud.world, &nodes).await?;
+
+    // The cause is found and cured, and one machine is really gone.
+    cloud.use_own_account();
+    cloud.world.restart().await?;
+    cloud.moto.terminate(&cloud.instances[0]).await?;
+    incident.only_the_gone_node_is_deleted(&cloud.world, &nodes).await?;
+
+    cloud.use_other_account().await?;
+    cloud.world.restart().await?;
+    incident.is_lost_without_the_guard(&cloud.world).await
+}
+
+#[tokio::test]
+#[ignore = "minutes: make test-reasons"]
+async fn with_a_datacenter_without_the_machines() -> Result<()> {
+    if !can("give a process a root folder and a user of its own (unshare --map-user --root)", pod::is_possible()) {
+        return Ok(());
+    }
+    let mut cloud = vsphere::Cloud::new(World::guarded("vsphere").await?).await?;
+    cloud.create().await?;
+    cloud.world.roll_out().await?;
+    let mut nodes = Vec::new();
+    for number in 0..NODES {
+        nodes.push(cloud.register(number).await?.to_owned());
+    }
+    are_initialised(&cloud.world, &nodes).await?;
+
+    let incident = Incident { how: "a datacenter that exists, without the machines" };
+    let (empty, own) = (json!([cloud.vcenter.about.empty]), json!([cloud.vcenter.about.datacenter]));
+    incident.begins(&cloud.world, &nodes).await?;
+    cloud.set_vcenter("datacenters", empty.clone()).await?;
+    cloud.world.roll_out().await?;
+    incident.is_rehearsed(&cloud.world, &nodes).await?;
+    incident.is_guarded(&cloud.world, &nodes).await?;
+
+    cloud.set_vcenter("datacenters", own).await?;
+    cloud.world.roll_out().await?;
+    cloud.vcenter.change("power-off", cloud.machine(0))?;
+    cloud.vcenter.change("destroy", cloud.machine(0))?;
+    incident.only_the_gone_node_is_deleted(&cloud.world, &nodes).await?;
+
+    cloud.set_vcenter("datacenters", empty).await?;
+    cloud.world.roll_out().await?;
+    incident.is_lost_without_the_guard(&cloud.world).await
+}
+
+async fn are_initialised(world: &World, nodes: &[String]) -> Result<()> {
+    for node in nodes {
+        world.tainted(node, "uninitialized", false).await?;
+    }
+    Ok(())
+}
+
+/// What has gone wrong.
+struct Incident {
+    how: &'static str,
+}
+
+impl Incident {
+    /// Nodes become unready, all at once, while their machines live.
+    async fn begins(&self, world: &World, nodes: &[String]) -> Result<()> {
+        for node in nodes {
+            world.set_ready(node, "Unknown", LONG_AGO).await?;
+        }
+        Ok(())
+    }
+
+    /// In a rehearsal no node is deleted, and the status lists all.
+    async fn is_rehearsed(&self, world: &World, nodes: &[String]) -> Result<()> {
+        let started = Instant::now();
+        let status = eventually("the status to list the nodes", LONG, async || {
+            let status = world.status().await?;
+            ensure!(names(&status["deletion"]["waiting"]) == sorted(nodes), "{:#}", status["deletion"]);
+            ensure!(texts(&status["nodes"]["gone"]) == sorted(nodes), "{:#}", status["nodes"]);
+            Ok(Some(status))
+        });
+        let status = status.await.with_context(|| world.operator.log())?;
+        ensure!(status["deletion"]["phase"] == "Rehearsal", "{:#}", status["deletion"]);
+        ensure!(existing(world, nodes).await? == nodes.len(), "a rehearsal deleted nodes");
+        self.note(world, "rehearsal", started, "none of 10 nodes deleted, all listed in the status")
+    }
+
+    /// Guarded, no node is deleted either: neither while none is ready, nor while one is.
+    async fn is_guarded(&self, world: &World, nodes: &[String]) -> Result<()> {
+        let started = Instant::now();
+        world
+            .patch(json!({
+                "controllers": {"cloudNodeLifecycle": "Enabled"}, "nodeDeletion": {"minNotReadySeconds": MIN_NOT_READY},
+            }))
+            .await?;
+        leads_for_long(world).await?;
+        let why = self.waits(world, nodes, "no node of this cloud is ready").await?;
+        self.note(world, "guarded, no node is ready", started, &why)?;
+
+        let started = Instant::now();
+        let (canary, others) = nodes.split_last().context("nodes")?;
+        world.set_ready(canary, "True", LONG_AGO).await?;
+        let why = self.waits(world, others, "nodes would be deleted").await?;
+        ensure!(existing(world, nodes).await? == nodes.len(), "the guard let nodes be deleted");
+        self.note(world, "guarded, one node is ready", started, &why)
+    }
+
+    /// Waits until the status names all these nodes for this reason, and the cloud-controller-manager has asked once more.
+    async fn waits(&self, world: &World, nodes: &[String], why: &str) -> Result<String> {
+        let waited = eventually("the status to tell why the nodes stay", LONG, async || {
+            let deletion = world.status().await?["deletion"].clone();
+            ensure!(deletion["phase"] == "Enabled" && texts(&deletion["confirmed"]).is_empty(), "{deletion:#}");
+            ensure!(names(&deletion["waiting"]) == sorted(nodes), "{deletion:#}");
+            let messages: Vec<_> = items(&deletion["waiting"]).iter().map(|one| text(&one["message"])).collect();
+            ensure!(messages.iter().all(|message| message.contains(why)), "{deletion:#}");
+            Ok(Some(text(&deletion["waiting"][0]["message"]).to_owned()))
+        });
+        let why = waited.await.with_context(|| world.operator.log())?;
+        let tried = || world.log().matches("unable to delete node").count();
+        let before = tried();
+        eventually("another attempt for each node", LIMIT, async || {
+            ensure!(tried() > before + nodes.len(), "{}", tried());
+            Ok(Some(()))
+        })
+        .await?;
+        ensure!(existing(world, nodes).await? == nodes.len(), "the guard let nodes be deleted");
+        Ok(why)
+    }
+
+    /// Once the cause is cured, the node without a machine goes, and the others stay, ready or not.
+    async fn only_the_gone_node_is_deleted(&self, world: &World, nodes: &[String]) -> Result<()> {
+        let started = Instant::now();
+        let (gone, living) = nodes.split_first().context("nodes")?;
+        // Those of the days before no longer count when it has led for long.
+        let events: Api<Event> = Api::namespaced(world.cluster.client.clone(), "default");
+        events.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        leads_for_long(world).await?;
+        // One living node stays unready, for another reason.
+        for node in &living[1..] {
+            world.set_ready(node, "True", LONG_AGO).await?;
+        }
+        eventually("the deletion of the node", LONG, async || {
+            ensure!(existing(world, std::slice::from_ref(gone)).await? == 0, "{:#}", world.status().await?["deletion"]);
+            Ok(Some(()))
+        })
+        .await
+        .with_context(|| format!("{}\n{}", world.operator.log(), world.log()))?;
+        ensure!(existing(world, living).await? == living.len(), "a node with a machine was deleted");
+        let status = eventually("the deletion in the status", LIMIT, async || {
+            let status = world.status().await?;
+            ensure!(texts(&status["deletion"]["confirmed"]).is_empty(), "{:#}", status["deletion"]);
+            Ok(Some(status))
+        });
+        status.await?;
+        self.note(world, "guarded, cured, one machine gone", started, "only its node is deleted")
+    }
+
+    /// With the right to delete nodes, and no guard: nothing holds the cloud-controller-manager.
+    async fn is_lost_without_the_guard(&self, world: &World) -> Result<()> {
+        world.patch(json!({"controllers": {"cloudNodeLifecycle": "Rehearsal"}})).await?;
+        eventually("the end of the guard", LIMIT, async || {
+            let status = world.status().await?;
+            ensure!(status["deletion"]["phase"] == "Rehearsal", "{:#}", status["deletion"]);
+            Ok(Some(()))
+        })
+        .await?;
+        let left: Vec<String> = of_cloud(world).await?;
+        for node in &left {
+            world.set_ready(node, "Unknown", LONG_AGO).await?;
+        }
+        let started = Instant::now();
+        let rbac = "rbac.authorization.k8s.io";
+        let metadata = json!({"name": UNGUARDED});
+        let role = json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": metadata,
+            "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"]}],
+        });
+        let binding = json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": UNGUARDED},
+            "subjects": [{"kind": "ServiceAccount", "name": world.name(), "namespace": "kube-system"}],
+        });
+        for object in [role, binding] {
+            objects::apply(&world.cluster.client, object).await?;
+        }
+        eventually("the loss of all nodes", LONG, async || {
+            let living = of_cloud(world).await?;
+            ensure!(living.is_empty(), "{living:?}");
+            Ok(Some(()))
+        })
+        .await
+        .with_context(|| world.log())?;
+        // What tells afterwards why.
+        let lost = left.first().context("a node")?;
+        world.finds(lost, "N21", "does not exist in the cloud provider", &format!("{}, unguarded", self.how)).await?;
+        self.note(world, "unguarded", started, &format!("all {} nodes deleted, whose machines live", left.len()))
+    }
+
+    fn note(&self, world: &World, what: &str, started: Instant, printed: &str) -> Result<()> {
+        protocol::note(protocol::Row {
+            cloud: world.provider.to_owned(),
+            reason: "incident".to_owned(),
+            how: format!("{}: {what}", self.how),
+            after: started.elapsed(),
+            printed: printed.to_owned(),
+        })
+    }
+}
+
+/// Makes the lease tell that the cloud-controller-manager has led for long, once it leads.
+async fn leads_for_long(world: &World) -> Result<()> {
+    let leases: Api<Lease> = Api::namespaced(world.cluster.client.clone(), "kube-system");
+    world.says("uccessfully acquired lease").await?;
+    let since = (Timestamp::now() - SignedDuration::from_mins(20)).strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+    let patch = Patch::Merge(json!({"spec": {"acquireTime": since}}));
+    leases.patch("cloud-controller-manager", &PatchParams::default(), &patch).await?;
+    // It renews the lease, and keeps that time.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let kept =
+        leases.get("cloud-controller-manager").await?.spec.and_then(|spec| spec.acquire_time).context("a time")?;
+    ensure!(kept.0 < Timestamp::now() - SignedDuration::from_mins(19), "{kept:?}");
+    Ok(())
+}
+
+/// How many of these nodes exist.
+async fn existing(world: &World, nodes: &[String]) -> Result<usize> {
+    let all = world.nodes().list(&ListParams::default()).await?;
+    Ok(all.iter().filter(|node| nodes.contains(&node.name_any())).count())
+}
+
+/// The nodes with a machine, or that had one.
+async fn of_cloud(world: &World) -> Result<Vec<String>> {
+    let all = world.nodes().list(&ListParams::default()).await?;
+    let has_id = |node: &&Node| node.spec.as_ref().is_some_and(|spec| spec.provider_id.is_some());
+    Ok(all.iter().filter(has_id).map(ResourceExt::name_any).collect())
+}
+
+fn sorted(names: &[String]) -> Vec<String> {
+    let mut names = names.to_vec();
+    names.sort();
+    names
+}
+
+/// The nodes of a list of the status.
+fn names(list: &Value) -> Vec<String> {
+    sorted(&items(list).iter().map(|one| text(&one["node"]).to_owned()).collect::<Vec<_>>())
+}
+
+fn texts(list: &Value) -> Vec<String> {
+    sorted(&items(list).iter().map(|one| text(one).to_owned()).collect::<Vec<_>>())
+}
+
+fn items(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
