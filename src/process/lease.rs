@@ -63,6 +63,8 @@ pub struct Election {
     observed: Option<(Lease, Instant)>,
     /// Whether the lease has changed since it was observed.
     conflicted: bool,
+    /// Whether an attempt to acquire or renew it is under way, or was cut off.
+    is_trying: bool,
     /// Whether a lease of this process was missing: the next one is created without reading it.
     was_missing: Arc<AtomicBool>,
 }
@@ -104,6 +106,7 @@ impl Election {
             rewound,
             observed: None,
             conflicted: false,
+            is_trying: false,
             was_missing,
         }
     }
@@ -210,7 +213,8 @@ impl Election {
 
     /// Releases the lease if it is held, so that the next holder need not wait.
     pub async fn release(self) {
-        if !self.leading.send_replace(Leadership::Waiting(None)).leads() {
+        // What was cut off may have been written.
+        if !self.leading.send_replace(Leadership::Waiting(None)).leads() && !self.is_trying {
             return;
         }
         let lease = format!("{}/{}", self.namespace, self.name);
@@ -235,7 +239,9 @@ impl Election {
     }
 
     async fn try_once(&mut self) -> Result<Try, kube::Error> {
+        self.is_trying = true;
         let answer = tokio::time::timeout(self.timings.renew_deadline / 2, self.acquire_or_renew()).await;
+        self.is_trying = false;
         answer.unwrap_or_else(|elapsed| Err(kube::Error::Service(Box::new(elapsed))))
     }
 
