@@ -11,7 +11,7 @@ use std::{
 use super::Entry;
 use crate::facts::manager::Deletable;
 
-/// How long a list must have been live: each API server reads the policies anew every second.
+/// How long a list must have been live: each API server refreshes its policies every second.
 const REFRESH: Duration = Duration::from_secs(5);
 
 /// What is live.

@@ -69,7 +69,7 @@ impl Managers {
         self.take_back(view).await;
     }
 
-    /// Takes back, at the end of the process, all that is granted, and then the lists: whoever comes next decides anew.
+    /// Takes back, at the end of the process, all that is granted, and then the lists: whoever comes next decides again.
     pub(in crate::controllers) async fn withdraw(&mut self, view: &mut View) {
         for attempt in 0..TRIES {
             if attempt > 0 {
