@@ -65,7 +65,7 @@ test-faults: testplane
 # Four clusters, each with a cloud of its own.
 test-reasons: testplane ccm vcsim
 	@hack/e2e/moto.sh >/dev/null
-	cargo test --locked --test it -- reasons:: --ignored
+	cargo test --locked --test it -- reasons:: nodes:: --ignored
 
 reproducible:
 	hack/reproducible.sh

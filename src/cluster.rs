@@ -1,5 +1,6 @@
 //! The API server: connection, requests and watches (IO).
 
+pub mod access;
 pub mod client;
 pub mod kubeconfig;
 pub mod read;

@@ -29,6 +29,7 @@ pub fn name(name: &str) -> Result<(), Broken> {
 impl Spec {
     /// The first rule that it breaks.
     pub fn check(&self) -> Result<(), Broken> {
+        let labels = &self.node_deletion.selector.match_labels;
         let rules = [
             (is_name(&self.provider, "-"), ("provider", "a name consists of lower-case letters, digits and -")),
             (is_name(&self.namespace, "-"), ("namespace", "a name consists of lower-case letters, digits and -")),
@@ -68,6 +69,13 @@ impl Spec {
             ),
             ((1..=1000).contains(&self.node_deletion.max_per_hour), ("nodeDeletion.maxPerHour", "from 1 to 1000")),
             ((1..=100).contains(&self.node_deletion.max_percent), ("nodeDeletion.maxPercent", "from 1 to 100")),
+            (
+                labels.len() <= 8 && labels.iter().all(|(key, value)| is_label_name(key) && is_label_value(value)),
+                (
+                    "nodeDeletion.selector.matchLabels",
+                    "each must be the name of a label with a value of it, at most eight",
+                ),
+            ),
             (
                 self.node_deletion.allow.len() <= 100 && self.node_deletion.allow.iter().all(|node| is_node(node)),
                 ("nodeDeletion.allow", "each is NAME/UID, at most a hundred"),
@@ -114,6 +122,20 @@ impl Spec {
 fn is_node(text: &str) -> bool {
     let parts: Vec<_> = text.split('/').collect();
     text.len() <= 300 && parts.len() == 2 && parts.iter().all(|part| !part.is_empty())
+}
+
+/// Whether this is a value of a label, as Kubernetes defines it.
+fn is_label_value(text: &str) -> bool {
+    let is_end = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    let is_inner = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+    bytes.len() <= 63 && is_end(bytes.first()) && is_end(bytes.last()) && bytes.iter().all(is_inner)
+}
+
+/// Whether this may be the name of a label. What is none matches no node.
+fn is_label_name(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_part)
 }
 
 /// The address of a subnet.

@@ -230,9 +230,12 @@ api_types! {
     }
 
     /// When a node may be deleted. What is allowed by name passes all limits but the rules of the policy: the providerID, the
-    /// annotations, Ready, the taint of uninitialised nodes, and the control plane.
+    /// selector, the annotations, Ready, the taint of uninitialised nodes, and the control plane.
     #[serde(rename_all = "camelCase", default)]
     pub struct NodeDeletion {
+        /// The nodes that may be deleted at all, of those with the cloud's providerIDs; without one all of them. For a cluster
+        /// with nodes of two accounts of one cloud.
+        pub selector: NodeLabels,
         /// How long a node must not have been ready, in seconds.
         #[cfg_attr(test, schemars(range(min = 60, max = 604_800)))]
         pub min_not_ready_seconds: u32,
@@ -248,6 +251,22 @@ api_types! {
             "message": "each is NAME/UID",
         }])))]
         pub allow: Vec<String>,
+    }
+
+    /// The nodes with these labels.
+    #[serde(rename_all = "camelCase", default)]
+    #[derive(Default)]
+    pub struct NodeLabels {
+        /// Labels, each with its value, that a node must have.
+        #[cfg_attr(test, schemars(extend(
+            "maxProperties" = 8,
+            "additionalProperties" = {"type": "string", "maxLength": 63, "pattern": "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"},
+            "x-kubernetes-validations" = [{
+                "rule": "self.all(key, key.matches('^[-A-Za-z0-9_./]+$'))",
+                "message": "each must be the name of a label",
+            }]
+        )))]
+        pub match_labels: BTreeMap<String, String>,
     }
 
     /// A proxy.
@@ -335,7 +354,8 @@ api_types! {
 
 impl Default for NodeDeletion {
     fn default() -> Self {
-        Self { min_not_ready_seconds: 600, max_per_hour: 5, max_percent: 20, allow: Vec::new() }
+        let (selector, allow) = (NodeLabels::default(), Vec::new());
+        Self { selector, min_not_ready_seconds: 600, max_per_hour: 5, max_percent: 20, allow }
     }
 }
 

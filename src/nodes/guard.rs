@@ -17,7 +17,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::{
     api::{
-        spec::NodeDeletion,
+        spec::{NodeDeletion, NodeLabels},
         status::{Deleted, Deletion},
     },
     nodes::{evidence::NodeEvent, node::Node},
@@ -210,13 +210,13 @@ pub fn deleted(before: &Deletion, nodes: &[Node], now: Timestamp) -> Vec<Deleted
 }
 
 impl Situation<'_> {
-    /// Whether a node is of its cloud.
+    /// Whether a node is one of those that it may delete at all: the others prove nothing either.
     fn owns(&self, node: &Node) -> bool {
-        owns(self.provider_ids, node)
+        owns(self.provider_ids, node) && is_selected(&self.settings.selector, node)
     }
 
     fn fixed_rules(&self, node: &Node) -> Result<Entry, Why> {
-        fixed_rules(self.nodes, self.provider_ids, node)
+        fixed_rules(self.nodes, (self.provider_ids, &self.settings.selector), node)
     }
 
     /// Whether an Event reports that this cloud-controller-manager was refused a deletion. The refusal of a missing right names
@@ -256,15 +256,25 @@ fn owns(provider_ids: &[String], node: &Node) -> bool {
     provider_ids.iter().any(|prefix| node.provider_id.starts_with(prefix.as_str()))
 }
 
+/// Whether a node has all labels of a selector.
+fn is_selected(selector: &NodeLabels, node: &Node) -> bool {
+    selector.match_labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+}
+
 /// The rules that hold for every deletion; the policy has them, too, but for the last node of the control plane. `nodes` are all.
 ///
 /// # Errors
 ///
 /// The first rule that keeps the node.
-pub fn fixed_rules(nodes: &[Node], provider_ids: &[String], node: &Node) -> Result<Entry, Why> {
+pub fn fixed_rules(
+    nodes: &[Node],
+    (provider_ids, selector): (&[String], &NodeLabels),
+    node: &Node,
+) -> Result<Entry, Why> {
     let is_other = |other: &Node| other.uid != node.uid && other.is_control_plane && other.is_ready();
     let rules = [
         (owns(provider_ids, node), Why::ForeignProviderID(provider_ids.to_vec())),
+        (is_selected(selector, node), Why::NotSelected),
         (!node.is_kept, Why::Kept),
         (!node.is_uninitialized(), Why::Uninitialized),
         (node.ready.is_some(), Why::NeverReported),

@@ -1,6 +1,8 @@
 //! What is kept of a node (pure): what a diagnosis, the preflight or the guard of deletions reads. Nothing of it changes with
 //! a heartbeat.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -60,6 +62,9 @@ pub struct Node {
     pub region: String,
     /// Its zone.
     pub zone: String,
+    /// Its labels.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
     /// The version of its kubelet.
     pub kubelet: String,
     /// Its operating system.
@@ -121,6 +126,7 @@ impl Node {
         });
         let unavailable = condition("NetworkUnavailable").filter(|one| one["status"] == "True");
         let address = |one: &Value| format!("{} {}", text(&one["type"]), text(&one["address"]));
+        let labels = metadata["labels"].as_object().into_iter().flatten();
         let info = &status["nodeInfo"];
         Self {
             name: text(&metadata["name"]),
@@ -135,6 +141,7 @@ impl Node {
             addresses: list(&status["addresses"]).iter().map(address).collect(),
             region: label("topology.kubernetes.io/region"),
             zone: label("topology.kubernetes.io/zone"),
+            labels: labels.map(|(key, value)| (key.clone(), text(value))).collect(),
             kubelet: text(&info["kubeletVersion"]),
             os_image: text(&info["osImage"]),
             architecture: text(&info["architecture"]),

@@ -5,19 +5,14 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::{
-    api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
-    jiff::Timestamp,
-};
-use kube::{
-    Api, Client,
-    api::{ListParams, PostParams},
-};
+use k8s_openapi::jiff::Timestamp;
+use kube::{Client, api::ListParams};
 use serde_json::Value;
 
 use crate::{
     api::{CLOUD_CONTROLLER_MANAGER, placement::Distribution, spec::Spec},
     cluster::{
+        access,
         read::{self, Error},
         request::{self, NO_DEADLINE},
     },
@@ -296,7 +291,9 @@ async fn pod_events(client: &Client, subject: &Subject) -> (Option<Vec<String>>,
 
 /// The rights that it needs and does not have.
 async fn missing_rights(client: &Client, subject: &Subject) -> (Option<Vec<String>>, Vec<Unseen>) {
-    let reviews = futures::future::join_all(subject.needs.iter().map(|need| may(client, subject, need))).await;
+    let user = subject.user();
+    let may = |need: &Need| access::may(client, Some(&user), need.attributes(), NO_DEADLINE);
+    let reviews = futures::future::join_all(subject.needs.iter().map(may)).await;
     let mut missing = Vec::new();
     for (need, may) in subject.needs.iter().zip(reviews) {
         match may {
@@ -306,35 +303,10 @@ async fn missing_rights(client: &Client, subject: &Subject) -> (Option<Vec<Strin
                 let namespace =
                     if need.namespace.is_empty() { String::new() } else { format!(" -n {}", need.namespace) };
                 let resource = need.resource.replacen('/', " --subresource=", 1);
-                let command = format!("kubectl auth can-i {} {resource}{namespace} --as={}", need.verb, subject.user());
-                return (None, vec![unseen(format!("the rights of {}", subject.user()), &cause, command)]);
+                let command = format!("kubectl auth can-i {} {resource}{namespace} --as={user}", need.verb);
+                return (None, vec![unseen(format!("the rights of {user}"), &cause, command)]);
             }
         }
     }
     (Some(missing), Vec::new())
-}
-
-async fn may(client: &Client, subject: &Subject, need: &Need) -> Result<bool, request::Cause> {
-    let (resource, subresource) = need.resource.split_once('/').unwrap_or((&need.resource, ""));
-    let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let attributes = ResourceAttributes {
-        group: some(&need.group),
-        name: some(&need.name),
-        namespace: some(&need.namespace),
-        resource: some(resource),
-        subresource: some(subresource),
-        verb: some(&need.verb),
-        ..ResourceAttributes::default()
-    };
-    let groups = ["system:authenticated", "system:serviceaccounts"].map(ToOwned::to_owned).into_iter();
-    let spec = SubjectAccessReviewSpec {
-        groups: Some(groups.chain([format!("system:serviceaccounts:{}", subject.namespace)]).collect()),
-        resource_attributes: Some(attributes),
-        user: Some(subject.user()),
-        ..SubjectAccessReviewSpec::default()
-    };
-    let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-    let reviews: Api<SubjectAccessReview> = Api::all(client.clone());
-    let answer = request::send(NO_DEADLINE, reviews.create(&PostParams::default(), &review)).await?;
-    Ok(answer.status.is_some_and(|status| status.allowed))
 }

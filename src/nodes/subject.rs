@@ -1,5 +1,6 @@
 //! A cloud-controller-manager as its plan describes it: where to look for it in a cluster (pure).
 
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use serde_json::Value;
 
 use crate::{
@@ -146,6 +147,21 @@ impl Subject {
 }
 
 impl Need {
+    /// As a review of access asks for it.
+    pub fn attributes(&self) -> ResourceAttributes {
+        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let (resource, subresource) = self.resource.split_once('/').unwrap_or((&self.resource, ""));
+        ResourceAttributes {
+            namespace: given(&self.namespace),
+            group: given(&self.group),
+            resource: given(resource),
+            subresource: given(subresource),
+            name: given(&self.name),
+            verb: given(&self.verb),
+            ..ResourceAttributes::default()
+        }
+    }
+
     fn new(verb: &str, group: &str, resource: &str) -> Self {
         Self { verb: verb.to_owned(), group: group.to_owned(), resource: resource.to_owned(), ..Self::default() }
     }

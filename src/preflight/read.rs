@@ -3,24 +3,18 @@
 use std::collections::BTreeSet;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::authorization::v1::{
-    SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview, SubjectAccessReviewSpec,
-};
-use kube::{
-    Api, Client,
-    api::{ListParams, PostParams},
-};
+use kube::{Client, api::ListParams};
 use serde_json::Value;
 
 use super::{
     evidence::{Seen, Survey},
     pods::Pod,
-    rights::attributes,
 };
 use crate::{
     cluster::{
+        access,
         read::{self, Error},
-        request::{self, Cause, NO_DEADLINE},
+        request::{Cause, NO_DEADLINE},
     },
     error::chain,
     nodes::{
@@ -95,7 +89,7 @@ pub async fn missing(
     needs: BTreeSet<Need>,
 ) -> Result<Seen<BTreeSet<Need>>, Error> {
     let reviews = stream::iter(needs).map(async |need| {
-        let is_held = may(client, account, &need).await?;
+        let is_held = access::may(client, account, need.attributes(), NO_DEADLINE).await?;
         Ok((!is_held).then_some(need))
     });
     let missing: Result<Vec<_>, Cause> = reviews.buffered(AT_ONCE).try_collect().await;
@@ -103,31 +97,4 @@ pub async fn missing(
     let missing = missing.map(|all| all.into_iter().flatten().collect());
     let missing = missing.map_err(|source| Error::Read { what: "the rights of the operator".to_owned(), source });
     seen(missing, "rights", format!("kubectl auth can-i --list{account}"))
-}
-
-async fn may(client: &Client, account: Option<&str>, need: &Need) -> Result<bool, Cause> {
-    let resource_attributes = Some(attributes(need));
-    let params = PostParams::default();
-    let status = if let Some(account) = account {
-        let spec = SubjectAccessReviewSpec {
-            resource_attributes,
-            groups: Some(groups(account)),
-            user: Some(account.to_owned()),
-            ..SubjectAccessReviewSpec::default()
-        };
-        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        request::send(NO_DEADLINE, Api::all(client.clone()).create(&params, &review)).await?.status
-    } else {
-        let spec = SelfSubjectAccessReviewSpec { resource_attributes, ..SelfSubjectAccessReviewSpec::default() };
-        let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
-        request::send(NO_DEADLINE, Api::all(client.clone()).create(&params, &review)).await?.status
-    };
-    Ok(status.is_some_and(|status| status.allowed))
-}
-
-/// The groups of a ServiceAccount.
-fn groups(account: &str) -> Vec<String> {
-    let namespace = account.split(':').nth(2).unwrap_or_default();
-    let own = format!("system:serviceaccounts:{namespace}");
-    ["system:serviceaccounts".to_owned(), own, "system:authenticated".to_owned()].into()
 }

@@ -3,24 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::authorization::v1::ResourceAttributes;
-
 use crate::{nodes::subject::Need, object::Object, plan::rights};
-
-/// As a review of access asks for it.
-pub fn attributes(need: &Need) -> ResourceAttributes {
-    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let (resource, subresource) = need.resource.split_once('/').unwrap_or((&need.resource, ""));
-    ResourceAttributes {
-        namespace: given(&need.namespace),
-        group: given(&need.group),
-        resource: given(resource),
-        subresource: given(subresource),
-        name: given(&need.name),
-        verb: given(&need.verb),
-        ..ResourceAttributes::default()
-    }
-}
 
 /// What is needed to apply these objects for the first time.
 pub fn needs(objects: &[Object]) -> BTreeSet<Need> {
@@ -70,7 +53,7 @@ mod tests {
         let roles = "roles.rbac.authorization.k8s.io in namespace n";
         let scale = "get deployments/scale.apps d in namespace n".to_owned();
         assert_eq!(texts, [format!("create {roles}"), scale, format!("patch {roles}")]);
-        let attributes = attributes(needs.iter().find(|need| need.verb == "get").unwrap());
+        let attributes = needs.iter().find(|need| need.verb == "get").unwrap().attributes();
         assert_eq!(
             (attributes.resource.as_deref(), attributes.subresource.as_deref()),
             (Some("deployments"), Some("scale"))

@@ -62,7 +62,7 @@ fn nodes(client: &Client) -> Api<DynamicObject> {
 /// Creates a worker of the cloud, not ready since a time; then makes it what is given besides.
 async fn add_node(client: &Client, name: &str, since: Timestamp, besides: Value) -> Result<DynamicObject> {
     let node = json!({
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"example.com/account": "one"}},
         "spec": {"providerID": format!("aws:///eu-west-1a/i-{name}")},
     });
     objects::apply(client, node).await?;
@@ -95,7 +95,8 @@ fn entry(node: &DynamicObject) -> String {
 
 /// The planned objects of the guard.
 fn planned() -> Result<Vec<Object>> {
-    let spec = json!({"provider": "aws", "controllers": {"cloudNodeLifecycle": "Enabled"}});
+    let spec = json!({"provider": "aws", "controllers": {"cloudNodeLifecycle": "Enabled"},
+        "nodeDeletion": {"selector": {"matchLabels": {"example.com/account": "one"}}}});
     let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 3 };
     let manager = Manager { name: "cluster".into(), spec: serde_json::from_value(spec)?, cluster, skips: Vec::new() };
     let plan = Plan::new(&embedded::catalog()?, &manager.facts(), Phase::Cluster)?;
@@ -131,6 +132,11 @@ async fn each_rule_of_the_policy_denies_a_deletion_that_no_other_does() -> Resul
             json!({"metadata": {"annotations": {"ccm-operator.dev/keep": ""}}}),
             "it has the annotation ccm-operator.dev/keep",
         ),
+        (
+            "others",
+            json!({"metadata": {"labels": {"example.com/account": "two"}}}),
+            "its labels do not match spec.nodeDeletion.selector",
+        ),
         ("waits", json!({"spec": {"taints": uninitialized}}), "it is not initialised"),
         (
             "lives",
@@ -160,7 +166,8 @@ async fn each_rule_of_the_policy_denies_a_deletion_that_no_other_does() -> Resul
         }
     }
     // One that is of another cloud from its registration: a providerID cannot be changed.
-    let foreign = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "foreign"}, "spec": {"providerID": "gce:///p/z/i"}});
+    let foreign = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "foreign",
+        "labels": {"example.com/account": "one"}}, "spec": {"providerID": "gce:///p/z/i"}});
     objects::apply(&client, foreign).await?;
     set_ready(&client, "foreign", "False", since).await?;
     nodes(&client).patch("foreign", &PatchParams::default(), &Patch::Merge(json!({"spec": {"taints": null}}))).await?;

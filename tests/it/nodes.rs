@@ -3,7 +3,7 @@
 
 mod kubelet;
 
-use std::{os::unix::fs::symlink, path::Path, process::Command};
+use std::{os::unix::fs::symlink, path::Path, process::Command, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use ccm_operator::{
@@ -339,6 +339,39 @@ async fn the_log_of_the_leader_shows_the_rest() -> Result<()> {
     Ok(())
 }
 
+/// Waits until this is all that is wrong with a node.
+async fn found(cluster: &Kubernetes, node: &str, expected: &str, limit: Duration) -> Result<()> {
+    eventually(expected, limit, async || {
+        let (_, text, error) = run(&cluster.plane.kubeconfig_admin(), &[node, "-o", "json"]).await?;
+        let report: Value = serde_json::from_str(&text)?;
+        let findings = report["nodes"][0]["findings"].as_array().context("findings")?;
+        let found: Vec<_> = findings.iter().map(|one| &one["id"]).collect();
+        ensure!(found == [&json!(expected)], "{expected} expected, not {found:?}: {text}{error}");
+        Ok(Some(()))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_cloud_that_answers_without_an_id_is_told_from_one_that_has_no_instance() -> Result<()> {
+    let (cluster, kubelet) = working().await?;
+    node(&cluster, "worker", "False", waiting()).await?;
+    kubelet.log(&[&failed("worker", "cloud provider does not set node provider ID for node worker")]);
+    found(&cluster, "worker", "N11", LIMIT).await
+}
+
+#[tokio::test]
+#[ignore = "a node has two minutes for it: make test-reasons"]
+async fn what_an_initialised_node_still_waits_for() -> Result<()> {
+    let (cluster, _kubelet) = working().await?;
+    let tainted = json!({"providerID": "aws:///eu-west-1a/i-1", "podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"],
+        "taints": [{"key": "node.cilium.io/agent-not-ready", "effect": "NoSchedule"}]});
+    node(&cluster, "tainted", "True", tainted).await?;
+    node(&cluster, "without-subnet", "False", json!({"providerID": "aws:///eu-west-1a/i-2"})).await?;
+    found(&cluster, "tainted", "N19", LIMIT * 4).await?;
+    found(&cluster, "without-subnet", "N25", LIMIT * 4).await
+}
+
 #[tokio::test]
 async fn a_retry_reports_how_it_went() -> Result<()> {
     let (cluster, kubelet) = working().await?;
@@ -484,6 +517,27 @@ async fn on_openshift_the_cloud_controller_manager_of_the_platform_is_looked_at(
     let pods: Api<Pod> = Api::namespaced(lab.client.clone(), "kube-system");
     pods.delete("hcloud-cloud-controller-manager-x", &DeleteParams::default().grace_period(0)).await?;
     Api::<Node>::all(lab.client.clone()).delete("openshift-worker", &DeleteParams::default()).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_node_without_its_node_manager_waits_for_that() -> Result<()> {
+    let azure = json!({"type": "Azure", "azure": {"cloudName": "AzurePublicCloud"}});
+    let lab = Lab::new(&Cluster::on(azure)).await?;
+    let admin = lab.plane.kubeconfig_admin();
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "azure-worker"}, "spec": waiting()});
+    objects::apply(&lab.client, node).await?;
+    // A node that has just come has none yet.
+    eventually("N27", LIMIT, async || {
+        let (_, text, error) = run(&admin, &["azure-worker", "-o", "json"]).await?;
+        let report: Value = serde_json::from_str(&text)?;
+        let found = report["nodes"][0]["findings"].as_array().context("findings")?.clone();
+        let cause = found.iter().find(|one| one["id"] == "N27").map(|one| one["cause"].clone());
+        ensure!(cause == Some("no pod of the node manager is on azure-worker".into()), "{cause:?}: {text}{error}");
+        Ok(Some(()))
+    })
+    .await?;
+    Api::<Node>::all(lab.client.clone()).delete("azure-worker", &DeleteParams::default()).await?;
     Ok(())
 }
 

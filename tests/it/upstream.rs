@@ -66,6 +66,16 @@ fn cases() -> Vec<(&'static str, Value, Value)> {
             with("nodeDeletion", json!({"allow": ["node-1"]})),
         ),
         (
+            "should match '^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$'",
+            with("nodeDeletion", json!({"selector": {"matchLabels": {"example.com/pool": "a.B_1", "empty": ""}}})),
+            with("nodeDeletion", json!({"selector": {"matchLabels": {"pool": "a'] + ["}}})),
+        ),
+        (
+            "each must be the name of a label",
+            with("nodeDeletion", json!({"selector": {"matchLabels": {"a": "b"}}})),
+            with("nodeDeletion", json!({"selector": {"matchLabels": {"a' b": "b"}}})),
+        ),
+        (
             "each must be a subnet",
             with("network", json!({"podCIDRs": ["fd00::/48"]})),
             with("network", json!({"podCIDRs": ["10.244.0.0"]})),

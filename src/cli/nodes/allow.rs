@@ -11,7 +11,7 @@ use super::AnyCluster;
 use crate::{
     api::{
         CLOUD_CONTROLLER_MANAGER,
-        spec::{Lifecycle, Spec},
+        spec::{Lifecycle, NodeLabels, Spec},
     },
     cli::flags::print,
     cluster::{
@@ -59,7 +59,9 @@ pub(super) async fn run(args: &AllowDeleteArgs, catalog: &Catalog) -> anyhow::Re
         let spec: Spec = serde_json::from_value(live["spec"].clone())
             .with_context(|| format!("failed to parse the CloudControllerManager {manager}"))?;
         let provider = catalog.upstream_of(&spec.provider).map_err(anyhow::Error::msg)?;
-        if let Some(why) = obstacle(node, &nodes, &provider.descriptor.nodes.provider_ids) {
+        if let Some(why) =
+            obstacle(node, &nodes, (&provider.descriptor.nodes.provider_ids, &spec.node_deletion.selector))
+        {
             bail!("{name} is not allowed to be deleted: {}", printable(&why));
         }
         let entry = format!("{name}/{}", node.uid);
@@ -109,7 +111,7 @@ async fn manager(client: &kube::Client, named: Option<&str>) -> anyhow::Result<V
 }
 
 /// Why a node would be kept in spite of the list: what the rules for deletions demand of it.
-fn obstacle(node: &Node, nodes: &[Node], provider_ids: &[String]) -> Option<String> {
+fn obstacle(node: &Node, nodes: &[Node], (provider_ids, selector): (&[String], &NodeLabels)) -> Option<String> {
     let is_of_cloud = provider_ids.iter().any(|prefix| node.provider_id.starts_with(prefix.as_str()));
     let (name, id) = (&node.name, mask::message(&node.provider_id));
     match () {
@@ -123,7 +125,7 @@ fn obstacle(node: &Node, nodes: &[Node], provider_ids: &[String]) -> Option<Stri
         () if (node.is_control_plane || node.is_etcd) && !node.allows_control_plane_deletion => Some(format!(
             "it is of the control plane or etcd; `kubectl annotate node {name} {ALLOW_CONTROL_PLANE}=true` allows that"
         )),
-        () => guard::fixed_rules(nodes, provider_ids, node).err().map(|why| why.to_string()),
+        () => guard::fixed_rules(nodes, (provider_ids, selector), node).err().map(|why| why.to_string()),
     }
 }
 
@@ -164,12 +166,13 @@ mod tests {
             ..Node::default()
         };
         let nodes = [server];
-        let obstacle = |node: &Node, prefixes: &[String]| obstacle(node, &nodes, prefixes);
-        assert_eq!(obstacle(&gone, &prefixes), None);
+        let selector = NodeLabels::default();
+        let obstacle = |node: &Node| obstacle(node, &nodes, (&prefixes, &selector));
+        assert_eq!(obstacle(&gone), None);
         let robot = Node { provider_id: "hrobot://1".into(), ..gone.clone() };
-        assert_eq!(obstacle(&robot, &prefixes), None);
+        assert_eq!(obstacle(&robot), None);
         let allowed = Node { is_control_plane: true, allows_control_plane_deletion: true, ..gone.clone() };
-        assert_eq!(obstacle(&allowed, &prefixes), None);
+        assert_eq!(obstacle(&allowed), None);
         for (node, why) in [
             (Node { ready: Some(Ready { status: "True".into(), ..Ready::default() }), ..gone.clone() }, "it is Ready"),
             (Node { provider_id: String::new(), ..gone.clone() }, "it has no providerID"),
@@ -180,10 +183,10 @@ mod tests {
             (Node { is_etcd: true, ..gone.clone() }, ALLOW_CONTROL_PLANE),
             (Node { ready: None, ..gone.clone() }, "its kubelet has never reported"),
         ] {
-            let obstacle = obstacle(&node, &prefixes).unwrap_or_default();
+            let obstacle = obstacle(&node).unwrap_or_default();
             assert!(obstacle.contains(why), "{obstacle:?}");
         }
-        let last = super::obstacle(&allowed, &[], &prefixes).unwrap_or_default();
+        let last = super::obstacle(&allowed, &[], (&prefixes, &selector)).unwrap_or_default();
         assert!(last.contains("no other node of the control plane is ready"), "{last}");
     }
 }

@@ -273,7 +273,7 @@ impl Managed {
         let mut is_news = false;
         if have_changed || (is_needed && is_due) {
             is_news = true;
-            let answer = ask::may_delete_any_node(&view.client, &guard.user, &manager.spec.namespace).await;
+            let answer = ask::may_delete_any_node(&view.client, &guard.user).await;
             self.guard.is_free = Some((answer.ok(), Instant::now()));
         }
         if needs.has_candidates && is_old(self.guard.leads_since.map(|(_, asked)| asked)) {

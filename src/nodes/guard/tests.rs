@@ -130,6 +130,12 @@ fn each_fixed_rule_denies() {
     let prefixes = vec!["aws:///".to_owned()];
     assert_eq!(case(|one| one.gone().provider_id = "gce:///x".into()).why(), Why::ForeignProviderID(prefixes.clone()));
     assert_eq!(case(|one| one.gone().provider_id.clear()).why(), Why::ForeignProviderID(prefixes));
+    let select = |one: &mut Case| one.settings.selector.match_labels = [("pool".to_owned(), "a".to_owned())].into();
+    let with = |one: &mut Case, pool: &str| one.gone().labels = [("pool".to_owned(), pool.to_owned())].into();
+    assert_eq!(case(select).why(), Why::NotSelected);
+    assert_eq!(case(|one| (select(one), with(one, "b")).0).why(), Why::NotSelected);
+    // The others, which are not selected, are no proof that the credentials are right.
+    assert_eq!(case(|one| (select(one), with(one, "a")).0).why(), Why::NoReadyNode);
     assert_eq!(case(|one| one.gone().is_kept = true).why(), Why::Kept);
     assert_eq!(case(|one| one.gone().taints = vec![UNINITIALIZED.into()]).why(), Why::Uninitialized);
     assert_eq!(case(|one| one.gone().ready = None).why(), Why::NeverReported);

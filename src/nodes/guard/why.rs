@@ -12,6 +12,8 @@ use crate::nodes::node::{ALLOW_CONTROL_PLANE, KEEP};
 pub enum Why {
     /// It is of another cloud, or of none.
     ForeignProviderID(Vec<String>),
+    /// Its labels do not match the selector.
+    NotSelected,
     /// Somebody keeps it.
     Kept,
     /// It waits for its initialisation: the cloud may not know its machine yet.
@@ -75,6 +77,7 @@ impl fmt::Display for Why {
             Self::ForeignProviderID(prefixes) => {
                 write!(f, "its providerID is not of this cloud ({})", prefixes.join(", "))
             }
+            Self::NotSelected => f.write_str("its labels do not match spec.nodeDeletion.selector"),
             Self::Kept => write!(f, "it has the annotation {KEEP}"),
             Self::Uninitialized => f.write_str("it is not initialised"),
             Self::Ready => f.write_str("it is ready"),

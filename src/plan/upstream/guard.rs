@@ -2,7 +2,7 @@
 //!
 //! A plan lists nothing and grants nothing. What is confirmed enters its objects by [`confirm`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -82,6 +82,7 @@ pub(super) fn objects(provider: &Upstream, manager: &Manager) -> Result<Vec<Obje
             *user = format!("request.userInfo.username == {}", literal(&guard.user)).into();
         }
         set(value, "providerIDs", list(guard.provider_ids.iter()));
+        set(value, "selector", map(&manager.spec.node_deletion.selector.match_labels));
     }
     Ok(objects)
 }
@@ -146,6 +147,12 @@ fn set(policy: &mut Value, name: &str, expression: String) {
 /// A list of texts in CEL.
 fn list<'a>(texts: impl Iterator<Item = &'a String>) -> String {
     format!("[{}]", texts.map(|text| literal(text)).collect::<Vec<_>>().join(", "))
+}
+
+/// A map of texts in CEL.
+fn map(texts: &BTreeMap<String, String>) -> String {
+    let pairs: Vec<_> = texts.iter().map(|(key, value)| format!("{}: {}", literal(key), literal(value))).collect();
+    format!("{{{}}}", pairs.join(", "))
 }
 
 /// A text in CEL.

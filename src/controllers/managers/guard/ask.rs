@@ -1,41 +1,27 @@
 //! What the guard asks the API server, because no watch shows it (IO).
 
 use k8s_openapi::{
-    api::{
-        authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
-        coordination::v1::Lease,
-    },
+    api::{authorization::v1::ResourceAttributes, coordination::v1::Lease},
     jiff::Timestamp,
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{Api, Client};
 use tracing::debug;
 
-use crate::cluster::request::{self, Cause, REQUEST_TIMEOUT};
+use crate::cluster::{
+    access,
+    request::{self, Cause, REQUEST_TIMEOUT},
+};
 
 /// Whether a ServiceAccount may delete every node. Rights on single nodes do not count: the operator grants these.
-pub(super) async fn may_delete_any_node(client: &Client, user: &str, namespace: &str) -> Result<bool, Cause> {
+pub(super) async fn may_delete_any_node(client: &Client, user: &str) -> Result<bool, Cause> {
     let delete = ResourceAttributes {
         verb: Some("delete".to_owned()),
         resource: Some("nodes".to_owned()),
         version: Some("v1".to_owned()),
         ..ResourceAttributes::default()
     };
-    let groups = [
-        "system:serviceaccounts".to_owned(),
-        format!("system:serviceaccounts:{namespace}"),
-        "system:authenticated".to_owned(),
-    ];
-    let spec = SubjectAccessReviewSpec {
-        user: Some(user.to_owned()),
-        groups: Some(groups.to_vec()),
-        resource_attributes: Some(delete),
-        ..SubjectAccessReviewSpec::default()
-    };
-    let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-    let reviews: Api<SubjectAccessReview> = Api::all(client.clone());
-    let answer = request::send(Some(REQUEST_TIMEOUT), reviews.create(&PostParams::default(), &review)).await;
-    let answer = answer.inspect_err(|error| debug!("failed to ask for the rights of {user}: {error}"))?;
-    Ok(answer.status.is_some_and(|status| status.allowed))
+    let answer = access::may(client, Some(user), delete, Some(REQUEST_TIMEOUT)).await;
+    answer.inspect_err(|error| debug!("failed to ask for the rights of {user}: {error}"))
 }
 
 /// Since when the holder of a lease has held it; `None` if nobody holds it, or if it cannot be read.
