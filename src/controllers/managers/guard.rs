@@ -217,6 +217,11 @@ impl Managed {
         })
     }
 
+    /// Whether nodes would be deleted if something were otherwise.
+    pub(super) fn keeps_nodes(&self) -> bool {
+        self.guard.decision.as_ref().is_some_and(|decision| !decision.waiting.is_empty())
+    }
+
     fn is_free(&self) -> Option<bool> {
         self.guard.is_free.and_then(|(is_free, _)| is_free)
     }

@@ -189,6 +189,9 @@ impl Managers {
         pass: &mut Pass,
     ) {
         managed.log(name, &outcome, matches!(self.hands, Hands::DryRun(_)));
+        // The guard has decided by the last outcome.
+        let is_other = managed.last.as_ref() != Some(&outcome);
+        pass.due.extend((is_other && managed.keeps_nodes()).then(Instant::now));
         managed.last = Some(outcome);
         let reported = self.write((managed, name), (view, nodes), pass).await;
         pass.retrying.extend(reported.err());

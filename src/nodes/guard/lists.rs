@@ -34,10 +34,12 @@ pub fn next(confirmed: &[Entry], recorded: &BTreeSet<&str>, live: &Live) -> (Del
     for entry in confirmed {
         let text = entry.to_string();
         let left = REFRESH.checked_sub(seen.get(&text).copied().unwrap_or_default()).filter(|left| !left.is_zero());
-        match left {
-            Some(left) => due = Some(due.map_or(left, |due| due.min(left))),
-            None if recorded.contains(entry.node().as_str()) => drop(lists.granted.insert(entry.name.clone())),
-            None => {}
+        if left.is_none() && recorded.contains(entry.node().as_str()) {
+            lists.granted.insert(entry.name.clone());
+        } else {
+            // What is not recorded yet will be by the end of this pass.
+            let left = left.unwrap_or(REFRESH);
+            due = Some(due.map_or(left, |due| due.min(left)));
         }
         lists.listed.insert(text);
     }
@@ -79,7 +81,7 @@ mod tests {
         // Nothing is granted without a policy in force, and nothing that would not be counted.
         assert_eq!(next(&live(None, &["a"])).0, lists(&["a/u/t"], &[]));
         let unrecorded = super::next(&[entry("a", "t")], &BTreeSet::new(), &live(Some(&[("a/u/t", 9)]), &["a"]));
-        assert_eq!(unrecorded.0, lists(&["a/u/t"], &[]));
+        assert_eq!(unrecorded, (lists(&["a/u/t"], &[]), Some(second * 5)));
     }
 
     #[test]
