@@ -16,7 +16,7 @@ use ccm_operator::{
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::{
     Api, Client,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams},
+    api::{DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -531,6 +531,29 @@ async fn a_right_is_taken_back_whatever_else_is_wrong() -> Result<()> {
     assert!(live["status"]["deletion"]["confirmed"].as_array().is_none_or(Vec::is_empty), "{live:#}");
     assert_eq!(world.role().await?, json!([]), "it still exists");
     Ok(())
+}
+
+#[tokio::test]
+async fn without_the_events_nothing_is_confirmed_and_the_status_says_so() -> Result<()> {
+    let World { cluster, operator, ccm } = World::new().await?;
+    let bindings = request::api(&cluster.client, kind("RoleBinding"), "default");
+    let mut binding = bindings.get("ccm-operator-node-events").await?;
+    bindings.delete("ccm-operator-node-events", &DeleteParams::default()).await?;
+    drop(operator);
+    let operator = start(&cluster)?;
+    let world = World { cluster, operator, ccm };
+    world.lose("gone", 700).await?;
+    let live = world.cluster.conditions(&world.operator, "cluster", &["NodeDeletionSafe=Unknown"]).await?;
+    let conditions = live["status"]["conditions"].as_array().context("conditions")?;
+    let condition = conditions.iter().find(|one| one["type"] == "NodeDeletionSafe").context("NodeDeletionSafe")?;
+    assert_eq!(condition["reason"], "EventsUnseen", "{condition}");
+    assert!(condition["message"].as_str().is_some_and(|text| text.contains("events")), "{condition}");
+    assert_eq!((world.listed().await?, world.role().await?), ("[]".to_owned(), json!([])));
+
+    binding.metadata = ObjectMeta { name: binding.metadata.name, ..ObjectMeta::default() };
+    bindings.create(&PostParams::default(), &binding).await?;
+    world.role_is(&granting(&["gone"])).await?;
+    world.cluster.conditions(&world.operator, "cluster", &["NodeDeletionSafe=True"]).await.map(drop)
 }
 
 #[tokio::test]
