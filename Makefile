@@ -18,9 +18,9 @@
 # make soak     ten thousand passes and an hour of faults in one process: memory, file descriptors; PASSES=…, MINUTES=…
 # make crash    kills the operator after each of its requests, not only after each write
 # make rbac     the rights of the operator that no test has used
-# make generate generated files: image-references, the images ConfigMap, docs/provider.schema.json, snapshots
+# make generate generated files: image-references, the images ConfigMap, schemas, docs/clouds/*.md, charts/, kustomize/, snapshots
 .DEFAULT_GOAL := build
-.PHONY: help build image reproducible release-artifacts e2e e2e-all test test-list-watch test-faults test-reasons check deny fuzz mutants demo demo-node bench soak crash rbac generate testplane ccm vcsim prometheus
+.PHONY: help build image reproducible release-artifacts e2e e2e-all test test-list-watch test-faults test-reasons check deny fuzz mutants demo demo-node bench soak crash rbac generate testplane ccm vcsim helm prometheus
 
 help:
 	@sed -n '/^#/!q; s/^# //p' Makefile
@@ -43,6 +43,9 @@ ccm:
 vcsim:
 	@hack/vcsim/build.sh >/dev/null
 
+helm:
+	@hack/helm/build.sh >/dev/null
+
 # Prometheus and promtool from Debian, into the same folder. Elsewhere their tests tell that they are skipped.
 prometheus:
 	-@hack/debian.sh prometheus >/dev/null
@@ -52,7 +55,7 @@ prometheus:
 TESTS = --locked --lib --bins --test it
 export RUST_TEST_THREADS ?= $(shell nproc | awk '{ print ($$1 > 6) ? $$1 : 6 }')
 
-test: testplane ccm vcsim prometheus
+test: testplane ccm vcsim helm prometheus
 	cargo test $(TESTS)
 
 # What depends on watches once more, on API servers that do not stream lists: the default before Kubernetes 1.34.
@@ -77,13 +80,13 @@ release-artifacts:
 # Cargo builds the tests, and run.sh runs them where the engine is.
 E2E = cargo --config 'target."cfg(all())".runner = "hack/e2e/run.sh"' test --locked --test e2e
 
-e2e: testplane ccm
+e2e: testplane ccm helm
 	$(E2E)
 
 # Besides the one of hack/testplane/go.mod.
 OTHER_KUBERNETES = v1.36.3 v1.37.2
 
-e2e-all: testplane ccm build test-reasons
+e2e-all: testplane ccm helm build test-reasons
 	OPERATOR=$(CURDIR)/target/release/ccm-operator $(E2E) -- --include-ignored
 	for version in $(OTHER_KUBERNETES); do \
 		programs=$$(hack/testplane/build.sh "$$version") && \
@@ -110,7 +113,7 @@ demo: testplane
 	hack/build.sh --bin ccm-operator --example demo
 	target/release/examples/demo
 
-demo-node: testplane ccm
+demo-node: testplane ccm helm
 	@NARRATE=1 $(E2E) --quiet -- --nocapture life::
 
 bench: testplane
@@ -124,12 +127,12 @@ soak: testplane
 crash: testplane
 	CRASH_EVERY_REQUEST=1 cargo test --locked --test it -- crash::
 
-rbac: testplane ccm vcsim prometheus
+rbac: testplane ccm vcsim helm prometheus
 	rm -f target/audit.log
 	CCM_OPERATOR_AUDIT_LOG=$(CURDIR)/target/audit.log cargo test --locked --test it
 	cargo run --locked --quiet --example rbac -- target/audit.log
 
-generate: testplane ccm vcsim prometheus
+generate: testplane ccm vcsim helm prometheus
 	cargo run --locked --quiet -- image-references >target/image-references
 	mv target/image-references image-references
 	cargo run --locked --quiet -- image-references --config-map >target/images.configmap.yaml

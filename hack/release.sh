@@ -3,7 +3,7 @@
 # what is compiled into it (SBOM, CycloneDX) and, of everything that is there, SHA256SUMS.
 #   release.sh build   builds the binary and writes it there with its SBOM
 #                      TAG, when set, has to be that of the version
-#   release.sh sums    writes SHA256SUMS
+#   release.sh sums    packages the Helm chart, and writes SHA256SUMS
 #   release.sh sign    signs SHA256SUMS: without a key by the identity of the workflow that runs this, or with that of COSIGN_KEY
 #   release.sh verify  checks the signature, as users do, and the sums: SIGNER is the address of the repository whose workflow
 #                      has signed, COSIGN_PUB the public half of a key
@@ -48,7 +48,8 @@ sums)
 	for file in "$artifacts/ccm-operator-$version-linux-"*; do
 		[ -f "$file" ] || fail "there are no artifacts of the version $version in $artifacts: run hack/release.sh build first"
 	done
-	(cd "$artifacts" && sha256sum "ccm-operator-$version-linux-"* >SHA256SUMS)
+	"$(hack/helm/build.sh)/helm" package charts/ccm-operator --destination "$artifacts" >/dev/null
+	(cd "$artifacts" && sha256sum "ccm-operator-$version-linux-"* "ccm-operator-$version.tgz" >SHA256SUMS)
 	;;
 sign)
 	if [ -n "${COSIGN_KEY:-}" ]; then

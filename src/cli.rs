@@ -33,6 +33,7 @@ mod flags;
 mod go_operator;
 mod image_references;
 mod images;
+mod init;
 mod nodes;
 mod operator;
 mod preflight;
@@ -55,7 +56,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  done; nothing was found
   1  found: `diff` a change, `status` that the cluster is not healthy, `nodes` that something is wrong with a node,
-     `preflight` that a check refuses, `provider verify` a defect
+     `init` and `preflight` that a check refuses, `provider verify` a defect
   2  failed, or wrong usage; one line on standard error says why
   3  the lease was lost to another process
 ";
@@ -129,6 +130,13 @@ pub enum Command {
     /// A node that is named like a subcommand follows `--`: `nodes -- retry`.
     /// Exit code: 0 nothing is wrong; 1 something is wrong with a node, other than that it was deleted; 2 failure.
     Nodes(nodes::NodesArgs),
+    /// Propose a `CloudControllerManager` for the cluster of the kubeconfig, and write it and its Secret as files to apply.
+    ///
+    /// Looks at the nodes and at what runs, asks what it cannot know, checks what it proposes as `preflight` does, and prints the
+    /// next commands. Changes nothing in the cluster. With --from-existing it keeps what the cloud-controller-manager of a chart or
+    /// a manifest is told, and prints the steps of the migration and of the way back.
+    /// Exit code: 0 the files are written, and nothing refuses the installation; 1 they are written, and a check refuses; 2 failure.
+    Init(init::InitArgs),
     /// Check a cluster before a cloud-controller-manager is installed, and say what to do; writes nothing.
     ///
     /// What cannot be known from the API server is not checked, and says how to.
@@ -172,6 +180,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Diff(args) => exit_code(diff::run(&args, has_color(cli.color, &io::stdout()))),
         Command::Status(args) => exit_code(status::run(&args)),
         Command::Nodes(args) => exit_code(nodes::run(&args)),
+        Command::Init(args) => exit_code(init::run(&args)),
         Command::Preflight(args) => exit_code(preflight::run(&args)),
         Command::Explain(args) => exit_code(explain::run(&args)),
         Command::CloudConfig(args) => exit_code(cloud_config::run(args)),

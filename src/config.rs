@@ -12,6 +12,7 @@ mod aws;
 pub mod azure;
 pub mod certificates;
 pub mod cloud_conf;
+pub mod fields;
 mod ini_keys;
 mod keys;
 mod openstack;
@@ -102,6 +103,16 @@ impl Transform {
             Self::AzureStack => azure::transform_stack(source),
             Self::OpenStack => openstack::transform(source),
             Self::VSphere => vsphere::transform(source, facts),
+        }
+    }
+
+    /// Checks a configuration that is used as it is: what the cloud-controller-manager would ignore in it.
+    pub fn check(self, source: &str) -> Result<Vec<Problem>, Problem> {
+        match self {
+            // What OpenShift sets, and refuses, is its own.
+            Self::Azure | Self::AzureStack => azure::check(source),
+            Self::OpenStack => openstack::check(source),
+            Self::Aws | Self::VSphere => Ok(self.apply(source, &Facts::default())?.warnings),
         }
     }
 }

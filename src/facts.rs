@@ -6,6 +6,7 @@
 //! Every error here is terminal: the same input gives the same error.
 
 pub mod cluster;
+pub mod distribution;
 pub mod images;
 pub mod manager;
 pub mod openshift;

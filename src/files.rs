@@ -80,6 +80,8 @@ pub(crate) enum Readers {
     All,
     /// The group, if the umask lets it: the file may hold credentials.
     Group,
+    /// Nobody.
+    Owner,
 }
 
 /// A file with this text in a folder, complete and synced, to be renamed to its place.

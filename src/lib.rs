@@ -34,6 +34,7 @@ pub mod apply;
 pub mod nodes;
 
 pub mod preflight;
+pub mod proposal;
 
 pub mod status;
 

@@ -4,6 +4,8 @@
 //! provider.
 
 pub mod install;
+#[cfg(test)]
+mod pages;
 pub mod rights;
 pub mod show;
 mod substitute;

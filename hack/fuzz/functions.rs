@@ -16,6 +16,8 @@ use ccm_operator::{
         node::{Node, UNINITIALIZED},
         observed,
     },
+    proposal::credentials::{fits, of_files, of_text},
+    provider::upstream,
     text::{mask, yaml},
 };
 use serde_json::Value;
@@ -24,11 +26,12 @@ use serde_json::Value;
 pub(crate) type Function = fn(&[u8]);
 
 /// The functions by the names of the folders of their seeds.
-pub(crate) const FUNCTIONS: [(&str, Function); 9] = [
+pub(crate) const FUNCTIONS: [(&str, Function); 10] = [
     ("aws", |input| transform(Transform::Aws, input)),
     ("azure", |input| transform(Transform::Azure, input)),
     ("azure_credentials", credentials),
     ("azurestack", |input| transform(Transform::AzureStack, input)),
+    ("init_credentials", given_credentials),
     ("mask", masked),
     ("node_log", node_log),
     ("openstack", |input| transform(Transform::OpenStack, input)),
@@ -74,6 +77,25 @@ fn azure(cloud: &str) -> Platform {
 
 fn spec(text: &str) -> ccm_operator::facts::vsphere::VSphere {
     yaml::from_str(text).expect("a specification")
+}
+
+/// What a user gives as credentials has every key, and none of its values is empty.
+fn given_credentials(input: &[u8]) {
+    let needed = |keys: &[&str]| upstream::Credentials {
+        keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+        optional_keys: vec!["network".to_owned()],
+        environment: [("TOKEN".to_owned(), "token".to_owned())].into(),
+        optional: false,
+        only_with: None,
+    };
+    let text = String::from_utf8_lossy(input);
+    for needed in [needed(&["token"]), needed(&["*.username", "*.password"])] {
+        let files = [("token".to_owned(), input.to_vec())].into();
+        for values in [of_text(&text, &needed), of_files(files, &needed)].into_iter().flatten() {
+            assert!(needed.keys.iter().all(|pattern| values.keys().any(|key| fits(pattern, key))));
+            assert!(values.values().all(|value| !value.is_empty()));
+        }
+    }
 }
 
 /// A transform is idempotent.

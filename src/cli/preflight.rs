@@ -32,14 +32,11 @@ use crate::{
         manager::{Manager, SKIP_PREFLIGHT},
         version::Minor,
     },
-    nodes::{
-        evidence::Unseen,
-        node::Node,
-        observed::words,
-        read::nodes,
-        subject::{Need, Subject},
+    nodes::{evidence::Unseen, node::Node, observed::words, read::nodes, subject::Need},
+    object::{
+        KINDS, Kind,
+        reference::{Reference, SECRET},
     },
-    object::{KINDS, Kind, reference::Reference},
     plan::{
         Plan,
         install::NAME,
@@ -96,38 +93,69 @@ pub(super) fn run(args: &PreflightArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn report(args: &PreflightArgs, client: &Client, catalog: &Catalog) -> anyhow::Result<Report> {
-    let nodes = seen(nodes(client).await, "nodes", "kubectl get nodes".to_owned())?;
-    let cluster = cluster(client, nodes.as_deref().ok()).await?;
-    let live = managers(client).await?;
-    let all = live.as_deref().unwrap_or_default();
+    let look = Look::at(client).await?;
     let manager = match (&args.filename, &args.name) {
-        (Some(path), _) => facts::read::manager(path, cluster)?,
+        (Some(path), _) => facts::read::manager(path, look.cluster)?,
         (None, name) => {
             let name = name.as_deref().unwrap_or_default();
-            if let Err(unseen) = &live {
-                bail!("failed to read the CloudControllerManager {name}: {}", unseen.why);
-            }
+            let all = match &look.managers {
+                Ok(all) => all,
+                Err(unseen) => bail!("failed to read the CloudControllerManager {name}: {}", unseen.why),
+            };
             let found = all.iter().find(|one| one["metadata"]["name"] == name);
-            of_live(found.with_context(|| format!("there is no CloudControllerManager {name}"))?, cluster)?
+            of_live(found.with_context(|| format!("there is no CloudControllerManager {name}"))?, look.cluster)?
         }
     };
+    check(client, catalog, &manager, &look, None, &args.operator_namespace).await
+}
+
+/// What is read of a cluster before it is known which `CloudControllerManager` is checked.
+pub(super) struct Look {
+    /// Every node.
+    pub(super) nodes: Seen<Vec<Node>>,
+    /// What plans depend on.
+    pub(super) cluster: Cluster,
+    /// Every `CloudControllerManager`, as it is.
+    pub(super) managers: Seen<Vec<Value>>,
+}
+
+impl Look {
+    /// Reads it.
+    pub(super) async fn at(client: &Client) -> anyhow::Result<Self> {
+        let nodes = seen(nodes(client).await, "nodes", "kubectl get nodes".to_owned())?;
+        let cluster = cluster(client, nodes.as_deref().ok()).await?;
+        Ok(Self { nodes, cluster, managers: managers(client).await? })
+    }
+}
+
+/// Checks a `CloudControllerManager`; as if this Secret was applied already.
+pub(super) async fn check(
+    client: &Client,
+    catalog: &Catalog,
+    manager: &Manager,
+    look: &Look,
+    secret: Option<&Value>,
+    operator_namespace: &str,
+) -> anyhow::Result<Report> {
+    let Look { nodes, cluster, managers: live } = look;
+    let all = live.as_deref().unwrap_or_default();
     let spec = &manager.spec;
-    let found = found(client, catalog, &manager).await?;
+    let found = found(client, catalog, manager, secret).await?;
     let judgement =
-        judgement::judge(catalog, &manager, |reference| found.get(reference).cloned().unwrap_or(Found::Absent));
+        judgement::judge(catalog, manager, |reference| found.get(reference).cloned().unwrap_or(Found::Absent));
     let Ok(provider) = catalog.upstream_of(&spec.provider) else {
         let rows = inputs::rows(&judgement, Reader::Caller).into();
         return Ok(Report::new(&manager.name, &spec.provider, rows));
     };
-    let workload = running(client, catalog, &manager).await?;
+    let workload = running(client, catalog, manager).await?;
     let standing = |manager: &Manager, running: Option<&Running>| Standing::of(manager, running.is_some(), running);
     let own = workload.as_ref().ok().and_then(Option::as_ref);
-    let own_standing = standing(&manager, own);
+    let own_standing = standing(manager, own);
     // One that is not in the cluster yet will be the youngest.
     let own_age = all.iter().find(|one| one["metadata"]["name"] == manager.name.as_str()).map(age);
     let mut other_managers = Vec::new();
     for live in all {
-        let Ok(other) = of_live(live, cluster) else { continue };
+        let Ok(other) = of_live(live, *cluster) else { continue };
         if other.name != manager.name {
             let running = running(client, catalog, &other).await?.ok().flatten();
             other_managers.push((other, running, age(live)));
@@ -146,14 +174,14 @@ async fn report(args: &PreflightArgs, client: &Client, catalog: &Catalog) -> any
         now: Timestamp::now(),
         by: Reader::Caller,
         catalog,
-        manager: &manager,
+        manager,
         provider,
         judgement: &judgement,
         is_installed: workload.as_ref().map(Option::is_some).map_err(Clone::clone),
         others: live.as_ref().map(|_| others.collect()).map_err(Clone::clone),
         nodes: nodes.as_deref().map_err(Clone::clone),
         survey: &survey,
-        missing_rights: missing_rights(client, catalog, &manager, &args.operator_namespace).await?,
+        missing_rights: missing_rights(client, catalog, manager, operator_namespace).await?,
     };
     Ok(Report::new(&manager.name, &spec.provider, preflight::rows(&evidence)))
 }
@@ -161,7 +189,7 @@ async fn report(args: &PreflightArgs, client: &Client, catalog: &Catalog) -> any
 /// What plans depend on. Where no nodes may be read, it is assumed that there is a control plane.
 async fn cluster(client: &Client, nodes: Option<&[Node]>) -> anyhow::Result<Cluster> {
     let control_plane = nodes.unwrap_or_default().iter().filter(|node| node.is_control_plane);
-    let control_plane: Vec<_> = control_plane.map(|node| (node.kubelet.clone(), node.os_image.clone())).collect();
+    let control_plane: Vec<_> = control_plane.map(|node| (node.kubelet.clone(), node.distribution)).collect();
     if let Some(cluster) = Cluster::of(&control_plane, None) {
         return Ok(cluster);
     }
@@ -196,12 +224,23 @@ fn age(live: &Value) -> (String, String) {
     (text("creationTimestamp"), text("name"))
 }
 
-/// What is seen of the ConfigMaps and Secrets that it names.
-async fn found(client: &Client, catalog: &Catalog, manager: &Manager) -> Result<BTreeMap<Reference, Found>, Error> {
+/// What is seen of the ConfigMaps and Secrets that it names; of this Secret, if it is one of them, instead of what there is.
+async fn found(
+    client: &Client,
+    catalog: &Catalog,
+    manager: &Manager,
+    secret: Option<&Value>,
+) -> Result<BTreeMap<Reference, Found>, Error> {
     let named = judgement::needs(catalog, manager);
     let mut all = BTreeMap::new();
     for (reference, checks) in sources::checks(named.iter()) {
         let Reference { kind, namespace, name } = &reference;
+        let is_it = |metadata: &Value| metadata["name"] == name.as_str() && metadata["namespace"] == namespace.as_str();
+        if let Some(secret) = secret.filter(|secret| *kind == &SECRET && is_it(&secret["metadata"])) {
+            let source = Source::of(secret, &reference, &checks);
+            all.insert(reference, Found::Present(source));
+            continue;
+        }
         let found = match read::get(client, kind, namespace, name).await {
             Ok(Some(live)) => Found::Present(Source::of(&live, &reference, &checks)),
             Ok(None) => Found::Absent,
@@ -215,14 +254,19 @@ async fn found(client: &Client, catalog: &Catalog, manager: &Manager) -> Result<
 
 /// What its workload runs, if that exists and is the operator's.
 async fn running(client: &Client, catalog: &Catalog, manager: &Manager) -> Result<Seen<Option<Running>>, Error> {
-    let provider = catalog.upstream_of(&manager.spec.provider).ok();
-    let Some(subject) = provider.and_then(|provider| Subject::upstream(provider, manager)) else { return Ok(Ok(None)) };
-    let Subject { kind, workload, namespace, .. } = subject;
-    let Some(kind) = kind_of(&kind) else { return Ok(Ok(None)) };
-    let command = format!("kubectl --namespace {namespace} get {} {workload}", kind.plural);
-    let live = seen(read::get(client, kind, &namespace, &workload).await, &workload, command)?;
+    let Ok(provider) = catalog.upstream_of(&manager.spec.provider) else { return Ok(Ok(None)) };
+    let namespace = &manager.spec.namespace;
     let is_ours = |live: &Value| !live["metadata"]["labels"][PART_OF_LABEL].is_null();
-    Ok(live.map(|live| live.filter(is_ours).as_ref().map(pods::running)))
+    let mut live = Vec::new();
+    for workload in provider.workload().map(|(workload, _)| workload).into_iter().chain(provider.node_manager()) {
+        let (kind, name) = (workload.kind(), manager.named(workload.name()));
+        let command = format!("kubectl --namespace {namespace} get {} {name}", kind.plural);
+        match seen(read::get(client, kind, namespace, &name).await, &name, command)? {
+            Ok(found) => live.extend(found.filter(is_ours)),
+            Err(unseen) => return Ok(Err(unseen)),
+        }
+    }
+    Ok(Ok(pods::running(live.iter())))
 }
 
 fn kind_of(name: &str) -> Option<&'static Kind> {

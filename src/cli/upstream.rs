@@ -17,7 +17,10 @@ use crate::{
         install::{Installation, NAME},
         upstream, write,
     },
-    provider::{Flavour, Phase, embedded, upstream::Upstream},
+    provider::{
+        Flavour, Phase, embedded,
+        upstream::{Descriptor, Upstream},
+    },
 };
 
 /// Flags of `render` for any Kubernetes: the cluster, which is not asked.
@@ -194,6 +197,12 @@ pub(super) fn installation(
         node_deletion: flags.node_deletion,
         providers,
     };
+    for Descriptor { name, namespaces, .. } in installation.providers.iter().map(|one| &one.descriptor) {
+        let is_refused = !installation.namespaces.iter().any(|one| namespaces.include(one));
+        if let Some(words) = namespaces.words().filter(|_| is_refused) {
+            wrong_usage(&format!("--namespaces: the cloud-controller-manager of provider {name}: {words}"));
+        }
+    }
     let mut files = Vec::new();
     for (name, bytes) in embedded::install() {
         let text = std::str::from_utf8(bytes).with_context(|| format!("failed to read the embedded {name}"))?;
@@ -221,8 +230,8 @@ fn or_default(given: &[String], default: impl FnOnce() -> Vec<String>) -> Vec<St
 
 /// The Secret of a provider has its name, unless `--secrets` says otherwise.
 fn named_secrets(providers: &[&Upstream]) -> Vec<String> {
-    let with_credentials = providers.iter().filter(|one| one.descriptor.credentials.is_some());
-    with_credentials.map(|one| one.descriptor.name.clone()).collect()
+    let descriptors = providers.iter().map(|one| &one.descriptor).filter(|one| one.has_secret());
+    descriptors.map(|one| one.name.clone()).collect()
 }
 
 /// The name of a namespace.

@@ -51,6 +51,13 @@ pub(super) fn transform(source: &str, facts: &Facts) -> Result<Output, Problem> 
     Ok(edit.finish())
 }
 
+/// Checks a configuration that is used as it is.
+pub(super) fn check(source: &str) -> Result<Vec<Problem>, Problem> {
+    let edit = Edit::of(source)?;
+    edit.text(VM_TYPE)?;
+    Ok(edit.warnings)
+}
+
 pub(super) fn transform_stack(source: &str) -> Result<Output, Problem> {
     let mut edit = Edit::of(source)?;
     edit.default_vm_type()?;

@@ -61,6 +61,11 @@ pub(super) fn transform(source: &str) -> Result<Output, Problem> {
     Ok(Output { text, changes, warnings })
 }
 
+/// Checks a configuration that is used as it is.
+pub(super) fn check(source: &str) -> Result<Vec<Problem>, Problem> {
+    ini_keys::check(&Document::parse(source)?, &KEYS.openstack, |_, _| false)
+}
+
 /// A legacy key with OpenShift's own value can be removed; any other value is no longer supported.
 fn check_legacy(document: &Document, key: &str, allowed: &str) -> Result<(), Problem> {
     let found = document.get(GLOBAL, key).filter(|found| found.entry.set().is_some_and(|value| value != allowed));

@@ -2,7 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::controllers::observer::Observer;
+use crate::{api::placement::Distribution, controllers::observer::Observer};
 
 /// The nodes in figures.
 #[derive(Debug, Default)]
@@ -17,8 +17,8 @@ pub(super) struct Census {
     pub(super) waiting: Vec<Timestamp>,
     /// The providerIDs of those that are not ready.
     pub(super) unready: Vec<String>,
-    /// The version of the kubelet and the operating system of each node of the control plane.
-    pub(super) control_plane: Vec<(String, String)>,
+    /// The version of the kubelet of each node of the control plane, and the distribution that it shows.
+    pub(super) control_plane: Vec<(String, Option<Distribution>)>,
     /// Grows with each count.
     pub(super) revision: u64,
 }
@@ -45,7 +45,7 @@ impl Census {
                 self.unready.push(node.provider_id.clone());
             }
             if node.is_control_plane {
-                self.control_plane.push((node.kubelet, node.os_image));
+                self.control_plane.push((node.kubelet, node.distribution));
             }
         }
         self.waiting.sort_unstable();

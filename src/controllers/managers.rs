@@ -13,6 +13,7 @@ use serde_json::Value;
 use tracing::warn;
 
 use crate::{
+    api::placement::Distribution,
     apply::inventory::{Place, Scope},
     cluster::{request, seen::Seen},
     controllers::{
@@ -166,7 +167,11 @@ impl Managers {
     }
 
     /// Finds out what all plans depend on.
-    async fn look_at_cluster(&mut self, view: &mut View, control_plane: &[(String, String)]) -> Result<(), String> {
+    async fn look_at_cluster(
+        &mut self,
+        view: &mut View,
+        control_plane: &[(String, Option<Distribution>)],
+    ) -> Result<(), String> {
         let mut cluster = Cluster::of(control_plane, None);
         if cluster.is_none() {
             let asked = self.api_server.ask(&view.client).await;

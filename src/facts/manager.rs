@@ -10,6 +10,9 @@ use crate::{
     facts::{Fact, Facts, Platform, cluster::Cluster},
 };
 
+/// The lease of the only object of a cluster.
+pub const LEASE: &str = "cloud-controller-manager";
+
 /// The name of the only object of a cluster: its objects have the names that stand in the manifests.
 pub const ONLY: &str = "cluster";
 
@@ -149,12 +152,22 @@ impl Manager {
     /// The name of its lease.
     pub fn lease_name(&self) -> String {
         let given = self.spec.leader_election.lease_name.clone();
-        given.unwrap_or_else(|| self.named("cloud-controller-manager"))
+        given.unwrap_or_else(|| self.named(LEASE))
     }
 
     /// The name of an object that the manifests name like this.
     pub fn named(&self, name: &str) -> String {
         if self.name == ONLY { name.to_owned() } else { format!("{name}-{}", self.name) }
+    }
+
+    /// Host and port of the API server for pods on the network of any node, as [`api_server`] of those on the control plane. An
+    /// agent of k3s has it at another port than a server.
+    pub fn api_server_of_every_node(&self) -> Option<(String, String)> {
+        let distribution = match self.cluster.distribution {
+            Distribution::K3s => Distribution::Other,
+            other => other,
+        };
+        api_server(self.spec.placement.api_server.as_ref(), distribution, self.cluster.control_plane_nodes)
     }
 
     fn proxy(&self) -> Vec<(&'static str, String)> {

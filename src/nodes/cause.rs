@@ -29,6 +29,13 @@ const SIGNS: &[(Reason, &[&str])] = &[
             "invalid scheme for aws instance",
             "is missing a serverid",
             "unexpected providerid format",
+            "is missing prefix",
+            "provider scheme from providerid",
+            "provider name from providerid",
+            "provider id does not have",
+            "is not a valid cloudscale provider id",
+            "is not valid for oci",
+            "unknown providername",
         ],
     ),
     (
@@ -276,9 +283,26 @@ mod tests {
             "GET https://api.digitalocean.com/v2/droplets: 401 (request \"1\") Unable to authenticate you",
             Reason::CredentialsRefused,
         ),
+        (
+            "determining droplet ID from providerID: provider ID \"k3s://a\" is missing prefix \"digitalocean://\"",
+            Reason::ForeignProviderID,
+        ),
         ("[401] Invalid Token", Reason::CredentialsRefused),
         ("[429] Too Many Requests", Reason::Throttled),
         ("instance not found", Reason::InstanceNotFound),
+        // Smaller clouds: Vultr, Cherry Servers, Oxide, cloudscale.ch, OCI, STACKIT.
+        ("provider scheme from providerID \"k3s://a\" should be 'vultr://'", Reason::ForeignProviderID),
+        ("provider name from providerID should be cherryservers, was k3s", Reason::ForeignProviderID),
+        ("failed parsing provider id k3s://a: provider id does not have 'oxide://' prefix", Reason::ForeignProviderID),
+        (
+            "unable to find node a: k3s://a is not a valid cloudscale provider id: not a cloudscale providerID: k3s://a",
+            Reason::ForeignProviderID,
+        ),
+        ("MapProviderIDToResourceOCID: provider ID 'k3s://a' is not valid for oci", Reason::ForeignProviderID),
+        (
+            "failed to get instance: failed to get instance ID from Provider ID: unknown ProviderName",
+            Reason::ForeignProviderID,
+        ),
         // The network.
         (
             "dial tcp: lookup api.hetzner.cloud on 10.96.0.10:53: read udp 10.0.0.1:4->10.96.0.10:53: i/o timeout",

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{provider::upstream::CONTROL_PLANE_LABEL, text::output};
+use crate::{api::placement::Distribution, facts::distribution, provider::upstream::CONTROL_PLANE_LABEL, text::output};
 
 /// The taint of a node that waits for its cloud-controller-manager.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -26,6 +26,9 @@ pub const ALLOW_CONTROL_PLANE: &str = "ccm-operator.dev/allow-control-plane-dele
 /// The label of etcd's nodes, where they are not of the control plane.
 pub const ETCD_LABEL: &str = "node-role.kubernetes.io/etcd";
 
+/// The beginnings of taints that Kubernetes itself puts on nodes, and takes away.
+const KUBERNETES_TAINTS: [&str; 2] = ["node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"];
+
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -43,6 +46,9 @@ pub struct Node {
     /// The keys of its taints.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<String>,
+    /// Those that somebody has given it and that keep pods away, each as `KEY=VALUE:EFFECT`. Kubernetes' own come and go.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub own_taints: Vec<String>,
     /// Its condition `Ready`; `None` if no kubelet has reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<Ready>,
@@ -67,8 +73,12 @@ pub struct Node {
     pub labels: BTreeMap<String, String>,
     /// The version of its kubelet.
     pub kubelet: String,
-    /// Its operating system.
-    pub os_image: String,
+    /// The distribution that it shows.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "named")]
+    pub distribution: Option<Distribution>,
+    /// If it is a server of k3s that shows them: the controllers of its cloud controller, as an argument `--controllers`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub k3s_controllers: Option<String>,
     /// The architecture of its machine, such as `amd64`.
     pub architecture: String,
     /// Whether it has the label of the control plane.
@@ -108,6 +118,11 @@ fn is_false(value: &bool) -> bool {
     !*value
 }
 
+#[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn named<S: serde::Serializer>(shown: &Option<Distribution>, serializer: S) -> Result<S::Ok, S::Error> {
+    shown.map(Distribution::name).serialize(serializer)
+}
+
 impl Node {
     /// Of a live Node.
     pub fn of(live: &Value) -> Self {
@@ -128,12 +143,18 @@ impl Node {
         let address = |one: &Value| format!("{} {}", text(&one["type"]), text(&one["address"]));
         let labels = metadata["labels"].as_object().into_iter().flatten();
         let info = &status["nodeInfo"];
+        let is_own = |taint: &&Value| {
+            let key = taint["key"].as_str().unwrap_or_default();
+            taint["effect"] != "PreferNoSchedule" && !KUBERNETES_TAINTS.iter().any(|start| key.starts_with(start))
+        };
+        let taint = |one: &Value| format!("{}={}:{}", text(&one["key"]), text(&one["value"]), text(&one["effect"]));
         Self {
             name: text(&metadata["name"]),
             uid: text(&metadata["uid"]),
             created: text(&metadata["creationTimestamp"]),
             provider_id: text(&spec["providerID"]),
             taints: list(&spec["taints"]).iter().map(|taint| text(&taint["key"])).collect(),
+            own_taints: list(&spec["taints"]).iter().filter(is_own).map(taint).collect(),
             ready,
             has_pod_cidr: spec["podCIDR"].as_str().is_some_and(|subnet| !subnet.is_empty()),
             network_unavailable: unavailable.map(|one| text(&one["reason"])).unwrap_or_default(),
@@ -143,7 +164,8 @@ impl Node {
             zone: label("topology.kubernetes.io/zone"),
             labels: labels.map(|(key, value)| (key.clone(), text(value))).collect(),
             kubelet: text(&info["kubeletVersion"]),
-            os_image: text(&info["osImage"]),
+            distribution: distribution::of_node(live),
+            k3s_controllers: distribution::k3s_controllers(live),
             architecture: text(&info["architecture"]),
             is_control_plane: !metadata["labels"][CONTROL_PLANE_LABEL].is_null(),
             is_etcd: !metadata["labels"][ETCD_LABEL].is_null(),
@@ -183,7 +205,11 @@ mod tests {
                     "labels": {CONTROL_PLANE_LABEL: "", "topology.kubernetes.io/zone": "z"},
                     "annotations": {PROVIDED_IP: "10.0.0.1", KEEP: ""}},
                 "spec": {"providerID": "aws:///z/i-1", "podCIDR": "10.1.0.0/24",
-                    "taints": [{"key": UNINITIALIZED, "effect": "NoSchedule", "value": "true"}]},
+                    "taints": [
+                        {"key": UNINITIALIZED, "effect": "NoSchedule", "value": "true"},
+                        {"key": "dedicated", "effect": "NoExecute", "value": "gpu"},
+                        {"key": "busy", "effect": "PreferNoSchedule"},
+                    ]},
                 "status": {
                     "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
                     "conditions": [
@@ -193,7 +219,7 @@ mod tests {
                         {"type": "NetworkUnavailable", "status": "True", "reason": "NoRouteCreated"},
                     ],
                     "images": [{"names": [heartbeat]}],
-                    "nodeInfo": {"kubeletVersion": "v1.35.4", "architecture": "amd64"},
+                    "nodeInfo": {"kubeletVersion": "v1.35.4+rke2r1", "architecture": "amd64"},
                 },
             })
         };
@@ -201,6 +227,10 @@ mod tests {
         assert_eq!(node, Node::of(&live("2026-01-01T00:10:00Z")));
         assert_eq!(serde_json::from_value::<Node>(serde_json::to_value(&node).unwrap()).unwrap(), node);
         assert!(node.is_uninitialized() && !node.is_ready() && node.is_control_plane && node.is_kept);
+        assert_eq!(
+            (&node.own_taints[..], node.distribution),
+            (&["dedicated=gpu:NoExecute".to_owned()][..], Some(Distribution::Rke2))
+        );
         assert!(node.has_pod_cidr && node.ready.as_ref().unwrap().lacks_network);
         assert_eq!(node.network_unavailable, "NoRouteCreated");
         assert_eq!((node.zone.as_str(), node.addresses[0].as_str()), ("z", "InternalIP 10.0.0.1"));

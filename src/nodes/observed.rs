@@ -84,22 +84,27 @@ pub fn container(spec: &Value) -> &Value {
 
 /// The value of a flag on the command line of a container, which may be a line of a shell.
 pub fn flag(container: &Value, name: &str) -> Option<String> {
+    // As Go reads flags: the last one counts.
+    flags(container).into_iter().rev().find_map(|(flag, value)| value.filter(|_| flag == name))
+}
+
+/// The flags on the command line of a container, without their hyphens, each with its value, if it has one.
+pub fn flags(container: &Value) -> Vec<(String, Option<String>)> {
     let all = list(&container["command"]).iter().chain(list(&container["args"]));
-    let mut given = all.filter_map(Value::as_str).flat_map(str::split_whitespace);
-    let mut found = None;
+    let mut given = all.filter_map(Value::as_str).flat_map(str::split_whitespace).peekable();
+    let mut found = Vec::new();
     while let Some(argument) = given.next() {
         let bare = argument.trim_start_matches('-');
-        if bare.len() == argument.len() {
+        if bare.len() == argument.len() || bare.is_empty() {
             continue;
         }
-        // As Go reads flags: the last one counts.
-        match bare.split_once('=') {
-            Some((flag, value)) if flag == name => found = Some(value.to_owned()),
-            None if bare == name => found = given.next().map(ToOwned::to_owned),
-            _ => {}
-        }
+        let (flag, value) = match bare.split_once('=') {
+            Some((flag, value)) => (flag, Some(value)),
+            None => (bare, given.next_if(|next| !next.starts_with('-'))),
+        };
+        found.push((flag.to_owned(), value.map(|value| value.trim_matches(['"', '\'']).to_owned())));
     }
-    found.map(|value| value.trim_matches(['"', '\'']).to_owned())
+    found
 }
 
 /// The line of a log with which a program gives up, and what follows it.

@@ -4,12 +4,12 @@ use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use serde_json::Value;
 
 use crate::{
-    facts::manager::Manager,
+    facts::manager::{Controller, Manager},
     object::Object,
     plan::rights,
     provider::{
-        CCM, Provider,
-        upstream::{INSTANCE_LABEL, Upstream},
+        Provider,
+        upstream::{INSTANCE_LABEL, Upstream, is_manager},
     },
     text::ini,
 };
@@ -78,13 +78,15 @@ impl Need {
 impl Subject {
     /// That of a `CloudControllerManager`; `None` if its provider has no workload.
     pub fn upstream(provider: &Upstream, manager: &Manager) -> Option<Self> {
-        let (workload, pod) = workload(&provider.manifests)?;
+        let (workload, pod) = provider.workload()?;
         let (descriptor, namespace) = (&provider.descriptor, manager.spec.namespace.clone());
         let of_instance = |(key, value): (&String, &Value)| {
             let value = if key == INSTANCE_LABEL { manager.name.as_str() } else { value.as_str().unwrap_or_default() };
             format!("{key}={value}")
         };
-        let controllers: Vec<_> = manager.controllers().collect();
+        let initialises = manager.controllers().any(|controller| controller == Controller::CloudNode);
+        let node_manager = provider.node_manager().filter(|_| initialises);
+        let controllers: Vec<_> = descriptor.own(manager).controllers().collect();
         let mut needs = needs(&rights::rules(&controllers, &descriptor.rights));
         needs.push(of_lease(&namespace, &manager.lease_name()));
         let inline = manager.spec.cloud_config.as_ref().and_then(|config| config.inline.as_deref());
@@ -94,7 +96,7 @@ impl Subject {
             kind: workload.kind().kind.to_owned(),
             workload: manager.named(workload.name()),
             selector: selector(workload, of_instance),
-            node_manager: None,
+            node_manager: node_manager.map(|workload| selector(workload, of_instance)),
             lease_name: manager.lease_name(),
             account: manager.named(pod["serviceAccountName"].as_str()?),
             provider_ids: descriptor.nodes.provider_ids.clone(),
@@ -169,8 +171,7 @@ impl Need {
 
 /// The workload with the container of the cloud-controller-manager, and its pods.
 fn workload(manifests: &[Object]) -> Option<(&Object, &Value)> {
-    let has_it = |pod: &Value| crate::object::containers(pod).any(|one| crate::object::container_name(one) == CCM);
-    manifests.iter().find_map(|one| Some((one, one.pod_spec().filter(|pod| has_it(pod))?)))
+    manifests.iter().find_map(|one| Some((one, one.pod_spec().filter(|pod| is_manager(pod))?)))
 }
 
 fn selector(workload: &Object, label: impl Fn((&String, &Value)) -> String) -> String {

@@ -13,11 +13,8 @@ use super::{
 };
 use crate::{
     api::placement::{ApiServer, Distribution},
-    facts::{
-        Facts,
-        manager::{Controller, api_server},
-    },
-    object::{KINDS, Object},
+    facts::{Facts, manager::api_server},
+    object::{KINDS, Kind, Object},
     provider::upstream::{CONTROL_PLANE_LABEL, Upstream},
     text::yaml,
 };
@@ -101,7 +98,7 @@ impl Installation<'_> {
         let mut text = yaml::edit::change(&text, value, &filled).map_or_else(|| yaml::to_string(&filled), Ok)?;
         let computed = match (value["kind"].as_str(), value["metadata"]["name"].as_str()) {
             (Some("ClusterRole"), Some(NAME)) => self.cluster_rules(),
-            (Some("Role"), Some(MANAGED)) => self.namespace_rules(),
+            (Some("Role"), Some(MANAGED)) => self.namespace_rules(namespace),
             _ => Vec::new(),
         };
         for (comment, rules) in computed.iter().filter(|(_, rules)| rules != &json!([])) {
@@ -154,35 +151,43 @@ impl Installation<'_> {
 
     /// What the providers' roles of the cluster may grant, with a comment.
     fn cluster_rules(&self) -> Vec<(String, Value)> {
-        let computed = self.providers.iter().flat_map(|one| rights::grants(&Controller::ALL, &one.descriptor.rights));
+        let computed = self.providers.iter().map(|one| &one.descriptor);
+        let computed = computed.flat_map(|one| rights::grants(&one.controllers(), &one.rights).collect::<Vec<_>>());
         // The ClusterRole of the account is computed for each CloudControllerManager; others stay as they are.
         let others = self.manifests().filter(|object| object.kind().kind == "ClusterRole").filter(|role| {
-            let mut accounts = self.manifests().filter_map(|one| one.pod_spec()?["serviceAccountName"].as_str());
+            let mut accounts = self.providers.iter().filter_map(|one| one.account());
             accounts.all(|account| account != role.name())
         });
         let others = others.flat_map(|role| rights::of_role(role.value()));
         let granted = format!("What the ClusterRoles of {} grant.", self.names());
         let mut rules = vec![(granted, rights::merged(computed.chain(others)))];
+        let is_policy = |kind: &Kind| kind.kind.starts_with("ValidatingAdmissionPolicy");
+        let policies: Vec<_> = KINDS.iter().filter(|kind| is_policy(kind)).collect();
+        let group = policies.first().map_or("", |kind| kind.group);
+        let plurals: Vec<_> = policies.iter().map(|kind| kind.plural).collect();
+        let policies = json!({"apiGroups": [group], "resources": plurals, "verbs": VERBS});
         if self.node_deletion {
-            let policies = KINDS.iter().filter(|kind| kind.kind.starts_with("ValidatingAdmissionPolicy"));
-            let policies: Vec<_> = policies.map(|kind| (kind.group, kind.plural)).collect();
-            let group = policies.first().map_or("", |(group, _)| group);
-            let plurals: Vec<_> = policies.iter().map(|(_, plural)| plural).collect();
             rules.push((
                 "With --node-deletion: the policies that restrict which nodes are deleted, and the right that their roles grant by \
                  name. The operator itself deletes no node."
                     .to_owned(),
-                json!([
-                    {"apiGroups": [group], "resources": plurals, "verbs": VERBS},
-                    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"]},
-                ]),
+                json!([policies, {"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"]}]),
             ));
+        } else if self.manifests().any(|object| is_policy(object.kind())) {
+            let comment = "The policies that restrict each pod of a node manager to its own node.".to_owned();
+            rules.push((comment, json!([policies])));
         }
         rules
     }
 
     /// What the operator needs in a managed namespace, with comments.
-    fn namespace_rules(&self) -> Vec<(String, Value)> {
+    fn namespace_rules(&self, namespace: &str) -> Vec<(String, Value)> {
+        let may_be = |one: &&&Upstream| one.descriptor.namespaces.include(namespace);
+        let here = Installation { providers: self.providers.iter().filter(may_be).copied().collect(), ..self.clone() };
+        here.rules_here()
+    }
+
+    fn rules_here(&self) -> Vec<(String, Value)> {
         let mut kinds: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for kind in self.manifests().map(Object::kind).filter(|kind| kind.namespaced) {
             kinds.entry(kind.group).or_default().insert(kind.plural);

@@ -11,24 +11,26 @@ use crate::{
     provider::upstream::Right,
 };
 
-/// A resource with its verbs, and the controllers that need them; none: the process itself.
-type Need = (&'static str, &'static str, &'static [&'static str], &'static [Controller]);
+/// A resource with its verbs, the controllers that need them (none: the process itself), and what for.
+type Need = (&'static str, &'static str, &'static [&'static str], &'static [Controller], &'static str);
 
 /// Every need.
 const NEEDS: &[Need] = &[
-    // Used when somebody asks the port for more than its health.
-    ("authentication.k8s.io", "tokenreviews", &["create"], &[]),
-    ("authorization.k8s.io", "subjectaccessreviews", &["create"], &[]),
-    ("", "events", &["create", "patch"], &[]),
-    // The informer.
-    ("", "nodes", &["list", "watch"], &[CloudNode, CloudNodeLifecycle, Service, Route]),
-    ("", "nodes", &["get", "patch"], &[CloudNode, CloudNodeLifecycle]),
-    // At the initialisation.
-    ("", "nodes", &["update"], &[CloudNode]),
-    // Addresses, and the condition NetworkUnavailable.
-    ("", "nodes/status", &["patch"], &[CloudNode, Route]),
-    ("", "services", &["list", "watch"], &[Service]),
-    ("", "services/status", &["patch"], &[Service]),
+    ("authentication.k8s.io", "tokenreviews", &["create"], &[], "asks who wants more of its port than its health"),
+    ("authorization.k8s.io", "subjectaccessreviews", &["create"], &[], "asks whether they may have it"),
+    ("", "events", &["create", "patch"], &[], "writes Events"),
+    ("", "nodes", &["list", "watch"], &[CloudNode, CloudNodeLifecycle, Service, Route], "sees the nodes"),
+    (
+        "",
+        "nodes",
+        &["get", "patch"],
+        &[CloudNode, CloudNodeLifecycle],
+        "corrects labels, taints nodes that are shut down",
+    ),
+    ("", "nodes", &["update"], &[CloudNode], "initialises a node"),
+    ("", "nodes/status", &["patch"], &[CloudNode, Route], "writes addresses, and the condition NetworkUnavailable"),
+    ("", "services", &["list", "watch"], &[Service], "sees the Services"),
+    ("", "services/status", &["patch"], &[Service], "writes the address of a load balancer, and a finalizer"),
 ];
 
 /// The order of verbs in a rule.
@@ -58,12 +60,39 @@ pub fn rules(controllers: &[Controller], own: &[Right]) -> Value {
 /// What these controllers need, and the cloud's own code.
 pub(super) fn grants<'a>(controllers: &[Controller], own: &'a [Right]) -> impl Iterator<Item = Grant<'a>> {
     let is_on = |users: &[Controller]| users.is_empty() || users.iter().any(|user| controllers.contains(user));
-    let common = NEEDS.iter().filter(move |(.., users)| is_on(users));
-    let common = common.flat_map(|(group, resource, verbs, _)| verbs.iter().map(|verb| (*group, *resource, *verb)));
+    let common = NEEDS.iter().filter(move |(.., users, _)| is_on(users));
+    let common = common.flat_map(|(group, resource, verbs, ..)| verbs.iter().map(|verb| (*group, *resource, *verb)));
     let own = own.iter().flat_map(|Right { api_group, resource, verbs, .. }| {
         verbs.iter().map(|verb| (api_group.as_str(), resource.as_str(), verb.as_str()))
     });
     common.chain(own).map(|(group, resource, verb)| Grant { group, resource, names: Vec::new(), verb })
+}
+
+/// A resource with its API group, such as `deployments.apps`.
+#[cfg(test)]
+pub(crate) fn full_name(group: &str, resource: &str) -> String {
+    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
+}
+
+/// What these controllers need, and the cloud's own code, as `resource.group`, verbs, for whom, and what for.
+#[cfg(test)]
+pub(crate) fn reasons(controllers: &[Controller], own: &[Right]) -> Vec<[String; 4]> {
+    let is_on = |users: &[Controller]| users.is_empty() || users.iter().any(|user| controllers.contains(user));
+    let common = NEEDS.iter().filter(|(.., users, _)| is_on(users)).map(|(group, name, verbs, users, why)| {
+        let users = users.iter().filter(|user| controllers.contains(user)).map(|user| user.field());
+        let users: Vec<_> = users.map(|user| format!("`{user}`")).collect();
+        let whom = if users.is_empty() { "the process".to_owned() } else { users.join(", ") };
+        [full_name(group, name), verbs.join(", "), whom, (*why).to_owned()]
+    });
+    let own = own.iter().map(|right| {
+        [
+            full_name(&right.api_group, &right.resource),
+            right.verbs.join(", "),
+            "the cloud's code".into(),
+            right.reason.clone(),
+        ]
+    });
+    common.chain(own).collect()
 }
 
 /// What the rules of a role grant.

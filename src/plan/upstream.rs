@@ -17,10 +17,10 @@ use serde_json::{Map, Value, json};
 use crate::{
     facts::{
         Facts,
-        manager::{Manager, ONLY},
+        manager::{Controller, LEASE, Manager, ONLY},
     },
     object::{
-        Object, container_name,
+        Object, container_name, each_text,
         reference::{self, Reference},
     },
     plan::{
@@ -29,15 +29,12 @@ use crate::{
     },
     provider::{
         CCM,
-        upstream::{Descriptor, INSTANCE_LABEL, Image, Upstream},
+        upstream::{Descriptor, INSTANCE_LABEL, Image, NAMESPACE, Upstream},
         versions::Choice,
     },
 };
 
 pub use check::ignored;
-
-/// The namespace in the manifests, which another one replaces.
-const NAMESPACE: &str = "kube-system";
 
 /// The objects that should exist.
 pub(super) fn objects(provider: &Upstream, facts: &Facts, manager: &Manager) -> Result<Vec<Object>, Error> {
@@ -45,19 +42,37 @@ pub(super) fn objects(provider: &Upstream, facts: &Facts, manager: &Manager) -> 
     check::check(provider, manager)?;
     let own: Vec<(&str, &str)> = provider.manifests.iter().map(|one| (one.kind().kind, one.name())).collect();
     let has_budget = placement::replicas(manager) > 1;
+    let initialises = manager.controllers().any(|controller| controller == Controller::CloudNode);
     let inline = files::inline(descriptor, manager);
-    let facts = with_digest(facts, inline.as_ref());
-    let planned = provider.manifests.iter().filter(|one| has_budget || one.kind().kind != "PodDisruptionBudget");
-    let mut objects = planned
+    let mut facts = with_digest(facts, inline.as_ref());
+    // Its flags are about what it runs itself.
+    if let Cow::Owned(own) = descriptor.own(manager) {
+        facts.to_mut().manager = Some(own);
+    }
+    let on_every_node = Facts { api_server: Ok(manager.api_server_of_every_node()), ..facts.clone().into_owned() };
+    let is_planned = |one: &&Object| {
+        (has_budget || one.kind().kind != "PodDisruptionBudget") && (initialises || !descriptor.is_of_node_manager(one))
+    };
+    let mut objects = provider
+        .manifests
+        .iter()
+        .filter(is_planned)
         .map(|manifest| {
             let mut object = manifest.clone();
             names(&mut object, &own, manager);
             images(descriptor, &mut object, manager)?;
             substitute::values((&descriptor.arguments, &descriptor.environment), &mut object, &facts)?;
             further_arguments(&mut object, manager);
-            substitute::common_environment(&mut object, &facts);
+            if descriptor.is_of_node_manager(manifest) {
+                substitute::common_environment(&mut object, &on_every_node);
+            } else {
+                substitute::common_environment(&mut object, &facts);
+            }
             files::mount(descriptor, &mut object, manager);
-            placement::place(&mut object, manager, descriptor.images.values());
+            // The pods of the node manager run on every node.
+            if !descriptor.is_of_node_manager(manifest) {
+                placement::place(&mut object, manager, descriptor.images.values());
+            }
             ports(&mut object, manager);
             narrow(provider, &mut object, manager);
             substitute::config_hash(&mut object, &facts);
@@ -110,9 +125,24 @@ fn names(object: &mut Object, own: &[(&str, &str)], manager: &Manager) {
     }
     let name = manager.named(value["metadata"]["name"].as_str().unwrap_or_default());
     value["metadata"]["name"] = name.into();
+    if let Some(policy) = value.pointer_mut("/spec/policyName")
+        && is_own("ValidatingAdmissionPolicy", policy.as_str().unwrap_or_default())
+    {
+        *policy = manager.named(policy.as_str().unwrap_or_default()).into();
+    }
+    for (_, account) in own.iter().filter(|(kind, _)| *kind == "ServiceAccount") {
+        let user = |namespace: &str, name: &str| format!("'system:serviceaccount:{namespace}:{name}'");
+        let (before, after) = (user(NAMESPACE, account), user(namespace, &manager.named(account)));
+        each_text(value, &mut |text| {
+            if text.contains(&before) {
+                *text = text.replace(&before, &after);
+            }
+        });
+    }
     let lease = manager.lease_name();
     for rule in value.get_mut("rules").and_then(Value::as_array_mut).into_iter().flatten() {
-        if rule["resources"] == json!(["leases"]) && rule.get("resourceNames").is_some() {
+        // Another lease is of the cloud's own code, under a name that is fixed.
+        if rule["resources"] == json!(["leases"]) && rule["resourceNames"] == json!([LEASE]) {
             rule["resourceNames"] = json!([lease]);
         }
     }
@@ -198,7 +228,8 @@ fn further_arguments(object: &mut Object, manager: &Manager) {
 /// The probes name the port, so only its number changes.
 fn ports(object: &mut Object, manager: &Manager) {
     for container in containers_mut(object, &["containers"]) {
-        for port in container["ports"].as_array_mut().into_iter().flatten().filter(|port| port["name"] == "https") {
+        let ports = container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten();
+        for port in ports.filter(|port| port["name"] == "https") {
             port["containerPort"] = manager.spec.ports.secure.into();
         }
     }
@@ -206,9 +237,9 @@ fn ports(object: &mut Object, manager: &Manager) {
 
 /// Leaves of the account's ClusterRole what the controllers that are on need.
 fn narrow(provider: &Upstream, object: &mut Object, manager: &Manager) {
-    let account = provider.manifests.iter().find_map(|one| one.pod_spec()?["serviceAccountName"].as_str());
+    let account = provider.account();
     if object.kind().kind == "ClusterRole" && account.is_some_and(|account| manager.named(account) == object.name()) {
-        let controllers: Vec<_> = manager.controllers().collect();
+        let controllers: Vec<_> = provider.descriptor.own(manager).controllers().collect();
         object.value_mut()["rules"] = rights::rules(&controllers, &provider.descriptor.rights);
     }
 }

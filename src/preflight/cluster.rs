@@ -36,9 +36,15 @@ fn network(evidence: &Evidence) -> Row {
     // By its Service it is reached only where kube-proxy runs.
     match evidence.manager.clone().facts().api_server {
         Ok(Some(_)) => check.passed(message),
+        _ if evidence.survey.has_kube_proxy => {
+            check.passed(format!("{message}, and reach the API server by its Service: kube-proxy runs"))
+        }
         _ => check.warned(
             format!("{message}, and reach the API server by its Service"),
-            "nothing where kube-proxy runs; where the network plugin replaces it, give spec.placement.apiServer",
+            format!(
+                "nothing where kube-proxy runs; where the network plugin replaces it, give spec.placement.apiServer: {}",
+                evidence.manager.cluster.distribution.without_proxy()
+            ),
         ),
     }
 }

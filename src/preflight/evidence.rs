@@ -74,6 +74,8 @@ pub struct Survey {
     pub pods: Vec<Pod>,
     /// Why there may be more pods.
     pub unseen_pods: Option<Unseen>,
+    /// Whether a pod of kube-proxy is among them.
+    pub has_kube_proxy: bool,
     /// Leases of cloud-controller-managers.
     pub leases: Vec<Lease>,
     /// Why there may be more leases.

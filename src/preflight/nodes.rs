@@ -1,35 +1,46 @@
 //! The checks of the nodes (pure).
 
+use serde_json::Value;
+
 use super::{
     check::{Check, Row, names},
     evidence::Evidence,
 };
 use crate::{
-    api::spec::Lifecycle,
+    api::{placement::Distribution, spec::Lifecycle},
+    facts::distribution::author,
     nodes::node::Node,
-    provider::{CCM, upstream::Answer},
+    object::Object,
+    plan::Plan,
+    provider::{CCM, Phase, upstream::Answer},
 };
 
 /// What to do where nodes are at stake: in a rehearsal nothing can be deleted.
 const REHEARSE: &str =
     "install with spec.controllers.cloudNodeLifecycle: Rehearsal, and see in status.deletion what would be deleted";
 
-/// What to do with a node that nobody initialises.
-const INITIALIZE: &str =
-    "start their kubelets with --cloud-provider=external: drain the node, delete its Node, and start the kubelet again";
+/// What to do with nodes that nobody initialises.
+fn initialize(evidence: &Evidence) -> String {
+    let how = evidence.manager.cluster.distribution.external_kubelets();
+    format!(
+        "start their kubelets with --cloud-provider=external ({how}): drain the node, delete its Node, and start the kubelet again"
+    )
+}
 
 /// Judges the nodes by one check.
 type Judge = fn(&Evidence, Check, &[Node]) -> Row;
 
 pub(super) fn rows(evidence: &Evidence) -> Vec<Row> {
-    let checks: [(Check, Judge); 8] = [
+    let checks: [(Check, Judge); 10] = [
         (Check::Kubelets, kubelets),
         (Check::ProviderIds, provider_ids),
         (Check::Region, region),
         (Check::NodeNames, node_names),
         (Check::NodeIps, node_ips),
         (Check::NotReadyNodes, not_ready_nodes),
+        (Check::Distribution, distribution),
         (Check::ControlPlane, control_plane),
+        (Check::Taints, taints),
         (Check::Architecture, architecture),
     ];
     let row = |(check, judge): (Check, Judge)| match evidence.nodes {
@@ -45,13 +56,13 @@ fn named<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Option<String> {
     (!all.is_empty()).then(|| names(all))
 }
 
-fn kubelets(_: &Evidence, check: Check, nodes: &[Node]) -> Row {
+fn kubelets(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     let bare = nodes.iter().filter(|node| !node.is_uninitialized() && node.provider_id.is_empty());
     match named(bare) {
         None => check.passed(""),
         Some(nodes) => check.warned(
             format!("neither a providerID nor the taint of an uninitialised node: {nodes}; no cloud-controller-manager initialises them"),
-            INITIALIZE,
+            initialize(evidence),
         ),
     }
 }
@@ -69,7 +80,7 @@ fn provider_ids(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
         let message = format!(
             "without a providerID: {all}; this cloud-controller-manager takes such a node for gone if it does not know its name"
         );
-        return if may_delete { check.refused(message, REHEARSE) } else { check.warned(message, INITIALIZE) };
+        return if may_delete { check.refused(message, REHEARSE) } else { check.warned(message, initialize(evidence)) };
     };
     let mut schemes: Vec<_> = foreign().map(|node| scheme(&node.provider_id)).collect();
     schemes.sort_unstable();
@@ -78,8 +89,17 @@ fn provider_ids(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     if may_delete && cloud.foreign_provider_id == Answer::Gone {
         return check.refused(format!("{message}; this cloud-controller-manager takes such nodes for gone"), REHEARSE);
     }
-    let fix = "a providerID cannot be changed: if the machine is of this cloud, drain the node, delete its Node, and start its kubelet again";
-    check.warned(message, fix)
+    let again = "drain the node, delete its Node, and start its kubelet again";
+    let authors: Vec<_> = schemes.iter().filter_map(|scheme| author(scheme)).collect();
+    if authors.is_empty() {
+        let fix = format!("a providerID cannot be changed: if the machine is of this cloud, {again}");
+        return check.warned(message, fix);
+    }
+    let (who, off) = (names(authors.iter().map(|one| one.name)), names(authors.iter().map(|one| one.off)));
+    check.warned(
+        format!("{message}; written by {who}, and read by no cloud"),
+        format!("a providerID cannot be changed: {off}; then {again}, of servers of k3s and RKE2 one at a time: they leave etcd"),
+    )
 }
 
 /// What a providerID begins with.
@@ -163,14 +183,65 @@ fn not_ready_nodes(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     }
 }
 
-fn control_plane(_: &Evidence, check: Check, nodes: &[Node]) -> Row {
+fn distribution(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
+    let (asked, found) = (evidence.manager.spec.distribution, evidence.manager.cluster.distribution);
+    let shown = evidence.hosts(nodes).into_iter().find_map(|node| Some((node, node.distribution?)));
+    if let Some((node, shown)) = shown.filter(|(_, shown)| asked != Distribution::Auto && asked != *shown) {
+        let (asked, shown) = (asked.name(), shown.name());
+        return check.warned(
+            format!("spec.distribution is {asked}, and the node {} shows {shown}", node.name),
+            "leave spec.distribution out, or see that the pods reach the API server",
+        );
+    }
+    let how = match evidence.manager.clone().facts().api_server {
+        Ok(Some((host, port))) => format!("at {host}, port {port}"),
+        _ => "by its Service".to_owned(),
+    };
+    check.passed(format!("{}; the pods reach the API server {how}", found.title()))
+}
+
+fn control_plane(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     if nodes.is_empty() || nodes.iter().any(|node| node.is_control_plane) {
         return check.passed("");
+    }
+    if !evidence.manager.spec.placement.node_selector.is_empty() {
+        return check
+            .passed("no node has the label of the control plane: the pods run where spec.placement.nodeSelector says");
     }
     check.warned(
         "no node has the label of the control plane: the pods run on any node",
         "if there are such nodes label them with node-role.kubernetes.io/control-plane, else say where with spec.placement.nodeSelector",
     )
+}
+
+fn taints(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
+    let plan = Plan::new(evidence.catalog, &evidence.manager.clone().facts(), Phase::Cluster);
+    let objects = plan.as_ref().map(Plan::objects).unwrap_or_default();
+    let pods: Vec<_> = objects.iter().filter_map(Object::pod_spec).collect();
+    let is_tolerated = |taint: &&String| pods.iter().all(|pod| tolerates(pod, taint));
+    let first = |node: &Node| node.own_taints.iter().find(|taint| !is_tolerated(taint)).cloned();
+    let hosts = evidence.hosts(nodes);
+    let closed: Vec<_> = hosts.iter().filter_map(|node| Some(format!("{} ({})", node.name, first(node)?))).collect();
+    if closed.len() < hosts.len() || closed.is_empty() {
+        return check.passed("");
+    }
+    check.warned(
+        format!("no node takes the pods, because of a taint: {}", names(closed.iter().map(String::as_str))),
+        "add spec.placement.tolerations",
+    )
+}
+
+/// Whether a pod tolerates a taint, given as `KEY=VALUE:EFFECT`.
+fn tolerates(pod: &Value, taint: &str) -> bool {
+    let (rest, effect) = taint.rsplit_once(':').unwrap_or((taint, ""));
+    let (key, value) = rest.split_once('=').unwrap_or((rest, ""));
+    let matches = |one: &Value| {
+        let text = |field: &str| one[field].as_str().unwrap_or_default();
+        let is_any = text("operator") == "Exists";
+        (text("effect").is_empty() || text("effect") == effect)
+            && ((is_any && text("key").is_empty()) || (text("key") == key && (is_any || text("value") == value)))
+    };
+    pod["tolerations"].as_array().is_some_and(|all| all.iter().any(matches))
 }
 
 fn architecture(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {

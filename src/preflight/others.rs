@@ -8,15 +8,21 @@ use super::{
     pods::Pod,
 };
 use crate::{
-    api::spec::Management,
-    facts::manager::{Controller, Manager},
+    api::{placement::Distribution, spec::Management},
+    facts::{
+        distribution::{BuiltIn, K0S, K3S, RKE2},
+        manager::{Controller, Manager},
+    },
     nodes::evidence::Lease,
     plan::{Plan, upstream::conflict::conflict},
     provider::Phase,
 };
 
 /// The lease of the cloud-controller-manager that is part of k3s.
-const K3S: &str = "k3s-cloud-controller-manager";
+const K3S_LEASE: &str = "k3s-cloud-controller-manager";
+
+/// The lease of that of k0s: that of every other one, too.
+const COMMON_LEASE: &str = "cloud-controller-manager";
 
 pub(super) fn rows(evidence: &Evidence) -> [Row; 3] {
     [companions(evidence), other_manager(evidence), ports(evidence)]
@@ -42,6 +48,15 @@ struct Foreign {
     controllers: Vec<Controller>,
     /// Whether more than its name tells that it is one.
     is_certain: bool,
+    /// If it is part of the distribution.
+    built_in: Option<BuiltIn>,
+}
+
+impl Foreign {
+    /// One that is part of the distribution, by what it was found.
+    fn built_in(one: BuiltIn, by: &str, controllers: Vec<Controller>) -> Self {
+        Self { who: format!("{} ({by})", one.name), controllers, is_certain: true, built_in: Some(one) }
+    }
 }
 
 fn other_manager(evidence: &Evidence) -> Row {
@@ -50,20 +65,24 @@ fn other_manager(evidence: &Evidence) -> Row {
     let Survey { pods, unseen_pods, leases, unseen_leases, .. } = evidence.survey;
     let of_pods = pods.iter().filter_map(|pod| foreign_pod(evidence, pod));
     let of_leases = leases.iter().filter_map(|lease| foreign_lease(evidence, lease));
-    let clashing = of_pods.chain(of_leases).filter_map(|Foreign { who, controllers, is_certain }| {
-        let shared: Vec<_> = controllers.iter().filter(|one| own.contains(one)).map(|one| one.field()).collect();
-        (!shared.is_empty()).then(|| (is_certain, format!("{who} runs {}", shared.join(", "))))
+    let clashing = of_k3s(evidence).into_iter().chain(of_pods).chain(of_leases).filter_map(|foreign| {
+        let shared: Vec<_> =
+            foreign.controllers.iter().filter(|one| own.contains(one)).map(|one| one.field()).collect();
+        (!shared.is_empty()).then(|| (format!("{} runs {}", foreign.who, shared.join(", ")), foreign))
     });
-    let (certain, uncertain): (Vec<_>, Vec<_>) = clashing.partition(|(is_certain, _)| *is_certain);
+    let (certain, uncertain): (Vec<_>, Vec<_>) = clashing.partition(|(_, foreign)| foreign.is_certain);
     if !certain.is_empty() {
-        let fix = "remove the other cloud-controller-manager, or disable these controllers in one of the two; of k3s start the \
-                   servers with --disable-cloud-controller --disable=servicelb, of RKE2 with disable-cloud-controller: true; if it \
-                   is none, give the CloudControllerManager the annotation ccm-operator.dev/skip-preflight: other-ccm";
-        return check.refused(names(certain.iter().map(|(_, text)| text.as_str())), fix);
+        let built_in = certain.iter().find_map(|(_, foreign)| foreign.built_in);
+        let remove = built_in.map_or("remove the other cloud-controller-manager", |one| one.off);
+        let fix = format!(
+            "{remove}, or disable these controllers in one of the two; if it is none, give the CloudControllerManager the \
+             annotation ccm-operator.dev/skip-preflight: other-ccm"
+        );
+        return check.refused(names(certain.iter().map(|(text, _)| text.as_str())), fix);
     }
     if !uncertain.is_empty() {
         return check.warned(
-            format!("by its name, {}", names(uncertain.iter().map(|(_, text)| text.as_str()))),
+            format!("by its name, {}", names(uncertain.iter().map(|(text, _)| text.as_str()))),
             "if it is a cloud-controller-manager remove it, or disable these controllers in one of the two",
         );
     }
@@ -109,12 +128,29 @@ fn is_of(manager: &Manager, lease: &Lease) -> bool {
 
 fn foreign_pod(evidence: &Evidence, pod: &Pod) -> Option<Foreign> {
     let controllers = pod.controllers.clone()?;
+    if is_ours(evidence, pod) {
+        return None;
+    }
+    let who = format!("pod {}", pod.key());
+    // The name of a static pod: that of its manifest, and that of its node.
+    let is_static = pod.namespace == "kube-system" && pod.name == format!("cloud-controller-manager-{}", pod.node);
+    if is_static && evidence.manager.cluster.distribution == Distribution::Rke2 {
+        return Some(Foreign::built_in(RKE2, &who, controllers));
+    }
     let leads = || evidence.survey.leases.iter().any(|lease| is_fresh(evidence, lease) && pod.holds(lease));
-    (!is_ours(evidence, pod)).then(|| Foreign {
-        who: format!("pod {}", pod.key()),
-        controllers,
-        is_certain: pod.is_certain || leads(),
-    })
+    Some(Foreign { who, controllers, is_certain: pod.is_certain || leads(), built_in: None })
+}
+
+/// That of k3s, as the servers show it: it is no pod.
+fn of_k3s(evidence: &Evidence) -> Option<Foreign> {
+    let nodes = evidence.nodes.as_deref().unwrap_or_default();
+    let servers = || nodes.iter().filter(|node| node.k3s_controllers.is_some());
+    let runs = |controller: &Controller| {
+        servers().any(|node| Controller::of_argument(node.k3s_controllers.as_deref()).contains(controller))
+    };
+    let controllers: Vec<_> = Controller::ALL.into_iter().filter(runs).collect();
+    let by = format!("on the servers {}", names(servers().map(|node| node.name.as_str())));
+    (!controllers.is_empty()).then(|| Foreign::built_in(K3S, &by, controllers))
 }
 
 fn foreign_lease(evidence: &Evidence, lease: &Lease) -> Option<Foreign> {
@@ -131,12 +167,25 @@ fn foreign_lease(evidence: &Evidence, lease: &Lease) -> Option<Foreign> {
     if is_of(evidence.manager, lease) && is_own() {
         return None;
     }
-    // With --disable-cloud-controller that of k3s goes on for its own load balancers.
-    let nodes = evidence.nodes.as_deref().unwrap_or_default();
-    let only_services = lease.name == K3S && nodes.iter().all(|node| !node.provider_id.starts_with("k3s://"));
-    let controllers = if only_services { vec![Controller::Service] } else { Controller::ALL.to_vec() };
     let who = format!("the holder {} of the lease {}/{}", lease.holder, lease.namespace, lease.name);
-    Some(Foreign { who, controllers, is_certain: true })
+    let nodes = evidence.nodes.as_deref().unwrap_or_default();
+    if lease.name == K3S_LEASE {
+        if nodes.iter().any(|node| node.k3s_controllers.is_some()) {
+            return None;
+        }
+        // With --disable-cloud-controller it goes on for its own load balancers.
+        let only_services = nodes.iter().all(|node| !node.provider_id.starts_with(K3S.scheme));
+        let controllers = if only_services { vec![Controller::Service] } else { Controller::ALL.to_vec() };
+        return Some(Foreign::built_in(K3S, &who, controllers));
+    }
+    let is_k0s = evidence.manager.cluster.distribution == Distribution::K0s && holders.next().is_none();
+    if is_k0s && lease.namespace == "kube-system" && lease.name == COMMON_LEASE {
+        // Of two with the same lease only one acts, whatever it runs.
+        let is_shared = is_of(evidence.manager, lease);
+        let of_nodes = vec![Controller::CloudNode, Controller::CloudNodeLifecycle];
+        return Some(Foreign::built_in(K0S, &who, if is_shared { Controller::ALL.to_vec() } else { of_nodes }));
+    }
+    Some(Foreign { who, controllers: Controller::ALL.to_vec(), is_certain: true, built_in: None })
 }
 
 /// The ports that the pods take on the network of the host.

@@ -11,10 +11,11 @@ use crate::{
         observed::{self, container, flag, is_manager},
     },
     plan::upstream::conflict::Running,
+    provider::upstream,
 };
 
 /// The port of a cloud-controller-manager without `--secure-port`.
-const DEFAULT_PORT: u16 = 10258;
+pub const DEFAULT_PORT: u16 = 10258;
 
 /// Flags without which hardly any cloud-controller-manager starts.
 const CERTAIN: [&str; 2] = ["controllers", "cloud-provider"];
@@ -96,10 +97,21 @@ impl Pod {
     }
 }
 
-/// What a live workload of ours runs.
-pub fn running(workload: &Value) -> Running {
-    let ccm = container(&workload["spec"]["template"]["spec"]);
-    Running { controllers: controllers(ccm), lease_name: flag(ccm, "leader-elect-resource-name").unwrap_or_default() }
+/// Whether a live Pod is of kube-proxy, by the name of its container.
+pub fn is_kube_proxy(live: &Value) -> bool {
+    items(&live["spec"]["containers"]).any(|container| container["name"] == "kube-proxy")
+}
+
+/// What live workloads of ours run: a cloud-controller-manager, and a node manager that initialises nodes in its place.
+pub fn running<'a>(workloads: impl Iterator<Item = &'a Value>) -> Option<Running> {
+    let pods = workloads.map(|workload| &workload["spec"]["template"]["spec"]);
+    let (managers, others): (Vec<_>, Vec<_>) = pods.partition(|pod| upstream::is_manager(pod));
+    let ccm = container(managers.first()?);
+    let mut controllers = controllers(ccm);
+    if !others.is_empty() && !controllers.contains(&Controller::CloudNode) {
+        controllers.push(Controller::CloudNode);
+    }
+    Some(Running { controllers, lease_name: flag(ccm, "leader-elect-resource-name").unwrap_or_default() })
 }
 
 fn items(list: &Value) -> impl Iterator<Item = &Value> {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     evidence::{Seen, Survey},
-    pods::Pod,
+    pods::{Pod, is_kube_proxy},
 };
 use crate::{
     cluster::{
@@ -44,7 +44,10 @@ pub async fn survey(client: &Client, places: &BTreeSet<&str>, namespaces: &BTree
     for place in places {
         let flag = if place.is_empty() { "--all-namespaces".to_owned() } else { format!("--namespace {place}") };
         match seen(pods(client, place).await, "pods", format!("kubectl get pods {flag}"))? {
-            Ok(pods) => found.pods.extend(pods),
+            Ok((pods, has_kube_proxy)) => {
+                found.pods.extend(pods);
+                found.has_kube_proxy |= has_kube_proxy;
+            }
             Err(unseen) => found.unseen_pods = Some(unseen),
         }
         match seen(leases(client, place).await, "leases", format!("kubectl get leases {flag}"))? {
@@ -66,12 +69,15 @@ pub fn seen<T>(read: Result<T, Error>, what: &str, command: String) -> Result<Se
     }
 }
 
-/// A page at a time: of a large cluster few pods matter.
-async fn pods(client: &Client, namespace: &str) -> Result<Vec<Pod>, Error> {
-    let mut found = Vec::new();
-    let take = |pod: Value| found.extend(Pod::of(&pod));
+/// The pods that matter, and whether there is one of kube-proxy. A page at a time: of a large cluster few pods matter.
+async fn pods(client: &Client, namespace: &str) -> Result<(Vec<Pod>, bool), Error> {
+    let (mut found, mut has_kube_proxy) = (Vec::new(), false);
+    let take = |pod: Value| {
+        has_kube_proxy |= is_kube_proxy(&pod);
+        found.extend(Pod::of(&pod));
+    };
     read::each(client, &POD, namespace, &ListParams::default().limit(PAGE), take).await?;
-    Ok(found)
+    Ok((found, has_kube_proxy))
 }
 
 async fn leases(client: &Client, namespace: &str) -> Result<Vec<Lease>, Error> {

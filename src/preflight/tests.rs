@@ -59,6 +59,17 @@ fn pod(name: &str, container: &Value) -> Pod {
     Pod::of(&json!({"metadata": {"name": name, "namespace": "kube-system"}, "spec": spec})).unwrap()
 }
 
+/// Those of the control planes of kubeadm, Talos and k0s, of k3s and RKE2 as their documentation has it, of Rancher, and of Cluster
+/// API's new nodes.
+const DISTRIBUTION_TAINTS: [&str; 6] = [
+    "node-role.kubernetes.io/control-plane=:NoSchedule",
+    "node-role.kubernetes.io/control-plane=true:NoSchedule",
+    "node-role.kubernetes.io/master=:NoSchedule",
+    "CriticalAddonsOnly=true:NoExecute",
+    "node-role.kubernetes.io/etcd=true:NoExecute",
+    "node.cluster.x-k8s.io/uninitialized=:NoSchedule",
+];
+
 fn ccm(arguments: &[&str]) -> Pod {
     pod("foreign", &json!({"name": "ccm", "image": "registry.example/cloud-controller-manager:v1", "args": arguments}))
 }
@@ -291,6 +302,75 @@ fn cases() -> Vec<Case> {
             world.nodes()[0].is_control_plane = false;
             world.manager.cluster.control_plane_nodes = 0;
         }),
+        // The same for each distribution: what is built into it is refused by its name.
+        (
+            Check::OtherManager,
+            Refused,
+            "the cloud controller of k3s (on the servers ip-10-0-0-1.ec2.internal) runs cloudNode",
+            aws,
+            |world| {
+                world.nodes()[0].k3s_controllers = Some("*,-route".into());
+                // It holds a lease, too.
+                world.survey.leases = vec![lease("k3s-cloud-controller-manager", "2026-01-01T00:01:00Z")];
+            },
+        ),
+        (
+            Check::OtherManager,
+            Refused,
+            "the cloud controller of k3s (the holder elsewhere_1 of the lease",
+            aws,
+            |world| {
+                world.survey.leases = vec![lease("k3s-cloud-controller-manager", "2026-01-01T00:01:00Z")];
+            },
+        ),
+        (
+            Check::OtherManager,
+            Refused,
+            "the cloud controller of RKE2 (pod kube-system/cloud-controller-manager-ip-10-0-0-1.ec2.internal) runs cloudNode",
+            aws,
+            |world| {
+                world.manager.cluster.distribution = Distribution::Rke2;
+                let image =
+                    json!({"name": "ccm", "image": "rancher/rke2-cloud-provider:v1", "args": ["--secure-port=0"]});
+                world.survey.pods = vec![pod("cloud-controller-manager-ip-10-0-0-1.ec2.internal", &image)];
+            },
+        ),
+        (
+            Check::OtherManager,
+            Refused,
+            "the cloud provider of k0s (the holder elsewhere_1 of the lease",
+            aws,
+            |world| {
+                world.manager.cluster.distribution = Distribution::K0s;
+                world.survey.leases = vec![lease("cloud-controller-manager", "2026-01-01T00:01:00Z")];
+            },
+        ),
+        (Check::ProviderIds, Warned, "written by the cloud provider of k0s, and read by no cloud", aws, |world| {
+            world.nodes()[1].provider_id = "k0s-cloud-provider://a".into();
+        }),
+        (
+            Check::Distribution,
+            Warned,
+            "spec.distribution is K3s, and the node ip-10-0-0-1.ec2.internal shows Talos",
+            aws,
+            |world| {
+                world.spec(json!({"provider": "aws", "distribution": "K3s"}));
+                world.nodes()[0].distribution = Some(Distribution::Talos);
+            },
+        ),
+        (
+            Check::Taints,
+            Warned,
+            "ip-10-0-0-1.ec2.internal (node-role.kubernetes.io/control-plane=:NoExecute)",
+            aws,
+            |world| {
+                let taints = [
+                    "node-role.kubernetes.io/control-plane=:NoSchedule",
+                    "node-role.kubernetes.io/control-plane=:NoExecute",
+                ];
+                world.nodes()[0].own_taints = taints.map(str::to_owned).into();
+            },
+        ),
         (Check::Architecture, Refused, "built for amd64, arm64", aws, |world| {
             world.nodes()[0].architecture = "s390x".into();
         }),
@@ -402,6 +482,49 @@ fn what_is_well_in_spite_of_its_looks_passes() {
         (aws, |world| {
             world.spec(json!({"provider": "aws", "controllers": {"service": "Disabled"}}));
             world.survey.leases = vec![lease("k3s-cloud-controller-manager", "2026-01-01T00:01:00Z")];
+        }),
+        (aws, |world| {
+            world.spec(json!({"provider": "aws", "controllers": {"service": "Disabled"}}));
+            world.nodes()[0].k3s_controllers = Some("*,-route,-cloud-node,-cloud-node-lifecycle".into());
+            // From the time before it was turned off.
+            world.nodes()[1].provider_id = "aws:///a/i-1".into();
+            world.survey.leases = vec![lease("k3s-cloud-controller-manager", "2026-01-01T00:01:00Z")];
+        }),
+        (aws, |world| {
+            let off = "-cloud-node,-cloud-node-lifecycle,-service";
+            world.nodes()[0].k3s_controllers = Some(format!("*,-route,{off}"));
+        }),
+        // That of k0s has no controller of Services, and this one another lease.
+        (aws, |world| {
+            let spec = json!({
+                "provider": "aws", "leaderElection": {"leaseName": "own"},
+                "controllers": {"cloudNode": "Disabled", "cloudNodeLifecycle": "Disabled"},
+            });
+            world.spec(spec);
+            world.manager.cluster.distribution = Distribution::K0s;
+            world.survey.leases = vec![lease("cloud-controller-manager", "2026-01-01T00:01:00Z")];
+        }),
+        // The taints of the distributions, and one on another node.
+        (aws, |world| {
+            world.nodes()[0].own_taints = DISTRIBUTION_TAINTS.map(str::to_owned).into();
+            world.nodes()[1].own_taints = vec!["dedicated=gpu:NoSchedule".into()];
+        }),
+        (aws, |world| {
+            let tolerations =
+                json!([{"key": "dedicated", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}]);
+            world.spec(json!({"provider": "aws", "placement": {"tolerations": tolerations}}));
+            world.nodes()[0].own_taints = vec!["dedicated=gpu:NoSchedule".into()];
+        }),
+        // No network plugin yet, but kube-proxy.
+        (aws, |world| {
+            world.survey.has_kube_proxy = true;
+            world.nodes()[0].ready.as_mut().unwrap().lacks_network = true;
+        }),
+        // The control plane is elsewhere, and it is said where the pods run.
+        (aws, |world| {
+            world.spec(json!({"provider": "aws", "placement": {"nodeSelector": {"ccm": "here"}}}));
+            world.manager.cluster.control_plane_nodes = 0;
+            world.nodes()[0].is_control_plane = false;
         }),
         // A pod of ours.
         (aws, |world| {
@@ -517,7 +640,7 @@ fn unread_nodes_are_not_checked() {
     let mut world = aws();
     world.nodes = Err(unseen());
     let failed = failed(&world.rows());
-    assert_eq!(failed.len(), 9, "{failed:?}");
+    assert_eq!(failed.len(), 11, "{failed:?}");
     assert!(failed.iter().all(|(_, outcome)| *outcome == Outcome::NotChecked), "{failed:?}");
 }
 

@@ -35,9 +35,12 @@ pub fn manifests() -> Vec<(String, &'static [u8])> {
     sorted(&MANIFESTS)
 }
 
-/// Every file of the installation on any Kubernetes as (name, bytes), in the order of installing.
+/// Every manifest of the installation on any Kubernetes as (name, bytes), in the order of installing.
 pub fn install() -> Vec<(String, &'static [u8])> {
-    sorted(&INSTALL)
+    let mut files = sorted(&INSTALL);
+    // It lists the manifests, and is none.
+    files.retain(|(name, _)| name != "kustomization.yaml");
+    files
 }
 
 /// The objects with which a cloud-controller-manager may delete the nodes that are confirmed. An error is a defect of this build,

@@ -3,16 +3,24 @@
 //! `assets/<cloud>/upstream/` holds the manifests and their descriptor. Nothing of the OpenShift flavour is used: the names,
 //! the accounts and the images are others.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::{
-    config::{Problem, Transform},
-    facts::Facts,
-    object::Object,
-    provider::{descriptor::ValueSource, versions::Versions},
+    api::spec::OnByDefault,
+    config::{Problem, Transform, fields},
+    facts::manager::{Controller, Manager},
+    object::{Object, container_name, containers},
+    provider::{CCM, descriptor::ValueSource, versions::Versions},
 };
+
+/// The namespace in the manifests, which another one replaces.
+pub(crate) const NAMESPACE: &str = "kube-system";
+
+/// The label with the name of the program that an object is of.
+const NAME_LABEL: &str = "app.kubernetes.io/name";
 
 /// The label that tells the objects of one `CloudControllerManager` from those of another.
 pub(crate) const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
@@ -39,6 +47,15 @@ pub struct Descriptor {
     pub cloud_config: Option<ConfigFile>,
     /// The Secret with the credentials; absent means that the cloud-controller-manager gets them from its machine.
     pub credentials: Option<Credentials>,
+    /// The namespaces that it may be in.
+    #[serde(default)]
+    pub namespaces: Namespaces,
+    /// The DaemonSet whose pods initialise nodes, each the one that it runs on, in place of the controller `cloudNode`. It and what
+    /// belongs to it have this name in the label `app.kubernetes.io/name`.
+    pub node_manager: Option<String>,
+    /// Whether it has a controller of load balancers for Services.
+    #[serde(default = "yes")]
+    pub load_balancers: bool,
     /// Its route controller; absent means that the cloud has no routes.
     pub routes: Option<Routes>,
     /// Its nodes.
@@ -46,9 +63,47 @@ pub struct Descriptor {
     /// The flags that an administrator may give besides.
     #[serde(default)]
     pub allowed_arguments: Vec<String>,
+    /// Flags of every cloud-controller-manager that this one does not have.
+    #[serde(default)]
+    pub absent_flags: Vec<String>,
     /// What the cloud's own code needs in the cluster, besides what its controllers need on every cloud.
     #[serde(default)]
     pub rights: Vec<Right>,
+}
+
+/// The namespaces that a cloud-controller-manager may be in.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub enum Namespaces {
+    /// Any.
+    #[default]
+    Any,
+    /// Only `kube-system`: what its code keeps is there.
+    KubeSystem,
+    /// Any but `kube-system`: it reads every Secret of its namespace.
+    NotKubeSystem,
+}
+
+impl Namespaces {
+    /// Whether one is among them.
+    pub fn include(self, namespace: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::KubeSystem => namespace == NAMESPACE,
+            Self::NotKubeSystem => namespace != NAMESPACE,
+        }
+    }
+
+    /// Which ones, for people, if not all.
+    pub fn words(self) -> Option<&'static str> {
+        match self {
+            Self::Any => None,
+            Self::KubeSystem => Some("it can only be in kube-system, because its code has an object there"),
+            Self::NotKubeSystem => {
+                Some("it reads every Secret of its namespace: give it one of its own, which is not kube-system")
+            }
+        }
+    }
 }
 
 /// An image.
@@ -71,10 +126,16 @@ pub struct Image {
 pub struct ConfigFile {
     /// Whether the cloud-controller-manager does not start without it.
     pub required: bool,
+    /// Whether it holds the credentials, so that it is a key of a Secret.
+    #[serde(default)]
+    pub holds_credentials: bool,
     /// The name of the file in the volume.
     pub file: String,
     /// The function that checks it; absent: it is not checked.
     pub format: Option<Transform>,
+    /// The fields that it must have, if it is YAML or JSON: each as a JSON pointer, such as `/global/projectId`.
+    #[serde(default)]
+    pub needs: Vec<String>,
 }
 
 /// A route controller.
@@ -85,12 +146,82 @@ pub struct Routes {
     /// How many subnets of pods it takes: with more it does nothing, or what is worse, half of it.
     #[serde(rename = "maxPodCIDRs")]
     pub max_pod_cidrs: usize,
+    /// Flags of which it needs one to know the cloud's network.
+    #[serde(default, rename = "needsOneOf")]
+    pub needs_one_of: Vec<String>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Descriptor {
+    /// The namespace that is proposed for it: `kube-system`, or one of its name where it may not be there.
+    pub fn home(&self) -> &str {
+        if self.namespaces.include(NAMESPACE) { NAMESPACE } else { &self.name }
+    }
+
+    /// Whether a Secret may hold its credentials.
+    pub fn has_secret(&self) -> bool {
+        self.credentials.is_some() || self.cloud_config.as_ref().is_some_and(|config| config.holds_credentials)
+    }
+
+    /// The controllers that the cloud-controller-manager itself has.
+    pub fn controllers(&self) -> Vec<Controller> {
+        let has = |controller: &Controller| match controller {
+            Controller::Service => self.load_balancers,
+            Controller::Route => self.routes.is_some(),
+            Controller::CloudNode => self.node_manager.is_none(),
+            Controller::CloudNodeLifecycle => true,
+        };
+        Controller::ALL.into_iter().filter(has).collect()
+    }
+
+    /// What the cloud-controller-manager itself runs of what is asked for.
+    pub(crate) fn own<'a>(&self, manager: &'a Manager) -> Cow<'a, Manager> {
+        if self.node_manager.is_none() {
+            return Cow::Borrowed(manager);
+        }
+        let mut own = manager.clone();
+        own.spec.controllers.cloud_node = OnByDefault::Disabled;
+        Cow::Owned(own)
+    }
+
+    /// Whether an object is of the node manager.
+    pub(crate) fn is_of_node_manager(&self, object: &Object) -> bool {
+        let name = object.value()["metadata"]["labels"][NAME_LABEL].as_str();
+        self.node_manager.is_some() && name == self.node_manager.as_deref()
+    }
+}
+
+impl Upstream {
+    /// The workload of the cloud-controller-manager, and its pods.
+    pub fn workload(&self) -> Option<(&Object, &Value)> {
+        self.manifests.iter().find_map(|one| Some((one, one.pod_spec().filter(|pod| is_manager(pod))?)))
+    }
+
+    /// Its account, as the manifests name it.
+    pub fn account(&self) -> Option<&str> {
+        self.workload()?.1["serviceAccountName"].as_str()
+    }
+
+    /// The workload of the node manager.
+    pub fn node_manager(&self) -> Option<&Object> {
+        let own = |one: &&Object| one.pod_spec().is_some() && self.descriptor.is_of_node_manager(one);
+        self.manifests.iter().find(own)
+    }
+}
+
+/// Whether a pod is of the cloud-controller-manager itself.
+pub(crate) fn is_manager(pod: &Value) -> bool {
+    containers(pod).any(|one| container_name(one) == CCM)
 }
 
 impl ConfigFile {
     /// Checks a configuration: an error where the cloud-controller-manager would refuse it, warnings for what it would ignore.
     pub fn check(&self, text: &str) -> Result<Vec<Problem>, Problem> {
-        self.format.map_or(Ok(Vec::new()), |format| Ok(format.apply(text, &Facts::default())?.warnings))
+        fields::check(text, &self.needs)?;
+        self.format.map_or(Ok(Vec::new()), |format| format.check(text))
     }
 }
 
@@ -107,6 +238,11 @@ pub struct Credentials {
     /// The environment variables that get a key's value; without one the Secret is the volume `credentials` of the pod.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
+    /// Whether the cloud-controller-manager does without it, with the identity of its machine.
+    #[serde(default)]
+    pub optional: bool,
+    /// What the cloud's configuration must say for it to be used; absent: nothing.
+    pub only_with: Option<String>,
 }
 
 /// What a cloud knows about nodes, and what its cloud-controller-manager does with those that it does not know.

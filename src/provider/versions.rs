@@ -26,7 +26,7 @@ pub struct Versions {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum Rule {
-    /// A line of versions for each minor version of Kubernetes, with the same minor: `v1.35.2` for 1.35.
+    /// A line of versions for each minor version of Kubernetes, with the same minor: `v1.35.2` or `0.35.2` for 1.35.
     SameMinor,
     /// A line for each minor version of Kubernetes, whose major is this minor: `v35.1.3` for 1.35.
     MajorIsMinor,
@@ -81,7 +81,7 @@ impl Versions {
     fn minor_of(&self, tag: &str) -> Option<Minor> {
         let numbers = tag.strip_prefix('v').unwrap_or(tag);
         match self.rule {
-            Rule::SameMinor => numbers.parse().ok(),
+            Rule::SameMinor => format!("1.{}", numbers.strip_prefix("0.").or(numbers.strip_prefix("1."))?).parse().ok(),
             Rule::MajorIsMinor => numbers.split('.').next()?.parse().ok().map(Minor),
             Rule::OneLine => None,
         }
@@ -121,6 +121,8 @@ mod tests {
         assert_eq!(problem(Rule::SameMinor, "v1.35.2"), None);
         assert_eq!(problem(Rule::SameMinor, "v1.30.0"), None);
         assert_eq!(problem(Rule::SameMinor, "v1.36.1"), Some(SKEW_TOO_LARGE));
+        assert_eq!(problem(Rule::SameMinor, "0.35.4"), None);
+        assert_eq!(problem(Rule::SameMinor, "v0.36.2"), Some(SKEW_TOO_LARGE));
         assert_eq!(problem(Rule::SameMinor, "custom"), None);
         assert_eq!(problem(Rule::MajorIsMinor, "v35.1.3"), None);
         assert_eq!(problem(Rule::MajorIsMinor, "v36.3.8"), Some(SKEW_TOO_LARGE));

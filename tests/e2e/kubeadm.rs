@@ -17,6 +17,7 @@ use crate::{
     support::{
         artifacts,
         audit::{self, AuditLog, Request},
+        lab::repository,
         moto::Instance,
         process,
     },
@@ -110,10 +111,17 @@ impl Kubeadm {
     pub(crate) async fn apply(&self, manifests: &str) -> Result<()> {
         let file = self.dir.path().join("manifests.yaml");
         fs::write(&file, manifests)?;
-        let mut kubectl = Command::new(self.programs.join("kubectl"));
-        kubectl.arg("--kubeconfig").arg(self.kubeconfig());
-        kubectl.args(["apply", "--server-side", "--filename"]).arg(file);
-        tokio::task::spawn_blocking(move || run(&mut kubectl)).await?.map(drop)
+        self.administer("kubectl", &["apply", "--server-side", "--filename", &file.to_string_lossy()]).await
+    }
+
+    /// `kubectl` or `helm` as an administrator, in the folder of the project.
+    pub(crate) async fn administer(&self, program: &str, arguments: &[&str]) -> Result<()> {
+        let path = if program == "helm" { artifacts::helm().await? } else { self.programs.join(program) };
+        let mut command = Command::new(path);
+        // The machine's proxy does not lead here, and the settings of its user are none of the test's.
+        command.args(arguments).current_dir(repository()).env_clear();
+        command.env("KUBECONFIG", self.kubeconfig()).env("HOME", self.dir.path());
+        tokio::task::spawn_blocking(move || run(&mut command)).await?.map(drop)
     }
 
     /// The requests of a user so far.

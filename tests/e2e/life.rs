@@ -95,12 +95,13 @@ impl Life {
     async fn is_set_up(&self, configuration: &str) -> Result<()> {
         self.story.chapter(
             "2. The cloud-controller-manager",
-            "The operator is installed, and a CloudControllerManager asks it for AWS. It creates accounts, rights, the \
+            "The operator is installed with Helm, and a CloudControllerManager asks it for AWS. It creates accounts, rights, the \
              configuration and a DaemonSet on the control plane. Both run there in spite of the taints, without a pod network and \
              without DNS.",
         )?;
         let installed = Instant::now();
-        self.story.step("it is installed", install(&self.cluster, configuration)).await?;
+        let commands = self.story.step("it is installed", install(&self.cluster, configuration)).await?;
+        let applied = installed.elapsed();
         let nodes: Api<Node> = Api::all(self.cluster.client.clone());
         let first = async {
             eventually("the first node", LIMIT, async || {
@@ -112,6 +113,7 @@ impl Life {
         let ready = eventually("the CCM is ready", LIMIT, async || {
             let manager = self.manager().await?;
             ensure!(conditions(&manager).iter().any(|one| one == "Ready=True"), "{:#}", manager["status"]);
+            ensure!(manager["status"]["cluster"]["distribution"] == "Kubeadm", "{:#}", manager["status"]);
             Ok(Some(installed.elapsed()))
         });
         let (first, ready) = self.story.step("it is ready", Box::pin(async { tokio::try_join!(first, ready) })).await?;
@@ -119,8 +121,12 @@ impl Life {
             let all_right = async || is_initialised(&self.node(instance).await?, instance).map(Some);
             eventually("the node is set up", LIMIT, all_right).await?;
         }
-        self.story.figure(first, "from the installation to the first node without the taint")?;
-        self.story.figure(ready, "from the installation to a CCM that is ready")?;
+        let all = installed.elapsed();
+        commands.iter().try_for_each(|command| self.story.command(command))?;
+        self.story.figure(applied, "these commands")?;
+        self.story.figure(first, "from the first command to the first node without the taint")?;
+        self.story.figure(ready, "from the first command to a CCM that is ready")?;
+        self.story.figure(all, "from the first command to all nodes initialised")?;
 
         // Only now there are addresses, which a pod network wants to know.
         self.cluster.install_pod_network().await?;
@@ -297,24 +303,38 @@ pub(crate) async fn load_images(plane: &Machine, version: &str) -> Result<()> {
     plane.import("/root/operator.tar", own, &[]).await
 }
 
-/// Installs the operator, and asks it for the CCM of AWS.
-pub(crate) async fn install(cluster: &Kubeadm, configuration: &str) -> Result<()> {
+/// Installs the operator with Helm, as docs/installing-with-helm.md does, and asks it for the CCM of AWS. Returns the commands.
+pub(crate) async fn install(cluster: &Kubeadm, configuration: &str) -> Result<Vec<String>> {
+    let (repository, tag) = image().await?.rsplit_once(':').context("a tag")?;
     // No kube-proxy leads from the Service to the API server.
     let (host, port) = &cluster.api_server;
-    let mut render = Command::new(operator()?);
-    render.args(["render", "--phase=install", "--flavour=upstream", "--providers=aws", "--distribution=kubeadm"]);
-    render.args(["--control-plane-nodes=1", "--image", image().await?, "--api-server", &format!("{host}:{port}")]);
-    cluster.apply(&run(&mut render)?).await?;
+    let values = format!(
+        "providers={{aws}},distribution=kubeadm,controlPlaneNodes=1,apiServer.host={host},apiServer.port={port},\
+         image.repository={repository},image.tag={tag}"
+    );
+    let privileged = "pod-security.kubernetes.io/enforce=privileged";
+    let mut commands = Vec::new();
+    for (program, arguments) in [
+        ("kubectl", &["create", "namespace", "ccm-operator"][..]),
+        ("kubectl", &["label", "namespace", "ccm-operator", privileged]),
+        (
+            "helm",
+            &["install", "ccm-operator", "charts/ccm-operator", "--namespace=ccm-operator", "--wait", "--set", &values],
+        ),
+    ] {
+        cluster.administer(program, arguments).await?;
+        commands.push(format!("{program} {}", arguments.join(" ")));
+    }
     let manager = json!({
         "apiVersion": "ccm-operator.dev/v1alpha1", "kind": "CloudControllerManager", "metadata": {"name": "cluster"},
         "spec": {
             "provider": "aws", "clusterName": CLUSTER, "cloudConfig": {"inline": configuration},
             "placement": {"apiServer": {"host": host, "port": port}},
         },
-    })
-    .to_string();
-    // The kind that has just been defined is served a moment later.
-    eventually("the kind to be served", LIMIT, async || cluster.apply(&manager).await.map(Some)).await
+    });
+    cluster.apply(&manager.to_string()).await?;
+    commands.push("kubectl apply --server-side -f ccm.yaml".into());
+    Ok(commands)
 }
 
 /// Whether the CCM has written everything that it knows of the instance.

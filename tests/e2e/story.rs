@@ -33,6 +33,14 @@ impl Story {
         Ok(self.0.as_ref().map_or(Ok(()), |narrator| narrator.line(format!("   {text}")))?)
     }
 
+    /// A command that was run: it is always shown.
+    pub(crate) fn command(&self, text: &str) -> Result<()> {
+        match &self.0 {
+            Some(_) => self.line(&format!("$ {text}")),
+            None => Ok(writeln!(io::stderr(), "$ {text}")?),
+        }
+    }
+
     /// A figure: it is always shown, and never checked.
     pub(crate) fn figure(&self, time: Duration, what: &str) -> Result<()> {
         match &self.0 {

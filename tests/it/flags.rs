@@ -14,6 +14,7 @@ use ccm_operator::{
     facts::{DEFAULT_NAMESPACE, Documents, Facts, Settings},
     plan::Plan,
     provider::{Phase, catalog::Catalog, embedded},
+    text::suggest::did_you_mean,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -151,6 +152,12 @@ fn starts_of_plan(plan: &Plan, name: &str, is_known: bool) -> Result<Vec<Start>>
     Ok(all)
 }
 
+/// What the program of a provider is called here: Azure's images do not have the cloud in its name.
+pub(crate) fn built_as(provider: &str, program: &str) -> String {
+    let is_azure = provider == "azure" && program.starts_with("cloud-");
+    if is_azure { format!("azure-{program}") } else { program.to_owned() }
+}
+
 /// Arguments that override the manifest's port, which may be in use on the machine of the test.
 fn free_address() -> Result<[String; 2]> {
     let port = free_port()?;
@@ -184,7 +191,8 @@ impl Programs {
         if file.is_file() {
             return Ok(file);
         }
-        ensure!(program.ends_with("cloud-controller-manager"), "{program} is not built, and has no stand-in");
+        let is_ccm = program.ends_with("cloud-controller-manager") || program.starts_with("cloud-provider-");
+        ensure!(is_ccm, "{program} is not built, and has no stand-in");
         Ok(self.folder.join(STAND_IN))
     }
 
@@ -203,6 +211,39 @@ impl Programs {
         }
         if self.file(&start.program).is_err() {
             return Ok(Some(format!("{} is not built", start.program)));
+        }
+        self.stand_in_lacks(start).await
+    }
+
+    /// A start without the flags that only the program of its cloud has, if that is not built; prints them.
+    #[expect(clippy::print_stderr, reason = "a flag that is not tested is reported")]
+    async fn without_own_flags(&self, start: &Start) -> Result<Start> {
+        let mut start = start.clone();
+        while let Some(reason) = self.stand_in_lacks(&start).await? {
+            let flag = reason.rsplit(' ').next().unwrap_or_default();
+            let hint = did_you_mean(flag, self.flags_of_stand_in()?);
+            ensure!(hint.is_empty(), "{}: {reason}{hint}", start.platform);
+            let count = start.arguments.len();
+            start.arguments.retain(|argument| argument.split('=').next() != Some(flag));
+            ensure!(start.arguments.len() < count, "{}: {reason}", start.platform);
+            eprintln!("not tested: {}: {}: {flag}", start.platform, start.program);
+        }
+        Ok(start)
+    }
+
+    /// The flags that every cloud-controller-manager has.
+    fn flags_of_stand_in(&self) -> Result<Vec<String>> {
+        let help = Command::new(self.folder.join(STAND_IN)).arg("--help").env_clear().output()?.stdout;
+        let help = String::from_utf8(help)?;
+        let flags: Vec<_> = help.split_whitespace().filter(|word| word.starts_with("--")).map(str::to_owned).collect();
+        ensure!(flags.iter().any(|flag| flag == "--cluster-name"), "{help}");
+        Ok(flags)
+    }
+
+    /// What a stand-in says of the first flag that it does not have.
+    async fn stand_in_lacks(&self, start: &Start) -> Result<Option<String>> {
+        if self.folder.join(&start.program).is_file() {
+            return Ok(None);
         }
         let (_, log) = self.run(&start.with(&["--version"])).await?;
         Ok(log.lines().find(|line| line.contains("unknown flag: ")).map(str::to_owned))
@@ -316,6 +357,13 @@ impl Programs {
         ensure!(success, "{}: {}: {:?} ended with:\n{said}", start.platform, start.container, start.arguments);
         Ok(())
     }
+}
+
+/// The arguments of a program without the flags that only the program of its cloud has, if that is not built.
+pub(crate) async fn without_own_flags(program: &str, arguments: Vec<String>) -> Result<Vec<String>> {
+    let (platform, program) = (program.to_owned(), program.to_owned());
+    let start = Start { platform, is_known: true, container: String::new(), program, arguments };
+    Ok(Programs::new().await?.without_own_flags(&start).await?.arguments)
 }
 
 /// Starts every container of the wanted platforms. Returns the platforms and the programs that were tested.

@@ -27,7 +27,9 @@ use crate::{
     lab::{LIMIT, binary, repository},
     support::{
         control_plane::{ControlPlane, Options},
-        eventually, objects, pool,
+        eventually,
+        kubernetes::{asking_for, configuration},
+        objects, pool,
     },
 };
 
@@ -77,18 +79,10 @@ fn operator(plane: &ControlPlane) -> Result<Client> {
 
 /// Everything of a provider, with all controllers.
 fn rendered(descriptor: &Descriptor, name: &str, namespace: &str) -> Result<Vec<Object>> {
-    let mut spec = json!({
-        "provider": descriptor.name,
-        "namespace": namespace,
-        "network": {"podCIDRs": ["10.244.0.0/16"]},
-        "controllers": {"route": if descriptor.routes.is_some() { "Enabled" } else { "Disabled" }},
-    });
-    if descriptor.cloud_config.is_some() {
-        let vsphere = "global:\n  secretName: a\n  secretNamespace: kube-system\nvcenter:\n  lab:\n    server: vcenter.lab\n    datacenters: [dc]\n";
-        spec["cloudConfig"] = json!({"inline": if descriptor.name == "vsphere" { vsphere } else { "" }});
-    }
-    if descriptor.credentials.is_some() {
-        spec["credentials"] = json!({"secretRef": {"name": "a"}});
+    let mut spec = asking_for(descriptor);
+    spec["namespace"] = json!(namespace);
+    if let Some(config) = descriptor.cloud_config.as_ref().filter(|config| !config.holds_credentials) {
+        spec["cloudConfig"] = json!({"inline": configuration(config, "a")});
     }
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("ccm.yaml");
@@ -203,8 +197,11 @@ fn a_flag_that_the_flavour_has_no_use_for_is_an_error() -> Result<()> {
         refused(&[&["--phase", "install", "-o", "yaml"], &flag[..]].concat(), &expected)?;
     }
     refused(&["--flavour", "upstream"], "--flavour has no use with --phase bootstrap")?;
-    refused(&upstream, "--flavour upstream needs --providers: aws, hcloud, vsphere")?;
+    refused(&upstream, "--flavour upstream needs --providers: aws, ")?;
     refused(&[&upstream[..], &["--providers", "asw"]].concat(), "did you mean `aws`?")?;
+    let its_own =
+        "--namespaces: the cloud-controller-manager of provider nutanix: it reads every Secret of its namespace";
+    refused(&[&upstream[..], &["--providers", "nutanix"]].concat(), its_own)?;
     refused(&["--config", "x", "--providers", "aws"], "cannot be used with")?;
     Ok(())
 }
@@ -273,6 +270,9 @@ async fn the_operator_may_apply_and_delete_what_a_chosen_provider_needs() -> Res
     for provider in embedded::catalog()?.upstream() {
         let descriptor = &provider.descriptor;
         for (namespace, names) in [("kube-system", &["cluster", "second"][..]), (&other, &["third"])] {
+            if !descriptor.namespaces.include(namespace) {
+                continue;
+            }
             // Alone, so that it gets no right that only another one needs.
             let installed = install(&client, &descriptor.name, namespace).await?;
             rights_are(true, &operator, namespace).await?;

@@ -113,19 +113,23 @@ impl Container {
         let user = &pod["securityContext"];
         let mut command = unshare(image.node, &user["runAsUser"].to_string(), &user["runAsGroup"].to_string(), &root);
         command
-            .args(words)
+            .args(words.iter().map(|word| word.replace("$(NODE_NAME)", image.node)))
             // On a node it listens on every address.
             .arg("--bind-address=127.0.0.1")
             .env_clear()
             .envs(image.environment.iter().map(|(name, value)| (name, value)));
         for variable in items(&container["env"]) {
-            command.env(text(&variable["name"])?, text(&variable["value"])?);
+            if let Some(value) = value(cluster, (namespace, image.node), variable).await? {
+                command.env(text(&variable["name"])?, value);
+            }
         }
         let probe = &container["startupProbe"]["httpGet"];
         let port = items(&container["ports"]).iter().find(|port| port["name"] == probe["port"]);
-        let port = port.and_then(|port| port["containerPort"].as_u64()).context("the port of the probe")?;
+        // Without a probe nobody asks it.
+        let port = port.and_then(|port| port["containerPort"].as_u64()).unwrap_or_default();
         let process = Process::spawn("the container", command, &dir.path().join(LOG))?;
-        Ok(Self { process, port: u16::try_from(port)?, probe: text(&probe["path"])?.to_owned(), token, dir })
+        let probe = probe["path"].as_str().unwrap_or_default().to_owned();
+        Ok(Self { process, port: u16::try_from(port)?, probe, token, dir })
     }
 
     async fn until_it_serves(&self) -> Result<()> {
@@ -166,6 +170,23 @@ impl Container {
         self.process.terminate()?;
         self.ended().await.map(drop)
     }
+}
+
+/// The value of a variable; `None` if it is that of an optional key that is absent.
+async fn value(cluster: &Kubernetes, (namespace, node): (&str, &str), variable: &Value) -> Result<Option<String>> {
+    match variable["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
+        Some("metadata.namespace") => return Ok(Some(namespace.to_owned())),
+        Some("spec.nodeName") => return Ok(Some(node.to_owned())),
+        _ => {}
+    }
+    let source = &variable["valueFrom"]["secretKeyRef"];
+    if source.is_null() {
+        return text(&variable["value"]).map(|text| Some(text.to_owned()));
+    }
+    let secret = Api::<Secret>::namespaced(cluster.client.clone(), namespace).get(text(&source["name"])?).await?;
+    let value = secret.data.as_ref().and_then(|data| data.get(text(&source["key"]).ok()?));
+    ensure!(value.is_some() || source["optional"] == true, "there is no key for {variable}");
+    value.map(|ByteString(bytes)| Ok(String::from_utf8(bytes.clone())?)).transpose()
 }
 
 /// The files of a volume.

@@ -5,6 +5,7 @@ mod aws;
 mod front;
 mod incident;
 mod kubelet;
+mod migration;
 mod protocol;
 mod scheduler;
 mod vsphere;

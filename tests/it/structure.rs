@@ -27,7 +27,7 @@ const fn io(name: &'static str) -> Layer {
 }
 
 /// A layer imports only layers above it in this list.
-const LAYERS: [Layer; 18] = [
+const LAYERS: [Layer; 19] = [
     pure("version"),
     pure("error"),
     io("files"),
@@ -43,6 +43,7 @@ const LAYERS: [Layer; 18] = [
     pure("apply"),
     pure("nodes"),
     pure("preflight"),
+    pure("proposal"),
     pure("status"),
     io("controllers"),
     io("cli"),

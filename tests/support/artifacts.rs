@@ -1,8 +1,8 @@
 //! The parts of the fixture that are not written in Rust: the control plane's binaries, OpenShift's CRDs, the clouds'
-//! cloud-controller-managers and a vCenter.
+//! cloud-controller-managers, a vCenter and Helm.
 //!
-//! `hack/testplane/build.sh`, `hack/ccm/build.sh` and `hack/vcsim/build.sh` build them once, `hack/debian.sh` gets them, `hack/e2e/`
-//! puts them together.
+//! `hack/testplane/build.sh`, `hack/ccm/build.sh`, `hack/vcsim/build.sh` and `hack/helm/build.sh` build them once, `hack/debian.sh`
+//! gets them, `hack/e2e/` puts them together.
 
 use std::{
     path::{Path, PathBuf},
@@ -33,6 +33,12 @@ pub async fn cloud_controller_managers() -> Result<&'static Path> {
 /// The simulator of a vCenter, which the first call on a machine builds.
 pub async fn vcenter_simulator() -> Result<PathBuf> {
     Ok(build_sh("hack/vcsim/build.sh", &[]).await?.join("vcsim"))
+}
+
+/// Helm, which the first call on a machine builds; concurrent tests wait for one build.
+pub async fn helm() -> Result<PathBuf> {
+    static FOLDER: OnceCell<PathBuf> = OnceCell::const_new();
+    Ok(FOLDER.get_or_try_init(|| build_sh("hack/helm/build.sh", &[])).await?.join("helm"))
 }
 
 /// The folder of Debian's `prometheus` and `promtool`.

@@ -4,7 +4,15 @@
 use std::{path::PathBuf, process::Command};
 
 use anyhow::{Context, Result, ensure};
-use ccm_operator::{api::CLOUD_CONTROLLER_MANAGER, apply::inventory, cluster::request, object::KINDS, text::yaml};
+use ccm_operator::{
+    api::CLOUD_CONTROLLER_MANAGER,
+    apply::inventory,
+    cluster::request,
+    config::Transform,
+    object::KINDS,
+    provider::upstream::{ConfigFile, Descriptor},
+    text::yaml,
+};
 use kube::{
     Api, Client,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
@@ -26,6 +34,8 @@ use super::{
 pub const OWN_NAMESPACE: &str = "ccm-operator";
 /// Its `ServiceAccount`.
 pub const SERVICE_ACCOUNT: &str = "ccm-operator";
+/// Where cloud-controller-managers are that may not be in kube-system.
+pub const ELSEWHERE: &str = "clouds";
 /// The label that names the `CloudControllerManager` of an object.
 pub const INSTANCE: &str = "app.kubernetes.io/instance";
 
@@ -127,7 +137,12 @@ impl Kubernetes {
 
     /// Creates or replaces a Secret in kube-system.
     pub async fn put_secret(&self, name: &str, data: Value) -> Result<()> {
-        let metadata = json!({"name": name, "namespace": "kube-system"});
+        self.put_secret_in("kube-system", name, data).await
+    }
+
+    /// Creates or replaces a Secret.
+    pub async fn put_secret_in(&self, namespace: &str, name: &str, data: Value) -> Result<()> {
+        let metadata = json!({"name": name, "namespace": namespace});
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data});
         objects::apply(&self.client, secret).await.map(drop)
     }
@@ -209,4 +224,58 @@ pub fn installation(arguments: &[&str]) -> Result<Vec<Value>> {
     let output = Command::new(binary()?).args(render).args(arguments).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(yaml::documents(&String::from_utf8(output.stdout)?)?)
+}
+
+/// A specification with every controller that a provider has, and with what it needs: the configuration and the credentials are in a
+/// Secret of the provider's name, or the configuration in the ConfigMap of that name.
+pub fn asking_for(descriptor: &Descriptor) -> Value {
+    let name = &descriptor.name;
+    let state = |is_on: bool| if is_on { "Enabled" } else { "Disabled" };
+    let mut spec = json!({
+        "provider": name,
+        "network": {"podCIDRs": ["10.244.0.0/16"]},
+        "controllers": {"service": state(descriptor.load_balancers), "route": state(descriptor.routes.is_some())},
+    });
+    if let Some(config) = &descriptor.cloud_config {
+        let source = if config.holds_credentials { "secretRef" } else { "configMapRef" };
+        spec["cloudConfig"][source] = json!({"name": name, "key": config.file});
+    }
+    if descriptor.credentials.is_some() {
+        spec["credentials"] = json!({"secretRef": {"name": name}});
+    }
+    if !descriptor.namespaces.include("kube-system") {
+        spec["namespace"] = json!(ELSEWHERE);
+    }
+    if let Some(flag) = descriptor.routes.as_ref().and_then(|routes| routes.needs_one_of.first()) {
+        spec["arguments"][flag] = json!("1");
+    }
+    spec
+}
+
+/// A configuration that is accepted, with this value in every field that it needs.
+pub fn configuration(config: &ConfigFile, value: &str) -> String {
+    match config.format {
+        Some(Transform::VSphere) => {
+            let vcenter = json!({"lab": {"server": "vcenter.lab", "datacenters": ["dc"]}});
+            json!({"global": {"secretName": "a", "secretNamespace": "kube-system"}, "vcenter": vcenter}).to_string()
+        }
+        Some(Transform::Aws | Transform::OpenStack) => "[Global]\n".to_owned(),
+        Some(Transform::Azure | Transform::AzureStack) | None => {
+            let mut document = json!({});
+            for pointer in &config.needs {
+                let names = pointer.split('/').skip(1);
+                let place = names.fold(&mut document, |place, name| match name.parse::<usize>() {
+                    Ok(_) => {
+                        if !place.is_array() {
+                            *place = json!([{}]);
+                        }
+                        &mut place[0]
+                    }
+                    Err(_) => &mut place[name],
+                });
+                *place = value.into();
+            }
+            document.to_string()
+        }
+    }
 }

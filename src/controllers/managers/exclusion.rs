@@ -15,8 +15,8 @@ impl Managers {
     /// Notes what the workloads run. Returns whether that has changed.
     pub(super) fn see_running(&mut self, observer: &Observer) -> bool {
         let of_one = |name: &String| {
-            let workload = live_of(observer, name).find(|(place, _)| is_workload(place.kind.kind))?.1;
-            Some((name.clone(), running(workload)))
+            let workloads = live_of(observer, name).filter(|(place, _)| is_workload(place.kind.kind));
+            Some((name.clone(), running(workloads.map(|(_, live)| live))?))
         };
         let seen = self.fleet.keys().filter_map(of_one).collect();
         let before = std::mem::replace(&mut self.running, seen);

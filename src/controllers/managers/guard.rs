@@ -41,6 +41,7 @@ use crate::{
     },
     object::Object,
     plan::upstream::guard::{Guard, confirm, granted, is_of_guard, listed},
+    provider::upstream::is_manager,
     status::{
         manager::{self, Outcome},
         rollout,
@@ -263,7 +264,7 @@ impl Managed {
     /// node must not keep itself from being deleted.
     fn runs_on_ready_nodes(&self, nodes: &[Node], observer: &Observer) -> bool {
         let unready = nodes.iter().filter(|node| node.is_control_plane && !node.is_ready()).count();
-        let mut workloads = self.planned().iter().filter(|object| object.pod_spec().is_some());
+        let mut workloads = self.planned().iter().filter(|object| object.pod_spec().is_some_and(is_manager));
         workloads.all(|object| observer.live(object).is_some_and(|live| rollout::is_done_without(live, unready)))
     }
 

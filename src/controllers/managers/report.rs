@@ -34,6 +34,7 @@ use crate::{
     nodes::subject::Subject,
     object::{Key, Object, reference::CONFIG_MAP},
     plan::upstream::judgement::Judgement,
+    provider::upstream::is_manager,
     status::{
         cluster_operator::TRANSIENT_ERROR_PATIENCE,
         manager::{self, Initialization, Input, NODES_INITIALIZED, Outcome},
@@ -344,11 +345,11 @@ pub(super) fn live_of<'a>(observer: &'a Observer, name: &'a str) -> impl Iterato
 
 /// The pods of one: those of the planned workload, or else of one that it has.
 fn workload(managed: &Managed, name: &str, observer: &Observer) -> Workload {
-    let is_workload = |kind: &str| matches!(kind, "Deployment" | "DaemonSet");
-    if let Some(planned) = managed.planned().iter().find(|object| is_workload(object.kind().kind)) {
+    if let Some(planned) = managed.planned().iter().find(|object| object.pod_spec().is_some_and(is_manager)) {
         return manager::workload(planned.kind().kind, observer.live(planned).unwrap_or(&Value::Null));
     }
-    let live = live_of(observer, name).find(|(place, _)| is_workload(place.kind.kind));
+    let mut live = live_of(observer, name);
+    let live = live.find(|(_, live)| is_manager(&live["spec"]["template"]["spec"]));
     live.map(|(place, live)| manager::workload(place.kind.kind, live)).unwrap_or_default()
 }
 

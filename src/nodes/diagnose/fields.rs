@@ -1,16 +1,16 @@
 //! What the fields of a node show by themselves.
 
 use super::{Answer, Cluster, GRACE, Owners, found, seconds_since};
-use crate::nodes::{
-    node::{Node, SHUTDOWN, UNINITIALIZED},
-    reason::Reason,
+use crate::{
+    facts::distribution::author,
+    nodes::{
+        node::{Node, SHUTDOWN, UNINITIALIZED},
+        reason::Reason,
+    },
 };
 
 /// How long after its creation a node has everything that somebody gives it, in seconds.
 const SETTLED: i64 = 120;
-
-/// The beginnings of providerIDs that distributions write by themselves, and that no cloud-controller-manager of a cloud knows.
-const TRAPS: [&str; 4] = ["k3s://", "rke2://", "talos://", "harvester://"];
 
 /// The endings of taints by which other programs keep pods away until they are ready themselves.
 const OTHER_TAINTS: [&str; 4] = [
@@ -20,9 +20,9 @@ const OTHER_TAINTS: [&str; 4] = [
     "startup-taint.cluster-autoscaler.kubernetes.io/",
 ];
 
-/// Whether a providerID is of a distribution, not of a cloud.
+/// Whether a providerID is of a distribution, or of Harvester, not of a cloud that the operator knows.
 pub(super) fn is_trap(provider_id: &str) -> bool {
-    TRAPS.iter().any(|trap| provider_id.starts_with(trap))
+    author(provider_id).is_some() || provider_id.starts_with("harvester://")
 }
 
 /// Asks the fields of a node.

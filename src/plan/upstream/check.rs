@@ -3,7 +3,7 @@
 use crate::{
     facts::manager::{Controller, Manager},
     plan::Error,
-    provider::upstream::{Descriptor, Upstream},
+    provider::upstream::{Credentials, Descriptor, Upstream},
     text::{Problem, located, mask, suggest::did_you_mean},
 };
 
@@ -23,19 +23,62 @@ pub(super) fn check(provider: &Upstream, manager: &Manager) -> Result<(), Error>
         let known = descriptor.allowed_arguments.join(", ");
         return refuse("arguments", format!("provider {name} does not allow {unknown}{hint}; it allows {known}"));
     }
+    load_balancers(descriptor, manager)?;
     routes(descriptor, manager)?;
     placement(provider, manager)?;
     configuration(descriptor, manager)?;
+    if let Some(words) = descriptor.namespaces.words().filter(|_| !descriptor.namespaces.include(&spec.namespace)) {
+        return refuse("namespace", format!("the cloud-controller-manager of provider {name}: {words}"));
+    }
+    images(descriptor, manager)?;
+    node_manager(descriptor, manager)?;
     match (&descriptor.credentials, &spec.credentials) {
         (None, Some(_)) => {
             refuse("credentials", format!("provider {name} takes no Secret: it uses the identity of the machine"))
         }
-        (Some(needed), None) => {
+        (Some(needed), None) if !needed.optional => {
             let keys = needed.keys.join(", ");
             refuse("credentials", format!("provider {name} needs a Secret with the keys {keys}"))
         }
+        (Some(Credentials { only_with: Some(words), .. }), Some(_)) if spec.cloud_config.is_none() => refuse(
+            "credentials",
+            format!("provider {name} uses the Secret only with a configuration that says {words}"),
+        ),
         _ => Ok(()),
     }
+}
+
+/// A repository or a digest is of one image.
+fn images(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error> {
+    let image = &manager.spec.image;
+    let given = [("repository", image.repository.is_some()), ("digest", image.digest.is_some())];
+    let Some((field, _)) = given.into_iter().find(|(_, is_given)| *is_given && descriptor.images.len() > 1) else {
+        return Ok(());
+    };
+    let all: Vec<_> = descriptor.images.values().map(|image| image.repository.as_str()).collect();
+    let problem = format!("provider {} has several images, {}: give registryMirror", descriptor.name, all.join(", "));
+    Err(asked(manager, &format!("image.{field}"), problem))
+}
+
+/// Without a controller of its own the cloud-controller-manager would run all.
+fn node_manager(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error> {
+    let Some(name) = &descriptor.node_manager else { return Ok(()) };
+    if descriptor.own(manager).controllers().next().is_some() {
+        return Ok(());
+    }
+    let problem = format!(
+        "{name} initialises nodes, so the cloud-controller-manager itself would run nothing: enable another one"
+    );
+    Err(asked(manager, "controllers", problem))
+}
+
+fn load_balancers(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error> {
+    if descriptor.load_balancers || manager.controllers().all(|controller| controller != Controller::Service) {
+        return Ok(());
+    }
+    let name = &descriptor.name;
+    let problem = format!("the cloud-controller-manager of provider {name} has no load balancers: set it to Disabled");
+    Err(asked(manager, "controllers.service", problem))
 }
 
 fn routes(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error> {
@@ -52,13 +95,18 @@ fn routes(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error> {
         let problem = format!("the route controller of provider {name} takes {} of them", routes.max_pod_cidrs);
         return Err(asked(manager, "network.podCIDRs", problem));
     }
+    let needed = &routes.needs_one_of;
+    if !needed.is_empty() && !needed.iter().any(|flag| manager.spec.arguments.contains_key(flag)) {
+        let problem = format!("the route controller of provider {name} needs {}", needed.join(" or "));
+        return Err(asked(manager, "arguments", problem));
+    }
     Ok(())
 }
 
 fn placement(provider: &Upstream, manager: &Manager) -> Result<(), Error> {
     let name = &provider.descriptor.name;
     let placement = &manager.spec.placement;
-    if !provider.manifests.iter().any(|object| object.kind().kind == "DaemonSet") {
+    if provider.workload().is_none_or(|(workload, _)| workload.kind().kind != "DaemonSet") {
         return Ok(());
     }
     if placement.replicas.is_some() {

@@ -3,6 +3,8 @@
 //! The manifests mount volumes with fixed names. Their source is what the `CloudControllerManager` names; a volume without a
 //! source is left out, with its mounts.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use super::pod_mut;
@@ -54,7 +56,7 @@ pub(super) fn mount(descriptor: &Descriptor, object: &mut Object, manager: &Mana
     }
 }
 
-/// Gives a volume its source, or takes it and its mounts out.
+/// Gives a volume its source, or takes it out with its mounts, and with the variables that name a file in it.
 fn source(object: &mut Object, name: &str, source: Option<&Value>) {
     let Some(volumes) = pod_mut(object).and_then(|pod| pod.get_mut("volumes")).and_then(Value::as_array_mut) else {
         return;
@@ -68,8 +70,15 @@ fn source(object: &mut Object, name: &str, source: Option<&Value>) {
     }
     volumes.retain(|volume| volume["name"] != name);
     for container in containers_mut(object, &["initContainers", "containers"]) {
-        if let Some(mounts) = container["volumeMounts"].as_array_mut() {
-            mounts.retain(|mount| mount["name"] != name);
+        let Some(mounts) = container.get_mut("volumeMounts").and_then(Value::as_array_mut) else { continue };
+        let left_out: Vec<_> = mounts.extract_if(.., |mount| mount["name"] == name).collect();
+        let folders: Vec<_> = left_out.iter().filter_map(|mount| mount["mountPath"].as_str()).collect();
+        let is_in = |path: &str| folders.iter().any(|folder| Path::new(path).starts_with(folder));
+        if let Some(variables) = container.get_mut("env").and_then(Value::as_array_mut) {
+            variables.retain(|variable| !variable["value"].as_str().is_some_and(is_in));
+        }
+        if let Some(fields) = container.as_object_mut() {
+            fields.retain(|name, value| name != "env" || *value != json!([]));
         }
     }
 }

@@ -41,22 +41,17 @@ pub struct Guard {
 impl Guard {
     /// Of a `CloudControllerManager`; `None` if its pods have no account.
     pub fn of(provider: &Upstream, manager: &Manager) -> Option<Self> {
-        let account = account(provider)?;
+        let account = provider.account()?;
         let user = format!("system:serviceaccount:{}:{}", manager.spec.namespace, manager.named(account));
         let provider_ids = provider.descriptor.nodes.provider_ids.clone();
         Some(Self { user, name: manager.named(&format!("{account}{SUFFIX}")), provider_ids })
     }
 }
 
-/// The account of the provider's pods, as the manifests name it.
-fn account(provider: &Upstream) -> Option<&str> {
-    provider.manifests.iter().find_map(|one| one.pod_spec()?["serviceAccountName"].as_str())
-}
-
 /// The objects, if the cloud-controller-manager may delete nodes.
 pub(super) fn objects(provider: &Upstream, manager: &Manager) -> Result<Vec<Object>, Error> {
     let Some(account) =
-        account(provider).filter(|_| manager.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled)
+        provider.account().filter(|_| manager.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled)
     else {
         return Ok(Vec::new());
     };

@@ -3,9 +3,12 @@
 use serde_json::{Value, json};
 
 use super::*;
+
+mod clouds;
+
 use crate::{
     api::placement::Distribution,
-    facts::{cluster::Cluster, manager::Controller, version::Minor},
+    facts::{cluster::Cluster, version::Minor},
     plan::Plan,
     provider::{Phase, embedded},
     text::yaml,
@@ -16,13 +19,20 @@ const CLUSTER: Cluster = Cluster { minor: Minor(35), distribution: Distribution:
 /// A `CloudControllerManager` of a provider with what it needs, and these fields.
 fn manager(provider: &str, spec: Value) -> Manager {
     let mut all = json!({"provider": provider});
-    match provider {
-        "vsphere" => {
-            all["cloudConfig"] = json!({"configMapRef": {"name": "vsphere-cloud-config", "key": "config"}});
-            all["credentials"] = json!({"secretRef": {"name": "vsphere-creds"}});
+    if let Ok(known) = embedded::catalog().unwrap().upstream_of(provider) {
+        let descriptor = &known.descriptor;
+        if descriptor.cloud_config.as_ref().is_some_and(|config| config.required) {
+            all["cloudConfig"] = json!({"configMapRef": {"name": format!("{provider}-cloud-config"), "key": "config"}});
         }
-        "hcloud" => all["credentials"] = json!({"secretRef": {"name": "hcloud"}}),
-        _ => {}
+        if descriptor.credentials.as_ref().is_some_and(|credentials| !credentials.optional) {
+            all["credentials"] = json!({"secretRef": {"name": format!("{provider}-creds")}});
+        }
+        if !descriptor.load_balancers {
+            all["controllers"] = json!({"service": "Disabled"});
+        }
+        if !descriptor.namespaces.include(NAMESPACE) {
+            all["namespace"] = json!("clouds");
+        }
     }
     for (field, value) in spec.as_object().unwrap() {
         all[field] = value.clone();
@@ -37,6 +47,12 @@ fn planned(manager: Manager) -> Result<Vec<Object>, Error> {
 
 fn of_kind<'a>(objects: &'a [Object], kind: &str) -> &'a Value {
     objects.iter().find(|object| object.kind().kind == kind).unwrap().value()
+}
+
+/// The ClusterRole of the cloud-controller-manager; a node manager has one of its own.
+fn role_of_manager(objects: &[Object]) -> &Value {
+    let is_own = |one: &&Object| one.kind().kind == "ClusterRole" && one.name().contains(CCM);
+    objects.iter().find(is_own).unwrap().value()
 }
 
 /// The pod of a provider's workload.
@@ -54,7 +70,7 @@ fn problem(manager: Manager) -> String {
 
 #[test]
 fn what_is_planned_for_each_provider() {
-    for provider in ["aws", "hcloud", "vsphere"] {
+    for provider in ["aws", "azure", "gcp", "hcloud", "nutanix", "openstack", "vsphere"] {
         let objects = planned(manager(provider, json!({}))).unwrap();
         let texts: Vec<_> = objects.iter().map(|object| yaml::to_string(object).unwrap()).collect();
         insta::assert_snapshot!(format!("upstream_{provider}"), texts.join("---\n"));
@@ -64,11 +80,8 @@ fn what_is_planned_for_each_provider() {
 #[test]
 fn the_manifests_hold_the_rights_of_all_controllers() {
     for provider in embedded::catalog().unwrap().upstream() {
-        let all: Vec<_> = Controller::ALL
-            .into_iter()
-            .filter(|one| *one != Controller::Route || provider.descriptor.routes.is_some())
-            .collect();
-        let role = of_kind(&provider.manifests, "ClusterRole");
+        let all = provider.descriptor.controllers();
+        let role = role_of_manager(&provider.manifests);
         assert_eq!(role["rules"], rights::rules(&all, &provider.descriptor.rights), "{}", provider.descriptor.name);
     }
 }
@@ -175,8 +188,8 @@ fn credentials_become_variables_or_a_volume() {
     let objects = planned(manager("hcloud", json!({}))).unwrap();
     let variables = pod(&objects)["containers"][0]["env"].as_array().unwrap();
     let variable = |name: &str| variables.iter().find(|one| one["name"] == name).unwrap()["valueFrom"].clone();
-    assert_eq!(variable("HCLOUD_TOKEN"), json!({"secretKeyRef": {"name": "hcloud", "key": "token"}}));
-    let network = json!({"secretKeyRef": {"name": "hcloud", "key": "network", "optional": true}});
+    assert_eq!(variable("HCLOUD_TOKEN"), json!({"secretKeyRef": {"name": "hcloud-creds", "key": "token"}}));
+    let network = json!({"secretKeyRef": {"name": "hcloud-creds", "key": "network", "optional": true}});
     assert_eq!(variable("HCLOUD_NETWORK"), network);
     let objects = planned(manager("vsphere", json!({}))).unwrap();
     let volumes = pod(&objects)["volumes"].as_array().unwrap();
@@ -184,6 +197,39 @@ fn credentials_become_variables_or_a_volume() {
         volumes.contains(&json!({"name": "credentials", "secret": {"secretName": "vsphere-creds"}})),
         "{volumes:?}"
     );
+}
+
+#[test]
+fn every_provider_gets_what_it_needs_and_nothing_of_the_host() {
+    for provider in embedded::catalog().unwrap().upstream() {
+        let descriptor = &provider.descriptor;
+        let name = descriptor.name.as_str();
+        let objects = planned(manager(name, json!({}))).unwrap();
+        let mut pods = objects.iter().filter_map(Object::pod_spec);
+        let pod = pods.find(|pod| pod["containers"][0]["name"] == CCM).unwrap();
+        let container = &pod["containers"][0];
+        assert!(!pod.to_string().contains("hostPath"), "{name}");
+        let is_file = descriptor.cloud_config.as_ref().is_some_and(|config| config.required);
+        assert_eq!(container["args"].to_string().contains("--cloud-config="), is_file, "{name}");
+        for (variable, key) in descriptor.credentials.iter().flat_map(|credentials| &credentials.environment) {
+            let optional = descriptor.credentials.as_ref().unwrap().optional_keys.contains(key);
+            let mut reference = json!({"name": format!("{name}-creds"), "key": key});
+            if optional {
+                reference["optional"] = true.into();
+            }
+            let expected = json!({"name": variable, "valueFrom": {"secretKeyRef": reference}});
+            assert!(container["env"].as_array().unwrap().contains(&expected), "{name}: {variable}");
+        }
+        let only = &descriptor.images[CCM].architectures;
+        let selected = pod["nodeSelector"]["kubernetes.io/arch"].as_str();
+        let expected = (!["amd64", "arm64"].iter().all(|one| only.iter().any(|built| built == one))).then_some("amd64");
+        assert_eq!(selected, expected, "{name}");
+        let mounts = container["volumeMounts"].as_array().unwrap().iter().map(|mount| &mount["name"]);
+        for mount in mounts {
+            let volumes = pod["volumes"].as_array().unwrap();
+            assert!(volumes.iter().any(|volume| volume["name"] == *mount), "{name}: {mount}");
+        }
+    }
 }
 
 #[test]
@@ -318,6 +364,18 @@ fn what_a_provider_cannot_do_is_refused_by_field() {
     starts(
         manager("hcloud", routes(&["10.0.0.0/8", "fd00::/48"])),
         "network.podCIDRs: the route controller of provider hcloud takes 1",
+    );
+    starts(
+        manager("linode", routes(&["10.0.0.0/8"])),
+        "arguments: the route controller of provider linode needs --vpc-names or",
+    );
+    let in_a_vpc = json!({
+        "controllers": {"route": "Enabled"}, "network": {"podCIDRs": ["10.0.0.0/8"]}, "arguments": {"--vpc-ids": "1"},
+    });
+    assert!(planned(manager("linode", in_a_vpc)).is_ok());
+    starts(
+        manager("proxmox", json!({"controllers": {}})),
+        "controllers.service: the cloud-controller-manager of provider proxmox has no load balancers: set it to Disabled",
     );
     starts(manager("aws", json!({"placement": {"replicas": 1}})), "placement.replicas: ");
     let hosted = Cluster { control_plane_nodes: 0, ..CLUSTER };

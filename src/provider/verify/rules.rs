@@ -253,8 +253,14 @@ pub static RULES: &[Rule] = &[
     rule(
         "upstream-webhook-port",
         "the CCM makes a certificate for webhooks that it does not have, and older ones bind a port of the host for them",
-        "set --webhook-secure-port=0",
+        "set --webhook-secure-port=0, or name it in `absentFlags` if the program does not have it",
         upstream::webhook_port,
+    ),
+    rule(
+        "upstream-node-manager",
+        "nothing would initialise nodes: the controller cloudNode is off where there is a node manager",
+        "add the DaemonSet, or correct its name in `nodeManager` of provider.yaml",
+        upstream::node_manager,
     ),
     rule(
         "upstream-arguments",

@@ -116,6 +116,7 @@ const UPSTREAM_FIXTURES: &[(&str, usize, &str, &str)] = &[
     ("upstream-webhook-port", DEPLOYMENT, "        - --webhook-secure-port=0\n", ""),
     ("upstream-arguments", UPSTREAM_DESCRIPTOR, "    --controllers: controllers\n", ""),
     ("upstream-arguments", UPSTREAM_DESCRIPTOR, "--secure-port: securePort", "--secure-port: {value: \"10258\"}"),
+    ("upstream-node-manager", UPSTREAM_DESCRIPTOR, "routes: {maxPodCIDRs", "nodeManager: hcloud-node-manager\nroutes: {maxPodCIDRs"),
     ("upstream-instance-label", BUDGET, "    app.kubernetes.io/instance: cluster\nspec", "spec"),
     ("upstream-instance-label", DEPLOYMENT, "    app.kubernetes.io/instance: cluster\nspec:\n  replicas", "    app.kubernetes.io/instance: other\nspec:\n  replicas"),
     ("upstream-disruption-budget", BUDGET, "policy/v1\nkind: PodDisruptionBudget", "v1\nkind: ConfigMap"),

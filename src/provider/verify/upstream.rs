@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::{
     facts::{Fact, manager::ONLY},
+    object::Object,
     provider::{
         CCM, Error, FactOrText, Flavour, Phase,
         upstream::{CONTROL_PLANE_LABEL, INSTANCE_LABEL},
@@ -39,6 +40,26 @@ fn pods(subject: Subject) -> impl Iterator<Item = Part> {
     subject.pods().filter(move |_| is_upstream(subject))
 }
 
+/// The pods of the cloud-controller-manager itself; a node manager is on every node.
+fn pods_of_control_plane(subject: Subject) -> impl Iterator<Item = Part> {
+    let descriptor = subject.bundle.upstream.as_ref();
+    pods(subject).filter(move |pod| !descriptor.is_some_and(|one| one.is_of_node_manager(&pod.manifest.object)))
+}
+
+/// The node manager is a DaemonSet.
+pub(super) fn node_manager(subject: Subject) -> Vec<Error> {
+    let Some(descriptor) = subject.bundle.upstream.as_ref() else { return Vec::new() };
+    let Some(name) = &descriptor.node_manager else { return Vec::new() };
+    let is_one = |object: &Object| {
+        object.kind().kind == "DaemonSet" && object.name() == name && descriptor.is_of_node_manager(object)
+    };
+    if subject.manifests(Phase::Cluster).any(|manifest| is_one(&manifest.object)) {
+        return Vec::new();
+    }
+    let what = format!("no DaemonSet {name} has the label app.kubernetes.io/name: {name}");
+    vec![subject.bundle.descriptor_error("/nodeManager", what)]
+}
+
 pub(super) fn dns_policy(subject: Subject) -> Vec<Error> {
     require(pods(subject), "/dnsPolicy", |policy| policy == "Default", "dnsPolicy is not Default")
 }
@@ -52,7 +73,7 @@ pub(super) fn non_root(subject: Subject) -> Vec<Error> {
 }
 
 pub(super) fn node_affinity(subject: Subject) -> Vec<Error> {
-    report(pods(subject), |pod| {
+    report(pods_of_control_plane(subject), |pod| {
         let required = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
         let terms = items(pod.value.pointer(required).unwrap_or(&Value::Null));
         let is_right = |wanted: &Value| wanted["key"] == CONTROL_PLANE_LABEL && wanted["operator"] == "Exists";
@@ -69,7 +90,9 @@ pub(super) fn tolerations(subject: Subject) -> Vec<Error> {
         let tolerations = items(&pod.value["tolerations"]);
         let tolerates = move |key: &str, effect: &str| {
             tolerations.iter().any(|one| {
-                one["key"] == key && one["operator"] == "Exists" && (one["effect"] == effect || one["effect"].is_null())
+                (one["key"] == key || one["key"].is_null())
+                    && one["operator"] == "Exists"
+                    && (one["effect"] == effect || one["effect"].is_null())
             })
         };
         let missing = TAINTS.into_iter().filter(move |(key, effect)| !tolerates(key, effect));
@@ -83,8 +106,10 @@ pub(super) fn single_identity(subject: Subject) -> Vec<Error> {
 }
 
 pub(super) fn webhook_port(subject: Subject) -> Vec<Error> {
-    let containers = subject.ccms(Phase::Cluster).filter(|_| is_upstream(subject));
-    require_flag(containers, "--webhook-secure-port", |value| value == Some("0"), "0")
+    let flag = "--webhook-secure-port";
+    let is_absent = subject.bundle.upstream.as_ref().is_some_and(|one| one.absent_flags.iter().any(|one| one == flag));
+    let containers = subject.ccms(Phase::Cluster).filter(|_| is_upstream(subject) && !is_absent);
+    require_flag(containers, flag, |value| value == Some("0"), "0")
 }
 
 pub(super) fn arguments(subject: Subject) -> Vec<Error> {

@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use super::{paths::follow, shell::Shell};
 use crate::{
     lab::{LIMIT, binary, repository},
+    published,
     support::{
         control_plane::{ControlPlane, Options},
         eventually, kubelet,
@@ -34,14 +35,14 @@ const DEAD: &str = "control-plane-dead";
 const CCM: &str = "hcloud-cloud-controller-manager";
 
 /// The cluster; dropping it stops everything.
-struct World {
+pub(super) struct World {
     client: Client,
     _stand_ins: JoinSet<()>,
 }
 
 impl World {
     /// Three nodes of the control plane and a worker, none of them initialised or with a network.
-    async fn new() -> Result<(Self, Shell)> {
+    pub(super) async fn new() -> Result<(Self, Shell)> {
         let plane = Arc::new(ControlPlane::start(Options { controllers: true, ..Options::default() }).await?);
         let client = plane.client()?;
         for node in ["control-plane-0", "control-plane-1", "control-plane-2", "worker-0"] {
@@ -58,7 +59,7 @@ impl World {
     }
 
     /// The names of the nodes that no CCM has initialised.
-    async fn uninitialised(&self) -> Result<Vec<String>> {
+    pub(super) async fn uninitialised(&self) -> Result<Vec<String>> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let nodes = nodes.list(&ListParams::default()).await?;
         Ok(nodes.iter().filter(|node| is_uninitialised(node)).map(ResourceExt::name_any).collect())
@@ -198,14 +199,14 @@ fn here(argument: &str) -> &str {
 }
 
 /// What a command prints.
-async fn run(shell: &Shell, command: &str) -> Result<String> {
+pub(super) async fn run(shell: &Shell, command: &str) -> Result<String> {
     let (code, output) = shell.run(command).await?;
     ensure!(code == Some(0), "exit code {code:?} of {command}\n{output}");
     Ok(output.trim().to_owned())
 }
 
 /// The UID of the CCM's Deployment.
-async fn uid(shell: &Shell) -> Result<String> {
+pub(super) async fn uid(shell: &Shell) -> Result<String> {
     run(shell, &format!("kubectl --namespace kube-system get deployment {CCM} -o jsonpath='{{.metadata.uid}}'")).await
 }
 
@@ -286,7 +287,7 @@ async fn is_deleted_by_the_next_operator(shell: &Shell) -> Result<()> {
 }
 
 /// The objects of the CCM.
-async fn left(shell: &Shell) -> Result<String> {
+pub(super) async fn left(shell: &Shell) -> Result<String> {
     let kinds = "deployments,daemonsets,poddisruptionbudgets,configmaps,serviceaccounts,roles,rolebindings,clusterroles,\
                  clusterrolebindings";
     run(shell, &format!("kubectl get {kinds} --all-namespaces --selector app.kubernetes.io/instance=cluster -o name"))
@@ -375,4 +376,39 @@ async fn problems_are_reported_as_the_page_says() -> Result<()> {
     is_reported(&shell, (hcloud, "ApplyFailed", "… is not taken over: …")).await?;
     install("hcloud").await?;
     is_reported(&shell, ("{provider: aws}", "ApplyFailed", "… is forbidden: …")).await
+}
+
+/// What runs now: the DaemonSet, and what the operator has installed.
+async fn running(shell: &Shell) -> Result<String> {
+    run(shell, "kubectl --namespace kube-system get daemonsets --output=jsonpath='{.items[*].metadata.name}'").await
+}
+
+#[tokio::test]
+async fn a_cluster_migrates_from_published_objects_and_back() -> Result<()> {
+    let (_world, shell) = World::new().await?;
+    let install = "ccm-operator render --phase install --flavour upstream --image x --providers aws";
+    run(&shell, &format!("{install} | kubectl apply --server-side -f -")).await?;
+    let arguments = ["--v=2", "--cloud-provider=aws", "--cluster-name=prod", "--allocate-node-cidrs=true"];
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "cloud-controller-manager", "namespace": "kube-system"}, "spec": {"holderIdentity": "control-plane-0_1"},
+    });
+    let items: Vec<_> = published::objects(&arguments).into_iter().chain([lease]).collect();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+    fs::write(shell.folder().join("cloud.yaml"), list.to_string())?;
+    run(&shell, "kubectl apply -f cloud.yaml").await?;
+    run(&shell, "kubectl --namespace kube-system rollout status daemonset aws-cloud-controller-manager --timeout=1m")
+        .await?;
+
+    follow(&shell, ("docs/migrating.md", "Migrating from a cloud's own chart or manifests")).await?;
+    follow(&shell, ("docs/migrating.md", "The steps")).await?;
+    assert_eq!(running(&shell).await?, "aws-cloud-controller-manager-main");
+    follow(&shell, ("docs/migrating.md", "Back again")).await?;
+    assert_eq!(running(&shell).await?, "aws-cloud-controller-manager");
+    follow(&shell, ("docs/migrating.md", "The steps")).await?;
+    follow(&shell, ("docs/migrating.md", "When you will not go back")).await?;
+    assert_eq!(running(&shell).await?, "aws-cloud-controller-manager-main");
+    let skips = "kubectl get ccm main --output=jsonpath='{.metadata.annotations}'";
+    assert!(!run(&shell, skips).await?.contains("skip-preflight"));
+    Ok(())
 }

@@ -20,14 +20,14 @@ use crate::{
 const TIMEOUT: &str = "300";
 
 /// A shell for an administrator of a cluster.
-pub(super) struct Shell {
+pub(crate) struct Shell {
     programs: TempDir,
     folder: TempDir,
     kubeconfig: PathBuf,
 }
 
 impl Shell {
-    pub(super) async fn new(kubeconfig: &Path) -> Result<Self> {
+    pub(crate) async fn new(kubeconfig: &Path) -> Result<Self> {
         let (programs, folder) = (tempfile::tempdir()?, tempfile::tempdir()?);
         let kubectl = artifacts::binaries().await?.join("kubectl");
         ensure!(kubectl.exists(), "{} is missing: unset KUBEBUILDER_ASSETS, or add kubectl there", kubectl.display());
@@ -40,14 +40,14 @@ impl Shell {
     }
 
     /// Adds a program that is this script.
-    pub(super) fn program(&self, name: &str, script: &str) -> Result<()> {
+    pub(crate) fn program(&self, name: &str, script: &str) -> Result<()> {
         let path = self.programs.path().join(name);
         fs::write(&path, format!("#!/bin/bash\n{script}\n"))?;
         Ok(fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?)
     }
 
     /// The folder in which commands run.
-    pub(super) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
@@ -70,7 +70,7 @@ impl Shell {
     }
 
     /// The exit code of a command, and what it prints.
-    pub(super) async fn run(&self, command: &str) -> Result<(Option<i32>, String)> {
+    pub(crate) async fn run(&self, command: &str) -> Result<(Option<i32>, String)> {
         let variables = self.programs.path().join("variables");
         let script = format!(
             "set -o pipefail; [ ! -e {0} ] || . {0}\nset -o allexport\n{command}\ncode=$?; export -p >{0}; exit $code",

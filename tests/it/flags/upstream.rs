@@ -14,7 +14,8 @@ use ccm_operator::{
 };
 use serde_json::json;
 
-use super::{Programs, Start, starts_of_plan};
+use super::{Programs, Start, built_as, starts_of_plan};
+use crate::support::kubernetes::asking_for;
 
 /// Everything that can be asked for.
 fn manager(descriptor: &Descriptor) -> Result<Manager> {
@@ -23,20 +24,9 @@ fn manager(descriptor: &Descriptor) -> Result<Manager> {
         if is_number { "2" } else { "10s" }
     };
     let arguments: BTreeMap<_, _> = descriptor.allowed_arguments.iter().map(|flag| (flag, value(flag))).collect();
-    let key = json!({"name": "a", "key": "b"});
-    let mut spec = json!({
-        "provider": descriptor.name,
-        "arguments": arguments,
-        "featureGates": {"CloudControllerManagerWebhook": false},
-        "network": {"podCIDRs": ["10.244.0.0/16"]},
-        "controllers": {"route": if descriptor.routes.is_some() { "Enabled" } else { "Disabled" }},
-    });
-    if descriptor.cloud_config.is_some() {
-        spec["cloudConfig"] = json!({ "configMapRef": key });
-    }
-    if descriptor.credentials.is_some() {
-        spec["credentials"] = json!({"secretRef": {"name": "a"}});
-    }
+    let mut spec = asking_for(descriptor);
+    spec["arguments"] = json!(arguments);
+    spec["featureGates"] = json!({"CloudControllerManagerWebhook": false});
     let cluster = Cluster {
         minor: "1.35".parse().map_err(anyhow::Error::msg)?,
         distribution: Distribution::Other,
@@ -48,7 +38,12 @@ fn manager(descriptor: &Descriptor) -> Result<Manager> {
 fn starts(provider: &Upstream) -> Result<Vec<Start>> {
     let facts = manager(&provider.descriptor)?.facts();
     let plan = Plan::new(&embedded::catalog()?, &facts, Phase::Cluster)?;
-    starts_of_plan(&plan, &format!("{}/upstream", provider.descriptor.name), true)
+    let name = &provider.descriptor.name;
+    let mut starts = starts_of_plan(&plan, &format!("{name}/upstream"), true)?;
+    for start in &mut starts {
+        start.program = built_as(name, &start.program);
+    }
+    Ok(starts)
 }
 
 #[tokio::test]
@@ -56,11 +51,17 @@ async fn every_program_starts_with_the_arguments_of_its_flavour_upstream() -> Re
     let programs = Programs::new().await?;
     for provider in embedded::catalog()?.upstream() {
         let starts = starts(provider)?;
-        assert_eq!(starts.len(), 1, "{}", provider.descriptor.name);
-        programs.check_start(&starts[0]).await?;
-        programs.check_version(&starts[0]).await?;
-        let wrong = starts[0].with(&["--no-such-flag=1"]);
-        assert!(programs.check_start(&wrong).await.is_err(), "{}", provider.descriptor.name);
+        assert_eq!(starts.len(), provider.descriptor.images.len(), "{}", provider.descriptor.name);
+        for start in starts {
+            let start = programs.without_own_flags(&start).await?;
+            programs.check_start(&start).await?;
+            programs.check_version(&start).await?;
+            let wrong = start.with(&["--no-such-flag=1"]);
+            assert!(programs.check_start(&wrong).await.is_err(), "{}", provider.descriptor.name);
+            let misspelt = start.with(&["--cluster-cidrs=10.244.0.0/16"]);
+            let is_built = programs.folder.join(&start.program).is_file();
+            assert!(is_built || programs.without_own_flags(&misspelt).await.is_err(), "{}", provider.descriptor.name);
+        }
     }
     Ok(())
 }

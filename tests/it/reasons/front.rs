@@ -75,13 +75,25 @@ async fn answer(mut client: TcpStream, refusal: Option<Refusal>, to: u16) -> Res
     } else {
         let mut moto = TcpStream::connect(("127.0.0.1", to)).await?;
         moto.write_all(&request).await?;
-        message(&mut moto).await?
+        let mut answer = message(&mut moto).await?;
+        if text.contains("Version=2015-12-01") {
+            rename(&mut answer);
+        }
+        answer
     };
     let end = answer.windows(2).position(|two| two == b"\r\n").context("an answer without a head")?;
     client.write_all(&answer[..end]).await?;
     client.write_all(b"\r\nConnection: close").await?;
     client.write_all(&answer[end..]).await?;
     Ok(client.shutdown().await?)
+}
+
+/// The address of a network load balancer, by which its type is known: AWS has the words in another order than moto.
+fn rename(answer: &mut [u8]) {
+    let (moto, aws) = (b".us-east-1.elb.amazonaws.com", b".elb.us-east-1.amazonaws.com");
+    while let Some(at) = answer.windows(moto.len()).position(|part| part == moto) {
+        answer[at..at + aws.len()].copy_from_slice(aws);
+    }
 }
 
 /// A head and as many bytes as it announces.

@@ -121,7 +121,8 @@ fn no_data_is_kept() {
     let (config, creds, _) = good();
     let reference = Reference { kind: &SECRET, namespace: "n".into(), name: "x".into() };
     let kept = |object: &Value| {
-        let file = ConfigFile { required: true, file: "f".into(), format: None };
+        let file =
+            ConfigFile { required: true, holds_credentials: false, file: "f".into(), format: None, needs: vec![] };
         let checks = Checks::from([("vsphere.conf".to_owned(), vec![file])]);
         serde_json::to_string(&Source::of(object, &reference, &checks)).unwrap()
     };

@@ -1,0 +1,276 @@
+//! The command `init`: a `CloudControllerManager` and its Secret for the cluster of the kubeconfig, as files.
+
+use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
+
+use anyhow::Context;
+use clap::Args;
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::{
+    flags::{OutputFormat, one_reads_stdin, print, runtime, wrong_usage},
+    nodes::AnyCluster,
+    preflight::{Look, check},
+};
+use crate::{
+    facts::manager::Controller,
+    object::KINDS,
+    plan::{Error, Plan, install::NAME},
+    preflight::{evidence::Survey, read::survey},
+    proposal::{
+        draft::{Draft, Outcome, SecretFile},
+        existing::Existing,
+        provider::{Sign, signs},
+        read,
+        report::{Cluster, Found, Report},
+        steps::{CCM_FILE, EXISTING_FILE, Rights, SECRET_FILE, Situation},
+        write::{self, File},
+    },
+    provider::{Phase, catalog::Catalog, embedded, upstream::Upstream},
+    text::{output::printable, yaml},
+};
+
+mod ask;
+mod fresh;
+mod migrate;
+
+/// What the flags mean, for the long help.
+const HELP: &str = "\
+Examples:
+  ccm-operator init
+      looks at the cluster, asks on the terminal, and writes ccm.yaml and, if there are credentials, secret.yaml
+  printf 'token=%s' \"$HCLOUD_TOKEN\" | ccm-operator init --provider hcloud --credentials - --dest-dir ccm
+      asks nothing: the credentials come from the standard input
+  ccm-operator init --from-existing
+      finds the cloud-controller-manager of a chart or a manifest, keeps what it is told, and prints the way there and back
+
+Credentials are lines KEY=VALUE, the manifest of a Secret, or a folder with a file for each key. The keys are those of
+docs/any-kubernetes.md, or the variables that the cloud-controller-manager reads, such as HCLOUD_TOKEN.";
+
+/// Flags of `init`.
+#[derive(Args, Debug)]
+#[command(after_long_help = HELP)]
+pub struct InitArgs {
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: AnyCluster,
+
+    /// The provider, such as aws [default: what the nodes or their pods tell].
+    #[arg(long, value_name = "NAME")]
+    pub provider: Option<String>,
+
+    /// The cluster's name at the cloud: load balancers are found by it [default: kubernetes].
+    #[arg(long, value_name = "NAME", conflicts_with = "from_existing")]
+    pub cluster_name: Option<String>,
+
+    /// The credentials for the cloud: a file or a folder; - is the standard input.
+    #[arg(long, value_name = "FILE|FOLDER")]
+    pub credentials: Option<PathBuf>,
+
+    /// The cloud's configuration, which becomes --cloud-config; - is the standard input.
+    #[arg(long, value_name = "FILE")]
+    pub cloud_config: Option<PathBuf>,
+
+    /// The controllers that run, comma-separated: cloudNode, cloudNodeLifecycle, service, route [default: all but route].
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = controller, conflicts_with = "from_existing")]
+    pub controllers: Vec<Controller>,
+
+    /// The subnets of pods, for the controller route, comma-separated [default: those of kube-controller-manager].
+    #[arg(long = "pod-cidrs", value_name = "SUBNETS", value_delimiter = ',', conflicts_with = "from_existing")]
+    pub pod_cidrs: Vec<String>,
+
+    /// Migrate from the cloud-controller-manager of a chart or a manifest that the cluster has.
+    #[arg(long)]
+    pub from_existing: bool,
+
+    /// The folder for the files; created if it does not exist.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub dest_dir: PathBuf,
+
+    /// Overwrite files that exist.
+    #[arg(long)]
+    pub force: bool,
+
+    /// The operator's own namespace.
+    #[arg(long, value_name = "NAMESPACE", default_value = NAME)]
+    pub operator_namespace: String,
+
+    /// The format of the output.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: OutputFormat,
+}
+
+fn controller(text: &str) -> Result<Controller, String> {
+    Controller::ALL.into_iter().find(|one| one.field() == text).ok_or_else(|| {
+        let all = Controller::ALL.map(Controller::field).join(", ");
+        format!("the controllers are {all}")
+    })
+}
+
+/// What is known before anything is asked.
+struct Seen {
+    client: Client,
+    catalog: Catalog,
+    look: Look,
+    survey: Survey,
+    existing: Vec<Existing>,
+    has_operator: bool,
+}
+
+/// What is to be written, and how it has come about.
+struct Proposal {
+    draft: Draft,
+    sign: Sign,
+    /// The workloads that are migrated, the one with the lease first.
+    migrated: Vec<Existing>,
+    rights: Rights,
+}
+
+/// Writes the files and prints what to do; the exit code says whether a check refuses.
+pub(super) fn run(args: &InitArgs) -> anyhow::Result<ExitCode> {
+    one_reads_stdin(&[args.credentials.as_ref(), args.cloud_config.as_ref()]);
+    let report = runtime()?.block_on(async {
+        let seen = Seen::of(args).await?;
+        let proposal = if args.from_existing {
+            migrate::proposal(args, &seen).await?
+        } else {
+            fresh::proposal(args, &seen).await?
+        };
+        report(args, &seen, &proposal).await
+    })?;
+    print(&args.output.write(&report, || report.text())?)?;
+    Ok(ExitCode::from(u8::from(!report.preflight.passed)))
+}
+
+impl Seen {
+    async fn of(args: &InitArgs) -> anyhow::Result<Self> {
+        let client = args.cluster.client().await?;
+        let catalog = embedded::catalog()?;
+        let look = Look::at(&client).await?;
+        let survey = survey(&client, &[""].into(), &[].into()).await?;
+        let existing = read::existing(&client, &catalog).await?;
+        let account = KINDS.iter().find(|kind| kind.kind == "ServiceAccount").context("the kind ServiceAccount")?;
+        let operator = crate::cluster::read::get(&client, account, &args.operator_namespace, NAME).await?;
+        Ok(Self { client, catalog, look, survey, existing, has_operator: operator.is_some() })
+    }
+
+    /// The provider that is asked for, or that something tells.
+    fn provider(&self, args: &InitArgs, existing: &[Existing]) -> anyhow::Result<(&Upstream, Sign)> {
+        let nodes = self.look.nodes.as_deref().unwrap_or_default();
+        let signs = signs(&self.catalog, nodes, existing);
+        let sign = match &args.provider {
+            Some(provider) => Sign { provider: provider.clone(), because: "asked for".to_owned() },
+            None => ask::provider(&self.catalog, &signs)?,
+        };
+        let found = self.catalog.upstream_of(&sign.provider);
+        Ok((found.unwrap_or_else(|problem| wrong_usage(&format!("--provider: {problem}"))), sign))
+    }
+
+    /// Whether a `CloudControllerManager` of this name, or objects that it would have and others have made, exist.
+    async fn is_taken(&self, provider: &Upstream, draft: &Draft) -> anyhow::Result<bool> {
+        let live = self.look.managers.as_deref().unwrap_or_default();
+        if live.iter().any(|one| one["metadata"]["name"] == draft.name.as_str()) {
+            return Ok(true);
+        }
+        Ok(read::is_in_the_way(&self.client, provider, &draft.manager(self.look.cluster)?).await?)
+    }
+
+    /// Turns off the controllers that the provider has not.
+    fn leave_out_what_it_lacks(&self, draft: &mut Draft) -> anyhow::Result<()> {
+        for _ in Controller::ALL {
+            let facts = draft.manager(self.look.cluster)?.facts();
+            let Err(Error::Asked { field, problem, .. }) = Plan::new(&self.catalog, &facts, Phase::Cluster) else {
+                break;
+            };
+            if !field.starts_with("controllers.") {
+                break;
+            }
+            draft.set(&field, "Disabled");
+            draft.note(Outcome::NotKept, field, problem);
+        }
+        Ok(())
+    }
+
+    /// A name for a Secret that does not exist in a namespace.
+    async fn secret_name(&self, namespace: &str, provider: &str) -> anyhow::Result<String> {
+        for name in [provider.to_owned(), format!("{provider}-credentials")] {
+            if read::secret(&self.client, namespace, &name).await?.is_none() {
+                return Ok(name);
+            }
+        }
+        Ok(format!("{provider}-ccm-operator"))
+    }
+}
+
+async fn report(args: &InitArgs, seen: &Seen, proposal: &Proposal) -> anyhow::Result<Report> {
+    let Proposal { draft, sign, migrated, rights } = proposal;
+    let (look, cluster) = (&seen.look, seen.look.cluster);
+    let manager = draft.manager(cluster).context("failed to propose a CloudControllerManager")?;
+    let secret = draft.secret.as_ref().map(SecretFile::manifest);
+    let checked = check(&seen.client, &seen.catalog, &manager, look, secret.as_ref(), &args.operator_namespace).await?;
+    let files = files(draft, secret.as_ref(), migrated, rights)?;
+    let written = write::files(&args.dest_dir, &files, args.force)?;
+    let situation = Situation {
+        draft,
+        cluster,
+        folder: &args.dest_dir,
+        has_operator: seen.has_operator,
+        operator_namespace: &args.operator_namespace,
+    };
+    let steps =
+        if args.from_existing { situation.migration(migrated, rights) } else { situation.first(&seen.existing) };
+    Ok(Report {
+        cluster: Cluster {
+            kubernetes: cluster.minor.to_string(),
+            distribution: cluster.distribution.name(),
+            nodes: look.nodes.as_ref().ok().map(Vec::len),
+            control_plane_nodes: cluster.control_plane_nodes,
+        },
+        provider: sign.provider.clone(),
+        because: printable(&sign.because),
+        existing: seen.existing.iter().map(found).collect(),
+        fates: draft.fates.clone(),
+        files: written.iter().map(|path| path.strip_prefix(".").unwrap_or(path).display().to_string()).collect(),
+        preflight: checked,
+        steps,
+    })
+}
+
+fn found(existing: &Existing) -> Found {
+    Found {
+        what: existing.key(),
+        image: existing.image.clone(),
+        lease: existing.lease().map(|(namespace, name)| format!("{namespace}/{name}")),
+        port: existing.is_on_host().then(|| existing.port()),
+        helm: existing.helm.as_ref().map(|(release, namespace)| format!("{namespace}/{release}")),
+    }
+}
+
+/// The files: those that are applied, and what there was, so that it can be created again.
+fn files(draft: &Draft, secret: Option<&Value>, migrated: &[Existing], rights: &Rights) -> anyhow::Result<Vec<File>> {
+    let text = |value: &Value| yaml::to_string(value).context("failed to write a manifest as YAML");
+    let mut files = vec![File { name: CCM_FILE, text: text(&draft.manifest())?, is_secret: false }];
+    if let Some(secret) = secret {
+        files.push(File { name: SECRET_FILE, text: text(secret)?, is_secret: true });
+    }
+    let is_file = |one: &&Existing| one.helm.is_none() && one.static_on.is_empty();
+    let workloads: Vec<_> = migrated.iter().filter(is_file).map(|one| &one.manifest).collect();
+    if !workloads.is_empty() {
+        let mut stream = String::new();
+        for object in rights.objects.iter().chain(workloads) {
+            stream = stream + "---\n" + &text(object)?;
+        }
+        // Variables of an environment may be credentials.
+        files.push(File { name: EXISTING_FILE, text: stream, is_secret: true });
+    }
+    Ok(files)
+}
+
+/// The values of a flag or a file, in the Secret of a proposal.
+fn put(draft: &mut Draft, name: &str, values: BTreeMap<String, Vec<u8>>) {
+    let secret = draft.secret(name);
+    for (key, value) in values {
+        secret.put(&key, &value);
+    }
+    draft.set("credentials", json!({"secretRef": {"name": name}}));
+}

@@ -1,0 +1,140 @@
+//! A proposal for a cluster without a cloud-controller-manager.
+
+use anyhow::bail;
+use serde_json::{Value, json};
+
+use super::{InitArgs, Proposal, Seen, ask, put};
+use crate::{
+    facts::manager::{Controller, ONLY},
+    proposal::{
+        credentials::fits,
+        draft::{Draft, Outcome},
+        read,
+        steps::Rights,
+    },
+    provider::upstream::{ConfigFile, Credentials, Upstream},
+    text::mask,
+};
+
+pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Proposal> {
+    let (provider, sign) = seen.provider(args, &seen.existing)?;
+    let name = &provider.descriptor.name;
+    let namespace = provider.descriptor.home();
+    let mut draft = Draft::new(ONLY, name, namespace);
+    let cluster_name = match &args.cluster_name {
+        Some(given) => given.clone(),
+        None => ask::value("--cluster-name", "the cluster's name at the cloud", Some("kubernetes"))?,
+    };
+    draft.set("clusterName", cluster_name);
+    controllers(args, seen, provider, &mut draft)?;
+    let secret_name = seen.secret_name(namespace, name).await?;
+    if let Some(file) = &provider.descriptor.cloud_config {
+        let has_secret = provider.descriptor.credentials.is_some();
+        cloud_config(args, file, has_secret, &secret_name, &mut draft)?;
+    } else if args.cloud_config.is_some() {
+        bail!("--cloud-config: provider {name} reads no configuration");
+    }
+    match &provider.descriptor.credentials {
+        Some(needed) => credentials(args, seen, provider, needed, &secret_name, &mut draft).await?,
+        None if args.credentials.is_some() => {
+            bail!("--credentials: provider {name} takes no Secret: it uses the identity of the machine")
+        }
+        None => {}
+    }
+    seen.leave_out_what_it_lacks(&mut draft)?;
+    if seen.is_taken(provider, &draft).await? {
+        // With plain names only one is possible.
+        draft.name.clone_from(name);
+    }
+    Ok(Proposal { draft, sign, migrated: Vec::new(), rights: Rights::default() })
+}
+
+fn controllers(args: &InitArgs, seen: &Seen, provider: &Upstream, draft: &mut Draft) -> anyhow::Result<()> {
+    let default = Controller::ALL.into_iter().filter(|one| *one != Controller::Route).map(Controller::field);
+    let default = default.collect::<Vec<_>>().join(",");
+    let mut given = args.controllers.clone();
+    while given.is_empty() {
+        let all = if provider.descriptor.routes.is_some() { " (there is route, too)" } else { "" };
+        let answer = ask::value("--controllers", &format!("the controllers{all}"), Some(&default))?;
+        match answer.split(',').map(|name| super::controller(name.trim())).collect() {
+            Ok(named) => given = named,
+            Err(problem) => super::super::flags::say(&problem),
+        }
+    }
+    for one in Controller::ALL {
+        let is_on = given.contains(&one);
+        match one {
+            Controller::Route if is_on => draft.set("controllers.route", "Enabled"),
+            Controller::Route => {}
+            _ if !is_on => draft.set(&format!("controllers.{}", one.field()), "Disabled"),
+            _ => {}
+        }
+    }
+    if given.contains(&Controller::Route) {
+        let subnets = if args.pod_cidrs.is_empty() {
+            let of_pods = seen.survey.pods.iter().find_map(|pod| pod.subnets.clone()).unwrap_or_default();
+            let known = Some(of_pods.join(",")).filter(|known| !known.is_empty());
+            let answer = ask::value("--pod-cidrs", "the subnets of pods, such as 10.244.0.0/16", known.as_deref())?;
+            answer.split(',').map(|subnet| subnet.trim().to_owned()).collect()
+        } else {
+            args.pod_cidrs.clone()
+        };
+        draft.set("network.podCIDRs", subnets);
+    } else if !args.pod_cidrs.is_empty() {
+        bail!("--pod-cidrs is for the controller route, which --controllers does not name");
+    }
+    Ok(())
+}
+
+/// The text of `--cloud-config`: in the object, or, if it holds a secret, in the Secret.
+pub(super) fn cloud_config(
+    args: &InitArgs,
+    file: &ConfigFile,
+    has_secret: bool,
+    secret_name: &str,
+    draft: &mut Draft,
+) -> anyhow::Result<()> {
+    let text = match &args.cloud_config {
+        Some(path) => ask::text(path)?,
+        None if file.required => {
+            let question = format!("the file with the cloud's configuration ({})", file.file);
+            ask::text(ask::value("--cloud-config", &question, None)?.as_ref())?
+        }
+        None => return Ok(()),
+    };
+    // A configuration that is all that the cloud-controller-manager gets has the credentials, too, however they are called.
+    let is_all = file.required && !has_secret;
+    if !is_all && mask::text(&text) == text {
+        draft.set("cloudConfig", json!({"inline": text}));
+    } else {
+        draft.secret(secret_name).put(&file.file, text.as_bytes());
+        draft.set("cloudConfig", json!({"secretRef": {"name": secret_name, "key": file.file}}));
+    }
+    Ok(())
+}
+
+/// The Secret: the one that is there, or one of what is given.
+async fn credentials(
+    args: &InitArgs,
+    seen: &Seen,
+    provider: &Upstream,
+    needed: &Credentials,
+    secret_name: &str,
+    draft: &mut Draft,
+) -> anyhow::Result<()> {
+    let (name, namespace) = (&provider.descriptor.name, provider.descriptor.home());
+    let there = if args.credentials.is_none() { read::secret(&seen.client, namespace, name).await? } else { None };
+    let has = |secret: &Value, pattern: &String| {
+        secret["data"].as_object().is_some_and(|data| data.keys().any(|key| fits(pattern, key)))
+    };
+    if there.is_some_and(|secret| needed.keys.iter().all(|pattern| has(&secret, pattern))) {
+        draft.set("credentials", json!({"secretRef": {"name": name}}));
+        draft.note(Outcome::Kept, format!("Secret {namespace}/{name}"), "spec.credentials.secretRef");
+        return Ok(());
+    }
+    if needed.optional && args.credentials.is_none() {
+        return Ok(());
+    }
+    put(draft, secret_name, ask::asked_credentials(args.credentials.as_ref(), needed)?);
+    Ok(())
+}

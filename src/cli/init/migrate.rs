@@ -1,0 +1,105 @@
+//! A proposal instead of the cloud-controller-manager of a chart or a manifest.
+
+use anyhow::bail;
+
+use super::{InitArgs, Proposal, Seen, ask, fresh, put};
+use crate::{
+    facts::manager::ONLY,
+    proposal::{
+        draft::World,
+        existing::Existing,
+        keep,
+        provider::{Sign, of_existing},
+        read,
+    },
+    provider::upstream::Upstream,
+};
+
+/// The names that are tried.
+const NAMES: [&str; 2] = [ONLY, "main"];
+
+pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Proposal> {
+    let (provider, sign, migrated) = chosen(args, seen)?;
+    let Some(main) = migrated.first() else { bail!("there is nothing to migrate") };
+    let found = read::referenced(&seen.client, main).await?;
+    let taken_ports: Vec<_> = seen.survey.pods.iter().flat_map(|pod| pod.ports.iter().copied()).collect();
+    let descriptor = &provider.descriptor;
+    let namespace = main.lease().map_or(main.namespace.as_str(), |(namespace, _)| namespace);
+    let secret_name = seen.secret_name(namespace, &descriptor.name).await?;
+    let draft = |name: &str| {
+        let world = World {
+            found: &found,
+            taken_ports: &taken_ports,
+            name,
+            secret_name: &secret_name,
+            has_cloud_config: args.cloud_config.is_some(),
+            has_credentials: args.credentials.is_some(),
+        };
+        keep::draft(main, provider, &world)
+    };
+    let mut proposed = draft(&descriptor.name);
+    for name in NAMES {
+        let one = draft(name);
+        if !seen.is_taken(provider, &one).await? {
+            proposed = one;
+            break;
+        }
+    }
+    // What the API does not show, flags give.
+    if let Some(file) = descriptor.cloud_config.as_ref().filter(|_| args.cloud_config.is_some()) {
+        fresh::cloud_config(args, file, descriptor.credentials.is_some(), &secret_name, &mut proposed)?;
+    }
+    if let Some((path, needed)) = args.credentials.as_ref().zip(descriptor.credentials.as_ref()) {
+        put(&mut proposed, &secret_name, ask::credentials(path, needed)?);
+    }
+    seen.leave_out_what_it_lacks(&mut proposed)?;
+    let rights = read::rights(&seen.client, main).await?;
+    Ok(Proposal { draft: proposed, sign, migrated, rights })
+}
+
+/// The cloud-controller-manager that is migrated, and what belongs to it.
+fn chosen<'a>(args: &InitArgs, seen: &'a Seen) -> anyhow::Result<(&'a Upstream, Sign, Vec<Existing>)> {
+    let Some(first) = seen.existing.first() else {
+        bail!(
+            "the API shows no cloud-controller-manager: neither a Deployment, a DaemonSet nor a static pod with an image or a name of \
+             one; without --from-existing init proposes one from the nodes"
+        );
+    };
+    let all: Vec<_> = seen.existing.iter().map(Existing::key).collect();
+    let of_provider: Vec<_> = match &args.provider {
+        None => seen.existing.iter().collect(),
+        Some(name) => {
+            let is_it =
+                |one: &&Existing| of_existing(&seen.catalog, one).is_none_or(|known| known.descriptor.name == *name);
+            seen.existing.iter().filter(is_it).collect()
+        }
+    };
+    let (provider, sign) = match of_provider.iter().find_map(|one| Some((one, of_existing(&seen.catalog, one)?))) {
+        Some((one, provider)) => {
+            let because = format!("{} runs {}", one.key(), one.image);
+            (provider, Sign { provider: provider.descriptor.name.clone(), because })
+        }
+        None if args.provider.is_some() => seen.provider(args, &[])?,
+        None => bail!("no provider has the image of {} ({}): give --provider", first.key(), first.image),
+    };
+    let is_of_it = |one: &&Existing| {
+        let known = of_existing(&seen.catalog, one);
+        known.map_or(args.provider.is_some(), |known| known.descriptor.name == provider.descriptor.name)
+            || one.is_beside(provider)
+    };
+    let mut chosen: Vec<_> = of_provider.into_iter().filter(is_of_it).cloned().collect();
+    // A node manager has no lease and no controllers.
+    chosen.sort_by_key(|one| one.is_beside(provider));
+    let managers: Vec<_> = chosen.iter().filter(|one| !one.is_beside(provider)).map(Existing::key).collect();
+    match &managers[..] {
+        [_] => Ok((provider, sign, chosen)),
+        [] => {
+            bail!("none of {} is the cloud-controller-manager of provider {}", all.join(", "), provider.descriptor.name)
+        }
+        several => bail!(
+            "there are several cloud-controller-managers of provider {}: {}; remove all but one, or write a CloudControllerManager for each",
+            provider.descriptor.name,
+            several.join(", ")
+        ),
+    }
+}

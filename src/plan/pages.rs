@@ -1,0 +1,114 @@
+//! The pages about clouds in `docs/clouds/`, made from the providers, the plan, and what stands in `docs/clouds/notes/`,
+//! `docs/clouds/examples/` and `docs/clouds/published.yaml` (tests only).
+//!
+//! `make generate` writes them. A provider with a flavour upstream has a page by itself.
+
+mod cloud;
+mod comparison;
+mod example;
+mod index;
+mod markdown;
+mod notes;
+mod pitfalls;
+mod tables;
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use cloud::Cloud;
+use comparison::Published;
+use notes::Notes;
+
+use crate::{
+    provider::{catalog::Catalog, embedded},
+    text::yaml,
+};
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/clouds");
+
+fn clouds(catalog: &Catalog) -> Vec<Cloud<'_>> {
+    let mut all = Vec::new();
+    for provider in catalog.upstream() {
+        let name = &provider.descriptor.name;
+        // A cloud without notes has the page that follows from its descriptor.
+        let notes = fs::read_to_string(format!("{FOLDER}/notes/{name}.md")).unwrap_or_default();
+        let example = fs::read_to_string(format!("{FOLDER}/examples/{name}.yaml")).ok();
+        all.push(Cloud::new(catalog, provider, title(name), Notes::of(&notes), example.as_deref()));
+    }
+    all.sort_by(|one, other| one.name().cmp(other.name()));
+    all
+}
+
+/// What a cloud is called: how the comment begins that its descriptor begins with.
+fn title(name: &str) -> String {
+    let path = format!("{}/assets/{name}/upstream/provider.yaml", env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(path).unwrap();
+    let comment = text.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap_or(name);
+    comment.split([',', ':']).next().unwrap_or(name).to_owned()
+}
+
+/// Every page, by its name.
+fn pages(catalog: &Catalog) -> BTreeMap<String, String> {
+    let clouds = clouds(catalog);
+    let published: Vec<Published> =
+        yaml::from_str(&fs::read_to_string(format!("{FOLDER}/published.yaml")).unwrap()).unwrap();
+    let mut pages: BTreeMap<_, _> = clouds.iter().map(|one| (format!("{}.md", one.name()), one.page())).collect();
+    pages.insert("README.md".to_owned(), index::page(&clouds));
+    pages.insert("comparison.md".to_owned(), comparison::page(&published, &clouds));
+    pages
+}
+
+#[test]
+fn the_pages_of_clouds_are_current() {
+    let pages = pages(&embedded::catalog().unwrap());
+    if std::env::var_os("UPDATE_GENERATED").is_some() {
+        for (name, text) in &pages {
+            fs::write(format!("{FOLDER}/{name}"), text).unwrap();
+        }
+    }
+    for (name, text) in &pages {
+        let found = fs::read_to_string(format!("{FOLDER}/{name}")).unwrap_or_default();
+        assert!(found == *text, "docs/clouds/{name} is out of date: run `make generate`");
+    }
+    for entry in fs::read_dir(FOLDER).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let is_page = Path::new(&name).extension().is_some_and(|extension| extension == "md");
+        assert!(!is_page || pages.contains_key(&name), "docs/clouds/{name} is of no provider: remove it");
+    }
+}
+
+#[test]
+fn notes_are_of_providers_and_have_known_sections() {
+    let catalog = embedded::catalog().unwrap();
+    for entry in fs::read_dir(format!("{FOLDER}/notes")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        assert!(catalog.upstream_of(&name).is_ok(), "{} is of no provider", path.display());
+        let unknown = Notes::of(&fs::read_to_string(&path).unwrap()).unknown;
+        assert!(
+            unknown.is_empty(),
+            "{}: unknown sections {unknown:?}; known are {:?}",
+            path.display(),
+            notes::SECTIONS
+        );
+    }
+}
+
+#[test]
+fn each_example_is_accepted_without_a_warning() {
+    let catalog = embedded::catalog().unwrap();
+    for cloud in clouds(&catalog) {
+        let judgement = cloud.example.judge(&catalog);
+        assert_eq!(judgement.trouble(), None, "docs/clouds/{}.md", cloud.name());
+        assert_eq!(judgement.configuration, Some(Ok(Vec::new())), "docs/clouds/{}.md", cloud.name());
+        assert!(judgement.objects.is_some_and(|objects| objects.len() > 5), "docs/clouds/{}.md", cloud.name());
+    }
+}
+
+#[test]
+fn our_manifests_have_no_pitfall() {
+    let catalog = embedded::catalog().unwrap();
+    for cloud in clouds(&catalog) {
+        assert_eq!(pitfalls::of(&cloud.planned), Vec::<&str>::new(), "{}", cloud.name());
+        assert!((5..30).contains(&pitfalls::rights(&cloud.planned).len()), "{}", cloud.name());
+    }
+}

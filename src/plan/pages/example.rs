@@ -1,0 +1,184 @@
+//! The example of a cloud's page: a `CloudControllerManager` and what it names, judged as the operator judges it.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    api::{placement::Distribution, spec::OnByDefault},
+    facts::{cluster::Cluster, manager::Manager, version::Minor},
+    object::{Object, reference::Reference},
+    plan::{
+        Error, Plan,
+        upstream::{
+            judgement::{Judgement, judge, needs},
+            sources::{self, Found, Source},
+        },
+    },
+    provider::{Phase, catalog::Catalog, upstream::Descriptor},
+    text::yaml,
+};
+
+/// The version of Kubernetes in the examples.
+pub(crate) const MINOR: Minor = Minor(35);
+
+/// The cluster of the examples: three nodes of the control plane.
+const CLUSTER: Cluster = Cluster { minor: MINOR, distribution: Distribution::Other, control_plane_nodes: 3 };
+
+/// What stands for a server in a key.
+const SERVER: &str = "vcenter.example.com";
+
+/// An example.
+pub(crate) struct Example {
+    /// The Secrets and ConfigMaps that it names, as YAML.
+    pub(crate) inputs: Vec<String>,
+    /// The `CloudControllerManager` in Markdown.
+    pub(crate) text: String,
+    /// The same as the operator sees it.
+    pub(crate) manager: Manager,
+    objects: Vec<Value>,
+}
+
+impl Example {
+    /// That of a file, or else the smallest one.
+    pub(crate) fn of(catalog: &Catalog, descriptor: &Descriptor, file: Option<&str>) -> Self {
+        let is_wanted = |text: &&str| text.contains("kind: CloudControllerManager");
+        let (mut inputs, text) = if let Some(file) = file {
+            let (wanted, inputs): (Vec<_>, Vec<_>) = file.split("---\n").partition(is_wanted);
+            (inputs.into_iter().map(str::to_owned).collect(), fenced(&wanted.concat()))
+        } else {
+            (Vec::new(), fenced(&smallest(catalog, descriptor)))
+        };
+        let name = &descriptor.name;
+        let parse = |text: &String| {
+            yaml::documents(text).unwrap_or_else(|error| panic!("the example of docs/clouds/{name}.md: {error}"))
+        };
+        let objects = blocks(&text).iter().chain(&inputs).flat_map(parse).collect::<Vec<_>>();
+        let mut objects: Vec<_> = objects.into_iter().filter(|value| value["kind"].is_string()).collect();
+        let wanted = objects.iter().find(|value| value["kind"] == "CloudControllerManager");
+        let wanted =
+            wanted.unwrap_or_else(|| panic!("the example of docs/clouds/{name}.md has no CloudControllerManager"));
+        let manager = manager(wanted);
+        for made in secrets(descriptor, &manager) {
+            if !objects.iter().any(|one| one["kind"] == "Secret" && one["metadata"] == made["metadata"]) {
+                inputs.push(yaml::to_string(&made).unwrap());
+                objects.push(made);
+            }
+        }
+        Self { inputs, text, manager, objects }
+    }
+
+    /// As the operator judges it, with what it names.
+    pub(crate) fn judge(&self, catalog: &Catalog) -> Judgement {
+        let named = needs(catalog, &self.manager);
+        let checks = sources::checks(named.iter());
+        judge(catalog, &self.manager, |reference| {
+            let is_it = |one: &&Value| {
+                let metadata = &one["metadata"];
+                one["kind"] == reference.kind.kind
+                    && metadata["name"] == reference.name
+                    && metadata["namespace"] == reference.namespace
+            };
+            let found = self.objects.iter().find(is_it);
+            let of = |reference: &Reference| checks.get(reference).cloned().unwrap_or_default();
+            found.map_or(Found::Absent, |one| Found::Present(Source::of(&stored(one), reference, &of(reference))))
+        })
+    }
+
+    /// What is planned for it.
+    pub(crate) fn planned(&self, catalog: &Catalog) -> Result<Vec<Object>, Error> {
+        Ok(Plan::new(catalog, &self.manager.clone().facts(), Phase::Cluster)?.objects().to_vec())
+    }
+}
+
+/// As the API server stores it.
+fn stored(object: &Value) -> Value {
+    let mut stored = object.clone();
+    if let Some(Value::Object(texts)) = object.get("stringData") {
+        let encoded =
+            texts.iter().map(|(key, value)| (key.clone(), STANDARD.encode(value.as_str().unwrap_or_default()).into()));
+        let data: Map<String, Value> = encoded.collect();
+        stored["data"] = data.into();
+    }
+    stored
+}
+
+/// A `CloudControllerManager` as it is written.
+fn manager(written: &Value) -> Manager {
+    assert_eq!(written["apiVersion"], "ccm-operator.dev/v1alpha1", "{written}");
+    let spec = serde_json::from_value(written["spec"].clone()).unwrap_or_else(|error| panic!("{written}: {error}"));
+    Manager::new(written["metadata"]["name"].as_str().unwrap_or_default().to_owned(), spec, CLUSTER)
+}
+
+/// Whether its provider has load balancers, by the answer of the plan.
+pub(crate) fn has_services(catalog: &Catalog, manager: &Manager) -> bool {
+    let mut manager = manager.clone();
+    manager.spec.controllers.service = OnByDefault::Enabled;
+    let planned = Plan::new(catalog, &manager.facts(), Phase::Cluster);
+    !matches!(planned, Err(Error::Asked { field, .. }) if field == "controllers.service")
+}
+
+/// The smallest `CloudControllerManager` of a provider. A configuration that is required is a key of a Secret.
+fn smallest(catalog: &Catalog, descriptor: &Descriptor) -> String {
+    let name = &descriptor.name;
+    let mut lines = vec![
+        "apiVersion: ccm-operator.dev/v1alpha1".to_owned(),
+        "kind: CloudControllerManager".to_owned(),
+        "metadata:".to_owned(),
+        "  name: cluster".to_owned(),
+        "spec:".to_owned(),
+        format!("  provider: {name}"),
+        "  clusterName: my-cluster".to_owned(),
+    ];
+    if descriptor.credentials.is_some() {
+        lines.extend(["  credentials:".to_owned(), format!("    secretRef: {{name: {name}}}")]);
+    }
+    if let Some(file) = descriptor.cloud_config.as_ref().filter(|file| file.required) {
+        let secret = if descriptor.credentials.is_some() { format!("{name}-config") } else { name.clone() };
+        lines.extend(["  cloudConfig:".to_owned(), format!("    secretRef: {{name: {secret}, key: {}}}", file.file)]);
+    }
+    if !has_services(catalog, &manager(&yaml::from_str(&lines.join("\n")).unwrap())) {
+        lines.extend(["  controllers:".to_owned(), "    service: Disabled".to_owned()]);
+    }
+    lines.join("\n")
+}
+
+/// The Secrets that it names, each with every key that is needed.
+fn secrets(descriptor: &Descriptor, manager: &Manager) -> Vec<Value> {
+    let secret = |name: &str, data: Map<String, Value>| {
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "stringData": data,
+            "metadata": {"name": name, "namespace": manager.spec.namespace},
+        })
+    };
+    let value = |key: &String| {
+        let words = key.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' });
+        (key.replace('*', SERVER), Value::from(words.collect::<String>().trim_matches('_')))
+    };
+    let credentials = manager.spec.credentials.as_ref().map(|given| {
+        let keys = descriptor.credentials.iter().flat_map(|needed| &needed.keys);
+        secret(&given.secret_ref.name, keys.map(value).collect())
+    });
+    let configuration = manager.spec.cloud_config.as_ref().and_then(|config| config.secret_ref.as_ref()).map(|given| {
+        let text = Value::from("# The configuration, as the cloud describes it.\n");
+        secret(&given.name, Map::from_iter([(given.key.clone(), text)]))
+    });
+    credentials.into_iter().chain(configuration).collect()
+}
+
+fn fenced(yaml: &str) -> String {
+    format!("```yaml\n{}\n```", yaml.trim_end())
+}
+
+/// The blocks of YAML in a text.
+fn blocks(text: &str) -> Vec<String> {
+    let (mut blocks, mut open) = (Vec::new(), None::<Vec<&str>>);
+    for line in text.lines() {
+        match (&mut open, line.trim()) {
+            (Some(_), "```") => blocks.extend(open.take().map(|lines| lines.join("\n"))),
+            (Some(lines), _) => lines.push(line),
+            (None, "```yaml") => open = Some(Vec::new()),
+            (None, _) => {}
+        }
+    }
+    blocks
+}

@@ -1,0 +1,103 @@
+//! The tables of a cloud's page.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::{
+    facts::{manager::Manager, version::Minor},
+    object::Object,
+    plan::{
+        pages::markdown::{coded, table},
+        rights,
+    },
+    provider::{
+        upstream::{Image, Upstream},
+        versions::Rule,
+    },
+};
+
+/// The tags of images.
+pub(crate) fn versions(images: &BTreeMap<String, Image>) -> String {
+    let mut lines = Vec::new();
+    for (container, image) in images {
+        let rule = match image.versions.rule {
+            Rule::SameMinor | Rule::MajorIsMinor => "has a line of versions for each minor version of Kubernetes",
+            Rule::OneLine => "has one line of versions for all versions of Kubernetes that are supported at the time",
+        };
+        lines.push(format!("The image of `{container}` {rule}. Newest tags as of {}:", image.versions.as_of));
+        let row = |(minor, tag): (&Minor, &String)| {
+            let is_verified = image.versions.verified.contains(tag);
+            let verified = if is_verified { "pulled and run" } else { "not pulled by this project" };
+            [minor.to_string(), format!("`{tag}`"), verified.to_owned()]
+        };
+        let rows: Vec<_> = image.versions.tags.iter().map(row).collect();
+        lines.push(table(["Kubernetes", "tag", "verified"], &rows));
+    }
+    lines.push(
+        "A version of Kubernetes without a tag gets the newest below, with a warning; `spec.image.version` names another one. \
+         [Images](../any-kubernetes.md#images) says how a mirror is filled."
+            .to_owned(),
+    );
+    lines.join("\n\n")
+}
+
+/// What the accounts may do.
+pub(crate) fn rights(provider: &Upstream, planned: &[Object], manager: &Manager) -> String {
+    let on: Vec<_> = manager.controllers().collect();
+    let account = provider.manifests.iter().find_map(|one| one.pod_spec()?["serviceAccountName"].as_str());
+    let is_of_account = |object: &&Object| object.kind().kind == "ClusterRole" && Some(object.name()) == account;
+    let role = planned.iter().find(is_of_account).map(|role| rights::of_role(role.value())).unwrap_or_default();
+    let is_granted = |resource: &str, verb: &str| {
+        role.iter().any(|one| one.verb == verb && rights::full_name(one.group, one.resource) == resource)
+    };
+    // A node manager may have what its CCM does not need.
+    let rows: Vec<_> = rights::reasons(&on, &provider.descriptor.rights)
+        .into_iter()
+        .filter_map(|[resource, verbs, whom, why]| {
+            let verbs: Vec<_> = verbs.split(", ").filter(|verb| is_granted(&resource, verb)).collect();
+            (!verbs.is_empty()).then(|| [format!("`{resource}`"), verbs.join(", "), whom, why])
+        })
+        .collect();
+    let mut parts = vec![
+        "With the controllers of the example, in the whole cluster. A controller that is off takes its rights with it."
+            .to_owned(),
+        table(["resource", "verbs", "needed by", "what for"], &rows),
+    ];
+    let others =
+        planned.iter().filter(|object| matches!(object.kind().kind, "Role" | "ClusterRole") && !is_of_account(object));
+    let rows: Vec<_> = others.flat_map(of_role).collect();
+    parts.push("Besides, by other roles:".to_owned());
+    parts.push(table(["role", "resource", "names", "verbs"], &rows));
+    let roles = planned.iter().filter(|object| matches!(object.kind().kind, "Role" | "ClusterRole"));
+    let mut granted = roles.flat_map(|role| rights::of_role(role.value()));
+    let secrets = if granted.any(|grant| grant.resource == "secrets") {
+        "Which Secrets can be read stands above."
+    } else {
+        "No Secret can be read: the pods get the one that is named."
+    };
+    parts.push(format!(
+        "No node can be deleted: with `cloudNodeLifecycle: Enabled` the operator grants that for [confirmed \
+         nodes](../node-deletion.md) by name. {secrets}"
+    ));
+    parts.join("\n\n")
+}
+
+/// The rules of a role, for a table.
+fn of_role(role: &Object) -> Vec<[String; 4]> {
+    let texts = |list: &Value| {
+        list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let rules = role.value()["rules"].as_array().into_iter().flatten();
+    let row = |rule: &Value| {
+        let names = texts(&rule["resourceNames"]);
+        let names = if names.is_empty() { "any".to_owned() } else { coded(&names).join(", ") };
+        [
+            format!("`{}`", role.key()),
+            coded(&texts(&rule["resources"])).join(", "),
+            names,
+            texts(&rule["verbs"]).join(", "),
+        ]
+    };
+    rules.map(row).collect()
+}

@@ -1,0 +1,264 @@
+//! A cloud-controller-manager that somebody else has installed, as its objects show it (pure).
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::{
+    apply::inventory::PART_OF_LABEL,
+    facts::manager::Controller,
+    nodes::observed::{container, flags, is_manager},
+    object::{self, reference::Reference},
+    preflight::pods::DEFAULT_PORT,
+    provider::{
+        CCM,
+        upstream::{Descriptor, Upstream},
+    },
+};
+
+/// The namespace of the lease, and its name, unless flags say otherwise.
+const DEFAULT_LEASE: (&str, &str) = ("kube-system", "cloud-controller-manager");
+
+/// The annotation of the pod that shows a static pod.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// The annotations with the name and the namespace of the Helm release that an object is of.
+const HELM: [&str; 2] = ["meta.helm.sh/release-name", "meta.helm.sh/release-namespace"];
+
+/// What labels and annotations begin with that those leave behind who create an object again.
+const KEEPERS: [(&str, &str); 6] = [
+    ("addon.kops.k8s.io/", "kOps"),
+    ("argocd.argoproj.io/", "Argo CD"),
+    ("kustomize.toolkit.fluxcd.io/", "Flux"),
+    ("helm.toolkit.fluxcd.io/", "Flux"),
+    ("addonmanager.kubernetes.io/", "the addon manager"),
+    ("objectset.rio.cattle.io/", "k3s, RKE2 or Rancher"),
+];
+
+/// What the API server adds to an object, and takes from nobody.
+const OF_SERVER: [&str; 7] =
+    ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "ownerReferences"];
+
+/// Where a variable of the environment gets its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It stands in the manifest.
+    Literal(String),
+    /// A key of a ConfigMap or a Secret.
+    Key(Reference, String),
+    /// A field of the pod itself.
+    Field,
+}
+
+/// A workload with a cloud-controller-manager.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Existing {
+    /// `Deployment`, `DaemonSet` or `Pod`.
+    pub kind: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The nodes of a static pod: there it is a file.
+    pub static_on: Vec<String>,
+    /// Its ServiceAccount.
+    pub account: String,
+    /// The image.
+    pub image: String,
+    /// Its flags, without hyphens, with the variables in their values filled in; the last one of a name counts.
+    pub flags: Vec<(String, Option<String>)>,
+    /// Its environment.
+    pub environment: BTreeMap<String, Origin>,
+    /// The objects whose keys are all variables of its environment.
+    pub environment_from: Vec<Reference>,
+    /// The specification of its pods.
+    pub pod: Value,
+    /// The Helm release that it is of, and the namespace of that.
+    pub helm: Option<(String, String)>,
+    /// Who else would create it again.
+    pub keeper: Option<&'static str>,
+    /// The object as it could be created again.
+    pub manifest: Value,
+}
+
+impl Existing {
+    /// Of a live Deployment, DaemonSet or Pod; `None` if it is another one's, has no such container, or is one of the operator's.
+    pub fn of(live: &Value, descriptors: &[&Descriptor]) -> Option<Self> {
+        let (metadata, kind) = (&live["metadata"], text(&live["kind"]));
+        let pod = if kind == "Pod" { &live["spec"] } else { &live["spec"]["template"]["spec"] };
+        let is_owned = items(&metadata["ownerReferences"]).any(|owner| kind == "Pod" && owner["kind"] != "Node");
+        let as_pod = json!({"metadata": {"name": metadata["name"]}, "spec": {"containers": pod["containers"]}});
+        let is_known = || {
+            let images = items(&pod["containers"]).map(|one| text(&one["image"]));
+            images.into_iter().any(|image| {
+                descriptors.iter().any(|one| one.images.values().any(|known| is_of(&image, &known.repository)))
+            })
+        };
+        if is_owned || !metadata["labels"][PART_OF_LABEL].is_null() || !(is_manager(&as_pod) || is_known()) {
+            return None;
+        }
+        let ccm = container(pod);
+        let namespace = text(&metadata["namespace"]);
+        let environment = environment(ccm, &namespace);
+        let fill = |value: String| filled(value, &environment);
+        let is_static = !metadata["annotations"][MIRROR].is_null();
+        let (node, name) = (text(&pod["nodeName"]), text(&metadata["name"]));
+        let of_node = name.strip_suffix(&format!("-{node}")).filter(|_| is_static);
+        let marks = |what: &str| metadata[what].as_object().into_iter().flatten().map(|(key, _)| key.as_str());
+        let keeper = |mark: &str| KEEPERS.iter().find(|(prefix, _)| mark.starts_with(prefix)).map(|(_, who)| *who);
+        let [release, of_release] = HELM.map(|name| metadata["annotations"][name].as_str().map(str::to_owned));
+        Some(Self {
+            kind,
+            name: of_node.map_or_else(|| name.clone(), str::to_owned),
+            static_on: is_static.then_some(node).into_iter().collect(),
+            account: pod["serviceAccountName"].as_str().unwrap_or("default").to_owned(),
+            image: text(&ccm["image"]),
+            flags: flags(ccm).into_iter().map(|(flag, value)| (flag, value.map(fill))).collect(),
+            environment_from: items(&ccm["envFrom"])
+                .filter_map(|source| reference(source, "configMapRef", "secretRef", &namespace))
+                .collect(),
+            environment,
+            pod: pod.clone(),
+            helm: release.zip(of_release),
+            keeper: marks("labels").chain(marks("annotations")).find_map(keeper),
+            manifest: cleaned(live),
+            namespace,
+        })
+    }
+
+    /// Its kind, namespace and name, for people.
+    pub fn key(&self) -> String {
+        let kind = if self.static_on.is_empty() { self.kind.clone() } else { "static pod".to_owned() };
+        format!("{kind} {}/{}", self.namespace, self.name)
+    }
+
+    /// The value of a flag; one without a value is `true`.
+    pub fn flag(&self, name: &str) -> Option<&str> {
+        self.flags.iter().rev().find(|(flag, _)| flag == name).map(|(_, value)| value.as_deref().unwrap_or("true"))
+    }
+
+    /// The lease that its replicas agree by, with its namespace; `None` if they do not, or by something else.
+    pub fn lease(&self) -> Option<(&str, &str)> {
+        // Old versions hold a lease besides something else.
+        let is_lease = self.flag("leader-elect-resource-lock").is_none_or(|lock| lock.ends_with("leases"));
+        let is_on = self.flag("leader-elect") != Some("false") && is_lease;
+        is_on.then(|| {
+            let namespace = self.flag("leader-elect-resource-namespace").unwrap_or(DEFAULT_LEASE.0);
+            (namespace, self.flag("leader-elect-resource-name").unwrap_or(DEFAULT_LEASE.1))
+        })
+    }
+
+    /// The port that it serves health at.
+    pub fn port(&self) -> u16 {
+        self.flag("secure-port").and_then(|port| port.parse().ok()).unwrap_or(DEFAULT_PORT)
+    }
+
+    /// Whether its pods are on the network of the host.
+    pub fn is_on_host(&self) -> bool {
+        self.pod["hostNetwork"] == true
+    }
+
+    /// The controllers that it runs. Without subnets of pods there are no routes.
+    pub fn controllers(&self) -> Vec<Controller> {
+        let mut on = Controller::of_argument(self.flag("controllers"));
+        let has_routes = self.flag("configure-cloud-routes") != Some("false") && self.flag("cluster-cidr").is_some();
+        on.retain(|one| *one != Controller::Route || has_routes);
+        on
+    }
+
+    /// Whether its image is another one of a provider, such as that of a node manager, and not the cloud-controller-manager's.
+    pub fn is_beside(&self, provider: &Upstream) -> bool {
+        let images = &provider.descriptor.images;
+        let is_it = |name: &String| is_of(&self.image, &images[name].repository);
+        let (own, mut others): (Vec<_>, Vec<_>) = images.keys().partition(|name| *name == CCM);
+        !own.into_iter().any(is_it) && others.drain(..).any(is_it)
+    }
+
+    /// Its container.
+    pub fn container(&self) -> &Value {
+        container(&self.pod)
+    }
+
+    /// The ConfigMaps and Secrets that its pods refer to, and the one with the configuration that only flags name.
+    pub fn references(&self) -> Vec<Reference> {
+        let of_flags = self.flag("cloud-config-secret-name").map(|name| Reference {
+            kind: &object::reference::SECRET,
+            namespace: self.flag("cloud-config-secret-namespace").unwrap_or("kube-system").to_owned(),
+            name: name.to_owned(),
+        });
+        object::reference::references(&self.pod, &self.namespace).into_iter().chain(of_flags).collect()
+    }
+}
+
+/// Whether an image is of a repository, also from another registry, or under another path that ends alike.
+pub(super) fn is_of(image: &str, repository: &str) -> bool {
+    let path = image.split('@').next().unwrap_or_default();
+    let end = path.rfind('/').unwrap_or_default();
+    let path = path[end..].find(':').map_or(path, |at| &path[..end + at]);
+    let last = |text: &str, count: usize| -> Vec<String> { text.rsplit('/').take(count).map(str::to_owned).collect() };
+    // Names that more than one cloud uses.
+    let is_common = ["cloud-controller-manager", "controller"].contains(&last(repository, 1).concat().as_str());
+    let count = if is_common { 2 } else { 1 };
+    last(path, count) == last(repository, count)
+}
+
+fn environment(container: &Value, namespace: &str) -> BTreeMap<String, Origin> {
+    let origin = |variable: &Value| {
+        let from = &variable["valueFrom"];
+        let (of_key, is_map) = (&from["secretKeyRef"], from["configMapKeyRef"].is_object());
+        let of_key = if is_map { &from["configMapKeyRef"] } else { of_key };
+        match reference(from, "configMapKeyRef", "secretKeyRef", namespace) {
+            Some(reference) => Origin::Key(reference, text(&of_key["key"])),
+            None if from.is_object() => Origin::Field,
+            None => Origin::Literal(text(&variable["value"])),
+        }
+    };
+    items(&container["env"]).map(|variable| (text(&variable["name"]), origin(variable))).collect()
+}
+
+fn reference(source: &Value, config_map: &str, secret: &str, namespace: &str) -> Option<Reference> {
+    if let Some(name) = source[config_map]["name"].as_str() {
+        return Some(Reference::config_map(namespace, name));
+    }
+    let name = source[secret]["name"].as_str()?.to_owned();
+    Some(Reference { kind: &object::reference::SECRET, namespace: namespace.to_owned(), name })
+}
+
+/// A text with each `$(NAME)` replaced as a kubelet does it.
+fn filled(mut value: String, environment: &BTreeMap<String, Origin>) -> String {
+    for (name, origin) in environment {
+        if let Origin::Literal(text) = origin {
+            value = value.replace(&format!("$({name})"), text);
+        }
+    }
+    value
+}
+
+/// An object as it could be created again.
+pub(super) fn cleaned(live: &Value) -> Value {
+    let mut manifest = live.clone();
+    if let Some(object) = manifest.as_object_mut() {
+        object.remove("status");
+    }
+    if let Some(metadata) = manifest["metadata"].as_object_mut() {
+        for field in OF_SERVER {
+            metadata.remove(field);
+        }
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            for name in ["kubectl.kubernetes.io/last-applied-configuration", "deprecated.daemonset.template.generation"]
+            {
+                annotations.remove(name);
+            }
+            annotations.remove("deployment.kubernetes.io/revision");
+        }
+    }
+    manifest
+}
+
+pub(super) fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+pub(super) fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}

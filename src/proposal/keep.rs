@@ -1,0 +1,230 @@
+//! What a `CloudControllerManager` has to ask for, so that it does what a cloud-controller-manager of somebody else does (pure).
+//!
+//! Nothing is dropped without a word: each argument and variable is kept, or is named with what becomes of it.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{
+    draft::{Draft, Outcome, World},
+    existing::Existing,
+    keep_inputs, keep_place,
+    provider::argument,
+};
+use crate::{
+    api::spec::Logging,
+    facts::manager::{Controller, ONLY},
+    provider::upstream::Upstream,
+};
+
+/// The ports that are tried for the time in which two cloud-controller-managers run.
+const PORTS: [u16; 5] = [10258, 10268, 10278, 10288, 10298];
+
+/// Flags that are fields of the specification, or that have a part of their own below.
+const FIELDS: [&str; 15] = [
+    "cluster-name",
+    "controllers",
+    "configure-cloud-routes",
+    "cluster-cidr",
+    "leader-elect",
+    "leader-elect-resource-lock",
+    "leader-elect-resource-name",
+    "leader-elect-resource-namespace",
+    "secure-port",
+    "feature-gates",
+    "v",
+    "cloud-config",
+    "cloud-config-secret-name",
+    "cloud-config-secret-namespace",
+    "cloud-config-key",
+];
+
+/// Flags with the value that they have anyhow.
+const DEFAULTS: [(&str, &str); 5] = [
+    ("allocate-node-cidrs", "false"),
+    ("allow-untagged-cloud", "false"),
+    ("bind-address", "0.0.0.0"),
+    ("logtostderr", "true"),
+    ("use-service-account-credentials", "false"),
+];
+
+/// Proposes a `CloudControllerManager` instead of what there is.
+pub fn draft(existing: &Existing, provider: &Upstream, world: &World) -> Draft {
+    let lease = existing.lease();
+    // Only with a lease in the same namespace do the two exclude each other.
+    let namespace = lease.map_or(existing.namespace.as_str(), |(namespace, _)| namespace);
+    let mut draft = Draft::new(world.name, &provider.descriptor.name, namespace);
+    let cluster_name = existing.flag("cluster-name").unwrap_or("kubernetes");
+    draft.set("clusterName", cluster_name);
+    draft.note(
+        Outcome::Kept,
+        format!("--cluster-name={cluster_name}"),
+        "spec.clusterName: the names by which the cloud finds load balancers and routes stay",
+    );
+    controllers(&mut draft, existing, provider);
+    leader_election(&mut draft, existing);
+    port(&mut draft, existing, world);
+    let level = existing.flag("v").and_then(|level| level.parse::<u8>().ok());
+    if let Some(level) = level.filter(|level| *level <= 10 && *level != Logging::default().verbosity) {
+        draft.set("logging.verbosity", level);
+    }
+    feature_gates(&mut draft, existing);
+    arguments(&mut draft, existing, provider);
+    if world.has_cloud_config {
+        draft.note(Outcome::Changed, "--cloud-config", "what you have given");
+    } else {
+        keep_inputs::cloud_config(&mut draft, existing, provider, world);
+    }
+    if world.has_credentials {
+        draft.note(Outcome::Changed, "the credentials", "what you have given");
+    } else {
+        keep_inputs::credentials(&mut draft, existing, provider, world);
+    }
+    keep_inputs::environment(&mut draft, existing, provider);
+    keep_place::image(&mut draft, existing, provider);
+    keep_place::placement(&mut draft, existing, provider);
+    keep_place::volumes(&mut draft, existing);
+    draft.fates.sort_by_key(|fate| fate.result);
+    draft
+}
+
+fn controllers(draft: &mut Draft, existing: &Existing, provider: &Upstream) {
+    let on = existing.controllers();
+    // A node manager on each node does this controller's work.
+    let has_node_manager = provider.descriptor.images.len() > 1;
+    for controller in Controller::ALL {
+        let is_on = on.contains(&controller);
+        let path = format!("controllers.{}", controller.field());
+        match controller {
+            Controller::Route if is_on && provider.descriptor.routes.is_none() => draft.note(
+                Outcome::NotKept,
+                "the controller of routes",
+                format!("the cloud-controller-manager of provider {} has none", provider.descriptor.name),
+            ),
+            Controller::Route if is_on => {
+                draft.set(&path, "Enabled");
+                draft.note(Outcome::Kept, "the controller of routes", format!("spec.{path}: Enabled"));
+            }
+            Controller::CloudNodeLifecycle if is_on => draft.note(
+                Outcome::Changed,
+                "the deletion of nodes whose machines are gone",
+                "spec.controllers.cloudNodeLifecycle is Rehearsal: the status names them, and nobody deletes them until you set \
+                 Enabled",
+            ),
+            Controller::CloudNode if !is_on && has_node_manager => {}
+            Controller::CloudNode | Controller::CloudNodeLifecycle | Controller::Service if !is_on => {
+                draft.set(&path, "Disabled");
+                draft.note(Outcome::Kept, format!("{} is off", controller.field()), format!("spec.{path}: Disabled"));
+            }
+            _ => {}
+        }
+    }
+    let subnets: Vec<_> = existing.flag("cluster-cidr").into_iter().flat_map(|given| given.split(',')).collect();
+    let arguments = provider.descriptor.arguments.values().flat_map(BTreeMap::keys);
+    if !subnets.is_empty() && arguments.into_iter().any(|flag| flag == "--cluster-cidr") {
+        draft.set("network.podCIDRs", subnets.clone());
+        draft.note(Outcome::Kept, format!("--cluster-cidr={}", subnets.join(",")), "spec.network.podCIDRs");
+    }
+    let named = existing.flag("controllers").unwrap_or("*").split(',').map(str::trim);
+    let is_known = |item: &&str| item.starts_with('-') || !Controller::of_argument(Some(item)).is_empty();
+    for unknown in named.filter(|item| !item.is_empty() && !is_known(item)) {
+        draft.note(
+            Outcome::NotKept,
+            format!("the controller {unknown} (--controllers)"),
+            "a CloudControllerManager has none of this name: leave it to a cloud-controller-manager with no other controllers",
+        );
+    }
+}
+
+fn leader_election(draft: &mut Draft, existing: &Existing) {
+    let Some((namespace, name)) = existing.lease() else {
+        draft.note(
+            Outcome::Changed,
+            "no leader election by a lease",
+            "nothing keeps the two from acting at the same time: the old one has to be stopped first, and until then the check \
+             other-ccm refuses",
+        );
+        return;
+    };
+    draft.skips = Some("other-ccm");
+    draft.note(
+        Outcome::Kept,
+        format!("lease {namespace}/{name}"),
+        "spec.leaderElection.leaseName: the new one waits until the old one has stopped",
+    );
+    if draft.name != ONLY || name != "cloud-controller-manager" {
+        draft.set("leaderElection.leaseName", name);
+    }
+}
+
+fn port(draft: &mut Draft, existing: &Existing, world: &World) {
+    let own = existing.port();
+    // One that is stopped first leaves its port.
+    let is_free = |port: &u16| !world.taken_ports.contains(port) && (*port != own || !existing.is_on_host());
+    let wanted = if existing.lease().is_none() && own >= 1024 {
+        Some(own)
+    } else {
+        [own].iter().chain(&PORTS).copied().find(|port| *port >= 1024 && is_free(port))
+    };
+    let Some(port) = wanted else { return };
+    if port != PORTS[0] {
+        draft.set("ports.secure", port);
+    }
+    if port != own {
+        draft.note(
+            Outcome::Changed,
+            format!("--secure-port={own}"),
+            format!("spec.ports.secure: {port}, because both run on the network of the host for a while"),
+        );
+    }
+}
+
+fn feature_gates(draft: &mut Draft, existing: &Existing) {
+    for (gate, value) in existing
+        .flag("feature-gates")
+        .into_iter()
+        .flat_map(|gates| gates.split(','))
+        .filter_map(|gate| gate.split_once('='))
+    {
+        draft.set(&format!("featureGates.{gate}"), value == "true");
+        draft.note(Outcome::Kept, format!("--feature-gates={gate}={value}"), "spec.featureGates");
+    }
+}
+
+/// The flags that are no fields.
+fn arguments(draft: &mut Draft, existing: &Existing, provider: &Upstream) {
+    let mut given: BTreeMap<&str, &str> = BTreeMap::new();
+    for (flag, _) in &existing.flags {
+        given.insert(flag, existing.flag(flag).unwrap_or_default());
+    }
+    // Letters alone are of a shell.
+    let others = given.into_iter().filter(|(flag, _)| !FIELDS.contains(flag) && flag.len() > 1);
+    for (flag, value) in others.filter(|pair| !DEFAULTS.contains(pair)) {
+        let (written, name) = (format!("--{flag}"), &provider.descriptor.name);
+        let what = format!("{written}={value}");
+        let ours = argument(provider, flag);
+        if provider.descriptor.allowed_arguments.contains(&written) {
+            draft.set("arguments", with(draft.spec.get("arguments"), &written, value));
+            draft.note(Outcome::Kept, what, "spec.arguments");
+        } else if flag == "use-service-account-credentials" {
+            let how = "one account has the rights of the controllers that are on, so that the deletion of nodes can be withheld";
+            draft.note(Outcome::Changed, what, how);
+        } else if ours.as_deref() == Some(value) {
+            draft.note(Outcome::Kept, what, format!("provider {name} sets it"));
+        } else if provider.descriptor.arguments.values().any(|set| set.contains_key(&written)) {
+            draft.note(Outcome::Changed, what, format!("provider {name} sets it by fields of the specification"));
+        } else if let Some(ours) = ours {
+            draft.note(Outcome::Changed, what, format!("provider {name} sets it to {ours}"));
+        } else {
+            draft.note(Outcome::NotKept, what, format!("provider {name} does not allow it in spec.arguments"));
+        }
+    }
+}
+
+/// An object with one more text. A name may have dots.
+fn with(object: Option<&Value>, key: &str, value: &str) -> Value {
+    let mut object = object.cloned().unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+    object[key] = value.into();
+    object
+}

@@ -1,0 +1,247 @@
+//! The configuration, the credentials and the environment of a cloud-controller-manager of somebody else (pure).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+
+use super::{
+    credentials::fits,
+    draft::{Draft, Outcome, World},
+    existing::{Existing, Origin, items, text},
+    provider::container,
+};
+use crate::{
+    object::reference::{Reference, SECRET},
+    provider::upstream::{Credentials, Upstream},
+};
+
+/// The annotation of what `helm uninstall` deletes.
+const OF_HELM: &str = "meta.helm.sh/release-name";
+
+/// The variables of a proxy, and their fields.
+const PROXY: [(&str, &str); 3] = [("HTTP_PROXY", "httpProxy"), ("HTTPS_PROXY", "httpsProxy"), ("NO_PROXY", "noProxy")];
+
+/// Where the configuration is.
+enum Config {
+    /// A key of a ConfigMap or a Secret.
+    Key(Reference, String),
+    /// A file of the machine.
+    OnHost(String),
+    /// It cannot be seen.
+    Unknown(String),
+}
+
+/// Keeps the file of `--cloud-config`.
+pub(super) fn cloud_config(draft: &mut Draft, existing: &Existing, provider: &Upstream, world: &World) {
+    let Some(found) = config_of(existing) else { return };
+    let name = &provider.descriptor.name;
+    let Some(file) = &provider.descriptor.cloud_config else {
+        return draft.note(Outcome::NotKept, "--cloud-config", format!("provider {name} reads no configuration"));
+    };
+    let (reference, key) = match found {
+        Config::Key(reference, key) => (reference, key),
+        Config::OnHost(path) => {
+            let how =
+                "the API does not show it: copy it from a node of the control plane, and give it with --cloud-config";
+            return draft.note(Outcome::ToDo, format!("the file {path} of the machine (--cloud-config)"), how);
+        }
+        Config::Unknown(path) => {
+            let how = "no volume holds it that the API shows: give it with --cloud-config";
+            return draft.note(Outcome::ToDo, format!("the file {path} (--cloud-config)"), how);
+        }
+    };
+    let what = format!("{reference}, key {key} (--cloud-config)");
+    let Some(value) = world.found.get(&reference).and_then(|object| plain(object, &key)) else {
+        return draft.note(Outcome::ToDo, what, "it cannot be read: give the configuration with --cloud-config");
+    };
+    if let Some(why) = unusable(draft, &reference, world) {
+        let file = file.file.clone();
+        draft.secret(world.secret_name).data.insert(file.clone(), STANDARD.encode(value));
+        draft.set("cloudConfig.secretRef", json!({"name": world.secret_name, "key": file}));
+        let how = format!("copied to Secret {}/{}: {why}", draft.namespace(), world.secret_name);
+        return draft.note(Outcome::Changed, what, how);
+    }
+    let field = if reference.kind == &SECRET { "secretRef" } else { "configMapRef" };
+    draft.set(&format!("cloudConfig.{field}"), json!({"name": reference.name, "key": key}));
+    draft.note(Outcome::Kept, what, format!("spec.cloudConfig.{field}"));
+}
+
+/// Why an object cannot be referred to.
+fn unusable(draft: &Draft, reference: &Reference, world: &World) -> Option<String> {
+    let annotations = world.found.get(reference).map(|object| &object["metadata"]["annotations"]);
+    if reference.namespace != draft.namespace() {
+        return Some(format!("it has to be in the namespace {}, that of the lease", draft.namespace()));
+    }
+    annotations.is_some_and(|all| !all[OF_HELM].is_null()).then(|| "helm uninstall deletes it".to_owned())
+}
+
+fn config_of(existing: &Existing) -> Option<Config> {
+    if let Some(name) = existing.flag("cloud-config-secret-name") {
+        let namespace = existing.flag("cloud-config-secret-namespace").unwrap_or("kube-system").to_owned();
+        let key = existing.flag("cloud-config-key").unwrap_or("cloud-config").to_owned();
+        return Some(Config::Key(Reference { kind: &SECRET, namespace, name: name.to_owned() }, key));
+    }
+    let path = existing.flag("cloud-config").filter(|path| !path.is_empty())?;
+    Some(mounted(existing, path).unwrap_or_else(|| Config::Unknown(path.to_owned())))
+}
+
+/// What is mounted at a path of the container.
+fn mounted(existing: &Existing, path: &str) -> Option<Config> {
+    let inside = |mount: &Value| {
+        let at = text(&mount["mountPath"]);
+        let rest = path.strip_prefix(at.trim_end_matches('/'))?;
+        (rest.is_empty() || rest.starts_with('/')).then(|| (at.len(), rest.trim_start_matches('/').to_owned()))
+    };
+    let mounts = items(&existing.container()["volumeMounts"]);
+    let (mount, (_, rest)) =
+        mounts.filter_map(|mount| Some((mount, inside(mount)?))).max_by_key(|(_, (length, _))| *length)?;
+    let sub = text(&mount["subPath"]);
+    let file = [sub, rest].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
+    let volume = items(&existing.pod["volumes"]).find(|volume| volume["name"] == mount["name"])?;
+    if let Some(host) = volume["hostPath"]["path"].as_str() {
+        let file = if file.is_empty() { String::new() } else { format!("/{file}") };
+        return Some(Config::OnHost(format!("{}{file}", host.trim_end_matches('/'))));
+    }
+    let projected = items(&volume["projected"]["sources"]);
+    std::iter::once(volume).chain(projected).find_map(|source| {
+        let (source, reference) = if source["configMap"].is_object() {
+            let map = &source["configMap"];
+            (map, Reference::config_map(&existing.namespace, map["name"].as_str()?))
+        } else {
+            let secret = &source["secret"];
+            let name = secret["secretName"].as_str().or_else(|| secret["name"].as_str())?.to_owned();
+            (secret, Reference { kind: &SECRET, namespace: existing.namespace.clone(), name })
+        };
+        let key = match source["items"].as_array() {
+            Some(all) => text(&all.iter().find(|item| item["path"] == file.as_str())?["key"]),
+            None => file.clone(),
+        };
+        Some(Config::Key(reference, key))
+    })
+}
+
+/// A value of a ConfigMap or a Secret.
+pub(super) fn plain(object: &Value, key: &str) -> Option<Vec<u8>> {
+    let value = object["data"][key].as_str()?;
+    if object["kind"] == SECRET.kind { STANDARD.decode(value).ok() } else { Some(value.as_bytes().to_vec()) }
+}
+
+/// Keeps the Secret with the credentials.
+pub(super) fn credentials(draft: &mut Draft, existing: &Existing, provider: &Upstream, world: &World) {
+    let Some(needed) = &provider.descriptor.credentials else { return };
+    let values =
+        if needed.environment.is_empty() { in_files(needed, world) } else { in_environment(needed, existing, world) };
+    let missing = needed.keys.iter().find(|pattern| !values.keys().any(|key| fits(pattern, key)));
+    if values.is_empty() && needed.optional {
+        return;
+    }
+    if let Some(missing) = missing {
+        let how = "give them with --credentials";
+        return draft.note(Outcome::ToDo, format!("the credentials: nothing that the API shows holds {missing}"), how);
+    }
+    let places: BTreeSet<_> = values.values().map(|(place, _)| place.clone()).collect();
+    let known = |key: &str| needed.keys.iter().chain(&needed.optional_keys).any(|pattern| fits(pattern, key));
+    if let Some(Some(reference)) = places.iter().next().filter(|_| places.len() == 1) {
+        let there = world.found.get(reference).and_then(|object| object["data"].as_object());
+        let is_same =
+            there.is_some_and(|data| data.keys().filter(|key| known(key)).all(|key| values.contains_key(key)));
+        let has_all = there.is_some_and(|data| values.keys().all(|key| data.contains_key(key)));
+        if is_same && has_all && unusable(draft, reference, world).is_none() {
+            draft.set("credentials.secretRef.name", reference.name.as_str());
+            return draft.note(Outcome::Kept, reference.to_string(), "spec.credentials.secretRef");
+        }
+    }
+    let secret = draft.secret(world.secret_name);
+    secret.data.extend(values.iter().map(|(key, (_, value))| (key.clone(), STANDARD.encode(value))));
+    draft.set("credentials.secretRef.name", world.secret_name);
+    let from =
+        places.iter().map(|place| place.as_ref().map_or_else(|| "its environment".to_owned(), ToString::to_string));
+    let keys = values.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let how = format!("copied to Secret {}/{}, with the keys {keys}", draft.namespace(), world.secret_name);
+    draft.note(Outcome::Changed, from.collect::<Vec<_>>().join(" and "), how);
+}
+
+/// Values by the keys of the provider, each with the Secret that it is from; `None` for one that stands in the manifest.
+type Values = BTreeMap<String, (Option<Reference>, Vec<u8>)>;
+
+fn in_environment(needed: &Credentials, existing: &Existing, world: &World) -> Values {
+    let of_key = |reference: &Reference, key: &str| {
+        let value = plain(world.found.get(reference)?, key)?;
+        Some((Some(reference.clone()), value))
+    };
+    let value = |name: &String| match existing.environment.get(name) {
+        Some(Origin::Literal(text)) if !text.is_empty() => Some((None, text.clone().into_bytes())),
+        Some(Origin::Key(reference, key)) => of_key(reference, key),
+        Some(_) => None,
+        None => existing.environment_from.iter().find_map(|reference| of_key(reference, name)),
+    };
+    needed.environment.iter().filter_map(|(name, key)| Some((key.clone(), value(name)?))).collect()
+}
+
+/// Those of the first Secret that has all keys.
+fn in_files(needed: &Credentials, world: &World) -> Values {
+    let known = |key: &str| needed.keys.iter().chain(&needed.optional_keys).any(|pattern| fits(pattern, key));
+    let secrets = world.found.iter().filter(|(reference, _)| reference.kind == &SECRET);
+    let all = secrets.map(|(reference, object)| -> Values {
+        let keys = object["data"].as_object().into_iter().flatten().map(|(key, _)| key).filter(|key| known(key));
+        keys.filter_map(|key| Some((key.clone(), (Some(reference.clone()), plain(object, key)?)))).collect()
+    });
+    let has_all = |values: &Values| needed.keys.iter().all(|pattern| values.keys().any(|key| fits(pattern, key)));
+    all.into_iter().find(has_all).unwrap_or_default()
+}
+
+/// Keeps the variables of the environment, or names them.
+pub(super) fn environment(draft: &mut Draft, existing: &Existing, provider: &Upstream) {
+    let descriptor = &provider.descriptor;
+    let of_credentials =
+        |name: &str| descriptor.credentials.as_ref().is_some_and(|one| one.environment.contains_key(name));
+    let is_set = |name: &str| descriptor.environment.values().any(|set| set.contains_key(name));
+    let ours = |name: &str| {
+        let mut variables = items(container(provider).map_or(&Value::Null, |container| &container["env"]));
+        variables.find(|variable| variable["name"] == name).map(|variable| text(&variable["value"]))
+    };
+    let words = existing.flags.iter().filter_map(|(_, value)| value.as_deref());
+    let words: Vec<_> = words.chain(items(&existing.container()["args"]).filter_map(Value::as_str)).collect();
+    let is_used = |name: &str| words.iter().any(|word| word.contains(&format!("$({name})")));
+    let api_server = |name: &str| match existing.environment.get(name) {
+        Some(Origin::Literal(value)) => Some(value.clone()),
+        _ => None,
+    };
+    if let Some(host) = api_server("KUBERNETES_SERVICE_HOST") {
+        let port = api_server("KUBERNETES_SERVICE_PORT").and_then(|port| port.parse::<u16>().ok()).unwrap_or(443);
+        draft.note(Outcome::Kept, format!("KUBERNETES_SERVICE_HOST={host}"), "spec.placement.apiServer");
+        draft.set("placement.apiServer", json!({"host": host, "port": port}));
+    }
+    for (name, origin) in &existing.environment {
+        let proxy = PROXY.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, field)| *field);
+        match (origin, proxy) {
+            _ if name.starts_with("KUBERNETES_SERVICE_") || of_credentials(name) || is_used(name) => {}
+            (Origin::Literal(value), Some(field)) => {
+                draft.set(&format!("proxy.{field}"), value.as_str());
+                draft.note(Outcome::Kept, name.as_str(), format!("spec.proxy.{field}"));
+            }
+            (Origin::Literal(value), None) if ours(name).as_ref() == Some(value) => {}
+            (Origin::Field, _) => {}
+            _ if is_set(name) || ours(name).is_some() => {
+                draft.note(
+                    Outcome::Changed,
+                    format!("variable {name}"),
+                    format!("provider {} sets it", descriptor.name),
+                );
+            }
+            _ => draft.note(
+                Outcome::NotKept,
+                format!("variable {name}"),
+                format!("provider {} has no such variable", descriptor.name),
+            ),
+        }
+    }
+    for reference in &existing.environment_from {
+        let is_kept = draft.fates.iter().any(|fate| fate.what.contains(&reference.to_string()));
+        if !is_kept {
+            let how = format!("provider {} takes no other variables from it", descriptor.name);
+            draft.note(Outcome::NotKept, format!("the variables of {reference}"), how);
+        }
+    }
+}

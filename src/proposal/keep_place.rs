@@ -1,0 +1,119 @@
+//! The image, the place and the volumes of a cloud-controller-manager of somebody else (pure).
+
+use serde_json::{Value, json};
+
+use super::{
+    draft::{Draft, Outcome},
+    existing::{Existing, items, text},
+};
+use crate::{
+    object::Object,
+    provider::{
+        CCM,
+        upstream::{CONTROL_PLANE_LABEL, Upstream},
+    },
+};
+
+/// The label of the control plane before Kubernetes 1.20.
+const OLD_CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/master";
+
+/// Says what becomes of the image, and keeps its registry.
+pub(super) fn image(draft: &mut Draft, existing: &Existing, provider: &Upstream) {
+    let Some(ours) = provider.descriptor.images.get(CCM) else { return };
+    let given = existing.image.split('@').next().unwrap_or_default();
+    let repository = given.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).map_or(given, |(path, _)| path);
+    let path = ours.repository.split_once('/').map_or(ours.repository.as_str(), |(_, path)| path);
+    let how = "the tag for this version of Kubernetes; spec.image.version names another one";
+    if repository == ours.repository || ours.repository == format!("docker.io/{repository}") {
+        draft.note(Outcome::Changed, format!("image {}", existing.image), how);
+    } else if let Some(mirror) = repository.strip_suffix(&format!("/{path}")) {
+        draft.set("image.registryMirror", mirror);
+        draft.note(
+            Outcome::Changed,
+            format!("image {}", existing.image),
+            format!("spec.image.registryMirror, and {how}"),
+        );
+    } else {
+        let how = format!("{}, and {how}; for a copy of your own set spec.image.repository", ours.repository);
+        draft.note(Outcome::Changed, format!("image {}", existing.image), how);
+    }
+    let secrets: Vec<_> = items(&existing.pod["imagePullSecrets"]).map(|one| json!({"name": one["name"]})).collect();
+    if !secrets.is_empty() {
+        if draft.namespace() == existing.namespace {
+            draft.set("image.pullSecrets", secrets);
+        } else {
+            let how =
+                format!("create them in the namespace {}, and name them in spec.image.pullSecrets", draft.namespace());
+            draft.note(Outcome::ToDo, "imagePullSecrets", how);
+        }
+    }
+}
+
+/// Keeps where the pods may run.
+pub(super) fn placement(draft: &mut Draft, existing: &Existing, provider: &Upstream) {
+    let is_control_plane = |key: &str| [CONTROL_PLANE_LABEL, OLD_CONTROL_PLANE_LABEL].contains(&key);
+    let selector = existing.pod["nodeSelector"].as_object().into_iter().flatten();
+    let selector: serde_json::Map<_, _> = selector
+        .filter(|(key, _)| !is_control_plane(key) && *key != "kubernetes.io/os")
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    if !selector.is_empty() {
+        draft.note(
+            Outcome::Kept,
+            "nodeSelector",
+            "spec.placement.nodeSelector, besides the label of the control plane",
+        );
+        draft.set("placement.nodeSelector", selector);
+    }
+    let pods = provider.manifests.iter().filter_map(Object::pod_spec);
+    let ours: Vec<&Value> = pods.flat_map(|pod| items(&pod["tolerations"])).collect();
+    let is_covered = |one: &Value| ours.iter().any(|other| covers(other, one));
+    let further =
+        items(&existing.pod["tolerations"]).filter(|one| !is_covered(one) && one["tolerationSeconds"].is_null());
+    let further: Vec<Value> = further.map(toleration).collect();
+    if !further.is_empty() {
+        draft.note(Outcome::Kept, format!("{} tolerations", further.len()), "spec.placement.tolerations");
+        draft.set("placement.tolerations", further);
+    }
+    if !existing.is_on_host() {
+        draft.note(
+            Outcome::Changed,
+            "pods with a network of their own",
+            "the network of the host, which needs no network plugin",
+        );
+    }
+}
+
+/// Whether a toleration tolerates all that another one does.
+fn covers(one: &Value, other: &Value) -> bool {
+    let same = |field: &str| one[field] == other[field];
+    same("key")
+        && (one["operator"] == "Exists" || (same("operator") && same("value")))
+        && (one["effect"].is_null() || same("effect"))
+}
+
+/// With the fields that a specification has.
+fn toleration(given: &Value) -> Value {
+    let fields = ["key", "operator", "value", "effect"].into_iter();
+    let fields = fields.filter(|field| given[*field].as_str().is_some_and(|text| !text.is_empty()));
+    fields.map(|field| (field.to_owned(), given[field].clone())).collect::<serde_json::Map<_, _>>().into()
+}
+
+/// Names the files of the machine that are not mounted any more, and further containers.
+pub(super) fn volumes(draft: &mut Draft, existing: &Existing) {
+    for volume in items(&existing.pod["volumes"]) {
+        if let Some(path) = volume["hostPath"]["path"].as_str() {
+            let is_of_certificates = path.contains("/ssl") || path.contains("/pki") || path.contains("ca-certificates");
+            let how = if is_of_certificates {
+                "the certificates of the image are used; others go into a ConfigMap, named in spec.trustBundle"
+            } else {
+                "no file of the machine is mounted"
+            };
+            draft.note(Outcome::NotKept, format!("hostPath {path}"), how);
+        }
+    }
+    let ccm = existing.container();
+    for other in items(&existing.pod["containers"]).filter(|other| other["name"] != ccm["name"]) {
+        draft.note(Outcome::NotKept, format!("container {}", text(&other["name"])), "the pods have one container");
+    }
+}

@@ -1,0 +1,116 @@
+//! The result of the command `init` (pure).
+
+use serde::Serialize;
+
+use super::{
+    draft::Fate,
+    steps::{Step, Steps},
+};
+use crate::{
+    preflight::screen,
+    text::output::{printable, table, wrap},
+};
+
+/// The width of texts that are no tables.
+const WIDTH: usize = 96;
+
+/// What was found, proposed and written.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// The provider.
+    pub provider: String,
+    /// Why this one.
+    pub because: String,
+    /// The cloud-controller-managers of others.
+    pub existing: Vec<Found>,
+    /// What becomes of what the one has that is migrated.
+    pub fates: Vec<Fate>,
+    /// The files.
+    pub files: Vec<String>,
+    /// The checks before the first installation.
+    pub preflight: screen::Report,
+    /// What to do.
+    pub steps: Steps,
+}
+
+/// What is known of the cluster.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cluster {
+    /// The minor version of Kubernetes.
+    pub kubernetes: String,
+    /// The distribution.
+    pub distribution: &'static str,
+    /// The number of nodes; `None` if they may not be listed.
+    pub nodes: Option<usize>,
+    /// How many of them have the label of the control plane.
+    pub control_plane_nodes: usize,
+}
+
+/// A cloud-controller-manager of somebody else.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Found {
+    /// Its kind, namespace and name.
+    pub what: String,
+    /// Its image.
+    pub image: String,
+    /// Its lease, as `NAMESPACE/NAME`.
+    pub lease: Option<String>,
+    /// The port on the network of the host.
+    pub port: Option<u16>,
+    /// The Helm release.
+    pub helm: Option<String>,
+}
+
+impl Found {
+    fn text(&self) -> String {
+        let Self { what, image, lease, port, helm } = self;
+        let lease = lease.as_ref().map_or_else(|| "no lease".to_owned(), |lease| format!("lease {lease}"));
+        let port = port.map(|port| format!(", port {port} of the host")).unwrap_or_default();
+        let helm = helm.as_ref().map(|helm| format!(", Helm release {helm}")).unwrap_or_default();
+        format!("{what}: {image}, {lease}{port}{helm}")
+    }
+}
+
+impl Report {
+    /// For people.
+    pub fn text(&self) -> String {
+        let Cluster { kubernetes, distribution, nodes, control_plane_nodes } = &self.cluster;
+        let nodes = nodes.map_or_else(
+            || "nodes that you may not list".to_owned(),
+            |all| format!("nodes: {all}, of the control plane: {control_plane_nodes}"),
+        );
+        let mut rows = vec![
+            ["Cluster".to_owned(), format!("Kubernetes {kubernetes}, distribution {distribution}, {nodes}")],
+            ["Provider".to_owned(), format!("{}: {}", self.provider, self.because)],
+        ];
+        rows.extend(self.existing.iter().map(|found| ["Runs now".to_owned(), found.text()]));
+        rows.push(["Written".to_owned(), self.files.join(", ")]);
+        let mut parts = vec![table(["", ""], &rows).trim_start_matches('\n').to_owned()];
+        if !self.fates.is_empty() {
+            let row = |fate: &Fate| [fate.result.word().to_owned(), format!("{} -> {}", fate.what, fate.how)];
+            parts.push(table(
+                ["RESULT", "WHAT IS THERE -> FROM NOW ON"],
+                &self.fates.iter().map(row).collect::<Vec<_>>(),
+            ));
+        }
+        parts.push(self.preflight.text());
+        let Steps { next, back, clean_up } = &self.steps;
+        for (title, steps) in [("Next:", next), ("Back again:", back), ("When you will not go back:", clean_up)] {
+            if !steps.is_empty() {
+                parts.push(format!("{title}\n{}", steps.iter().enumerate().map(numbered).collect::<String>()));
+            }
+        }
+        printable(&parts.join("\n"))
+    }
+}
+
+fn numbered((index, step): (usize, &Step)) -> String {
+    let title = wrap(&step.title, WIDTH).join("\n   ");
+    let commands = step.commands.iter().map(|command| format!("   $ {command}\n"));
+    format!("{}. {title}\n{}", index + 1, commands.collect::<String>())
+}

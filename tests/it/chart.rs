@@ -1,0 +1,5 @@
+//! The Helm chart in `charts/` and the kustomize base in `install/`: they install what `render` prints.
+
+mod generate;
+mod kustomize;
+mod template;

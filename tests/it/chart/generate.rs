@@ -1,0 +1,303 @@
+//! Writes the chart from the objects of `install/`: each file is filled in with tokens where the values of the chart enter, and
+//! once for each value that adds lines. So the chart has what `render` prints, comments included.
+
+use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
+
+use anyhow::{Context, Result, ensure};
+use ccm_operator::{
+    api::placement::{ApiServer, Distribution},
+    plan::install::Installation,
+    provider::{catalog::Catalog, embedded, upstream::Upstream},
+    text::yaml,
+};
+use clap::ValueEnum;
+use serde_json::{Value, json};
+use similar::{Algorithm, DiffOp, capture_diff_slices};
+
+use crate::lab::repository;
+
+/// The chart's folder.
+pub(super) const CHART: &str = "charts/ccm-operator";
+
+pub(super) const GENERATED: &str = "Generated from install/ by `make generate`.";
+
+/// The argument with the managed namespaces.
+const NAMESPACES: &str = "--manager-namespaces=namespaces-of-the-chart";
+
+/// What stands in the files where a value enters, and the template for it.
+const TOKENS: [(&str, &str); 7] = [
+    (NAMESPACES, "--manager-namespaces={{ join \",\" $.Values.namespaces }}"),
+    ("namespaces-of-the-chart", "{{ . | quote }}"),
+    ("operator-namespace-of-the-chart", "{{ $.Release.Namespace | quote }}"),
+    ("image-of-the-chart", "{{ include \"ccm-operator.image\" $ | quote }}"),
+    ("[secrets-of-the-chart]", "{{ . }}"),
+    ("host-of-the-chart", "{{ .host | quote }}"),
+    ("\"65001\"", "{{ .port | toString | quote }}"),
+];
+
+/// What only the chart can add. The list of tolerations is the last before the containers.
+const FURTHER: &str = "\
+{{- with $.Values.tolerations }}
+{{ toYaml . | indent 6 }}
+{{- end }}
+{{- with $.Values.image.pullSecrets }}
+      imagePullSecrets:
+{{ toYaml . | indent 6 }}
+{{- end }}
+      containers:
+";
+
+/// Lines that a value adds, or that replace others, and what stands around them.
+struct Variant<'a> {
+    installation: Installation<'a>,
+    /// Only changes with this text.
+    with: &'static str,
+    open: &'static str,
+    /// Whether the lines themselves stand in the template.
+    is_verbatim: bool,
+}
+
+/// An installation without any provider, that has tokens for its values.
+pub(super) fn base<'a>() -> Installation<'a> {
+    Installation {
+        providers: Vec::new(),
+        namespaces: vec!["namespaces-of-the-chart".into()],
+        operator_namespace: "operator-namespace-of-the-chart".into(),
+        secrets: Vec::new(),
+        image: Some("image-of-the-chart".into()),
+        distribution: Distribution::Other,
+        control_plane_nodes: 3,
+        api_server: None,
+        node_deletion: false,
+    }
+}
+
+fn variants(any: &Upstream) -> [Variant<'_>; 6] {
+    let variant = |installation, open| Variant { installation, with: "", open, is_verbatim: true };
+    let api_server = Some(ApiServer { host: "host-of-the-chart".into(), port: 65001 });
+    [
+        Variant {
+            is_verbatim: false,
+            ..variant(Installation { providers: vec![any], ..base() }, "include \"ccm-operator.rules\"")
+        },
+        variant(Installation { node_deletion: true, ..base() }, "if $.Values.nodeDeletion"),
+        variant(
+            Installation { secrets: vec!["secrets-of-the-chart".into()], ..base() },
+            "with include \"ccm-operator.secrets\" $",
+        ),
+        variant(Installation { api_server, ..base() }, "with include \"ccm-operator.apiServer\" $ | fromYaml"),
+        Variant {
+            with: "requiredDuringSchedulingIgnoredDuringExecution",
+            ..variant(
+                Installation { distribution: Distribution::K3s, ..base() },
+                "if and (eq $.Values.distribution \"k3s\") (not $.Values.apiServer.host) (gt (int $.Values.controlPlaneNodes) 0)",
+            )
+        },
+        variant(Installation { control_plane_nodes: 1, ..base() }, "if eq (int $.Values.controlPlaneNodes) 1"),
+    ]
+}
+
+/// A file of `install/` as a template.
+fn template(file: &str, any: &Upstream) -> Result<String> {
+    // A list that is written anew has no quotes around it.
+    let filled = |installation: &Installation<'_>| {
+        let text = installation.of(file)?;
+        anyhow::Ok(text.replace(&format!("\"{NAMESPACES}\""), NAMESPACES))
+    };
+    let plain = filled(&base())?;
+    ensure!(!plain.contains("{{"), "{plain}");
+    let lines: Vec<&str> = plain.split_inclusive('\n').collect();
+    // What stands before each line, and instead of it.
+    let mut before = vec![String::new(); lines.len() + 1];
+    let mut instead: BTreeMap<usize, String> = BTreeMap::new();
+    let mut around = None;
+    for variant in variants(any) {
+        let text = filled(&variant.installation)?;
+        let open = variant.open;
+        if text.is_empty() {
+            around = Some(open.replace("if eq", "if ne"));
+            continue;
+        }
+        let other: Vec<&str> = text.split_inclusive('\n').collect();
+        for change in capture_diff_slices(Algorithm::Myers, &lines, &other) {
+            let (_, old, new) = change.as_tag_tuple();
+            let added = other[new].concat();
+            if matches!(change, DiffOp::Equal { .. }) || !added.contains(variant.with) {
+                continue;
+            }
+            let removed = lines[old.clone()].concat();
+            if added.is_empty() {
+                // A list that is written anew has no comments.
+                ensure!(removed.lines().all(|line| line.trim_start().starts_with('#')), "{open}: {removed}");
+            } else if removed.is_empty() {
+                let place = &mut before[old.start];
+                if variant.is_verbatim {
+                    write!(place, "{{{{- {open} }}}}\n{added}{{{{- end }}}}\n")?;
+                } else {
+                    let of = if plain.contains("kind: ClusterRole\n") { "cluster" } else { "namespaces" };
+                    writeln!(place, "{{{{ {open} (dict \"root\" $ \"of\" \"{of}\" \"namespace\" .) -}}}}")?;
+                }
+            } else {
+                ensure!(old.len() == 1 && variant.is_verbatim, "{open}: {removed}");
+                let either = format!("{{{{- {open} }}}}\n{added}{{{{- else }}}}\n{removed}{{{{- end }}}}\n");
+                ensure!(instead.insert(old.start, either).is_none(), "{open}: two values change {removed}");
+            }
+        }
+    }
+    let mut text = String::new();
+    for (index, before) in before.iter().enumerate() {
+        text.push_str(before);
+        let line = lines.get(index).copied().unwrap_or_default();
+        text.push_str(instead.get(&index).map_or(line, String::as_str));
+    }
+    for (token, template) in TOKENS {
+        text = text.replace(token, template);
+    }
+    text = text.replace("      containers:\n", FURTHER);
+    if text.contains("{{ . | quote }}") {
+        around = Some("range $.Values.namespaces".into());
+        text = format!("---\n{text}");
+    }
+    Ok(match around {
+        Some(open) => format!("{{{{- /* {GENERATED} */}}}}\n{{{{- {open} }}}}\n{text}{{{{- end }}}}\n"),
+        None => format!("{{{{- /* {GENERATED} */}}}}\n{text}"),
+    })
+}
+
+/// The lines that a provider adds to a file.
+fn rules(file: &str, provider: &Upstream) -> Result<String> {
+    // Some are in one namespace only.
+    let is_anywhere = provider.descriptor.namespaces.include("namespaces-of-the-chart");
+    let namespaces = || if is_anywhere { base().namespaces } else { vec!["kube-system".to_owned()] };
+    let plain = Installation { namespaces: namespaces(), ..base() }.of(file)?;
+    let text = Installation { providers: vec![provider], namespaces: namespaces(), ..base() }.of(file)?;
+    let (plain, text): (Vec<_>, Vec<_>) = (plain.split_inclusive('\n').collect(), text.split_inclusive('\n').collect());
+    let changes = capture_diff_slices(Algorithm::Myers, &plain, &text);
+    let added = changes.iter().filter(|change| matches!(change, DiffOp::Insert { .. }));
+    Ok(added.flat_map(|change| text[change.new_range()].iter().copied()).collect())
+}
+
+/// The rights of a provider, and the Secrets that it needs.
+fn provider(provider: &Upstream, files: &[(String, &'static [u8])]) -> Result<String> {
+    let mut text = format!("# {GENERATED}\n");
+    let descriptor = &provider.descriptor;
+    writeln!(text, "secrets: [{}]", if descriptor.has_secret() { &descriptor.name } else { "" })?;
+    if let Some(words) = descriptor.namespaces.words() {
+        let is_there = descriptor.namespaces.include("kube-system");
+        writeln!(text, "onlyIn:\n  kubeSystem: {is_there}\n  because: {}", json!(words))?;
+    }
+    for (of, name) in [("cluster", "02_rbac.yaml"), ("namespaces", "03_rbac_managed.yaml")] {
+        let (_, bytes) = files.iter().find(|(file, _)| file == name).context(name)?;
+        let rules = rules(std::str::from_utf8(bytes)?, provider)?;
+        writeln!(text, "{of}: |")?;
+        rules.lines().try_for_each(|line| writeln!(text, "  {line}"))?;
+    }
+    Ok(text)
+}
+
+/// By which address the operator reaches the API server, with and without nodes of the control plane.
+fn api_servers(deployment: &str) -> Result<String> {
+    let mut all = json!({});
+    for (of, control_plane_nodes) in [("with", 3), ("without", 0)] {
+        all[of] = json!({});
+        for distribution in Distribution::value_variants() {
+            let text = Installation { distribution: *distribution, control_plane_nodes, ..base() }.of(deployment)?;
+            let deployment: Value = yaml::from_str(&text)?;
+            let env = deployment["spec"]["template"]["spec"]["containers"][0]["env"].as_array().context("env")?;
+            let value = |name| env.iter().find(|one| one["name"] == name)?["value"].as_str();
+            if let (Some(host), Some(port)) = (value("KUBERNETES_SERVICE_HOST"), value("KUBERNETES_SERVICE_PORT")) {
+                all[of][name(*distribution)] = json!({"host": host, "port": port.parse::<u16>()?});
+            }
+        }
+    }
+    Ok(format!(
+        "# {GENERATED} How the operator reaches the API server, with and without\n# nodes of the control plane.\n{}",
+        yaml::to_string(&all)?
+    ))
+}
+
+pub(super) fn name(distribution: Distribution) -> String {
+    distribution.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+/// A file in which others write, too, with what follows from the program.
+fn filled_in(path: &str, catalog: &Catalog) -> Result<String> {
+    let text = fs::read_to_string(repository().join(CHART).join(path))?;
+    if path == "Chart.yaml" {
+        let lines = text.lines().map(|line| match line.split_once(": ") {
+            Some((key @ ("version" | "appVersion"), _)) => format!("{key}: {}\n", env!("CARGO_PKG_VERSION")),
+            _ => format!("{line}\n"),
+        });
+        return Ok(lines.collect());
+    }
+    let mut schema: Value = serde_json::from_str(&text)?;
+    let providers: Vec<_> = catalog.upstream().map(|one| one.descriptor.name.as_str()).collect();
+    let distributions: Vec<_> = Distribution::value_variants().iter().copied().map(name).collect();
+    schema["properties"]["providers"]["items"]["enum"] = json!(providers);
+    schema["properties"]["distribution"]["enum"] = json!(distributions);
+    Ok(serde_json::to_string_pretty(&schema)? + "\n")
+}
+
+/// The files of the chart that follow from others, by their paths in it.
+fn generated() -> Result<BTreeMap<String, String>> {
+    let catalog = embedded::catalog()?;
+    let files = embedded::install();
+    let any = catalog.upstream().next().context("a provider")?;
+    let mut all = BTreeMap::new();
+    for (name, bytes) in &files {
+        let text = std::str::from_utf8(bytes)?;
+        if name.ends_with(".crd.yaml") {
+            all.insert(format!("crds/{name}"), text.to_owned());
+        } else if !text.contains("kind: Namespace\n") {
+            all.insert(format!("templates/{name}"), template(text, any).context(name.clone())?);
+        }
+        if text.contains("kind: Deployment\n") {
+            all.insert("files/api-servers.yaml".into(), api_servers(text)?);
+        }
+    }
+    for one in catalog.upstream() {
+        all.insert(format!("files/providers/{}.yaml", one.descriptor.name), provider(one, &files)?);
+    }
+    for path in ["Chart.yaml", "values.schema.json"] {
+        all.insert(path.into(), filled_in(path, &catalog)?);
+    }
+    Ok(all)
+}
+
+/// The files that stand in the folders of generated files and those besides.
+fn existing(folder: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for part in ["crds", "files", "files/providers", "templates"] {
+        for entry in fs::read_dir(folder.join(part))? {
+            let path = entry?.path();
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            if text.lines().next().is_some_and(|line| line.contains("Generated from")) {
+                found.push(path.strip_prefix(folder)?.display().to_string());
+            }
+        }
+    }
+    Ok(found)
+}
+
+#[test]
+fn the_chart_is_what_install_makes_of_it() -> Result<()> {
+    let folder = repository().join(CHART);
+    let generated = generated()?;
+    let is_update = std::env::var_os("UPDATE_GENERATED").is_some();
+    for (path, text) in &generated {
+        let path = folder.join(path);
+        if is_update {
+            fs::write(&path, text)?;
+        }
+        let found = fs::read_to_string(&path).unwrap_or_default();
+        assert!(found == *text, "{} is out of date: run `make generate`", path.display());
+    }
+    for path in existing(&folder)?.into_iter().filter(|path| !generated.contains_key(path)) {
+        if is_update {
+            fs::remove_file(folder.join(&path))?;
+        } else {
+            panic!("nothing makes {CHART}/{path} any more: run `make generate`");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,297 @@
+//! What `helm template` makes of values is what `render` prints with the flags of the same meaning.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    process::{Command, Output, Stdio},
+};
+
+use anyhow::{Context, Result, ensure};
+use ccm_operator::{
+    api::placement::Distribution,
+    cli::Cli,
+    provider::{embedded, upstream::Descriptor},
+    text::yaml,
+};
+use clap::{Arg, CommandFactory, ValueEnum};
+use serde_json::{Value, json};
+
+use super::generate::{CHART, name};
+use crate::{
+    lab::{binary, repository},
+    support::artifacts,
+};
+
+/// Runs Helm in the repository.
+async fn helm(arguments: &[&str]) -> Result<Output> {
+    let mut command = Command::new(artifacts::helm().await?);
+    // Its own folders: the user's settings of Helm are none of the test's.
+    let home = tempfile::tempdir()?;
+    command.args(arguments).current_dir(repository()).env_clear().env("HOME", home.path()).stdin(Stdio::null());
+    Ok(command.output()?)
+}
+
+/// The objects that the chart makes of values, in a namespace.
+async fn templated(namespace: &str, values: &Value, arguments: &[&str]) -> Result<Vec<Value>> {
+    let file = tempfile::NamedTempFile::new()?;
+    fs::write(file.path(), values.to_string())?;
+    let path = file.path().display().to_string();
+    let template = ["template", "any", CHART, "--include-crds", "--namespace", namespace, "--values", &path];
+    let output = helm(&[&template[..], arguments].concat()).await?;
+    ensure!(output.status.success(), "{values}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(yaml::documents(&String::from_utf8(output.stdout)?)?)
+}
+
+/// The objects that are printed for flags.
+pub(super) fn rendered(flags: &[&str]) -> Result<Vec<Value>> {
+    let install = ["render", "--phase", "install", "--flavour", "upstream"];
+    let output = Command::new(binary()).args(install).args(flags).output()?;
+    ensure!(output.status.success(), "{flags:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(yaml::documents(&String::from_utf8(output.stdout)?)?)
+}
+
+/// Objects by what they are. Of a role each single right counts, not how the rules are grouped.
+pub(super) fn by_name(objects: Vec<Value>) -> BTreeMap<String, Value> {
+    let mut all = BTreeMap::new();
+    for mut object in objects {
+        let metadata = &object["metadata"];
+        let key = format!("{} {}/{}", object["kind"], metadata["namespace"], metadata["name"]);
+        if let Some(rules) = object.get_mut("rules") {
+            *rules = json!(rights(rules));
+        }
+        without_fractions(&mut object);
+        assert_eq!(all.insert(key.clone(), object), None, "{key} is there twice");
+    }
+    all
+}
+
+/// 1.0 is 1: kustomize writes it so.
+fn without_fractions(value: &mut Value) {
+    match value {
+        Value::Object(fields) => fields.values_mut().for_each(without_fractions),
+        Value::Array(items) => items.iter_mut().for_each(without_fractions),
+        Value::Number(number) => {
+            if let Some(whole) =
+                number.as_f64().map(|number| format!("{number}")).and_then(|text| text.parse::<i64>().ok())
+            {
+                *value = whole.into();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Fails with the lines that differ.
+pub(super) fn are_the_same(expected: &BTreeMap<String, Value>, found: &BTreeMap<String, Value>) -> Result<()> {
+    let [expected, found] = [expected, found].map(|all| serde_json::to_string_pretty(all).map(|text| text + "\n"));
+    let (expected, found) = (expected?, found?);
+    let diff = similar::TextDiff::from_lines(&expected, &found);
+    ensure!(expected == found, "{}", diff.unified_diff().header("render", "found"));
+    Ok(())
+}
+
+fn rights(rules: &Value) -> BTreeSet<String> {
+    let list = |rule: &Value, field: &str| rule[field].as_array().cloned().unwrap_or_else(|| vec![Value::Null]);
+    let mut all = BTreeSet::new();
+    for rule in rules.as_array().into_iter().flatten() {
+        assert_ne!(rule["resourceNames"], json!([]), "an empty list of names is no limit: {rule}");
+        for group in list(rule, "apiGroups") {
+            for resource in list(rule, "resources") {
+                for name in list(rule, "resourceNames") {
+                    all.extend(list(rule, "verbs").iter().map(|verb| format!("{verb} {group}/{resource} {name}")));
+                }
+            }
+        }
+    }
+    all
+}
+
+fn names(values: &[&str]) -> String {
+    values.join(",")
+}
+
+#[tokio::test]
+#[allow(clippy::too_many_lines, reason = "a table")]
+async fn the_chart_makes_of_values_what_render_makes_of_flags() -> Result<()> {
+    let catalog = embedded::catalog()?;
+    let all: Vec<_> = catalog.upstream().map(|one| one.descriptor.name.as_str()).collect();
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let pinned = format!("mirror:5000/x/a/operator:v9@{digest}");
+    let mut cases: Vec<(&str, Vec<String>, Value)> = Vec::new();
+    let mut case = |namespace, flags: &[&str], values: Value| {
+        cases.push((namespace, flags.iter().map(|&flag| flag.to_owned()).collect(), values));
+    };
+    for Descriptor { name, namespaces, .. } in catalog.upstream().map(|one| &one.descriptor) {
+        let (mut flags, mut values) = (vec!["--providers", name], json!({"providers": [name]}));
+        if !namespaces.include("kube-system") {
+            flags.extend(["--namespaces", name]);
+            values["namespaces"] = json!([name]);
+        }
+        case("ccm-operator", &flags, values);
+    }
+    case(
+        "own",
+        &["--providers", &names(&all), "--operator-namespace", "own", "--namespaces", "kube-system,clouds"],
+        json!({"providers": all, "namespaces": ["kube-system", "clouds"]}),
+    );
+    for distribution in Distribution::value_variants().iter().copied().map(name) {
+        for nodes in ["0", "1", "3"] {
+            case(
+                "ccm-operator",
+                &["--providers", "aws", "--distribution", &distribution, "--control-plane-nodes", nodes],
+                json!({"providers": ["aws"], "distribution": distribution, "controlPlaneNodes": nodes.parse::<u8>()?}),
+            );
+        }
+    }
+    for (flag, host) in [("api.lab:6443", "api.lab"), ("127.0.0.1:6443", "127.0.0.1"), ("[fd00::1]:6443", "fd00::1")] {
+        case(
+            "ccm-operator",
+            &["--providers", "hcloud", "--distribution", "k3s", "--api-server", flag],
+            json!({"providers": ["hcloud"], "distribution": "k3s", "apiServer": {"host": host}}),
+        );
+    }
+    case(
+        "ccm-operator",
+        &["--providers", "hcloud", "--api-server", "a:443"],
+        json!({"providers": ["hcloud"], "apiServer": {"host": "a", "port": 443}}),
+    );
+    case(
+        "cloud",
+        &["--providers", "aws,vsphere", "--namespaces", "cloud,1,kube-system", "--operator-namespace", "cloud"],
+        json!({"providers": ["vsphere", "aws"], "namespaces": ["cloud", "1", "kube-system"]}),
+    );
+    case(
+        "ccm-operator",
+        &["--providers", "aws,hcloud", "--secrets", "prod,true,1", "--node-deletion"],
+        json!({"providers": ["aws", "hcloud"], "secrets": ["prod", "true", "1"], "nodeDeletion": true}),
+    );
+    for (image, values) in [
+        ("registry/operator:1", json!({"repository": "registry/operator", "tag": "1"})),
+        (
+            pinned.as_str(),
+            json!({"repository": "r/a/operator", "tag": "v9", "digest": digest, "registryMirror": "mirror:5000/x"}),
+        ),
+    ] {
+        case("ccm-operator", &["--providers", "aws", "--image", image], json!({"providers": ["aws"], "image": values}));
+    }
+    for (namespace, flags, values) in cases {
+        let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+        let mut expected = by_name(rendered(&flags)?);
+        // Helm keeps its own record of the release in the namespace, so it has to be there before.
+        expected.retain(|_, object| object["kind"] != "Namespace");
+        let found = by_name(templated(namespace, &values, &[]).await?);
+        are_the_same(&expected, &found).with_context(|| format!("{flags:?}"))?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_pods_get_what_only_the_chart_can_add() -> Result<()> {
+    let plain = json!({"providers": ["aws"]});
+    let toleration = json!({"key": "dedicated", "operator": "Exists"});
+    let mut values = plain.clone();
+    values["tolerations"] = json!([toleration]);
+    values["image"] = json!({"pullSecrets": [{"name": "registry"}]});
+    let deployment = |objects: Vec<Value>| objects.into_iter().find(|object| object["kind"] == "Deployment");
+    let mut expected = deployment(templated("own", &plain, &[]).await?).context("a Deployment")?;
+    let pod = expected.pointer_mut("/spec/template/spec").context("a pod")?;
+    pod["imagePullSecrets"] = json!([{"name": "registry"}]);
+    pod["tolerations"].as_array_mut().context("tolerations")?.push(toleration);
+    assert_eq!(Some(expected), deployment(templated("own", &values, &[]).await?));
+    Ok(())
+}
+
+#[tokio::test]
+async fn prometheus_is_told_only_where_it_is_known() -> Result<()> {
+    let found = async |values: Value, arguments: &[&str]| -> Result<Vec<Value>> {
+        let objects = templated("own", &values, arguments).await?;
+        let kinds = ["Service", "ServiceMonitor"].map(Value::from);
+        Ok(objects.into_iter().filter(|object| kinds.contains(&object["kind"])).collect())
+    };
+    let known = ["--api-versions", "monitoring.coreos.com/v1"];
+    assert!(found(json!({"providers": ["aws"]}), &[]).await?.is_empty());
+    assert!(found(json!({"providers": ["aws"], "serviceMonitor": {"enabled": false}}), &known).await?.is_empty());
+    let labels = json!({"release": "prometheus"});
+    let objects = found(json!({"providers": ["aws"], "serviceMonitor": {"labels": labels}}), &known).await?;
+    let [service, monitor] = &objects[..] else { panic!("{objects:?}") };
+    assert!(objects.iter().all(|object| object["metadata"]["namespace"] == "own"), "{objects:?}");
+    assert_eq!(monitor["metadata"]["labels"]["release"], "prometheus");
+    // The Service is the one that is looked for, its pods are the operator's, and so is their port.
+    let all = templated("own", &json!({"providers": ["aws"]}), &[]).await?;
+    let deployment = all.iter().find(|object| object["kind"] == "Deployment").context("a Deployment")?;
+    let pods = &deployment["spec"]["template"];
+    assert_eq!(monitor["spec"]["selector"]["matchLabels"], service["metadata"]["labels"]);
+    assert_eq!(service["spec"]["selector"], pods["metadata"]["labels"]);
+    let port = &service["spec"]["ports"][0];
+    assert_eq!(port["name"], monitor["spec"]["endpoints"][0]["port"]);
+    let ports = pods["spec"]["containers"][0]["ports"].as_array().context("ports")?;
+    let own = ports.iter().find(|own| own["name"] == port["targetPort"]).context("the port")?;
+    assert_eq!(own["containerPort"], port["port"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_chart_is_without_fault() -> Result<()> {
+    for set in ["providers={aws}", "providers={aws,hcloud,vsphere},controlPlaneNodes=1,nodeDeletion=true"] {
+        let output = helm(&["lint", "--strict", CHART, "--set", set]).await?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+    Ok(())
+}
+
+/// What has a value is on the page, and every flag of the installation has a value.
+#[test]
+fn the_page_has_every_value_and_every_flag() -> Result<()> {
+    let page = fs::read_to_string(repository().join("docs/installing-with-helm.md"))?;
+    let text = fs::read_to_string(repository().join(CHART).join("values.yaml"))?;
+    let values: BTreeMap<String, Value> = yaml::from_str(&text)?;
+    for (name, value) in &values {
+        for field in value.as_object().map_or_else(|| vec![None], |fields| fields.keys().map(Some).collect()) {
+            let named = field.map_or_else(|| format!("`{name}`"), |field| format!("`{name}.{field}`"));
+            let short = field.map_or_else(|| named.clone(), |field| format!("`.{field}`"));
+            assert!(page.contains(&named) || page.contains(&short), "{named}");
+        }
+    }
+    let schema: Value =
+        serde_json::from_str(&fs::read_to_string(repository().join(CHART).join("values.schema.json"))?)?;
+    let known: BTreeSet<_> = schema["properties"].as_object().context("properties")?.keys().collect();
+    assert_eq!(known, values.keys().chain([&"global".to_owned()]).collect());
+
+    let command = Cli::command();
+    let render = command.find_subcommand("render").context("render")?;
+    let of_installation =
+        |flag: &&Arg| flag.get_help().is_some_and(|help| help.to_string().contains("--flavour upstream"));
+    let flags: Vec<_> = render.get_arguments().filter(of_installation).filter_map(Arg::get_long).collect();
+    assert!(flags.len() > 7, "{flags:?}");
+    for flag in flags {
+        assert!(page.contains(&format!("`--{flag}`")), "no value stands for --{flag}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn wrong_values_are_refused() -> Result<()> {
+    for (set, problem) in [
+        ("nodeDeletion=true", "providers"),
+        ("providers={}", "providers"),
+        ("providers={asw}", "providers"),
+        ("providers={aws,aws}", "providers"),
+        ("providers={aws},namespaces={a.b}", "namespaces"),
+        ("providers={aws},namespaces={}", "namespaces"),
+        ("providers={aws},secrets={A}", "secrets"),
+        ("providers={nutanix}", "namespaces"),
+        ("providers={gcp},namespaces={a}", "namespaces"),
+        ("providers={aws},distribution=k4s", "distribution"),
+        ("providers={aws},controlPlaneNodes=-1", "controlPlaneNodes"),
+        ("providers={aws},apiServer.host=https://a", "apiServer"),
+        ("providers={aws},apiServer.port=0", "apiServer"),
+        ("providers={aws},image.digest=sha256:1", "image"),
+        ("providers={aws},nodeDeletions=true", "nodeDeletions"),
+        ("providers={aws},image.pullPolicy=Always", "pullPolicy"),
+    ] {
+        let output = helm(&["template", "any", CHART, "--set", set]).await?;
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && message.contains(problem), "{set}: {message}");
+    }
+    Ok(())
+}
