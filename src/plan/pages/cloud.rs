@@ -135,7 +135,7 @@ impl<'a> Cloud<'a> {
         let rows: Vec<_> = DISTRIBUTIONS.iter().map(row).collect();
         lines.extend(table(["", ""], &rows).lines().map(|line| format!("  {line}")));
         lines.push(String::new());
-        let prefixes = if nodes.names.prefixes.is_empty() {
+        let prefixes = if nodes.names.prefixes.iter().all(String::is_empty) {
             String::new()
         } else {
             format!(": it begins with {}", or(&nodes.names.prefixes))
@@ -171,7 +171,18 @@ impl<'a> Cloud<'a> {
         let required = needed.keys.iter().map(|key| row(key, true));
         let rows: Vec<_> = required.chain(needed.optional_keys.iter().map(|key| row(key, false))).collect();
         let mut parts = vec!["## The Secret".to_owned(), table(["key", "required", "how the CCM gets it"], &rows)];
-        parts.push("The operator restarts the CCM when the Secret changes.".to_owned());
+        if needed.optional {
+            let only = needed
+                .only_with
+                .as_ref()
+                .map(|words| format!(" It is used only with a configuration that says {words}."));
+            parts.push(format!("The Secret is optional.{}", only.unwrap_or_default()));
+        }
+        // One that the CCM reads by itself is in no pod.
+        let volumes = self.provider.manifests.iter().filter_map(|one| one.pod_spec()?["volumes"].as_array()).flatten();
+        if !needed.environment.is_empty() || volumes.into_iter().any(|volume| volume["name"] == "credentials") {
+            parts.push("The operator restarts the CCM when the Secret changes.".to_owned());
+        }
         parts
     }
 

@@ -29,6 +29,7 @@ pub(crate) fn page(clouds: &[Cloud]) -> String {
          example, versions, rights, and what you will see."
             .to_owned(),
         table(heads, &rows),
+        "OVH Public Cloud is [OpenStack](openstack.md#variants).".to_owned(),
         "[Compared with what clouds publish](comparison.md): rights and pitfalls of their own manifests and of these, in numbers."
             .to_owned(),
     ]
