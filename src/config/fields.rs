@@ -7,15 +7,15 @@ use crate::{
     text::{json::folded, yaml},
 };
 
-/// Refuses a text that cannot be read, or that lacks one of these fields, each a JSON pointer. Names ignore case, as Go does in JSON.
-/// No value gets into the message: it may be a secret.
-pub fn check(text: &str, needed: &[String]) -> Result<(), Problem> {
+/// Refuses a text that cannot be read, or that lacks one of these fields, each a JSON pointer. Names ignore case in JSON, as Go does
+/// there, and not in YAML. No value gets into the message: it may be a secret.
+pub fn check(text: &str, is_json: bool, needed: &[String]) -> Result<(), Problem> {
     if needed.is_empty() {
         return Ok(());
     }
     let document: Value = yaml::from_str(text)
         .map_err(|error| Problem { place: error.place, message: "neither YAML nor JSON: correct the syntax".into() })?;
-    let is_missing = |pointer: &&String| match find(&document, pointer) {
+    let is_missing = |pointer: &&String| match find(&document, is_json, pointer) {
         None | Some(Value::Null) => true,
         Some(Value::String(text)) => text.trim().is_empty(),
         Some(_) => false,
@@ -25,10 +25,13 @@ pub fn check(text: &str, needed: &[String]) -> Result<(), Problem> {
     Err(Problem::new(format!("`{path}` is missing: the cloud-controller-manager needs it")))
 }
 
-fn find<'a>(document: &'a Value, pointer: &str) -> Option<&'a Value> {
+fn find<'a>(document: &'a Value, is_json: bool, pointer: &str) -> Option<&'a Value> {
     pointer.split('/').skip(1).try_fold(document, |value, name| match value {
         Value::Array(items) => items.get(name.parse::<usize>().ok()?),
-        Value::Object(fields) => fields.iter().find(|(key, _)| folded(key) == folded(name)).map(|(_, value)| value),
+        Value::Object(fields) => {
+            let is_it = |key: &str| key == name || (is_json && folded(key) == folded(name));
+            fields.iter().find(|(key, _)| is_it(key)).map(|(_, value)| value)
+        }
         _ => None,
     })
 }
@@ -40,22 +43,27 @@ mod tests {
     #[test]
     fn a_field_that_is_missing_is_named_and_no_value_is() {
         let needed = ["/global/projectId".to_owned(), "/clusters/0/url".to_owned()];
-        let problem = |text: &str| check(text, &needed).err().map(|problem| problem.to_string());
+        let problem = |text: &str| check(text, text.starts_with('{'), &needed).err().map(|problem| problem.to_string());
         assert_eq!(problem("global: {projectId: p}\nclusters: [{url: u}]\n"), None);
         assert_eq!(
             problem("{\"Global\": {\"projectID\": 1}, \"clusters\": [{\"url\": \"u\"}]}"),
             None,
             "Go ignores case"
         );
-        for text in
-            ["clusters: [{url: u}]", "global: {projectId: ''}\n", "global: {projectId: }\n", "global: s3cret\n", ""]
-        {
+        for text in [
+            "clusters: [{url: u}]",
+            "global: {projectID: p}\n",
+            "global: {projectId: ''}\n",
+            "global: {projectId: }\n",
+            "global: s3cret\n",
+            "",
+        ] {
             let said = problem(text).unwrap();
             assert!(said.starts_with("`global.projectId` is missing"), "{text}: {said}");
         }
         let said = problem("global: {projectId: p}\nclusters: []\n").unwrap();
         assert_eq!(said, "`clusters.0.url` is missing: the cloud-controller-manager needs it");
         assert_eq!(problem("a: 1\nb: [s3cret\n").unwrap(), "2:4: neither YAML nor JSON: correct the syntax");
-        assert!(check("b: [", &[]).is_ok(), "a configuration without needs is not read");
+        assert!(check("b: [", false, &[]).is_ok(), "a configuration without needs is not read");
     }
 }

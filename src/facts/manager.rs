@@ -17,7 +17,7 @@ pub const LEASE: &str = "cloud-controller-manager";
 pub const ONLY: &str = "cluster";
 
 /// The addresses at which machines learn about themselves; no proxy knows whom it asks for.
-const METADATA_SERVICES: [&str; 2] = ["169.254.169.254", "fd00:ec2::254"];
+const METADATA_SERVICES: [&str; 3] = ["169.254.169.254", "fd00:ec2::254", "metadata.exoscale.com"];
 
 /// A cloud-controller-manager that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

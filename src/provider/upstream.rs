@@ -220,7 +220,7 @@ pub(crate) fn is_manager(pod: &Value) -> bool {
 impl ConfigFile {
     /// Checks a configuration: an error where the cloud-controller-manager would refuse it, warnings for what it would ignore.
     pub fn check(&self, text: &str) -> Result<Vec<Problem>, Problem> {
-        fields::check(text, &self.needs)?;
+        fields::check(text, self.file.ends_with(".json"), &self.needs)?;
         self.format.map_or(Ok(Vec::new()), |format| format.check(text))
     }
 }

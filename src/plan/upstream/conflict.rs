@@ -98,7 +98,10 @@ pub fn conflict(catalog: &Catalog, manager: &Manager, other: &Manager) -> Option
 /// Whether the cloud-controller-managers of two clouds leave the nodes of each other alone. A node without a providerID does not count:
 /// as long as it waits for its initialisation it is not asked for, and one that does not wait is nobody's.
 fn leave_each_other(one: &Descriptor, other: &Descriptor) -> bool {
-    one.name != other.name && [one, other].iter().all(|cloud| cloud.nodes.foreign_provider_id != Answer::Gone)
+    let owns_none = |one: &Descriptor, other: &Descriptor| {
+        one.nodes.foreign_provider_id != Answer::Gone && !other.nodes.provider_ids.iter().any(|id| one.nodes.owns(id))
+    };
+    owns_none(one, other) && owns_none(other, one)
 }
 
 #[cfg(test)]
@@ -166,6 +169,8 @@ mod tests {
             (("aws", &nodes), ("vsphere", &nodes), Some("cloudNode, cloudNodeLifecycle runs")),
             (("vsphere", &nodes), ("hcloud", &nodes[..1]), Some("takes the nodes of the other for gone")),
             (("vsphere", &nodes), ("hcloud", &["service"]), None),
+            // Each answers with an error, but one takes providerIDs of the other for its own.
+            (("openstack", &nodes), ("stackit", &nodes[1..]), Some("cloudNodeLifecycle runs")),
             (("none", &nodes), ("aws", &nodes), None),
         ] {
             let (older, younger) = (manager("cluster", first.0, first.1), manager("other", second.0, second.1));
