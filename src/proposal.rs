@@ -1,7 +1,7 @@
 //! A `CloudControllerManager` that is proposed for a cluster (pure): by its nodes, or by the cloud-controller-manager that it has from
 //! a chart or a manifest.
 //!
-//! What is proposed passes the same checks as what a user writes. [`read`] asks a cluster, [`write`] writes the files; the rest only
+//! What is proposed passes the same checks as what a user writes. [`read`] asks a cluster, [`mod@write`] writes the files; the rest only
 //! decides. The values of Secrets are in [`draft::SecretFile`] and nowhere else: it cannot be printed.
 
 pub mod credentials;

@@ -160,7 +160,7 @@ impl Manager {
         if self.name == ONLY { name.to_owned() } else { format!("{name}-{}", self.name) }
     }
 
-    /// Host and port of the API server for pods on the network of any node, as [`api_server`] of those on the control plane. An
+    /// Host and port of the API server for pods on the network of any node, as `api_server` of those on the control plane. An
     /// agent of k3s has it at another port than a server.
     pub fn api_server_of_every_node(&self) -> Option<(String, String)> {
         let distribution = match self.cluster.distribution {
