@@ -3,7 +3,7 @@
 //! `assets/<cloud>/upstream/` holds the manifests and their descriptor. Nothing of the OpenShift flavour is used: the names,
 //! the accounts and the images are others.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, path::Path};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -220,7 +220,8 @@ pub(crate) fn is_manager(pod: &Value) -> bool {
 impl ConfigFile {
     /// Checks a configuration: an error where the cloud-controller-manager would refuse it, warnings for what it would ignore.
     pub fn check(&self, text: &str) -> Result<Vec<Problem>, Problem> {
-        fields::check(text, self.file.ends_with(".json"), &self.needs)?;
+        let is_json = Path::new(&self.file).extension().is_some_and(|extension| extension == "json");
+        fields::check(text, is_json, &self.needs)?;
         self.format.map_or(Ok(Vec::new()), |format| format.check(text))
     }
 }
