@@ -13,6 +13,7 @@ mod keep_place;
 pub mod provider;
 pub mod read;
 pub mod report;
+pub mod shell;
 pub mod steps;
 pub mod write;
 

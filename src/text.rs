@@ -102,3 +102,12 @@ fn line_break(text: &str) -> &'static str {
         _ => "\n",
     }
 }
+
+/// A boolean in the spellings that Go's flags take.
+pub fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}

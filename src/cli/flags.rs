@@ -18,7 +18,8 @@ use crate::{
     cluster::{client, kubeconfig, request},
     facts::DEFAULT_NAMESPACE,
     files::STANDARD,
-    text::{output, yaml},
+    proposal::shell::Access,
+    text::{self, output, yaml},
 };
 
 /// The operator's namespace if it does not run in a Pod.
@@ -61,6 +62,18 @@ impl Connection {
         let Self { kubeconfig, context, cluster, user, as_user, as_group: _ } = self;
         let names = [context, cluster, user, as_user].into_iter().any(Option::is_some);
         names || kubeconfig.is_some()
+    }
+
+    /// The flags as they are given, for commands that are printed.
+    pub(super) fn access(&self) -> Access {
+        Access {
+            kubeconfig: self.kubeconfig.as_ref().map(|path| path.display().to_string()),
+            context: given(self.context.as_ref()),
+            cluster: given(self.cluster.as_ref()),
+            user: given(self.user.as_ref()),
+            as_user: self.as_user.clone(),
+            as_groups: self.as_group.clone(),
+        }
     }
 
     /// A client for the cluster. Sends no request.
@@ -182,11 +195,7 @@ impl OutputFormat {
 
 /// Parses a boolean in Go's spellings.
 pub(super) fn boolean(text: &str) -> Result<bool, &'static str> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err("must be true or false"),
-    }
+    text::boolean(text).ok_or("must be true or false")
 }
 
 /// The namespace of the Pod.
@@ -202,12 +211,13 @@ pub(super) fn runtime() -> io::Result<tokio::runtime::Runtime> {
 
 /// Ends with exit code 2.
 pub(super) fn wrong_usage(message: &str) -> ! {
-    Cli::command().error(ErrorKind::ValueValidation, message).exit()
+    Cli::command().error(ErrorKind::ValueValidation, output::printable(message)).exit()
 }
 
-/// Writes a line to standard error. A failure, such as a closed pipe, is ignored.
+/// Writes a line to standard error, without what steers a terminal: others may have written parts of it. A failure, such as a
+/// closed pipe, is ignored.
 pub(super) fn say(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", output::printable(text));
 }
 
 /// Writes the output of a command to standard output. A reader that has seen enough, such as `head`, is no failure.

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     facts::manager::Controller,
+    files::STANDARD,
     object::KINDS,
     plan::{Error, Plan, install::NAME},
     preflight::{evidence::Survey, read::survey},
@@ -23,7 +24,7 @@ use crate::{
         provider::{Sign, signs},
         read,
         report::{Cluster, Found, Report},
-        steps::{CCM_FILE, EXISTING_FILE, Rights, SECRET_FILE, Situation},
+        steps::{CCM_FILE, EXISTING_FILE, Rights, SECRET_FILE, Situation, argument},
         write::{self, File},
     },
     provider::{Phase, catalog::Catalog, embedded, upstream::Upstream},
@@ -100,6 +101,24 @@ pub struct InitArgs {
     pub output: OutputFormat,
 }
 
+impl InitArgs {
+    /// The flags, besides those of the connection and the folder, that are for a migration, too.
+    fn for_migration(&self) -> String {
+        let file = |path: &Option<PathBuf>| {
+            path.as_ref().filter(|path| path.as_os_str() != STANDARD).map(|path| path.display().to_string())
+        };
+        let namespace = Some(&self.operator_namespace).filter(|name| *name != NAME);
+        let given = [
+            ("--provider", self.provider.clone()),
+            ("--credentials", file(&self.credentials)),
+            ("--cloud-config", file(&self.cloud_config)),
+            ("--operator-namespace", namespace.cloned()),
+        ];
+        let given = given.into_iter().filter_map(|(flag, value)| Some(format!(" {flag} {}", argument(&value?))));
+        given.collect()
+    }
+}
+
 fn controller(text: &str) -> Result<Controller, String> {
     Controller::ALL.into_iter().find(|one| one.field() == text).ok_or_else(|| {
         let all = Controller::ALL.map(Controller::field).join(", ");
@@ -129,13 +148,17 @@ struct Proposal {
 /// Writes the files and prints what to do; the exit code says whether a check refuses.
 pub(super) fn run(args: &InitArgs) -> anyhow::Result<ExitCode> {
     one_reads_stdin(&[args.credentials.as_ref(), args.cloud_config.as_ref()]);
+    if args.dest_dir.as_os_str() == STANDARD {
+        wrong_usage("--dest-dir: the files go into a folder, not to the standard output");
+    }
     let report = runtime()?.block_on(async {
         let seen = Seen::of(args).await?;
-        let proposal = if args.from_existing {
+        let mut proposal = if args.from_existing {
             migrate::proposal(args, &seen).await?
         } else {
             fresh::proposal(args, &seen).await?
         };
+        proposal.draft.name_secrets();
         report(args, &seen, &proposal).await
     })?;
     print(&args.output.write(&report, || report.text())?)?;
@@ -210,8 +233,13 @@ async fn report(args: &InitArgs, seen: &Seen, proposal: &Proposal) -> anyhow::Re
     let checked = check(&seen.client, &seen.catalog, &manager, look, secret.as_ref(), &args.operator_namespace).await?;
     let files = files(draft, secret.as_ref(), migrated, rights)?;
     let written = write::files(&args.dest_dir, &files, args.force)?;
+    let has_namespace = read::has_namespace(&seen.client, draft.namespace()).await?;
+    let (access, flags) = (args.cluster.connection.access(), args.for_migration());
     let situation = Situation {
         draft,
+        has_namespace,
+        access: &access,
+        flags: &flags,
         cluster,
         folder: &args.dest_dir,
         has_operator: seen.has_operator,
@@ -249,7 +277,7 @@ fn found(existing: &Existing) -> Found {
 /// The files: those that are applied, and what there was, so that it can be created again.
 fn files(draft: &Draft, secret: Option<&Value>, migrated: &[Existing], rights: &Rights) -> anyhow::Result<Vec<File>> {
     let text = |value: &Value| yaml::to_string(value).context("failed to write a manifest as YAML");
-    let mut files = vec![File { name: CCM_FILE, text: text(&draft.manifest())?, is_secret: false }];
+    let mut files = vec![File { name: CCM_FILE, text: text(&draft.manifest())?, is_secret: draft.has_secrets() }];
     if let Some(secret) = secret {
         files.push(File { name: SECRET_FILE, text: text(secret)?, is_secret: true });
     }

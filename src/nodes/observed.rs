@@ -13,10 +13,12 @@ use crate::{
 /// Parts of the names of images, and of pods, that are cloud-controller-managers.
 const MANAGERS: [&str; 3] = ["cloud-controller-manager", "cloud-provider", "cloudstack-kubernetes-provider"];
 
-/// Parts of the names of others that contain one of those.
-const OTHERS: [&str; 4] = [
+/// Parts of the names of others that contain one of those, or that run from the same image.
+const OTHERS: [&str; 6] = [
     "cloud-controller-manager-operator",
     "csi",
+    "flexvolume",
+    "provisioner",
     "credential-provider",
     // It has a controller for services only.
     "kube-vip",
@@ -64,21 +66,44 @@ fn time(value: &Value) -> Option<Timestamp> {
 
 /// Whether a live pod runs a cloud-controller-manager, whoever made it.
 pub fn is_manager(live: &Value) -> bool {
-    let images = list(&live["spec"]["containers"]).iter().filter_map(|container| container["image"].as_str());
-    live["metadata"]["name"].as_str().into_iter().chain(images).any(is_managers)
+    let containers = list(&live["spec"]["containers"]).iter().filter(|container| !is_other_program(container));
+    let images = containers.filter_map(|container| container["image"].as_str());
+    !is_other_pod(live) && live["metadata"]["name"].as_str().into_iter().chain(images).any(is_managers)
+}
+
+/// Whether a live pod is named as what is no cloud-controller-manager, although it may have the image of one.
+pub fn is_other_pod(live: &Value) -> bool {
+    let name = live["metadata"]["name"].as_str().unwrap_or_default();
+    // The name of a static pod ends in that of its node.
+    let node = live["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
+    is_other(node.and_then(|node| name.strip_suffix(node)).unwrap_or(name))
+}
+
+/// Whether a container is named as, or runs, what is no cloud-controller-manager.
+pub fn is_other_program(container: &Value) -> bool {
+    let words = list(&container["command"]).iter().chain(list(&container["args"]).first());
+    let words = words.filter_map(Value::as_str).flat_map(str::split_whitespace).filter(|word| !word.starts_with('-'));
+    container["name"].as_str().into_iter().chain(words).any(is_other)
+}
+
+fn is_other(name: &str) -> bool {
+    let name = name.rsplit('/').next().unwrap_or_default();
+    OTHERS.iter().any(|part| name.contains(part))
 }
 
 fn is_managers(name: &str) -> bool {
     // Not the registry or the project of an image.
-    let name = name.rsplit('/').next().unwrap_or_default();
-    MANAGERS.iter().any(|part| name.contains(part)) && !OTHERS.iter().any(|part| name.contains(part))
+    let last = name.rsplit('/').next().unwrap_or_default();
+    MANAGERS.iter().any(|part| last.contains(part)) && !is_other(name)
 }
 
 /// The container of the cloud-controller-manager.
 pub fn container(spec: &Value) -> &Value {
     let containers = list(&spec["containers"]);
     let named = containers.iter().find(|container| container["name"] == CCM);
-    let by_image = || containers.iter().find(|container| container["image"].as_str().is_some_and(is_managers));
+    let is_it =
+        |container: &&Value| container["image"].as_str().is_some_and(is_managers) && !is_other_program(container);
+    let by_image = || containers.iter().find(is_it);
     named.or_else(by_image).or(containers.first()).unwrap_or(&Value::Null)
 }
 

@@ -13,6 +13,7 @@ use crate::{
         manager::{Manager, SKIP_PREFLIGHT},
     },
     object::reference::Reference,
+    text::mask::{self, is_secret_key},
 };
 
 /// A proposal.
@@ -177,9 +178,33 @@ impl Draft {
         manifest
     }
 
+    /// Whether the manifest holds what looks like a secret, such as a password in the URL of a proxy.
+    pub fn has_secrets(&self) -> bool {
+        self.spec.iter().any(|(key, value)| is_secret(key, value))
+    }
+
+    /// Says so.
+    pub fn name_secrets(&mut self) {
+        if self.has_secrets() {
+            let how = "it holds what looks like a secret, such as a password in a URL, and is readable by its owner only: keep it \
+                       out of Git; who may read the CloudControllerManager reads it, too";
+            self.note(Outcome::ToDo, "the manifest of the CloudControllerManager", how);
+        }
+    }
+
     /// As the operator would read it in a cluster.
     pub fn manager(&self, cluster: Cluster) -> Result<Manager, serde_json::Error> {
         let spec: Spec = serde_json::from_value(Value::Object(self.spec.clone()))?;
         Ok(Manager::new(self.name.clone(), spec, cluster).annotated(self.skips))
+    }
+}
+
+/// Whether a value, or one in it, is a secret. What is called `credentials` only names a Secret.
+fn is_secret(key: &str, value: &Value) -> bool {
+    match value {
+        Value::Object(object) => object.iter().any(|(key, value)| is_secret(key, value)),
+        Value::Array(items) => items.iter().any(|item| is_secret(key, item)),
+        Value::String(text) => is_secret_key(key) || mask::text(text) != *text,
+        _ => false,
     }
 }

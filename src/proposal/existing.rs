@@ -4,16 +4,18 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::shell::is_name;
 use crate::{
     apply::inventory::PART_OF_LABEL,
     facts::manager::Controller,
-    nodes::observed::{container, flags, is_manager},
+    nodes::observed::{container, flags, is_manager, is_other_pod, is_other_program},
     object::{self, reference::Reference},
     preflight::pods::DEFAULT_PORT,
     provider::{
         CCM,
         upstream::{Descriptor, Upstream},
     },
+    text::boolean,
 };
 
 /// The namespace of the lease, and its name, unless flags say otherwise.
@@ -75,6 +77,8 @@ pub struct Existing {
     pub pod: Value,
     /// The Helm release that it is of, and the namespace of that.
     pub helm: Option<(String, String)>,
+    /// The workloads of that release that were found, itself included.
+    pub of_release: Vec<String>,
     /// Who else would create it again.
     pub keeper: Option<&'static str>,
     /// The object as it could be created again.
@@ -87,14 +91,17 @@ impl Existing {
         let (metadata, kind) = (&live["metadata"], text(&live["kind"]));
         let pod = if kind == "Pod" { &live["spec"] } else { &live["spec"]["template"]["spec"] };
         let is_owned = items(&metadata["ownerReferences"]).any(|owner| kind == "Pod" && owner["kind"] != "Node");
-        let as_pod = json!({"metadata": {"name": metadata["name"]}, "spec": {"containers": pod["containers"]}});
+        let as_pod = json!({
+            "metadata": {"name": metadata["name"]}, "spec": {"containers": pod["containers"], "nodeName": pod["nodeName"]},
+        });
         let is_known = || {
-            let images = items(&pod["containers"]).map(|one| text(&one["image"]));
-            images.into_iter().any(|image| {
+            let containers = items(&pod["containers"]).filter(|one| !is_other_program(one));
+            containers.map(|one| text(&one["image"])).any(|image| {
                 descriptors.iter().any(|one| one.images.values().any(|known| is_of(&image, &known.repository)))
             })
         };
-        if is_owned || !metadata["labels"][PART_OF_LABEL].is_null() || !(is_manager(&as_pod) || is_known()) {
+        let is_other = is_other_pod(&as_pod) || !(is_manager(&as_pod) || is_known());
+        if is_owned || !metadata["labels"][PART_OF_LABEL].is_null() || is_other {
             return None;
         }
         let ccm = container(pod);
@@ -106,7 +113,6 @@ impl Existing {
         let of_node = name.strip_suffix(&format!("-{node}")).filter(|_| is_static);
         let marks = |what: &str| metadata[what].as_object().into_iter().flatten().map(|(key, _)| key.as_str());
         let keeper = |mark: &str| KEEPERS.iter().find(|(prefix, _)| mark.starts_with(prefix)).map(|(_, who)| *who);
-        let [release, of_release] = HELM.map(|name| metadata["annotations"][name].as_str().map(str::to_owned));
         Some(Self {
             kind,
             name: of_node.map_or_else(|| name.clone(), str::to_owned),
@@ -119,11 +125,21 @@ impl Existing {
                 .collect(),
             environment,
             pod: pod.clone(),
-            helm: release.zip(of_release),
+            helm: release(live),
+            of_release: Vec::new(),
             keeper: marks("labels").chain(marks("annotations")).find_map(keeper),
             manifest: cleaned(live),
             namespace,
         })
+    }
+
+    /// What is wrong with the names that it is told: no object can have them.
+    pub fn check(&self) -> Result<(), String> {
+        let (namespace, name) = self.lease().unwrap_or(DEFAULT_LEASE);
+        if is_name(namespace) && is_name(name) {
+            return Ok(());
+        }
+        Err(format!("{} is told the lease {namespace:?}/{name:?}, which can be the name of no object", self.key()))
     }
 
     /// Its kind, namespace and name, for people.
@@ -137,11 +153,16 @@ impl Existing {
         self.flags.iter().rev().find(|(flag, _)| flag == name).map(|(_, value)| value.as_deref().unwrap_or("true"))
     }
 
+    /// Whether a flag is true, which it is unless it is given.
+    fn is_on(&self, name: &str) -> bool {
+        self.flag(name).and_then(boolean) != Some(false)
+    }
+
     /// The lease that its replicas agree by, with its namespace; `None` if they do not, or by something else.
     pub fn lease(&self) -> Option<(&str, &str)> {
         // Old versions hold a lease besides something else.
         let is_lease = self.flag("leader-elect-resource-lock").is_none_or(|lock| lock.ends_with("leases"));
-        let is_on = self.flag("leader-elect") != Some("false") && is_lease;
+        let is_on = self.is_on("leader-elect") && is_lease;
         is_on.then(|| {
             let namespace = self.flag("leader-elect-resource-namespace").unwrap_or(DEFAULT_LEASE.0);
             (namespace, self.flag("leader-elect-resource-name").unwrap_or(DEFAULT_LEASE.1))
@@ -161,7 +182,7 @@ impl Existing {
     /// The controllers that it runs. Without subnets of pods there are no routes.
     pub fn controllers(&self) -> Vec<Controller> {
         let mut on = Controller::of_argument(self.flag("controllers"));
-        let has_routes = self.flag("configure-cloud-routes") != Some("false") && self.flag("cluster-cidr").is_some();
+        let has_routes = self.is_on("configure-cloud-routes") && self.flag("cluster-cidr").is_some();
         on.retain(|one| *one != Controller::Route || has_routes);
         on
     }
@@ -188,6 +209,12 @@ impl Existing {
         });
         object::reference::references(&self.pod, &self.namespace).into_iter().chain(of_flags).collect()
     }
+}
+
+/// The Helm release that an object is of, and the namespace of that. What no release can be called is none.
+pub(super) fn release(live: &Value) -> Option<(String, String)> {
+    let annotation = |name: &str| live["metadata"]["annotations"][name].as_str().filter(|text| is_name(text));
+    Some((annotation(HELM[0])?.to_owned(), annotation(HELM[1])?.to_owned()))
 }
 
 /// Whether an image is of a repository, also from another registry, or under another path that ends alike.

@@ -15,7 +15,9 @@ use super::{
 use crate::{
     api::spec::Logging,
     facts::manager::{Controller, ONLY},
+    nodes::observed::flags,
     provider::upstream::Upstream,
+    text::{boolean, mask},
 };
 
 /// The ports that are tried for the time in which two cloud-controller-managers run.
@@ -187,13 +189,15 @@ fn feature_gates(draft: &mut Draft, existing: &Existing) {
         .flat_map(|gates| gates.split(','))
         .filter_map(|gate| gate.split_once('='))
     {
-        draft.set(&format!("featureGates.{gate}"), value == "true");
+        draft.set(&format!("featureGates.{gate}"), boolean(value) == Some(true));
         draft.note(Outcome::Kept, format!("--feature-gates={gate}={value}"), "spec.featureGates");
     }
 }
 
 /// The flags that are no fields.
 fn arguments(draft: &mut Draft, existing: &Existing, provider: &Upstream) {
+    // Variables in values may be credentials: they are not shown filled in.
+    let written: BTreeMap<_, _> = flags(existing.container()).into_iter().collect();
     let mut given: BTreeMap<&str, &str> = BTreeMap::new();
     for (flag, _) in &existing.flags {
         given.insert(flag, existing.flag(flag).unwrap_or_default());
@@ -201,8 +205,9 @@ fn arguments(draft: &mut Draft, existing: &Existing, provider: &Upstream) {
     // Letters alone are of a shell.
     let others = given.into_iter().filter(|(flag, _)| !FIELDS.contains(flag) && flag.len() > 1);
     for (flag, value) in others.filter(|pair| !DEFAULTS.contains(pair)) {
+        let shown = written.get(flag).and_then(Option::as_deref).unwrap_or(value);
         let (written, name) = (format!("--{flag}"), &provider.descriptor.name);
-        let what = format!("{written}={value}");
+        let what = mask::text(&format!("{written}={shown}"));
         let ours = argument(provider, flag);
         if provider.descriptor.allowed_arguments.contains(&written) {
             draft.set("arguments", with(draft.spec.get("arguments"), &written, value));

@@ -6,7 +6,7 @@ use kube::{Client, api::ListParams};
 use serde_json::Value;
 
 use super::{
-    existing::{Existing, cleaned, items, text},
+    existing::{Existing, cleaned, items, release, text},
     steps::Rights,
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     cluster::read::{self, Error},
     facts::manager::Manager,
     object::{
-        KINDS, Kind,
+        KINDS, Kind, NAMESPACE,
         reference::{CONFIG_MAP, Reference, SECRET},
     },
     provider::{catalog::Catalog, upstream::Upstream},
@@ -32,9 +32,12 @@ const BINDINGS: [&str; 2] = ["ClusterRoleBinding", "RoleBinding"];
 /// The cloud-controller-managers of others. Static pods of the same name are one.
 pub async fn existing(client: &Client, catalog: &Catalog) -> Result<Vec<Existing>, Error> {
     let descriptors: Vec<_> = catalog.upstream().map(|one| &one.descriptor).collect();
-    let mut found: Vec<Existing> = Vec::new();
+    let (mut found, mut released): (Vec<Existing>, Vec<_>) = Default::default();
     for kind in ["DaemonSet", "Deployment", "Pod"] {
         let take = |live: Value| {
+            if let Some(release) = release(&live).filter(|_| kind != "Pod") {
+                released.push((release, key(&live)));
+            }
             let Some(one) = Existing::of(&live, &descriptors) else { return };
             let is_same = |other: &&mut Existing| !other.static_on.is_empty() && other.key() == one.key();
             match found.iter_mut().find(is_same) {
@@ -44,7 +47,17 @@ pub async fn existing(client: &Client, catalog: &Catalog) -> Result<Vec<Existing
         };
         read::each(client, kind_of(kind), "", &ListParams::default().limit(PAGE), take).await?;
     }
+    for one in &mut found {
+        let is_of_it = |(release, key): &(_, String)| (one.helm.as_ref() == Some(release)).then(|| key.clone());
+        one.of_release = released.iter().filter_map(is_of_it).collect();
+    }
     Ok(found)
+}
+
+/// The kind, the namespace and the name of a live object, for people.
+fn key(live: &Value) -> String {
+    let metadata = &live["metadata"];
+    format!("{} {}/{}", text(&live["kind"]), text(&metadata["namespace"]), text(&metadata["name"]))
 }
 
 fn kind_of(name: &str) -> &'static Kind {
@@ -102,56 +115,118 @@ pub async fn is_in_the_way(client: &Client, provider: &Upstream, manager: &Manag
     Ok(false)
 }
 
-/// The account and the rights of a cloud-controller-manager that nobody else has.
-pub async fn rights(client: &Client, existing: &Existing) -> Result<Rights, Error> {
+/// Whether a namespace exists.
+pub async fn has_namespace(client: &Client, name: &str) -> Result<bool, Error> {
+    Ok(read::get(client, &NAMESPACE, "", name).await?.is_some())
+}
+
+/// The account and the rights of the first of these cloud-controller-managers that nobody else has.
+pub async fn rights(client: &Client, migrated: &[Existing]) -> Result<Rights, Error> {
+    let Some(existing) = migrated.first() else { return Ok(Rights::default()) };
+    let mut workloads = Vec::new();
+    for kind in ["DaemonSet", "Deployment", "Pod"] {
+        let params = ListParams::default().limit(PAGE);
+        workloads.extend(read::list(client, kind_of(kind), &existing.namespace, &params).await?);
+    }
+    let users = users(&workloads, migrated);
+    if !users.is_empty() {
+        return Ok(Rights { users, ..Rights::default() });
+    }
     let mut bindings = Vec::new();
     for kind in BINDINGS {
         bindings.extend(read::list(client, kind_of(kind), "", &ListParams::default()).await?);
     }
+    let (own, shared) = of_account(&bindings, existing);
+    let mut rights = Rights { shared, ..Rights::default() };
+    for object in own {
+        match object {
+            Own::Binding(binding) => rights.objects.push(cleaned(binding)),
+            Own::Role(kind, namespace, name) => {
+                if let Some(live) = read::get(client, kind_of(&kind), &namespace, &name).await?
+                    && is_made(&live)
+                {
+                    rights.objects.push(cleaned(&typed(live, kind_of(&kind))));
+                }
+            }
+        }
+    }
+    let account = kind_of("ServiceAccount");
+    if let Some(live) = read::get(client, account, &existing.namespace, &existing.account).await? {
+        rights.objects.push(cleaned(&typed(live, account)));
+    }
+    Ok(rights)
+}
+
+/// Who uses the account of the first of these, too: of the Deployments, DaemonSets and pods of its namespace those that are none
+/// of these, nor owned by one. The account `default` is that of all who name none.
+fn users(workloads: &[Value], migrated: &[Existing]) -> Vec<String> {
+    let Some(existing) = migrated.first() else { return Vec::new() };
+    if existing.account == "default" {
+        return vec!["all pods that name no account".to_owned()];
+    }
+    let is_owner = |one: &Existing, owner: &Value| {
+        let name = text(&owner["name"]);
+        let of_replicas = || name.rsplit_once('-').is_some_and(|(deployment, _)| deployment == one.name);
+        (owner["kind"] == one.kind.as_str() && name == one.name)
+            || (owner["kind"] == "ReplicaSet" && one.kind == "Deployment" && of_replicas())
+    };
+    let is_it = |live: &Value| {
+        migrated.iter().filter(|one| one.namespace == existing.namespace).any(|one| {
+            let name = text(&live["metadata"]["name"]);
+            let of_nodes = one.static_on.iter().any(|node| name == format!("{}-{node}", one.name));
+            (live["kind"] == one.kind.as_str() && (name == one.name || of_nodes))
+                || items(&live["metadata"]["ownerReferences"]).any(|owner| is_owner(one, owner))
+        })
+    };
+    let has_account = |live: &&Value| {
+        let pod = if live["kind"] == "Pod" { &live["spec"] } else { &live["spec"]["template"]["spec"] };
+        pod["serviceAccountName"] == existing.account.as_str()
+    };
+    workloads.iter().filter(has_account).filter(|live| !is_it(live)).map(key).collect()
+}
+
+/// What only one account has.
+#[derive(Debug, PartialEq)]
+enum Own<'a> {
+    /// A binding.
+    Binding(&'a Value),
+    /// The kind, the namespace and the name of a role.
+    Role(String, String, String),
+}
+
+/// Whether it was made by somebody, and not by the API server.
+fn is_made(object: &Value) -> bool {
+    object["metadata"]["labels"][BOOTSTRAP].is_null()
+}
+
+/// The bindings that have no other subject than the account of a cloud-controller-manager, each with its role unless others have
+/// that, too; and the bindings that it shares.
+fn of_account<'a>(bindings: &'a [Value], existing: &Existing) -> (Vec<Own<'a>>, Vec<String>) {
     let is_it = |subject: &Value| {
         subject["kind"] == "ServiceAccount"
             && subject["name"] == existing.account.as_str()
             && subject["namespace"] == existing.namespace.as_str()
     };
-    let is_other = |subject: &Value| subject["kind"] == "ServiceAccount" && !is_it(subject);
-    let of_account = |binding: &Value| items(&binding["subjects"]).any(is_it);
-    let is_alone = |binding: &Value| of_account(binding) && !items(&binding["subjects"]).any(is_other);
-    let is_made = |object: &Value| object["metadata"]["labels"][BOOTSTRAP].is_null();
-    let mut rights = Rights::default();
+    let has_it = |binding: &Value| items(&binding["subjects"]).any(is_it);
+    // Another subject is another one's of whatever kind: a user, a group.
+    let is_alone = |binding: &Value| has_it(binding) && items(&binding["subjects"]).all(is_it);
+    let role = |binding: &Value| {
+        let of_namespace = binding["roleRef"]["kind"] == "Role";
+        let namespace = if of_namespace { text(&binding["metadata"]["namespace"]) } else { String::new() };
+        Own::Role(text(&binding["roleRef"]["kind"]), namespace, text(&binding["roleRef"]["name"]))
+    };
+    let mut own = Vec::new();
     for binding in bindings.iter().filter(|binding| is_alone(binding) && is_made(binding)) {
-        rights.objects.push(cleaned(binding));
-        let role = |binding: &Value| {
-            let namespace = if binding["roleRef"]["kind"] == "Role" {
-                text(&binding["metadata"]["namespace"])
-            } else {
-                String::new()
-            };
-            (text(&binding["roleRef"]["kind"]), namespace, text(&binding["roleRef"]["name"]))
-        };
-        let (kind, namespace, name) = role(binding);
-        let is_shared = bindings.iter().any(|other| role(other) == role(binding) && !is_alone(other));
-        let is_listed = rights
-            .objects
-            .iter()
-            .any(|object| object["kind"] == kind.as_str() && object["metadata"]["name"] == name.as_str());
-        if !is_shared
-            && !is_listed
-            && let Some(live) = read::get(client, kind_of(&kind), &namespace, &name).await?
-            && is_made(&live)
-        {
-            rights.objects.push(cleaned(&typed(live, kind_of(&kind))));
+        own.push(Own::Binding(binding));
+        let role_of_it = role(binding);
+        let is_shared = bindings.iter().any(|other| role(other) == role_of_it && !is_alone(other));
+        if !is_shared && !own.contains(&role_of_it) {
+            own.push(role_of_it);
         }
     }
-    rights.shared = bindings
-        .iter()
-        .filter(|one| of_account(one) && !is_alone(one))
-        .map(|one| format!("{} {}", text(&one["kind"]), text(&one["metadata"]["name"])))
-        .collect();
-    let account = kind_of("ServiceAccount");
-    if existing.account != "default"
-        && let Some(live) = read::get(client, account, &existing.namespace, &existing.account).await?
-    {
-        rights.objects.push(cleaned(&typed(live, account)));
-    }
-    Ok(rights)
+    let shared = bindings.iter().filter(|one| has_it(one) && !is_alone(one));
+    (own, shared.map(|one| format!("{} {}", text(&one["kind"]), text(&one["metadata"]["name"]))).collect())
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,10 +8,11 @@ use serde_json::Value;
 use super::{
     draft::Draft,
     existing::{Existing, text},
+    shell::{Access, quoted},
 };
 use crate::{
     api::placement::Distribution,
-    facts::{cluster::Cluster, manager::SKIP_PREFLIGHT},
+    facts::{OPERATOR_LEASE, cluster::Cluster, manager::SKIP_PREFLIGHT},
     plan::install::NAME,
 };
 
@@ -51,6 +52,8 @@ pub struct Rights {
     pub objects: Vec<Value>,
     /// Bindings that it shares with others.
     pub shared: Vec<String>,
+    /// Who else uses the account, which then has to stay, with its rights.
+    pub users: Vec<String>,
 }
 
 /// What the steps depend on.
@@ -65,6 +68,12 @@ pub struct Situation<'a> {
     pub has_operator: bool,
     /// Its namespace.
     pub operator_namespace: &'a str,
+    /// Whether the namespace of the proposal exists.
+    pub has_namespace: bool,
+    /// How the cluster is reached.
+    pub access: &'a Access,
+    /// The further flags that are given and that a migration takes, too; each begins with a space.
+    pub flags: &'a str,
 }
 
 fn step(title: impl Into<String>, commands: impl IntoIterator<Item = String>) -> Step {
@@ -74,7 +83,15 @@ fn step(title: impl Into<String>, commands: impl IntoIterator<Item = String>) ->
 impl Situation<'_> {
     fn file(&self, name: &str) -> String {
         let path = if self.folder == Path::new(".") { name.into() } else { self.folder.join(name) };
-        quoted(&path.display().to_string())
+        argument(&path.display().to_string())
+    }
+
+    fn kubectl(&self) -> String {
+        self.access.kubectl()
+    }
+
+    fn look(&self) -> Step {
+        step("Look at the nodes: none may wait", [format!("ccm-operator nodes{}", self.access.flags())])
     }
 
     /// The steps of a cluster; of one that has the cloud-controller-manager of somebody else, first how to migrate.
@@ -84,13 +101,14 @@ impl Situation<'_> {
             .map(|other| {
                 let title =
                     format!("Unless both are to run: migrate from {}, which keeps what it is told", other.key());
-                step(title, ["ccm-operator init --from-existing".to_owned()])
+                let command = format!("ccm-operator init --from-existing{}{}", self.access.flags(), self.flags);
+                step(title, [format!("{command} --dest-dir {}", self.file("migration"))])
             })
             .into_iter()
             .collect();
         next.extend(self.install());
         next.push(self.apply("Apply the files"));
-        next.push(look());
+        next.push(self.look());
         Steps { next, ..Steps::default() }
     }
 
@@ -106,27 +124,43 @@ impl Situation<'_> {
         secrets
     }
 
+    /// The namespace of the pods, if it is not there yet: they run on the network of the host.
+    fn namespace(&self) -> Option<Step> {
+        let (kubectl, name) = (self.kubectl(), quoted(self.draft.namespace()));
+        let commands = [
+            format!("{kubectl} create namespace {name}"),
+            format!("{kubectl} label namespace {name} pod-security.kubernetes.io/enforce=privileged"),
+        ];
+        let is_needed = !self.has_namespace && self.draft.namespace() != "kube-system";
+        is_needed.then(|| step("Create the namespace, and allow pods on the network of the host in it", commands))
+    }
+
     fn install(&self) -> Vec<Step> {
         let (secrets, namespace) = (self.secrets(), self.draft.namespace());
+        let mut steps: Vec<_> = self.namespace().into_iter().collect();
         if self.has_operator {
-            let account = format!("system:serviceaccount:{}:{NAME}", self.operator_namespace);
+            let kubectl = self.access.kubectl_as(&format!("system:serviceaccount:{}:{NAME}", self.operator_namespace));
             let ask = |secret: &&str| {
-                format!("kubectl --namespace {namespace} auth can-i watch secrets/{secret} --as={account}")
+                let secret = quoted(&format!("secrets/{secret}"));
+                format!("{kubectl} --namespace {} auth can-i watch {secret}", quoted(namespace))
             };
             let title = format!(
                 "The operator has to be allowed to read it: else install it again with --secrets {}",
                 secrets.join(",")
             );
-            return if secrets.is_empty() { Vec::new() } else { vec![step(title, secrets.iter().map(ask))] };
+            if !secrets.is_empty() {
+                steps.push(step(title, secrets.iter().map(ask)));
+            }
+            return steps;
         }
         let mut flags = Vec::new();
-        let mut add = |flag: &str, value: &str| flags.push(format!("{flag} {value}"));
+        let mut add = |flag: &str, value: &str| flags.push(format!("{flag} {}", quoted(value)));
         add("--providers", &text(self.draft.spec.get("provider").unwrap_or(&Value::Null)));
         if !secrets.is_empty() {
             add("--secrets", &secrets.join(","));
         }
         if namespace != "kube-system" {
-            add("--namespaces", namespace);
+            add("--namespaces", &format!("kube-system,{namespace}"));
         }
         if self.operator_namespace != NAME {
             add("--operator-namespace", self.operator_namespace);
@@ -137,58 +171,81 @@ impl Situation<'_> {
             }
             _ => {}
         }
+        if let Some(address) = self.api_server() {
+            add("--api-server", &address);
+        }
         if self.cluster.control_plane_nodes == 1 {
             add("--control-plane-nodes", "1");
         }
         let render = "ccm-operator render --phase install --flavour upstream";
         let render = format!("{render} {} --image IMAGE >ccm-operator.yaml", flags.join(" "));
-        let apply = "kubectl apply --server-side -f ccm-operator.yaml".to_owned();
-        vec![step("Install the operator; IMAGE is where you have pushed it", [render, apply])]
+        let apply = format!("{} apply --server-side -f ccm-operator.yaml", self.kubectl());
+        steps.push(step("Install the operator; IMAGE is where you have pushed it", [render, apply]));
+        steps
+    }
+
+    /// The address of the API server that the pods are told: the operator has the same needs.
+    fn api_server(&self) -> Option<String> {
+        let address = &self.draft.spec.get("placement")?["apiServer"];
+        let (host, port) = (address["host"].as_str()?, address["port"].as_u64().unwrap_or(443));
+        Some(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
+    }
+
+    /// Without a lease the old one may only be stopped once the operator can start the new one.
+    fn wait_for_operator(&self) -> Step {
+        let shown = r#"--output=jsonpath='{.spec.holderIdentity}{" "}{.spec.renewTime}{"\n"}'"#;
+        let namespace = quoted(self.operator_namespace);
+        let get = format!("{} --namespace {namespace} get lease {OPERATOR_LEASE} {shown}", self.kubectl());
+        step("Go on only once the operator runs: its lease has a holder that has renewed it within a minute", [get])
     }
 
     fn apply(&self, title: &str) -> Step {
-        let secret =
-            self.draft.secret.as_ref().map(|_| format!("kubectl apply --server-side -f {}", self.file(SECRET_FILE)));
-        let rest = [
-            format!("kubectl apply --server-side -f {}", self.file(CCM_FILE)),
-            format!("kubectl wait --for=condition=Ready --timeout=5m ccm/{}", self.draft.name),
-        ];
-        step(title, secret.into_iter().chain(rest))
+        let kubectl = self.kubectl();
+        let apply = |file| format!("{kubectl} apply --server-side -f {}", self.file(file));
+        let secret = self.draft.secret.as_ref().map(|_| apply(SECRET_FILE));
+        let wait = format!("{kubectl} wait --for=condition=Ready --timeout=5m ccm/{}", self.draft.name);
+        step(title, secret.into_iter().chain([apply(CCM_FILE), wait]))
     }
 
     /// The steps from what there was, the first of which leads, and back.
     pub fn migration(&self, all: &[Existing], rights: &Rights) -> Steps {
         let Some(existing) = all.first() else { return Steps::default() };
-        let name = &self.draft.name;
+        let (kubectl, name) = (self.kubectl(), &self.draft.name);
         let mut next = self.install();
         let keepers = all.iter().filter_map(|one| Some((one, one.keeper?)));
         next.extend(keepers.map(|(one, keeper)| {
             step(format!("Tell {keeper} to leave {} alone, or it comes back after it was deleted", one.key()), [])
         }));
-        let stop = all.iter().flat_map(stop);
+        // Several may be of one release.
+        let is_first = |(index, one): &(usize, &Existing)| {
+            one.helm.is_none() || all.iter().position(|other| other.helm == one.helm) == Some(*index)
+        };
+        let each = || all.iter().enumerate().filter(is_first).map(|(_, one)| one);
+        let stop = each().map(|one| self.stop(one, all));
         if let Some((namespace, lease)) = existing.lease() {
             next.push(self.apply("Apply the files. The new pods start and wait for the lease: nothing acts twice"));
             next.extend(stop);
-            let holder = format!(
-                "kubectl --namespace {namespace} get lease {lease} --output=jsonpath='{{.spec.holderIdentity}}{{\"\\n\"}}'"
-            );
+            let (namespace, lease) = (quoted(namespace), quoted(lease));
+            let shown = r#"--output=jsonpath='{.spec.holderIdentity}{"\n"}'"#;
+            let holder = format!("{kubectl} --namespace {namespace} get lease {lease} {shown}");
             next.push(step("Within about 20 seconds the lease has another holder: a pod of the new one", [holder]));
         } else {
+            next.push(self.wait_for_operator());
             next.extend(stop);
             next.push(self.apply("Apply the files: until the new pods run there is no cloud-controller-manager"));
         }
-        next.push(look());
-        let start = all.iter().map(|one| self.start(one));
+        next.push(self.look());
+        let start = each().map(|one| self.start(one));
         let remove = step(
             "Remove the new one: where they share a lease the old one gets it within about 20 seconds",
             [
                 format!(
-                    "kubectl patch ccm {name} --type=merge --patch='{{\"spec\": {{\"management\": \"Removed\"}}}}'"
+                    "{kubectl} patch ccm {name} --type=merge --patch='{{\"spec\": {{\"management\": \"Removed\"}}}}'"
                 ),
                 format!(
-                    "kubectl wait --for=jsonpath='{{.status.conditions[?(@.type==\"Ready\")].reason}}'=Removed --timeout=5m ccm/{name}"
+                    "{kubectl} wait --for=jsonpath='{{.status.conditions[?(@.type==\"Ready\")].reason}}'=Removed --timeout=5m ccm/{name}"
                 ),
-                format!("kubectl delete ccm {name}"),
+                format!("{kubectl} delete ccm {name}"),
             ],
         );
         let mut back: Vec<_> = start.collect();
@@ -202,9 +259,59 @@ impl Situation<'_> {
             return step(format!("{title}: put its manifest back on {}", one.static_on.join(", ")), []);
         }
         match &one.helm {
-            Some((release, namespace)) => step(title, [format!("helm rollback {release} --namespace {namespace}")]),
-            None => step(title, [format!("kubectl apply --server-side -f {}", self.file(EXISTING_FILE))]),
+            Some((release, namespace)) => {
+                let helm = self.access.helm();
+                let (release, namespace) = (quoted(release), quoted(namespace));
+                let title = format!("{title}; REVISION is the one that ran last, as the first command lists it");
+                step(
+                    title,
+                    [
+                        format!("{helm} history {release} --namespace {namespace}"),
+                        format!("{helm} rollback {release} REVISION --namespace {namespace}"),
+                    ],
+                )
+            }
+            None => step(title, [format!("{} apply --server-side -f {}", self.kubectl(), self.file(EXISTING_FILE))]),
         }
+    }
+
+    fn stop(&self, one: &Existing, all: &[Existing]) -> Step {
+        let title = format!("Stop {}", one.key());
+        if !one.static_on.is_empty() {
+            let nodes = one.static_on.join(", ");
+            let how = "take its manifest out of the folder of static pods, such as /etc/kubernetes/manifests (RKE2: \
+                       disable-cloud-controller: true), and keep the file";
+            return step(format!("{title}: on {nodes} {how}"), []);
+        }
+        if let Some((release, namespace)) = &one.helm {
+            return self.uninstall(&title, (release, namespace), one, all);
+        }
+        let (namespace, kind, name) = (quoted(&one.namespace), one.kind.to_lowercase(), quoted(&one.name));
+        let delete = format!("{} --namespace {namespace} delete {kind} {name} --cascade=foreground", self.kubectl());
+        step(format!("{title}; {EXISTING_FILE} has it"), [delete])
+    }
+
+    fn uninstall(&self, title: &str, (release, namespace): (&str, &str), one: &Existing, all: &[Existing]) -> Step {
+        let helm = self.access.helm();
+        let others: Vec<_> = one.of_release.iter().filter(|key| !all.iter().any(|one| one.key() == **key)).collect();
+        let names = others.iter().map(|key| key.as_str()).collect::<Vec<_>>().join(", ");
+        let release_and_namespace = format!("{} --namespace {}", quoted(release), quoted(namespace));
+        let manifest = format!("{helm} get manifest {release_and_namespace}");
+        let history = format!("{helm} history {release_and_namespace}");
+        let note = self.access.not_for_helm().map(|note| format!(". {note}")).unwrap_or_default();
+        if !others.is_empty() {
+            let how = "turn off only the cloud-controller-manager by the values of the chart: to uninstall the release deletes them, too";
+            let title = format!("TO DO: {title}. The Helm release {release} has {names}, too: {how}{note}");
+            return step(title, [manifest, history]);
+        }
+        let uninstall = format!("{helm} uninstall {release_and_namespace} --keep-history --wait");
+        step(
+            format!(
+                "{title}, the Helm release {release}. All that the first command shows is deleted: go on only if nothing else \
+                 needs it. Note the last revision of the second one for the way back{note}"
+            ),
+            [manifest, history, uninstall],
+        )
     }
 
     fn clean_up(&self, existing: &Existing, rights: &Rights) -> Vec<Step> {
@@ -212,20 +319,26 @@ impl Situation<'_> {
         if existing.helm.is_none() && !rights.objects.is_empty() {
             let delete = |object: &Value| {
                 let (kind, metadata) = (text(&object["kind"]).to_lowercase(), &object["metadata"]);
-                let namespace =
-                    metadata["namespace"].as_str().map(|name| format!(" --namespace {name}")).unwrap_or_default();
-                format!("kubectl{namespace} delete {kind} {}", quoted(&text(&metadata["name"])))
+                let namespace = metadata["namespace"]
+                    .as_str()
+                    .map(|name| format!(" --namespace {}", quoted(name)))
+                    .unwrap_or_default();
+                format!("{}{namespace} delete {kind} {}", self.kubectl(), quoted(&text(&metadata["name"])))
             };
             steps.push(step(
                 "Delete the account and the rights that only the old one had",
                 rights.objects.iter().map(delete),
             ));
         }
+        if !rights.users.is_empty() {
+            let title = "Leave the account of the old one, and its rights, to those who use it, too";
+            steps.push(step(format!("{title}: {}", rights.users.join(", ")), []));
+        }
         if !rights.shared.is_empty() {
             steps.push(step(format!("Take its account out of what others use, too: {}", rights.shared.join(", ")), []));
         }
         if self.draft.skips.is_some() {
-            let annotate = format!("kubectl annotate ccm {} {SKIP_PREFLIGHT}-", self.draft.name);
+            let annotate = format!("{} annotate ccm {} {SKIP_PREFLIGHT}-", self.kubectl(), self.draft.name);
             steps.push(step(
                 format!("Let the next first installation be checked again, in {CCM_FILE}, too"),
                 [annotate],
@@ -235,29 +348,10 @@ impl Situation<'_> {
     }
 }
 
-fn look() -> Step {
-    step("Look at the nodes: none may wait", ["ccm-operator nodes".to_owned()])
+/// A path as an argument, which is no flag.
+pub fn argument(path: &str) -> String {
+    if path.starts_with('-') { quoted(&format!("./{path}")) } else { quoted(path) }
 }
 
-fn stop(one: &Existing) -> Vec<Step> {
-    let title = format!("Stop {}", one.key());
-    if !one.static_on.is_empty() {
-        let nodes = one.static_on.join(", ");
-        let how = "take its manifest out of the folder of static pods, such as /etc/kubernetes/manifests (RKE2: \
-                   disable-cloud-controller: true), and keep the file";
-        return vec![step(format!("{title}: on {nodes} {how}"), [])];
-    }
-    if let Some((release, namespace)) = &one.helm {
-        let uninstall = format!("helm uninstall {release} --namespace {namespace} --keep-history --wait");
-        return vec![step(format!("{title}, the Helm release {release}"), [uninstall])];
-    }
-    let (namespace, kind, name) = (&one.namespace, one.kind.to_lowercase(), &one.name);
-    let delete = format!("kubectl --namespace {namespace} delete {kind} {name} --cascade=foreground");
-    vec![step(format!("{title}; {EXISTING_FILE} has it"), [delete])]
-}
-
-/// A word of a shell.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:".contains(c);
-    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
-}
+#[cfg(test)]
+mod tests;

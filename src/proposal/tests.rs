@@ -390,3 +390,5 @@ fn of_every_provider_all_is_kept_that_the_operator_would_install() {
     assert!(providers >= 3, "{providers}");
     assert_eq!(problems, Vec::<String>::new());
 }
+
+mod existing;

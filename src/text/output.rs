@@ -26,7 +26,7 @@ pub fn table<const N: usize>(titles: [&str; N], rows: &[[String; N]]) -> String 
 pub fn printable(text: &str) -> String {
     let steers = |c: char| {
         (c.is_control() && !matches!(c, '\n' | '\t'))
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+            || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
     };
     text.chars().map(|c| if steers(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
@@ -167,6 +167,9 @@ mod tests {
     #[test]
     fn nothing_steers_a_terminal() {
         assert_eq!(printable("a\x1b[2J\tb\r\n\u{202e}c"), "a\u{fffd}[2J\tb\u{fffd}\n\u{fffd}c");
+        for steers in ['\u{61c}', '\u{2028}', '\u{2029}', '\u{2060}', '\u{2066}', '\u{feff}'] {
+            assert_eq!(printable(&steers.to_string()), "\u{fffd}", "{steers:?}");
+        }
     }
 
     #[test]

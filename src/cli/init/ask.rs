@@ -53,7 +53,7 @@ pub(super) fn provider(catalog: &Catalog, signs: &[Sign]) -> anyhow::Result<Sign
     let names: Vec<_> = catalog.upstream().map(|one| one.descriptor.name.as_str()).collect();
     if is_terminal() {
         for sign in signs {
-            say(&printable(&format!("{}: {}", sign.provider, sign.because)));
+            say(&format!("{}: {}", sign.provider, sign.because));
         }
     }
     let question = format!("the provider, one of {}", names.join(", "));

@@ -16,6 +16,9 @@ use crate::{
     text::mask,
 };
 
+/// The name of a cluster that is given none.
+const CLUSTER_NAME: &str = "kubernetes";
+
 pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Proposal> {
     let (provider, sign) = seen.provider(args, &seen.existing)?;
     let name = &provider.descriptor.name;
@@ -23,8 +26,16 @@ pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Pro
     let mut draft = Draft::new(ONLY, name, namespace);
     let cluster_name = match &args.cluster_name {
         Some(given) => given.clone(),
-        None => ask::value("--cluster-name", "the cluster's name at the cloud", Some("kubernetes"))?,
+        None => ask::value("--cluster-name", "the cluster's name at the cloud", Some(CLUSTER_NAME))?,
     };
+    if args.cluster_name.is_none() && !ask::is_terminal() {
+        draft.note(
+            Outcome::ToDo,
+            format!("spec.clusterName: {CLUSTER_NAME}"),
+            "nobody was asked for the cluster's name at the cloud, by which load balancers are found: if it has another one, or \
+             another cluster of the cloud has this one, begin again with --cluster-name",
+        );
+    }
     draft.set("clusterName", cluster_name);
     controllers(args, seen, provider, &mut draft)?;
     let secret_name = seen.secret_name(namespace, name).await?;

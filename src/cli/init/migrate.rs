@@ -21,6 +21,7 @@ const NAMES: [&str; 2] = [ONLY, "main"];
 pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Proposal> {
     let (provider, sign, migrated) = chosen(args, seen)?;
     let Some(main) = migrated.first() else { bail!("there is nothing to migrate") };
+    main.check().map_err(anyhow::Error::msg)?;
     let found = read::referenced(&seen.client, main).await?;
     let taken_ports: Vec<_> = seen.survey.pods.iter().flat_map(|pod| pod.ports.iter().copied()).collect();
     let descriptor = &provider.descriptor;
@@ -53,7 +54,7 @@ pub(super) async fn proposal(args: &InitArgs, seen: &Seen) -> anyhow::Result<Pro
         put(&mut proposed, &secret_name, ask::credentials(path, needed)?);
     }
     seen.leave_out_what_it_lacks(&mut proposed)?;
-    let rights = read::rights(&seen.client, main).await?;
+    let rights = read::rights(&seen.client, &migrated).await?;
     Ok(Proposal { draft: proposed, sign, migrated, rights })
 }
 

