@@ -157,7 +157,7 @@ pub async fn rights(client: &Client, migrated: &[Existing]) -> Result<Rights, Er
     Ok(rights)
 }
 
-/// Who uses the account of the first of these, too: of the Deployments, DaemonSets and pods of its namespace those that are none
+/// Who uses the account of the first of these, too: of the Deployments, `DaemonSets` and pods of its namespace those that are none
 /// of these, nor owned by one. The account `default` is that of all who name none.
 fn users(workloads: &[Value], migrated: &[Existing]) -> Vec<String> {
     let Some(existing) = migrated.first() else { return Vec::new() };

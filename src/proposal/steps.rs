@@ -262,7 +262,7 @@ impl Situation<'_> {
             Some((release, namespace)) => {
                 let helm = self.access.helm();
                 let (release, namespace) = (quoted(release), quoted(namespace));
-                let title = format!("{title}; REVISION is the one that ran last, as the first command lists it");
+                let title = format!("{title}; REVISION is the last one with it, as the first command lists it");
                 step(
                     title,
                     [

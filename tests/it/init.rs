@@ -190,6 +190,17 @@ async fn without_a_terminal_flags_are_asked_for_by_name_and_nothing_is_overwritt
         "network": {"podCIDRs": ["10.244.0.0/16"]},
     });
     assert_eq!(spec, expected);
+    let fate = &report["fates"][0];
+    assert_eq!(
+        (&fate["result"], &fate["what"]),
+        (&json!("ToDo"), &json!("spec.clusterName: kubernetes")),
+        "{report:#}"
+    );
+    assert!(
+        world
+            .fails(&["--credentials", "hcloud", "--dest-dir", "-"])?
+            .contains("--dest-dir: the files go into a folder")
+    );
     let before = fs::read(world.folder.path().join("secret.yaml"))?;
     let exists = world.fails(&["--credentials", "hcloud"])?;
     assert!(exists.contains("ccm.yaml exists: give --force to overwrite it"), "{exists}");
@@ -278,7 +289,11 @@ async fn the_operator_installs_beside_published_objects_and_touches_none_of_them
     let (code, report) = world.init(&["--dest-dir", "fresh"])?;
     assert_eq!((code, &report["preflight"]["passed"]), (1, &json!(false)), "{report:#}");
     assert_eq!(report["existing"][0]["lease"], "kube-system/cloud-controller-manager", "{report:#}");
-    assert_eq!(report["steps"]["next"][0]["commands"], json!(["ccm-operator init --from-existing"]), "{report:#}");
+    assert_eq!(
+        report["steps"]["next"][0]["commands"],
+        json!(["ccm-operator init --from-existing --dest-dir fresh/migration"]),
+        "{report:#}"
+    );
     let (code, report) = world.init(&["--from-existing"])?;
     assert_eq!(code, 0, "{report:#}");
     let lost: Vec<_> =
