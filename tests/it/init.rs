@@ -169,6 +169,7 @@ async fn without_a_terminal_flags_are_asked_for_by_name_and_nothing_is_overwritt
     let wrong = world.fails(&["--credentials", "wrong"])?;
     assert!(wrong.contains("failed to read the credentials of wrong: \"tokn\" (did you mean `token`?)"), "{wrong}");
     assert!(world.fails(&["--credentials", "none"])?.contains("No such file"));
+    assert!(world.fails(&["--credentials", "a\u{1b}[2J"])?.contains("the credentials of a\u{fffd}[2J"));
     let controllers = world.fails(&["--controllers", "nodes"])?;
     assert!(controllers.contains("the controllers are cloudNode, "), "{controllers}");
     assert!(world.fails(&["--credentials", "wrong", "--pod-cidrs", "10.0.0.0/8"])?.contains("--pod-cidrs is for"));
