@@ -22,24 +22,31 @@ fn pods(desired: u32, ready: u32) -> Workload {
     Workload { kind: "Deployment".into(), desired, ready }
 }
 
+/// What a status is made from, with nothing of the guard, the checks and the nodes.
+fn input<'a>(
+    judgement: &'a Judgement,
+    outcome: &'a Outcome,
+    workload: Workload,
+    gone_nodes: &'a BTreeSet<String>,
+    now: &'a str,
+) -> Input<'a> {
+    Input {
+        generation: 3,
+        judgement,
+        cluster: None,
+        outcome,
+        preflight: None,
+        workload,
+        nodes: None,
+        gone_nodes,
+        guard: None,
+        remarks: "; a remark",
+        now,
+    }
+}
+
 fn status(previous: &Status, judgement: &Judgement, outcome: &Outcome, workload: Workload, now: &str) -> Status {
-    let gone_nodes = &BTreeSet::new();
-    next(
-        previous,
-        &Input {
-            generation: 3,
-            judgement,
-            cluster: None,
-            outcome,
-            preflight: None,
-            workload,
-            nodes: None,
-            gone_nodes,
-            guard: None,
-            remarks: "; a remark",
-            now,
-        },
-    )
+    next(previous, &input(judgement, outcome, workload, &BTreeSet::new(), now))
 }
 
 /// Type, status and reason of each condition.
@@ -115,20 +122,8 @@ fn each_outcome_is_what_kstatus_reads() {
 #[test]
 fn nodes_whose_machines_are_gone_are_named() {
     let gone_nodes = &(0..120).map(|number| format!("node-{number:03}")).collect();
-    let (judgement, outcome, workload) = (&judgement(), &Outcome::Applied, pods(2, 2));
-    let input = Input {
-        generation: 3,
-        judgement,
-        cluster: None,
-        outcome,
-        preflight: None,
-        workload,
-        nodes: None,
-        gone_nodes,
-        guard: None,
-        remarks: "",
-        now: "1",
-    };
+    let judgement = judgement();
+    let input = Input { remarks: "", ..input(&judgement, &Outcome::Applied, pods(2, 2), gone_nodes, "1") };
     let status = next(&Status::default(), &input);
     assert_eq!((status.nodes.gone.len(), status.nodes.gone[99].as_str()), (100, "node-099"));
     let message = "2 of 2 pods are ready; the machines of 120 nodes are gone, see status.nodes.gone";
