@@ -11,7 +11,7 @@ use std::{env, path::Path};
 use anyhow::{Result, ensure};
 use ccm_operator::{
     api::placement::Distribution,
-    plan::install::{Installation, NAME},
+    plan::install::{Installation, NAME, external::External},
     provider::embedded,
     text::yaml,
 };
@@ -62,6 +62,7 @@ fn installation() -> Result<String> {
         control_plane_nodes: 3,
         api_server: None,
         node_deletion: true,
+        external: External::default(),
     };
     let mut texts = Vec::new();
     for (_, bytes) in embedded::install() {

@@ -38,6 +38,7 @@ mod nodes;
 mod operator;
 mod preflight;
 mod provider;
+mod providers;
 mod render;
 mod status;
 mod status_input;
@@ -56,7 +57,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  done; nothing was found
   1  found: `diff` a change, `status` that the cluster is not healthy, `nodes` that something is wrong with a node,
-     `init` and `preflight` that a check refuses, `provider verify` a defect
+     `init` and `preflight` that a check refuses, `provider verify` a defect, `provider test` that no pod was ready
   2  failed, or wrong usage; one line on standard error says why
   3  the lease was lost to another process
 ";

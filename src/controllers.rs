@@ -161,7 +161,7 @@ impl Controllers {
     pub async fn run(mut self) {
         let system_bundle = self.config_sync.as_ref().map(ConfigSync::system_bundle);
         let files = self.images_json.as_deref().into_iter().chain(system_bundle).map(Path::to_owned);
-        let mut files = Changes::of(files.collect());
+        let mut files = Changes::of(files.chain(self.view.provider_paths()).collect());
         self.read_files();
         loop {
             let wake = self.pass().await;
@@ -200,7 +200,8 @@ impl Controllers {
     fn read_files(&mut self) -> bool {
         let images = self.images_json.as_ref().is_some_and(|path| self.view.read_images(path));
         let system_bundle = self.config_sync.as_mut().is_some_and(ConfigSync::read_system_bundle);
-        images || system_bundle
+        let providers = self.view.retry_providers();
+        images || system_bundle || providers
     }
 
     /// Updates the metrics after a pass.

@@ -24,7 +24,7 @@ use tls::{TlsFlags, TlsSettings};
 use vsphere::VSphere;
 
 /// OpenShift's documents.
-pub use openshift::{DOCUMENTS, Document, Documents, VERSION_PLACEHOLDER};
+pub use openshift::{DOCUMENTS, Document, Documents, EXTERNAL, VERSION_PLACEHOLDER};
 
 /// Declares parts of API types: absent fields have their default value, unknown fields are ignored.
 macro_rules! api_types {
@@ -141,7 +141,8 @@ pub enum Error {
 pub struct Platform {
     /// Its type, such as `AWS`.
     pub name: String,
-    /// The variant of the cloud, such as `AzureStackCloud`.
+    /// The variant of the cloud, such as `AzureStackCloud`; of platform `External` the name of the platform, if nodes expect a
+    /// cloud-controller-manager.
     pub variant: Option<String>,
 }
 

@@ -11,6 +11,7 @@ use std::{
 use tempfile::NamedTempFile;
 
 pub(crate) mod changes;
+pub mod folder;
 
 /// The first part of the name of an incomplete file. A kubelet that reads static pods from the folder ignores names that
 /// begin with a dot.
@@ -84,15 +85,15 @@ pub(crate) enum Readers {
     Owner,
 }
 
-/// A file with this text in a folder, complete and synced, to be renamed to its place.
-pub(crate) fn beside(folder: &Path, text: &str, readers: Readers) -> io::Result<NamedTempFile> {
+/// A file with these bytes in a folder, complete and synced, to be renamed to its place.
+pub(crate) fn beside(folder: &Path, bytes: impl AsRef<[u8]>, readers: Readers) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(PREFIX);
     if readers == Readers::Group {
         builder.permissions(Permissions::from_mode(0o640));
     }
     let mut file = builder.tempfile_in(folder)?;
-    file.write_all(text.as_bytes())?;
+    file.write_all(bytes.as_ref())?;
     if readers == Readers::All {
         file.as_file().set_permissions(Permissions::from_mode(0o644))?;
     }

@@ -82,6 +82,10 @@ impl Kind {
     }
 }
 
+/// The suffix of the name of a stand-in, which the API server has to accept before an object is deleted and recreated. The
+/// operator's rights name the stand-ins.
+pub(crate) const STAND_IN: &str = "-next";
+
 /// The document is not an object that a provider may contain.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{problem}")]

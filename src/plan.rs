@@ -3,9 +3,11 @@
 //! The same facts always give the same plan. The plan never asks the cluster, and every object of it is in a file of the
 //! provider.
 
+mod grants;
 pub mod install;
 #[cfg(test)]
 mod pages;
+pub mod rbac;
 pub mod rights;
 pub mod show;
 mod substitute;
@@ -18,7 +20,7 @@ use crate::{
     api::spec::Management,
     facts::{self, Facts, images},
     object::{Object, reference},
-    provider::{self, Phase, Provider, catalog::Catalog},
+    provider::{self, Phase, Provider, catalog::Catalog, external},
 };
 
 /// The label by which our objects are found (KEP-3659).
@@ -70,6 +72,9 @@ pub enum Error {
     /// A manifest of the guard of nodes has a defect.
     #[error(transparent)]
     Guard(#[from] provider::Error),
+    /// An external provider is asked for and refused: no other one stands in for it.
+    #[error(transparent)]
+    Refused(#[from] external::Refused),
     /// A `CloudControllerManager` asks for what its provider cannot do, or does not say what it needs.
     #[error("CloudControllerManager/{manager}: spec.{field}: {problem}")]
     Asked {
@@ -101,6 +106,7 @@ impl Plan {
             let objects = upstream::objects(provider, facts, manager)?;
             return Ok(Self::Objects { provider: platform.name.clone(), objects });
         }
+        catalog.check()?;
         match catalog.select(platform) {
             Err(why) => Ok(Self::Nothing { why }),
             Ok(provider) => {
@@ -151,12 +157,12 @@ impl Provider {
     pub(crate) fn objects(&self, phase: Phase, facts: &Facts) -> Result<Vec<Object>, Error> {
         if phase == Phase::Bootstrap {
             let pods = self.bootstrap_manifests.iter();
-            return pods.map(|pod| substitute::bootstrap(&self.descriptor, pod, facts)).collect();
+            return pods.map(|pod| substitute::bootstrap(self, pod, facts)).collect();
         }
         // A disruption budget of one replica would only block the drain of its node.
         let is_planned = |object: &&Object| !(facts.single_replica && object.kind().kind == "PodDisruptionBudget");
         let planned = self.manifests.iter().filter(is_planned);
-        planned.map(|object| substitute::cluster(&self.descriptor, object, facts)).collect()
+        planned.map(|object| substitute::cluster(self, object, facts)).collect()
     }
 }
 

@@ -3,9 +3,13 @@
 pub mod catalog;
 mod descriptor;
 pub mod embedded;
+pub mod external;
 pub mod folder;
+pub mod foreign;
+pub mod package;
 pub mod payload;
 pub mod read;
+pub mod scaffold;
 pub mod upstream;
 pub mod verify;
 pub mod versions;
@@ -21,10 +25,16 @@ use crate::{
     text::{Place, located},
 };
 
+pub use external::Origin;
+
 pub use descriptor::{Descriptor, FactOrText, ImageSource, Platform, ValueSource};
 
 /// The name of the CCM's container.
 pub(crate) const CCM: &str = "cloud-controller-manager";
+
+/// The Role of kube-system with which a cloud-controller-manager reads whose client certificates its port accepts. Of the cluster's
+/// own roles it is the only one that providers bind; without it most do not start.
+pub(crate) const AUTHENTICATION_READER: &str = "extension-apiserver-authentication-reader";
 
 /// The place that a plan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +82,8 @@ pub struct Provider {
     pub manifests: Vec<Object>,
     /// The manifests of `bootstrap/<name>/`, unchanged.
     pub bootstrap_manifests: Vec<Object>,
+    /// Where it comes from, if not with this program.
+    pub origin: Option<Origin>,
 }
 
 impl Provider {

@@ -4,4 +4,5 @@ pub mod cluster_operator;
 pub mod manager;
 pub mod rollout;
 pub mod screen;
+pub mod trial;
 pub mod write;

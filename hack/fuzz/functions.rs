@@ -17,7 +17,11 @@ use ccm_operator::{
         observed,
     },
     proposal::credentials::{fits, of_files, of_text},
-    provider::upstream,
+    provider::{
+        self,
+        package::{Package, digest},
+        upstream,
+    },
     text::{mask, yaml},
 };
 use serde_json::Value;
@@ -26,7 +30,7 @@ use serde_json::Value;
 pub(crate) type Function = fn(&[u8]);
 
 /// The functions by the names of the folders of their seeds.
-pub(crate) const FUNCTIONS: [(&str, Function); 10] = [
+pub(crate) const FUNCTIONS: [(&str, Function); 12] = [
     ("aws", |input| transform(Transform::Aws, input)),
     ("azure", |input| transform(Transform::Azure, input)),
     ("azure_credentials", credentials),
@@ -35,6 +39,8 @@ pub(crate) const FUNCTIONS: [(&str, Function); 10] = [
     ("mask", masked),
     ("node_log", node_log),
     ("openstack", |input| transform(Transform::OpenStack, input)),
+    ("package", package),
+    ("package_image", package_image),
     ("trust_bundle", bundle),
     ("vsphere", |input| transform(Transform::VSphere, input)),
 ];
@@ -179,5 +185,55 @@ fn node_log(input: &[u8]) {
             assert!(!finding.evidence.contains(char::is_control), "control characters: {finding:?}");
         }
         assert!(!node.looked_at.iter().any(|look| look.showed.contains(char::is_control)), "{:?}", node.looked_at);
+    }
+}
+
+/// What is read as a package is packed as the same bytes again. The input is a tar, and a manifest in a package.
+fn package(input: &[u8]) {
+    // With the right checksum, so that other fields are looked at.
+    let mut repaired = input.to_vec();
+    if let Some((header, _)) = repaired.split_first_chunk_mut::<512>() {
+        header[148..156].fill(b' ');
+        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    }
+    for tar in [input, &repaired] {
+        if let Ok(package) = Package::from_tar(tar) {
+            assert!(package.tar() == tar, "another tar");
+        }
+    }
+    let files = [("assets/a.yaml", input), ("assets/upstream/provider.yaml", input), ("README.md", input)];
+    if let Ok(package) = Package::new("demo", files) {
+        assert_eq!(Package::from_tar(&package.tar()).as_ref(), Ok(&package), "another package");
+        package.bundles().iter().for_each(|bundle| drop(bundle.misfits()));
+    }
+}
+
+/// Only the package whose blobs are there comes out of an image. The input is its index, and its manifest.
+fn package_image(input: &[u8]) {
+    let demo = Package::new("demo", [("assets/a.yaml", "a: 1\n")]).expect("a package");
+    let layout = demo.oci_layout();
+    let read = |index: &[u8], manifest: &[u8]| {
+        Package::from_oci_layout(|path, _| match path {
+            "index.json" => Ok(index.to_vec()),
+            _ if path.strip_prefix("blobs/sha256/").is_some_and(|hex| digest(manifest).ends_with(hex)) => {
+                Ok(manifest.to_vec())
+            }
+            _ => {
+                let file = layout.files.iter().find(|(name, _)| name == path);
+                let missing = || provider::Error { file: path.to_owned(), place: None, problem: "missing".to_owned() };
+                file.map(|(_, bytes)| bytes.clone()).ok_or_else(missing)
+            }
+        })
+    };
+    if let Ok((package, found)) = read(input, b"") {
+        assert_eq!((&package, &found), (&demo, &layout.digest), "another package");
+    }
+    let pin = digest(input);
+    let index = serde_json::json!({"schemaVersion": 2, "manifests": [
+        {"mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": pin, "size": input.len()},
+    ]});
+    if let Ok((package, found)) = read(index.to_string().as_bytes(), input) {
+        assert_eq!((package, found), (demo, pin), "another package");
     }
 }

@@ -90,6 +90,12 @@ status_types! {
         pub image: String,
         /// Why this version.
         pub because: String,
+        /// The digest of the provider's package, `sha256:HEX`, if it is external; absent: it came with the operator.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub digest: String,
+        /// What the installation's policy lets an external provider have beyond the rules for foreign manifests.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub widened: Vec<String>,
     }
 
     /// The cluster.

@@ -38,6 +38,9 @@ const NAMESPACES: &str = "applyset.kubernetes.io/additional-namespaces";
 /// The key of the data that holds the pairs.
 const SCOPE: &str = "scope";
 
+/// The key of the data that holds the name of the external provider that the objects are of.
+const EXTERNAL: &str = "externalProvider";
+
 /// Kinds that are never deleted, because other objects depend on them.
 const NEVER_PRUNED: [&str; 3] = ["Namespace", "CustomResourceDefinition", "Secret"];
 
@@ -132,6 +135,16 @@ impl Scope {
         }
     }
 
+    /// The ConfigMap with this scope and the external provider that the objects are of, for the operator in a namespace.
+    pub fn config_map_of(&self, own_namespace: &str, external: Option<&str>, live: Option<&Value>) -> Value {
+        let mut config_map = self.config_map(own_namespace);
+        // What is left out is not compared with the live one.
+        if external.is_some() || external_provider(live).is_some() {
+            config_map["data"][EXTERNAL] = external.unwrap_or_default().into();
+        }
+        config_map
+    }
+
     /// The ConfigMap with this scope, for the operator in a namespace.
     pub fn config_map(&self, own_namespace: &str) -> Value {
         let kinds: BTreeSet<_> = self.places.iter().map(|place| group_kind(place.kind)).collect();
@@ -159,6 +172,11 @@ impl Scope {
             "data": {SCOPE: text},
         })
     }
+}
+
+/// The external provider that the objects of a live inventory are of.
+pub fn external_provider(live: Option<&Value>) -> Option<&str> {
+    live?["data"][EXTERNAL].as_str().filter(|name| !name.is_empty())
 }
 
 /// Whether a live ConfigMap has the wanted content; additions of other managers do not count.

@@ -12,14 +12,11 @@ use crate::{
         inventory,
         ownership::{self, Need, need},
     },
-    object::Object,
+    object::{Object, STAND_IN},
 };
 
 /// How often a fold is tried while other managers write the object.
 const FOLD_TRIES: usize = 3;
-
-/// The suffix of a stand-in's name. The operator's rights name the stand-ins.
-pub(crate) const STAND_IN: &str = "-next";
 
 /// A request to the API server about one object.
 #[derive(Clone, Debug, PartialEq)]

@@ -16,10 +16,10 @@ use crate::{
         change::{Action, Change},
         diff, inventory,
         ownership::{self, FIELD_MANAGER},
-        steps::{self, End, Ladder, Next, Refusal, STAND_IN, Step},
+        steps::{self, End, Ladder, Next, Refusal, Step},
     },
     cluster::request::{Cause, NO_DEADLINE, api, send, to_value},
-    object::{Key, Kind, Object, reference::CONFIG_MAP},
+    object::{Key, Kind, Object, STAND_IN, reference::CONFIG_MAP},
 };
 
 /// An object that could not be written.

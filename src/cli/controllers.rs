@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use super::{
     flags::{Connection, duration},
     go_operator::KlogFlags,
+    providers::{EXTERNAL_PROVIDERS, ProviderFlags},
 };
 use crate::{
     facts::{DEFAULT_NAMESPACE, OPERATOR_LEASE},
@@ -57,6 +58,15 @@ pub struct ControllersArgs {
     /// The system's trusted certificates, merged into the bundle that the cloud-controller-manager trusts.
     #[arg(long, value_name = "FILE", default_value = "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem")]
     pub system_trust_bundle: PathBuf,
+
+    /// The providers that do not come with this program.
+    #[command(flatten)]
+    pub providers: ProviderFlags,
+
+    /// The external providers, comma-separated, whose objects are to be deleted, because they are not given any more; a built-in provider
+    /// that serves the cluster takes their place.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = EXTERNAL_PROVIDERS)]
+    pub remove_provider: Vec<String>,
 
     /// The version that this operator reports.
     #[arg(env = "RELEASE_VERSION", long, value_name = "VERSION", hide_short_help = true)]

@@ -17,7 +17,7 @@ use crate::{
         reference::{self, Reference},
     },
     plan::Plan,
-    provider::{Phase, catalog::Catalog, embedded},
+    provider::{Phase, catalog::Catalog},
     text::output,
 };
 
@@ -47,7 +47,7 @@ pub enum DiffFormat {
 pub(super) fn run(args: &DiffArgs, colors: bool) -> anyhow::Result<ExitCode> {
     let (changes, bad_input) = runtime()?.block_on(async {
         let reader = args.cluster.reader().await?;
-        let catalog = embedded::catalog()?;
+        let catalog = args.cluster.providers.catalog()?;
         let mut facts = reader.facts(args.cluster.images_json.as_deref()).await?;
         let (config, bad_input) = match cloud_config(&reader, &catalog, &facts).await? {
             Ok(config) => (config, None),

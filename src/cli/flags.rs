@@ -13,7 +13,7 @@ use k8s_openapi::jiff::SignedDuration;
 use kube::Client;
 use serde::Serialize;
 
-use super::{Cli, cluster_reader::ClusterReader};
+use super::{Cli, cluster_reader::ClusterReader, providers::ProviderFlags};
 use crate::{
     cluster::{client, kubeconfig, request},
     facts::DEFAULT_NAMESPACE,
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The operator's namespace if it does not run in a Pod.
-const OPERATOR_NAMESPACE: &str = "openshift-cloud-controller-manager-operator";
+pub(super) const OPERATOR_NAMESPACE: &str = "openshift-cloud-controller-manager-operator";
 
 const CONNECTION: &str = "Connection";
 
@@ -155,6 +155,10 @@ pub struct ClusterArgs {
     /// The operator's own namespace.
     #[arg(long, value_name = "NAMESPACE", default_value = OPERATOR_NAMESPACE)]
     pub operator_namespace: String,
+
+    /// The providers that do not come with this program.
+    #[command(flatten)]
+    pub providers: ProviderFlags,
 
     /// The file with the images of all providers [default: the ConfigMap cloud-controller-manager-images of the cluster].
     #[arg(long, value_name = "FILE")]

@@ -31,7 +31,7 @@ use crate::{
     text::{output::printable, yaml},
 };
 
-mod ask;
+pub(super) mod ask;
 mod fresh;
 mod migrate;
 

@@ -9,11 +9,12 @@ use serde::Serialize;
 
 use super::{
     flags::{Connection, OutputFormat, RequestTimeout, runtime},
+    providers::ProviderFlags,
     watch,
 };
 use crate::{
     nodes::{diagnose::diagnose, diagnosis::Diagnosis, evidence::Unseen, read, reason::Reason},
-    provider::{catalog::Catalog, embedded},
+    provider::catalog::Catalog,
     text::suggest::did_you_mean,
 };
 
@@ -35,6 +36,10 @@ pub struct NodesArgs {
     /// The cluster.
     #[command(flatten)]
     pub cluster: AnyCluster,
+
+    /// The providers that do not come with this program.
+    #[command(flatten)]
+    pub providers: ProviderFlags,
 
     /// The format of the output.
     #[arg(short, long, value_enum, default_value_t)]
@@ -117,7 +122,7 @@ impl Report {
 
 /// Prints the nodes; the exit code says whether something is wrong.
 pub(super) fn run(args: &NodesArgs) -> anyhow::Result<ExitCode> {
-    let catalog = embedded::catalog()?;
+    let catalog = args.providers.catalog()?;
     runtime()?.block_on(async {
         match &args.command {
             Some(NodesCommand::Retry(args)) => return retry::run(args, &catalog).await,

@@ -15,7 +15,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{Notify, watch},
 };
-use tracing::info;
+use tracing::{error, info, warn};
 
 use super::{
     controllers::{CONFIG_SYNC_LEASE, ConfigSyncArgs, ControllerGroup, ControllersArgs, OperatorArgs},
@@ -40,7 +40,7 @@ use crate::{
         review::Reviewer,
         serving::Serving,
     },
-    provider::embedded,
+    provider::external::{External, read::Externals},
     status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
     version::{COMMIT, VERSION},
 };
@@ -127,7 +127,8 @@ async fn run(
     let settings = view_settings(common, operator, own_namespace, config_sync_lease.is_some());
     let (single_replica, topology) = watch::channel(None);
     let (stop, shutdown) = watch::channel(false);
-    let view = View::new(client.clone(), embedded::catalog()?, settings, single_replica);
+    let externals = externals(common)?;
+    let view = View::new(client.clone(), externals, settings, single_replica);
     let serve_metrics = match operator {
         Some(args) => metrics_server(args, view.tls(), client.clone(), metrics.clone()).await?,
         None => None,
@@ -221,7 +222,25 @@ fn view_settings(
         with_config_sync,
         manager_namespaces: operator.map(|operator| operator.manager_namespaces.clone()).unwrap_or_default(),
         node_deletion: operator.is_some_and(|operator| operator.node_deletion),
+        remove_providers: common.remove_provider.clone(),
     }
+}
+
+/// Reads the external providers, and says which are used and which are not.
+fn externals(common: &ControllersArgs) -> anyhow::Result<Externals> {
+    let externals = common.providers.externals(true)?;
+    for External { name, origin, .. } in externals.used() {
+        info!("the external provider {name} is that of {}, {}", origin.path, origin.digest);
+        for widened in &origin.widened {
+            warn!(
+                "provider {name} has more than the rules for foreign manifests allow, as --provider-policy says: {widened}"
+            );
+        }
+    }
+    for refused in externals.catalog().refused() {
+        error!("{refused}");
+    }
+    Ok(externals)
 }
 
 /// The server of the metrics; `None` if there is to be none.

@@ -17,6 +17,7 @@ use serde_json::Value;
 use super::{
     flags::{OutputFormat, print, runtime},
     nodes::AnyCluster,
+    providers::ProviderFlags,
 };
 use crate::{
     api::{CLOUD_CONTROLLER_MANAGER, placement::Distribution, spec::Spec},
@@ -54,7 +55,7 @@ use crate::{
         rights,
         screen::Report,
     },
-    provider::{Phase, catalog::Catalog, embedded},
+    provider::{Phase, catalog::Catalog},
 };
 
 /// Flags of `preflight`.
@@ -72,6 +73,10 @@ pub struct PreflightArgs {
     #[command(flatten)]
     pub cluster: AnyCluster,
 
+    /// The providers that do not come with this program.
+    #[command(flatten)]
+    pub providers: ProviderFlags,
+
     /// The operator's own namespace.
     #[arg(long, value_name = "NAMESPACE", default_value = NAME)]
     pub operator_namespace: String,
@@ -83,7 +88,7 @@ pub struct PreflightArgs {
 
 /// Prints the checks; the exit code says whether one of them refuses.
 pub(super) fn run(args: &PreflightArgs) -> anyhow::Result<ExitCode> {
-    let catalog = embedded::catalog()?;
+    let catalog = args.providers.catalog()?;
     let report = runtime()?.block_on(async {
         let client = args.cluster.client().await?;
         report(args, &client, &catalog).await
@@ -187,7 +192,7 @@ pub(super) async fn check(
 }
 
 /// What plans depend on. Where no nodes may be read, it is assumed that there is a control plane.
-async fn cluster(client: &Client, nodes: Option<&[Node]>) -> anyhow::Result<Cluster> {
+pub(super) async fn cluster(client: &Client, nodes: Option<&[Node]>) -> anyhow::Result<Cluster> {
     let control_plane = nodes.unwrap_or_default().iter().filter(|node| node.is_control_plane);
     let control_plane: Vec<_> = control_plane.map(|node| (node.kubelet.clone(), node.distribution)).collect();
     if let Some(cluster) = Cluster::of(&control_plane, None) {

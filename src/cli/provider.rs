@@ -1,37 +1,69 @@
-//! The commands `provider list`, `provider show` and `provider verify`.
+//! The commands about providers: `provider show` and `provider verify`; others have files of their own.
 
-use std::{path::Path, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::flags::{Connection, OutputFormat, RequestTimeout, print, runtime, wrong_usage};
+use super::flags::{Connection, OutputFormat, RequestTimeout, print, runtime, say, wrong_usage};
 use crate::{
     apply::dry_run,
     plan::show,
-    provider::{Flavour, Phase, embedded, read, verify},
+    provider::{
+        Flavour, Phase, embedded, external,
+        folder::Bundle,
+        foreign::{self, Policy},
+        package::read::Form,
+        verify::{self, DRY_RUN},
+    },
     text::output,
     version::VERSION,
 };
 
+mod digest;
+mod list;
+mod new;
+mod pack;
+mod rbac;
+mod target;
+mod test;
+
+use target::Target;
+
 /// The commands about providers.
 #[derive(Debug, Subcommand)]
 pub enum ProviderCommand {
-    /// List the providers that come with this program.
-    List {
-        /// The format of the output.
-        #[arg(short, long, value_enum, default_value_t)]
-        output: OutputFormat,
-    },
+    /// List the providers: those that come with this program, and those that are given besides. Exit code 1 if one of these is refused.
+    List(list::ListArgs),
     /// Show the objects of a provider for OpenShift, and where each value comes from.
     Show(ShowArgs),
+    /// Write the folder of a new provider, with comments: descriptors, manifests, and the pod of the bootstrap VM.
+    ///
+    /// Nothing that exists is overwritten. Exit code: 0 written; 2 failure, or wrong usage.
+    New(new::NewArgs),
+    /// Start a provider's cloud-controller-manager in the cluster of the kubeconfig, beside whatever it has, and remove it again.
+    ///
+    /// Under names, a lease and a port of its own, and without any controller unless --initialise is given.
+    /// Exit code: 0 a pod was ready; 1 none was; 2 failure, or something could not be removed.
+    Test(test::TestArgs),
     /// Check providers against the rules for manifests of cloud-controller-managers. Exit code 1 if one is broken.
     Verify(VerifyArgs),
+    /// Print the roles and bindings that the operator needs for a provider that its installation does not know, for `kubectl
+    /// apply`.
+    Rbac(rbac::RbacArgs),
+    /// Pack a provider's folder as one file, and print the digest by which it is pinned.
+    Pack(pack::PackArgs),
+    /// Print the digest by which a provider's folder, tar or OCI image layout is pinned.
+    Digest(digest::DigestArgs),
 }
 
 /// Flags of `provider show`.
 #[derive(Args, Debug)]
 pub struct ShowArgs {
-    /// The provider, by its name in `provider list`.
+    /// The provider, by its name in `provider list`, or its own folder, tar or OCI image layout; `./NAME` is never a name.
+    #[arg(value_name = "NAME|PATH")]
     pub name: String,
 
     /// The objects to show.
@@ -46,10 +78,15 @@ pub struct ShowArgs {
 /// Flags of `provider verify`.
 #[derive(Args, Debug)]
 pub struct VerifyArgs {
-    /// A provider by its name in `provider list`, or a folder with assets/CLOUD/, bootstrap/CLOUD/ and, optionally, the
-    /// operator's manifests/; `./NAME` is always a folder [default: every provider of `provider list`].
-    #[arg(value_name = "NAME|FOLDER")]
+    /// A provider by its name in `provider list`; one provider's own folder, with assets/ and bootstrap/, or a tar of it, which is
+    /// checked by the rules for providers of others too; or a folder with assets/CLOUD/, bootstrap/CLOUD/ and, optionally, the
+    /// operator's manifests/. `./NAME` is always a folder or file [default: every provider of `provider list`].
+    #[arg(value_name = "NAME|PATH")]
     pub target: Option<String>,
+
+    /// What the provider may have beyond the rules for providers of others.
+    #[command(flatten)]
+    pub policy: PolicyArgs,
 
     /// The format of the findings.
     #[arg(short, long, value_enum, default_value_t)]
@@ -66,6 +103,29 @@ pub struct VerifyArgs {
     /// The limit of its requests.
     #[command(flatten)]
     pub request_timeout: RequestTimeout,
+}
+
+/// The policy for providers that do not come with this program.
+#[derive(Args, Debug)]
+pub struct PolicyArgs {
+    /// A YAML file with what providers may have beyond the rules whose names begin with foreign-, by provider and rule; for one
+    /// provider's own folder, or a tar of it.
+    #[arg(long, value_name = "FILE")]
+    pub provider_policy: Option<PathBuf>,
+}
+
+impl PolicyArgs {
+    /// Reads the policy. By default nothing is allowed.
+    fn read(&self) -> anyhow::Result<Policy> {
+        let policy = self.provider_policy.as_deref().map(external::read::policy).transpose();
+        Ok(policy.map_err(anyhow::Error::msg)?.unwrap_or_default())
+    }
+
+    /// Says which values allow nothing, as they may be mistyped.
+    fn warn_of_unused(&self, policy: &Policy, bundles: &[Bundle]) {
+        let path = self.provider_policy.as_deref().unwrap_or(Path::new(""));
+        policy.unused(bundles).iter().for_each(|problem| say(&format!("warning: {}", problem.of(path.display()))));
+    }
 }
 
 /// Where a dry run takes place.
@@ -100,61 +160,72 @@ pub enum ShowPhase {
 /// Runs one of the commands about providers.
 pub(super) fn run(command: &ProviderCommand) -> anyhow::Result<ExitCode> {
     match command {
-        ProviderCommand::List { output } => list(*output).map(|()| ExitCode::SUCCESS),
+        ProviderCommand::List(args) => list::run(args),
         ProviderCommand::Show(args) => show(args).map(|()| ExitCode::SUCCESS),
+        ProviderCommand::New(args) => new::run(args),
+        ProviderCommand::Test(args) => test::run(args),
         ProviderCommand::Verify(args) => verify(args),
+        ProviderCommand::Rbac(args) => rbac::run(args).map(|()| ExitCode::SUCCESS),
+        ProviderCommand::Pack(args) => pack::run(args).map(|()| ExitCode::SUCCESS),
+        ProviderCommand::Digest(args) => digest::run(args).map(|()| ExitCode::SUCCESS),
     }
-}
-
-fn list(output: OutputFormat) -> anyhow::Result<()> {
-    let summaries: Vec<_> = embedded::bundles().iter().map(|bundle| show::summary(bundle, VERSION)).collect();
-    print(&output.write(&summaries, || show::list_table(&summaries))?)
 }
 
 fn show(args: &ShowArgs) -> anyhow::Result<()> {
-    let (bundles, upstream): (Vec<_>, Vec<_>) =
-        embedded::bundles().into_iter().partition(|bundle| bundle.flavour == Flavour::OpenShift);
-    let bundle = bundles.iter().find(|bundle| bundle.name == args.name);
-    if bundle.is_none() && upstream.iter().any(|bundle| bundle.name == args.name) {
+    let loaded = target::load(&args.name)?;
+    let is_built_in = loaded.form == Form::BuiltIn;
+    // The files of those that come with this program are where the repository has them.
+    let bundles = if is_built_in { embedded::bundles() } else { loaded.package.bundles() };
+    let is_shown = |bundle: &&Bundle| bundle.flavour == Flavour::OpenShift && bundle.name == loaded.package.name();
+    let Some(bundle) = bundles.iter().find(is_shown) else {
+        let flag = if is_built_in { String::new() } else { format!(" --provider {}", args.name) };
         wrong_usage(&format!(
-            "provider {:?} is for any Kubernetes: `ccm-operator render --config` shows its objects",
-            args.name
-        ));
-    }
-    let bundle = bundle.unwrap_or_else(|| wrong_usage(&show::unknown(&args.name, &bundles)));
+            "provider {:?} is for any Kubernetes: `ccm-operator render --config FILE{flag}` shows its objects",
+            loaded.package.name()
+        ))
+    };
     let phase = if args.phase == ShowPhase::Bootstrap { Phase::Bootstrap } else { Phase::Cluster };
-    let details = show::details(bundle, VERSION, phase)?;
+    let details = show::details(bundle, &loaded.digest, version_of(loaded.form), phase)?;
     print(&args.output.write(&details, || show::details_table(&details))?)
+}
+
+/// The version of this program, if the provider came with it.
+fn version_of(form: Form) -> &'static str {
+    if form == Form::BuiltIn { VERSION } else { "external" }
 }
 
 fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     if args.connection.is_given() && args.dry_run.is_none() {
         wrong_usage("flags of a connection need --dry-run=server");
     }
-    let mut bundles = embedded::bundles();
-    let mut payload = Some(embedded::payload());
-    if let Some(target) = &args.target {
-        if bundles.iter().any(|bundle| bundle.name == *target) {
-            bundles.retain(|bundle| bundle.name == *target);
-        } else if Path::new(target).is_dir() {
-            (bundles, payload) = match read::read(Path::new(target)) {
-                Err(error @ read::Error::NoProviders(_)) => wrong_usage(&error.to_string()),
-                read => read?,
-            };
-        } else if target.contains('/') {
-            wrong_usage(&format!("there is no folder {target:?}"));
-        } else {
-            wrong_usage(&format!("{}, and there is no folder of this name", show::unknown(target, &bundles)));
+    let target = args.target.as_deref().map_or_else(|| Ok(Target::BuiltIn(embedded::bundles())), Target::of)?;
+    let (bundles, mut report) = match target {
+        Target::Package(loaded) => {
+            let (bundles, policy) = (loaded.package.bundles(), args.policy.read()?);
+            let findings = foreign::check(&bundles, &policy);
+            args.policy.warn_of_unused(&policy, &bundles);
+            let report = verify::verify(&bundles, None).with(foreign::RULES.iter().map(|rule| rule.id), findings);
+            (bundles, report)
         }
-    }
-    let mut report = verify::verify(&bundles, payload.as_ref());
+        _ if args.policy.provider_policy.is_some() => {
+            wrong_usage("--provider-policy is for one provider's own folder, or a tar of it")
+        }
+        Target::BuiltIn(bundles) => {
+            let report = verify::verify(&bundles, Some(&embedded::payload()));
+            (bundles, report)
+        }
+        Target::Tree(bundles, payload) => {
+            let report = verify::verify(&bundles, payload.as_ref());
+            (bundles, report)
+        }
+    };
     if args.dry_run.is_some() {
         let refusals = runtime()?.block_on(async {
             args.request_timeout.set();
             let client = args.connection.client().await?;
             anyhow::Ok(dry_run::verify(&client, &bundles).await?)
         })?;
-        report = report.with_refusals(refusals);
+        report = report.with([DRY_RUN.id], refusals);
     }
     print(&match args.output {
         VerifyFormat::Table => report.table(),

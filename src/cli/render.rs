@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{
     flags::{one_reads_stdin, print, say, wrong_usage},
+    providers::ProviderFlags,
     upstream::{self, ClusterFlags, InstallFlags},
 };
 use crate::{
@@ -35,6 +36,10 @@ pub struct RenderArgs {
     /// Print the manifests, as --dest-dir - does.
     #[arg(short, long, value_enum, value_name = "FORMAT", conflicts_with = "dest_dir")]
     pub output: Option<StreamFormat>,
+
+    /// The providers that do not come with this program.
+    #[command(flatten)]
+    pub providers: ProviderFlags,
 
     /// The manifests to write: to DIR/bootstrap and DIR/config, or those of the cluster or the installation to DIR/manifests.
     #[arg(long, value_enum, default_value_t)]
@@ -223,10 +228,17 @@ impl RenderArgs {
 pub(super) fn run(args: &RenderArgs) -> anyhow::Result<()> {
     args.check();
     let files = match (&args.config, args.phase) {
-        (Some(config), _) => upstream::managed(config, &args.cluster)?,
-        (None, RenderPhase::Install) if args.flavour == Some(Flavour::Upstream) => {
-            upstream::installation(&args.install, &args.cluster, args.image.as_ref())?
-        }
+        (Some(config), _) => upstream::managed(config, &args.cluster, &args.providers.catalog()?)?,
+        (None, RenderPhase::Install) if args.flavour == Some(Flavour::Upstream) => upstream::installation(
+            &args.install,
+            &args.cluster,
+            args.image.as_ref(),
+            &args.providers.externals(false)?,
+        )?,
+        (None, RenderPhase::Install) if !args.providers.provider.is_empty() => wrong_usage(
+            "--provider: a release for OpenShift carries no external provider; `ccm-operator provider pack --configmap` and `provider rbac` \
+             write what has to be added to it",
+        ),
         (None, RenderPhase::Install) => payload(args)?,
         (None, _) => planned(args)?,
     };
@@ -262,7 +274,9 @@ fn planned(args: &RenderArgs) -> anyhow::Result<Vec<(PathBuf, String)>> {
     };
     let facts = files.facts(&settings)?;
     let phase = if args.phase == RenderPhase::Cluster { Phase::Cluster } else { Phase::Bootstrap };
-    let catalog = embedded::catalog()?;
+    // What is written runs with the credentials of the bootstrap VM, or is applied.
+    let catalog = args.providers.externals(true)?.catalog();
+    catalog.check()?;
     let plan = Plan::new(&catalog, &facts, phase)?;
     if let Plan::Nothing { why } = &plan {
         say(&format!("no manifests are written: {why}"));

@@ -11,7 +11,6 @@ use super::{
 };
 use crate::{
     controllers::view::images_of_file,
-    provider::embedded,
     status::screen::{self, Report},
 };
 
@@ -33,7 +32,7 @@ pub struct StatusArgs {
 
 /// Prints the report; the exit code says whether the cluster is healthy.
 pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
-    let catalog = embedded::catalog()?;
+    let catalog = args.cluster.providers.catalog()?;
     if let Some(path) = &args.cluster.images_json {
         images_of_file(path)?;
     }

@@ -12,15 +12,20 @@ use crate::{
         spec::Management,
     },
     facts::{cluster::Cluster, read, version::Minor},
+    files,
     plan::{
         Plan,
-        install::{Installation, NAME},
+        install::{Installation, NAME, external::External},
         upstream, write,
     },
     provider::{
-        Flavour, Phase, embedded,
+        Flavour, Phase,
+        catalog::Catalog,
+        embedded,
+        external::read::Externals,
         upstream::{Descriptor, Upstream},
     },
+    text::yaml,
 };
 
 /// Flags of `render` for any Kubernetes: the cluster, which is not asked.
@@ -135,7 +140,11 @@ impl InstallFlags {
 }
 
 /// What the operator would apply for a `CloudControllerManager`.
-pub(super) fn managed(config: &Path, cluster: &ClusterFlags) -> anyhow::Result<Vec<(PathBuf, String)>> {
+pub(super) fn managed(
+    config: &Path,
+    cluster: &ClusterFlags,
+    catalog: &Catalog,
+) -> anyhow::Result<Vec<(PathBuf, String)>> {
     let Some(minor) = cluster.kubernetes_version else {
         wrong_usage("--config needs --kubernetes-version, by which the version of the image is chosen")
     };
@@ -143,9 +152,8 @@ pub(super) fn managed(config: &Path, cluster: &ClusterFlags) -> anyhow::Result<V
         Cluster { minor, distribution: cluster.distribution(), control_plane_nodes: cluster.control_plane_nodes() };
     let manager = read::manager(config, cluster)?;
     let facts = manager.clone().facts();
-    let catalog = embedded::catalog()?;
-    let plan = Plan::new(&catalog, &facts, Phase::Cluster)
-        .with_context(|| format!("failed to render {}", config.display()))?;
+    let plan =
+        Plan::new(catalog, &facts, Phase::Cluster).with_context(|| format!("failed to render {}", config.display()))?;
     if let Plan::Nothing { why } = &plan {
         say(&format!("no manifests are written: {why}"));
         return Ok(Vec::new());
@@ -174,16 +182,19 @@ pub(super) fn installation(
     flags: &InstallFlags,
     cluster: &ClusterFlags,
     image: Option<&String>,
+    externals: &Externals,
 ) -> anyhow::Result<Vec<(PathBuf, String)>> {
-    let catalog = embedded::catalog()?;
+    let catalog = externals.catalog();
+    catalog.check()?;
     let all: Vec<_> = catalog.upstream().map(|one| one.descriptor.name.as_str()).collect();
-    if flags.providers.is_empty() {
+    if flags.providers.is_empty() && externals.used().next().is_none() {
         wrong_usage(&format!("--flavour upstream needs --providers: {}", all.join(", ")));
     }
     let find = |name: &String| {
         catalog.upstream_of(name).unwrap_or_else(|problem| wrong_usage(&format!("--providers: {problem}")))
     };
-    let mut providers: Vec<_> = flags.providers.iter().map(find).collect();
+    let names = externals.used().map(|external| &external.name).filter(|name| catalog.upstream_of(name).is_ok());
+    let mut providers: Vec<_> = flags.providers.iter().chain(names).map(find).collect();
     providers.sort_by_key(|one| &one.descriptor.name);
     providers.dedup_by_key(|one| &one.descriptor.name);
     let installation = Installation {
@@ -196,13 +207,9 @@ pub(super) fn installation(
         api_server: flags.api_server.clone(),
         node_deletion: flags.node_deletion,
         providers,
+        external: external(externals)?,
     };
-    for Descriptor { name, namespaces, .. } in installation.providers.iter().map(|one| &one.descriptor) {
-        let is_refused = !installation.namespaces.iter().any(|one| namespaces.include(one));
-        if let Some(words) = namespaces.words().filter(|_| is_refused) {
-            wrong_usage(&format!("--namespaces: the cloud-controller-manager of provider {name}: {words}"));
-        }
-    }
+    installation.providers.iter().for_each(|one| check_namespaces(&installation.namespaces, &one.descriptor));
     let mut files = Vec::new();
     for (name, bytes) in embedded::install() {
         let text = std::str::from_utf8(bytes).with_context(|| format!("failed to read the embedded {name}"))?;
@@ -211,14 +218,38 @@ pub(super) fn installation(
             files.push((PathBuf::from("manifests").join(name), text));
         }
     }
+    for (name, config_map) in installation.external.config_maps(&installation.operator_namespace)? {
+        let before =
+            files.partition_point(|(path, _)| path.ends_with(&name) || *path < PathBuf::from("manifests").join(&name));
+        files.insert(before, (PathBuf::from("manifests").join(name), yaml::to_string(&config_map)?));
+    }
     if image.is_none() {
         say("the operator's image is a placeholder: give --image to replace it");
     }
     Ok(files)
 }
 
+/// What the operator is given of the external providers.
+fn external(externals: &Externals) -> anyhow::Result<External> {
+    let (policy, replace) = externals.settings();
+    let read = |path: &Path| files::read_text(path).with_context(|| format!("failed to read {}", path.display()));
+    Ok(External {
+        packages: externals.used().map(|external| external.package.clone()).collect(),
+        policy: policy.map(read).transpose()?,
+        replace: replace.to_vec(),
+    })
+}
+
+/// Ends if a cloud-controller-manager may be in none of the namespaces.
+pub(super) fn check_namespaces(given: &[String], Descriptor { name, namespaces, .. }: &Descriptor) {
+    let is_refused = !given.iter().any(|one| namespaces.include(one));
+    if let Some(words) = namespaces.words().filter(|_| is_refused) {
+        wrong_usage(&format!("--namespaces: the cloud-controller-manager of provider {name}: {words}"));
+    }
+}
+
 /// Each name once, in the given order.
-fn or_default(given: &[String], default: impl FnOnce() -> Vec<String>) -> Vec<String> {
+pub(super) fn or_default(given: &[String], default: impl FnOnce() -> Vec<String>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for name in given {
         if !names.contains(name) {
@@ -229,13 +260,13 @@ fn or_default(given: &[String], default: impl FnOnce() -> Vec<String>) -> Vec<St
 }
 
 /// The Secret of a provider has its name, unless `--secrets` says otherwise.
-fn named_secrets(providers: &[&Upstream]) -> Vec<String> {
+pub(super) fn named_secrets(providers: &[&Upstream]) -> Vec<String> {
     let descriptors = providers.iter().map(|one| &one.descriptor).filter(|one| one.has_secret());
     descriptors.map(|one| one.name.clone()).collect()
 }
 
 /// The name of a namespace.
-fn namespace(text: &str) -> Result<String, &'static str> {
+pub(super) fn namespace(text: &str) -> Result<String, &'static str> {
     if text.contains('.') || text.len() > 63 {
         return Err("a namespace has at most 63 lower-case letters, digits and hyphens");
     }
@@ -243,7 +274,7 @@ fn namespace(text: &str) -> Result<String, &'static str> {
 }
 
 /// The name of an object.
-fn name(text: &str) -> Result<String, &'static str> {
+pub(super) fn name(text: &str) -> Result<String, &'static str> {
     let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let ends = text.as_bytes().first().zip(text.as_bytes().last());
     let fits = text.len() <= 253

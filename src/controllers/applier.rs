@@ -369,7 +369,11 @@ impl Applier {
         if counts && backoff.failed(&text, patience, error.source.retry_after(), now) && !is_terminal {
             warn!("{text}; retrying");
         }
-        let is_reported = backoff.has_lasted(now);
-        self.failures.add(error.object.clone(), is_servers, Stopped { error: text, is_reported, is_terminal });
+        let (is_reported, is_denied) = (backoff.has_lasted(now), error.source.is_denied());
+        self.failures.add(
+            error.object.clone(),
+            is_servers,
+            Stopped { error: text, is_reported, is_terminal, is_denied },
+        );
     }
 }

@@ -41,6 +41,8 @@ pub(super) struct Wanted<'a> {
     pub(super) may_prune: &'a dyn Fn(&str) -> bool,
     /// Whether objects that others have made become ours.
     pub(super) takes_over: bool,
+    /// The external provider that the objects are of, on OpenShift.
+    pub(super) external: Option<&'a str>,
 }
 
 impl Wanted<'_> {
@@ -131,7 +133,10 @@ impl ApplyPlan {
         self.applier.takes_over = wanted.takes_over;
         let planned = Scope::of(objects);
         let wider = planned.union(&self.inventory(observer));
-        self.write_inventory(observer, wider, &budget).await?;
+        // Until all of it is gone, the inventory says what it is of.
+        let before = inventory::external_provider(observer.inventory()).map(str::to_owned);
+        let external = before.as_deref().or(wanted.external);
+        self.write_inventory(observer, wider, external, &budget).await?;
         self.applier.keep_only(objects);
         let mut blocked: BTreeSet<&str> = BTreeSet::new();
         for wave in objects.chunk_by(|first, second| wave_of(first.kind()) == wave_of(second.kind())) {
@@ -159,7 +164,7 @@ impl ApplyPlan {
             self.prune(observer, Wanted { may_prune: &may_prune, ..wanted }, &budget).await;
             if self.applier.failures.is_empty() && unsettled.is_empty() {
                 let narrower = self.needed(observer, &planned).await;
-                self.write_inventory(observer, narrower, &budget).await?;
+                self.write_inventory(observer, narrower, wanted.external, &budget).await?;
             }
         }
         if self.applier.failures.is_empty() && unsettled.is_empty() {
@@ -252,10 +257,11 @@ impl ApplyPlan {
         &mut self,
         observer: &mut Observer,
         scope: Scope,
+        external: Option<&str>,
         budget: &impl Fn() -> Option<Duration>,
     ) -> Result<(), Stopped> {
-        let config_map = scope.config_map(&self.own_namespace);
         let live = observer.inventory();
+        let config_map = scope.config_map_of(&self.own_namespace, external, live);
         if !live.is_some_and(|live| inventory::matches(live, &config_map)) {
             let key = write::key_of(&CONFIG_MAP, &config_map);
             if !self.applier.is_due(&key) {

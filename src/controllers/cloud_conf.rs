@@ -40,6 +40,7 @@ impl CloudConfig {
     fn desire(&mut self, view: &View) -> Desired {
         let facts = view.facts()?;
         facts.platform.as_ref().map_err(|error| chain(error))?;
+        view.catalog.check().map_err(|refused| refused.to_string())?;
         let Some(settings) = view.provider().and_then(|provider| provider.descriptor.cloud_config.as_ref()) else {
             return Ok(Vec::new());
         };

@@ -1,6 +1,6 @@
 //! What has failed in a pass (pure).
 
-use crate::object::Key;
+use crate::{object::Key, provider::Origin};
 
 /// Why a pass stopped.
 #[derive(Clone, Debug)]
@@ -11,11 +11,26 @@ pub(super) struct Stopped {
     pub is_reported: bool,
     /// Whether the same request can never succeed.
     pub is_terminal: bool,
+    /// Whether a right is missing.
+    pub is_denied: bool,
+}
+
+impl Stopped {
+    /// The error, and where a right is missing what gives those that an external provider needs.
+    pub(super) fn advised(&self, external: Option<&Origin>) -> String {
+        match external.filter(|_| self.is_denied) {
+            None => self.error.clone(),
+            Some(origin) => format!(
+                "{}; `ccm-operator provider rbac {}` prints the rights that the operator needs for this provider",
+                self.error, origin.path
+            ),
+        }
+    }
 }
 
 impl From<String> for Stopped {
     fn from(error: String) -> Self {
-        Self { error, is_reported: false, is_terminal: false }
+        Self { error, is_reported: false, is_terminal: false, is_denied: false }
     }
 }
 
@@ -71,7 +86,12 @@ mod tests {
     fn the_failure_that_matters_most_is_shown() {
         let mut failures = Failures::default();
         assert!(failures.is_empty() && failures.of(|_| true).is_none());
-        let stopped = |error: &str, is_reported, is_terminal| Stopped { error: error.into(), is_reported, is_terminal };
+        let stopped = |error: &str, is_reported, is_terminal| Stopped {
+            error: error.into(),
+            is_reported,
+            is_terminal,
+            is_denied: false,
+        };
         failures.add(key("a"), false, stopped("first", false, false));
         failures.add(key("b"), false, stopped("second", false, false));
         assert_eq!(failures.of(|_| true).unwrap().error, "first");

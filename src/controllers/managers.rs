@@ -190,7 +190,11 @@ impl Managers {
     /// Plans again if an input has changed.
     fn plan(&mut self, view: &mut View) {
         let Some(cluster) = self.cluster else { return };
-        let managers_changed = std::mem::take(&mut view.observer.managers_changed);
+        let catalog_changed = view.take_catalog_change();
+        if catalog_changed {
+            self.fleet.values_mut().for_each(Managed::forget);
+        }
+        let managers_changed = std::mem::take(&mut view.observer.managers_changed) || catalog_changed;
         if managers_changed {
             self.read(view, cluster);
         }
@@ -290,7 +294,8 @@ impl Managers {
             // What has lost its label may be of any.
             None => !owner.is_empty() || is_all_known,
         };
-        let wanted = Wanted { objects: &objects, wave, owner, may_prune: &may_prune, takes_over: false };
+        let wanted =
+            Wanted { objects: &objects, wave, owner, may_prune: &may_prune, takes_over: false, external: None };
         let budget = || self.authority.write_budget();
         match &mut self.hands {
             Hands::Write(apply_plan) => apply_plan.act(&mut view.observer, wanted, budget).await,

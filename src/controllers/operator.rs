@@ -17,15 +17,15 @@ use crate::{
         apply_plan::{ApplyPlan, Wanted},
         backoff::{Backoff, Changes},
         dry_run::DryRun,
-        failures::Stopped,
         now_in_seconds,
         rollouts::Rollouts,
-        view::View,
+        view::{View, external::not_given},
     },
     facts::Facts,
     object::{Kind, Object},
     plan::{Plan, only_restarts},
     process::leadership::Authority,
+    provider::Origin,
     status::cluster_operator::{self, CLOUD_CONFIG, Context, Outcome, Status, TRANSIENT_ERROR_PATIENCE, TRUSTED_CA},
 };
 
@@ -249,7 +249,7 @@ impl Operator {
     fn follow(&self, view: &mut View) {
         let Some(plan) = &self.plan else { return };
         let inventory = match &self.hands {
-            _ if plan.objects().is_empty() => Scope::default(),
+            _ if plan.objects().is_empty() && view.gone_provider().is_none() => Scope::default(),
             Hands::Write(apply_plan) => apply_plan.inventory(&view.observer),
             Hands::DryRun(_) => view.observer.scope(),
         };
@@ -262,14 +262,31 @@ impl Operator {
             // Every input was seen, so one is bad.
             return failed(self.bad_input.clone().unwrap_or_default());
         };
-        let objects = match &*plan {
-            Plan::Nothing { why } => return Reconciled::Outcome(Outcome::Nothing { why: why.clone() }),
-            Plan::Objects { objects, .. } => objects,
-        };
+        let gone = view.gone_provider();
+        if let Some(name) = &gone
+            && !view.settings.remove_providers.contains(name)
+        {
+            return failed(not_given(name));
+        }
+        if let Plan::Nothing { why } = &*plan
+            && gone.is_none()
+        {
+            return Reconciled::Outcome(Outcome::Nothing { why: why.clone() });
+        }
+        let objects = plan.objects();
         // Nothing is deleted because of bad input, or without a plan.
-        let may_prune = self.bad_input.is_none() && !objects.is_empty();
+        let may_prune = self.bad_input.is_none() && (!objects.is_empty() || gone.is_some());
         let wave = |kind: &Kind| kind.wave;
-        let wanted = Wanted { objects, wave, owner: |_| "", may_prune: &|_| may_prune, takes_over: true };
+        let external = view.external_provider().map(str::to_owned);
+        let wanted = Wanted {
+            objects,
+            wave,
+            owner: |_| "",
+            may_prune: &|_| may_prune,
+            // What is not built in takes nothing over that somebody else has made.
+            takes_over: external.is_none(),
+            external: external.as_deref(),
+        };
         let budget = || self.authority.write_budget();
         let acted = match &mut self.hands {
             Hands::Write(apply_plan) => apply_plan.act(&mut view.observer, wanted, budget).await,
@@ -281,8 +298,10 @@ impl Operator {
         };
         match acted {
             Ok(()) => overruled.map_or_else(|| Reconciled::Outcome(self.rollouts(view, objects)), failed),
-            Err(Stopped { error, is_reported: false, .. }) => Reconciled::Retrying(error),
-            Err(Stopped { error, is_reported: true, .. }) => failed(error),
+            Err(stopped) => {
+                let error = stopped.advised(view.provider().and_then(|provider| provider.origin.as_ref()));
+                if stopped.is_reported { failed(error) } else { Reconciled::Retrying(error) }
+            }
         }
     }
 
@@ -325,7 +344,9 @@ impl Operator {
             _ => cluster_operator::related_objects(own_namespace, namespace, objects, apply_plan.kept()),
         };
         let notes = view.facts().map_or(&[][..], Facts::notes);
-        let remarks = notes.iter().fold(apply_plan.remarks(|_| true), |remarks, note| format!("{remarks}; {note}"));
+        let origin = view.provider().and_then(|provider| provider.origin.as_ref());
+        let notes = notes.iter().cloned().chain(origin.map(Origin::words));
+        let remarks = notes.fold(apply_plan.remarks(|_| true), |remarks, note| format!("{remarks}; {note}"));
         if self.is_short_rollout(outcome, &before, version) && view.observer.status_object().is_some() {
             return Ok(());
         }

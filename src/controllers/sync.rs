@@ -182,6 +182,7 @@ async fn apply(
             ),
             is_reported: true,
             is_terminal: false,
+            is_denied: false,
         }),
         None => Ok(()),
     }

@@ -12,6 +12,8 @@ use kube::Client;
 use tokio::sync::watch;
 use tracing::warn;
 
+pub(super) mod external;
+
 use crate::{
     apply::inventory,
     config::{certificates, cloud_conf},
@@ -30,7 +32,7 @@ use crate::{
     object::{Key, reference::Reference},
     plan::Plan,
     process::leadership::Authority,
-    provider::{Phase, Provider, catalog::Catalog},
+    provider::{Phase, Provider, catalog::Catalog, external::read::Externals},
     status::{self, cluster_operator::Status},
 };
 
@@ -49,6 +51,8 @@ pub struct ViewSettings {
     pub manager_namespaces: Vec<String>,
     /// Whether cloud-controller-managers may be allowed to delete nodes.
     pub node_deletion: bool,
+    /// The external providers whose objects are to go, unless a provider of this name is given.
+    pub remove_providers: Vec<String>,
 }
 
 /// The cluster, as this process sees it.
@@ -57,6 +61,9 @@ pub struct View {
     pub(super) observer: Observer,
     pub(super) settings: ViewSettings,
     pub(super) catalog: Catalog,
+    externals: Externals,
+    /// Whether the catalog has changed since that was last asked.
+    catalog_changed: bool,
     documents: Documents,
     facts: Facts,
     /// The error of a document that cannot be read.
@@ -82,7 +89,7 @@ impl View {
     /// A cluster that has not been seen yet.
     pub fn new(
         client: Client,
-        catalog: Catalog,
+        externals: Externals,
         settings: ViewSettings,
         single_replica: watch::Sender<Option<bool>>,
     ) -> Self {
@@ -100,7 +107,9 @@ impl View {
         Self {
             observer,
             client,
-            catalog,
+            catalog: externals.catalog(),
+            externals,
+            catalog_changed: false,
             facts: documents.facts(&settings.facts),
             documents,
             settings,
@@ -362,8 +371,10 @@ pub(super) mod tests {
             with_config_sync: true,
             manager_namespaces: Vec::new(),
             node_deletion: false,
+            remove_providers: Vec::new(),
         };
-        let mut view = View::new(client, embedded::catalog().unwrap(), settings, watch::channel(None).0);
+        let mut view =
+            View::new(client, Externals::none(embedded::catalog().unwrap()), settings, watch::channel(None).0);
         view.see(documents);
         view
     }

@@ -51,6 +51,11 @@ impl Images {
         Self { by_key: by_key.into_iter().collect(), from: String::new() }
     }
 
+    /// Whether there is an image of a key.
+    pub fn has(&self, key: &str) -> bool {
+        self.by_key.contains_key(key)
+    }
+
     /// The image of a key, which `container` needs.
     pub fn get(&self, key: &str, container: &str) -> Result<&str, Error> {
         let from = &self.from;

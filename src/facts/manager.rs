@@ -202,7 +202,8 @@ impl Manager {
         let list = |items: Vec<String>| (!items.is_empty()).then(|| items.join(","));
         match fact {
             Fact::ClusterName => Some(self.spec.cluster_name.clone()),
-            Fact::Controllers => list(self.controllers().map(|controller| controller.name().to_owned()).collect()),
+            // Without a name in it `--controllers=` starts none; left out, the argument would start all.
+            Fact::Controllers => Some(self.controllers().map(Controller::name).collect::<Vec<_>>().join(",")),
             Fact::Routes => Some(self.controllers().any(|controller| controller == Controller::Route).to_string()),
             Fact::PodCidrs => list(network.as_ref()?.pod_cidrs.clone()),
             Fact::LeaseName => Some(self.lease_name()),

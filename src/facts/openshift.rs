@@ -101,7 +101,7 @@ impl Documents {
         let vsphere = platform.map(|platform| &platform.vsphere);
         let cloud_config = infrastructure.map(|found| &found.spec.cloud_config);
         Facts {
-            platform: infrastructure.map(|_| platform_of(platform)).transpose(),
+            platform: infrastructure.map(|found| platform_of(&found.spec.platform_spec, platform)).transpose(),
             infrastructure_name: status.and_then(|status| text(&status.infrastructure_name)),
             namespace: settings.namespace.clone(),
             single_replica: status.is_some_and(|status| status.control_plane_topology == "SingleReplica"),
@@ -157,12 +157,22 @@ fn user_config_map(name: &str) -> Option<Reference> {
     (!name.is_empty()).then(|| Reference::config_map(USER_NAMESPACE, name))
 }
 
-fn platform_of(status: Option<&PlatformStatus>) -> Result<Platform, Error> {
+/// A platform that this program may not know, and the state of a cluster on it that has a cloud-controller-manager.
+pub const EXTERNAL: &str = "External";
+
+fn platform_of(spec: &PlatformSpec, status: Option<&PlatformStatus>) -> Result<Platform, Error> {
     let status = status.filter(|status| !status.type_.is_empty()).ok_or_else(|| Error::Field {
         object: INFRASTRUCTURE,
         problem: "status.platformStatus.type is empty; the installer sets it to the cluster's platform".into(),
     })?;
-    Ok(Platform { name: status.type_.clone(), variant: text(&status.azure.cloud_name) })
+    let external = &status.external.cloud_controller_manager.state;
+    let variant = match status.type_.as_str() {
+        // Otherwise kubelets expect no cloud-controller-manager.
+        EXTERNAL if external == EXTERNAL => text(&spec.external.platform_name),
+        EXTERNAL => None,
+        _ => text(&status.azure.cloud_name),
+    };
+    Ok(Platform { name: status.type_.clone(), variant })
 }
 
 fn api_server(uri: &str) -> Result<Option<(String, String)>, Error> {
@@ -210,6 +220,12 @@ api_types! {
 
     struct PlatformSpec {
         vsphere: Option<VSphere>,
+        external: ExternalPlatformSpec,
+    }
+
+    struct ExternalPlatformSpec {
+        /// The cloud's name, which the installation gives; `Unknown` if it gave none.
+        platform_name: String,
     }
 
     pub struct InfrastructureStatus {
@@ -227,6 +243,16 @@ api_types! {
         type_: String,
         azure: AzurePlatformStatus,
         vsphere: VSpherePlatformStatus,
+        external: ExternalPlatformStatus,
+    }
+
+    struct ExternalPlatformStatus {
+        cloud_controller_manager: ExternalManagerStatus,
+    }
+
+    struct ExternalManagerStatus {
+        /// `External` if kubelets expect a cloud-controller-manager, else `None` or empty.
+        state: String,
     }
 
     struct AzurePlatformStatus {

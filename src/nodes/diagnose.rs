@@ -245,7 +245,8 @@ impl Cluster<'_> {
     fn deleted(&self) -> Vec<Diagnosis> {
         let names: BTreeSet<&str> = self.evidence.nodes.iter().map(|node| node.name.as_str()).collect();
         let mut last: BTreeMap<&str, &NodeEvent> = BTreeMap::new();
-        let gone = self.evidence.events.iter().flatten().filter(|event| events::is_deletion(event));
+        let all = || self.evidence.events.iter().flatten();
+        let gone = all().filter(|event| events::is_deletion(event) && !all().any(|other| events::undoes(other, event)));
         for event in gone.filter(|event| !names.contains(event.node.as_str())) {
             let known = last.entry(&event.node).or_insert(event);
             if known.last < event.last {

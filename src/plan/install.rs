@@ -3,18 +3,20 @@
 //! The operator's rights follow from those of the cloud-controller-managers: the API server lets it grant only what it holds. So
 //! they are computed from the providers' descriptors and manifests, and appended to the rules that stand in the files.
 
-use std::collections::{BTreeMap, BTreeSet};
+pub mod external;
 
 use serde_json::{Value, json};
 
+use external::External;
+
 use super::{
-    rights,
+    grants::{Grants, written},
     substitute::{common_environment, containers_mut, push},
 };
 use crate::{
     api::placement::{ApiServer, Distribution},
     facts::{Facts, manager::api_server},
-    object::{KINDS, Kind, Object},
+    object::Object,
     provider::upstream::{CONTROL_PLANE_LABEL, Upstream},
     text::yaml,
 };
@@ -30,10 +32,6 @@ const NAMESPACES_FLAG: &str = "--manager-namespaces=";
 
 /// The flag of the operator that lets it confirm deletions of nodes.
 const NODE_DELETION_FLAG: &str = "--node-deletion";
-
-/// The verbs for the kinds of objects that the operator applies. A server-side apply that creates needs `create` as well, and
-/// `get` looks whether somebody else has an object of that name.
-const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
 
 /// What an installation fills in.
 #[derive(Clone, Debug)]
@@ -56,6 +54,8 @@ pub struct Installation<'a> {
     pub api_server: Option<ApiServer>,
     /// Whether cloud-controller-managers may be allowed to delete nodes.
     pub node_deletion: bool,
+    /// The providers that do not come with the operator.
+    pub external: External,
 }
 
 impl Installation<'_> {
@@ -96,14 +96,13 @@ impl Installation<'_> {
         }
         let text = format!("{}\n", text.trim_end());
         let mut text = yaml::edit::change(&text, value, &filled).map_or_else(|| yaml::to_string(&filled), Ok)?;
+        let grants = Grants { providers: &self.providers, secrets: &self.secrets, node_deletion: self.node_deletion };
         let computed = match (value["kind"].as_str(), value["metadata"]["name"].as_str()) {
-            (Some("ClusterRole"), Some(NAME)) => self.cluster_rules(),
-            (Some("Role"), Some(MANAGED)) => self.namespace_rules(namespace),
+            (Some("ClusterRole"), Some(NAME)) => grants.of_cluster(),
+            (Some("Role"), Some(MANAGED)) => grants.of_managed(namespace),
             _ => Vec::new(),
         };
-        for (comment, rules) in computed.iter().filter(|(_, rules)| rules != &json!([])) {
-            text.push_str(&["# ", comment, "\n", &written(rules)?].concat());
-        }
+        text.push_str(&written(&computed)?);
         Ok(text)
     }
 
@@ -144,110 +143,11 @@ impl Installation<'_> {
                 push(container, "args", NODE_DELETION_FLAG.into());
             }
         }
+        self.external.mount(&mut object);
         let endpoint = api_server(self.api_server.as_ref(), self.distribution, self.control_plane_nodes);
         common_environment(&mut object, &Facts { api_server: Ok(endpoint), ..Facts::default() });
         object.value().clone()
     }
-
-    /// What the providers' roles of the cluster may grant, with a comment.
-    fn cluster_rules(&self) -> Vec<(String, Value)> {
-        let computed = self.providers.iter().map(|one| &one.descriptor);
-        let computed = computed.flat_map(|one| rights::grants(&one.controllers(), &one.rights).collect::<Vec<_>>());
-        // The ClusterRole of the account is computed for each CloudControllerManager; others stay as they are.
-        let others = self.manifests().filter(|object| object.kind().kind == "ClusterRole").filter(|role| {
-            let mut accounts = self.providers.iter().filter_map(|one| one.account());
-            accounts.all(|account| account != role.name())
-        });
-        let others = others.flat_map(|role| rights::of_role(role.value()));
-        let granted = format!("What the ClusterRoles of {} grant.", self.names());
-        let mut rules = vec![(granted, rights::merged(computed.chain(others)))];
-        let is_policy = |kind: &Kind| kind.kind.starts_with("ValidatingAdmissionPolicy");
-        let policies: Vec<_> = KINDS.iter().filter(|kind| is_policy(kind)).collect();
-        let group = policies.first().map_or("", |kind| kind.group);
-        let plurals: Vec<_> = policies.iter().map(|kind| kind.plural).collect();
-        let policies = json!({"apiGroups": [group], "resources": plurals, "verbs": VERBS});
-        if self.node_deletion {
-            rules.push((
-                "With --node-deletion: the policies that restrict which nodes are deleted, and the right that their roles grant by \
-                 name. The operator itself deletes no node."
-                    .to_owned(),
-                json!([policies, {"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"]}]),
-            ));
-        } else if self.manifests().any(|object| is_policy(object.kind())) {
-            let comment = "The policies that restrict each pod of a node manager to its own node.".to_owned();
-            rules.push((comment, json!([policies])));
-        }
-        rules
-    }
-
-    /// What the operator needs in a managed namespace, with comments.
-    fn namespace_rules(&self, namespace: &str) -> Vec<(String, Value)> {
-        let may_be = |one: &&&Upstream| one.descriptor.namespaces.include(namespace);
-        let here = Installation { providers: self.providers.iter().filter(may_be).copied().collect(), ..self.clone() };
-        here.rules_here()
-    }
-
-    fn rules_here(&self) -> Vec<(String, Value)> {
-        let mut kinds: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for kind in self.manifests().map(Object::kind).filter(|kind| kind.namespaced) {
-            kinds.entry(kind.group).or_default().insert(kind.plural);
-        }
-        // A configuration that stands in a CloudControllerManager becomes a ConfigMap.
-        if self.providers.iter().any(|one| one.descriptor.cloud_config.is_some()) {
-            kinds.entry("").or_default().insert("configmaps");
-        }
-        let rule = |(group, resources)| json!({"apiGroups": [group], "resources": resources, "verbs": VERBS});
-        let kinds: Value = kinds.into_iter().map(rule).collect();
-
-        let roles = self.manifests().filter(|object| object.kind().kind == "Role");
-        let grants = roles.flat_map(|role| rights::of_role(role.value()));
-        // A CloudControllerManager may name its lease.
-        let grants = grants.map(|grant| if grant.resource == "leases" { grant.of_any_name() } else { grant });
-
-        let secrets = json!([{
-            "apiGroups": [""], "resources": ["secrets"], "resourceNames": self.secrets, "verbs": ["list", "watch"],
-        }]);
-        // Without a name the rule would be for all.
-        let secrets = if self.secrets.is_empty() { json!([]) } else { secrets };
-        vec![
-            (
-                format!(
-                    "The objects of {}. No names: those of a further CloudControllerManager end with its name.",
-                    self.names()
-                ),
-                kinds,
-            ),
-            (format!("What the Roles of {} grant, with any name of a lease.", self.names()), rights::merged(grants)),
-            ("Credentials, whose keys are checked, and whose change restarts the pods.".to_owned(), secrets),
-        ]
-    }
-
-    fn manifests(&self) -> impl Iterator<Item = &Object> {
-        self.providers.iter().flat_map(|provider| &provider.manifests)
-    }
-
-    fn names(&self) -> String {
-        self.providers.iter().map(|provider| provider.descriptor.name.as_str()).collect::<Vec<_>>().join(", ")
-    }
-}
-
-/// Rules in the style of the files.
-fn written(rules: &Value) -> Result<String, yaml::Error> {
-    let scalars = |list: &Value| {
-        let items = list.as_array().into_iter().flatten();
-        items.map(|item| Ok(yaml::to_string(item)?.trim().to_owned())).collect::<Result<Vec<_>, yaml::Error>>()
-    };
-    let mut lines = Vec::new();
-    for rule in rules.as_array().into_iter().flatten() {
-        let mut before = "-";
-        for field in ["apiGroups", "resources", "resourceNames", "verbs"] {
-            if let Some(list) = rule.get(field) {
-                lines.push(format!("{before} {field}: [{}]\n", scalars(list)?.join(", ")));
-                before = " ";
-            }
-        }
-    }
-    Ok(lines.concat())
 }
 
 #[cfg(test)]

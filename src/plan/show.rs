@@ -52,9 +52,16 @@ pub struct Summary {
     platform: String,
     /// The version of the program that it came with.
     version: String,
+    /// That of its package, which holds both flavours.
     digest: String,
     /// The phases that it has manifests for: `cluster`, `bootstrap`.
     phases: Vec<&'static str>,
+    /// Where it was read; empty for one that came with the program.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    path: String,
+    /// Why it is not used, where another one is, or none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unused: Option<String>,
 }
 
 /// The objects that are applied for a provider, and the source of each value in them.
@@ -102,31 +109,45 @@ struct ShownValue {
     from: String,
 }
 
-/// Summarizes a provider that came with a version of the program.
-pub fn summary(bundle: &Bundle, version: &str) -> Summary {
+/// Summarizes a provider from the package of this digest, which came with a version of the program.
+pub fn summary(bundle: &Bundle, digest: &str, version: &str) -> Summary {
     let has = |phase| bundle.manifests.iter().any(|manifest| manifest.phase == phase);
     let phases = [("cluster", Phase::Cluster), ("bootstrap", Phase::Bootstrap)];
-    let platform = bundle.platform().map(|Platform { type_, cloud_name }| {
-        cloud_name.as_ref().map_or_else(|| type_.clone(), |cloud_name| format!("{type_}/{cloud_name}"))
-    });
+    let platform = bundle.platform().map(Platform::to_string);
     Summary {
         name: bundle.name.clone(),
         flavour: if bundle.flavour == Flavour::OpenShift { "OpenShift" } else { "upstream" },
         platform: platform.unwrap_or_default(),
         version: version.to_owned(),
-        digest: bundle.digest(),
+        digest: digest.to_owned(),
         phases: phases.into_iter().filter(|(_, phase)| has(*phase)).map(|(name, _)| name).collect(),
+        path: String::new(),
+        unused: None,
+    }
+}
+
+impl Summary {
+    /// The same of an external provider, read from this path.
+    #[must_use]
+    pub fn at(self, path: &str) -> Self {
+        Self { path: path.to_owned(), ..self }
+    }
+
+    /// The same, with the reason why it is not used, if it is not.
+    #[must_use]
+    pub fn unused(self, unused: Option<String>) -> Self {
+        Self { unused, ..self }
     }
 }
 
 /// Plans a provider in one phase.
-pub fn details(bundle: &Bundle, version: &str, phase: Phase) -> Result<Details, Error> {
+pub fn details(bundle: &Bundle, digest: &str, version: &str, phase: Phase) -> Result<Details, Error> {
     let provider = bundle.clone().into_provider()?;
     let facts = placeholders(&provider.descriptor);
     // A plan has known feature gates only, so their placeholder is set afterwards.
     let gates = facts.value(facts::Fact::FeatureGates).unwrap_or_default();
     let mut details = Details {
-        summary: summary(bundle, version),
+        summary: summary(bundle, digest, version),
         phase: if phase == Phase::Cluster { "cluster" } else { "bootstrap" },
         ..Details::default()
     };
@@ -256,12 +277,24 @@ fn origin(sources: &BTreeMap<String, BTreeMap<String, ValueSource>>, container: 
 /// Providers as a table, with shortened digests.
 pub fn list_table(summaries: &[Summary]) -> String {
     let row = |summary: &Summary| {
-        let Summary { name, flavour, platform, version, digest, phases } = summary;
+        let Summary { name, flavour, platform, version, digest, phases, .. } = summary;
         let digest = digest.get(..SHORT_DIGEST).unwrap_or(digest);
         [name.clone(), (*flavour).to_owned(), platform.clone(), version.clone(), digest.to_owned(), phases.join(", ")]
     };
     let rows: Vec<_> = summaries.iter().map(row).collect();
     table(["NAME", "FLAVOUR", "PLATFORM", "VERSION", "DIGEST", "PHASES"], &rows)
+}
+
+/// Where external providers come from, and which providers are not used: a line each, after an empty one.
+pub fn list_notes(summaries: &[Summary]) -> String {
+    let note = |Summary { name, flavour, path, unused, .. }: &Summary| match (path.as_str(), unused) {
+        ("", None) => None,
+        (path, None) => Some(format!("{name} ({flavour}) is that of {path}\n")),
+        ("", Some(why)) => Some(format!("{name} ({flavour}) that comes with this program is not used: {why}\n")),
+        (path, Some(why)) => Some(format!("{name} ({flavour}) of {path} is not used: {why}\n")),
+    };
+    let notes: String = summaries.iter().filter_map(note).collect();
+    if notes.is_empty() { notes } else { format!("\n{notes}") }
 }
 
 /// A provider's details as tables, a title before each.

@@ -8,17 +8,18 @@ use crate::{
     facts::{DEFAULT_NAMESPACE, Fact, Facts},
     object::{Object, container_name, each_text, reference},
     plan::Error,
-    provider::{Descriptor, FactOrText, ValueSource},
+    provider::{FactOrText, ImageSource, Provider, ValueSource},
 };
 
 /// The flag with the namespace of a cloud-controller-manager's lease.
 const LEASE_NAMESPACE_FLAG: &str = "--leader-elect-resource-namespace=";
 
 /// Completes a manifest of `assets/`.
-pub(super) fn cluster(descriptor: &Descriptor, manifest: &Object, facts: &Facts) -> Result<Object, Error> {
+pub(super) fn cluster(provider: &Provider, manifest: &Object, facts: &Facts) -> Result<Object, Error> {
     let mut object = manifest.clone();
+    let descriptor = &provider.descriptor;
     namespace(&mut object, &facts.namespace);
-    images(descriptor, &mut object, facts)?;
+    images(provider, &mut object, facts)?;
     values((&descriptor.arguments, &descriptor.environment), &mut object, facts)?;
     common_environment(&mut object, facts);
     replicas(&mut object, facts);
@@ -27,9 +28,9 @@ pub(super) fn cluster(descriptor: &Descriptor, manifest: &Object, facts: &Facts)
 }
 
 /// Completes a manifest of `bootstrap/`, in which only the images depend on the cluster.
-pub(super) fn bootstrap(descriptor: &Descriptor, manifest: &Object, facts: &Facts) -> Result<Object, Error> {
+pub(super) fn bootstrap(provider: &Provider, manifest: &Object, facts: &Facts) -> Result<Object, Error> {
     let mut object = manifest.clone();
-    images(descriptor, &mut object, facts)?;
+    images(provider, &mut object, facts)?;
     Ok(object)
 }
 
@@ -58,11 +59,15 @@ pub(super) fn text_in(namespace: &str, text: &str) -> Option<String> {
     text.contains(&user).then(|| text.replace(&user, &to))
 }
 
-fn images(descriptor: &Descriptor, object: &mut Object, facts: &Facts) -> Result<(), Error> {
+fn images(provider: &Provider, object: &mut Object, facts: &Facts) -> Result<(), Error> {
     let key = object.key().to_string();
+    // A release knows nothing of an external provider: the image of its manifest, which the rules want to be pinned, stays.
+    let is_own = |source: &ImageSource| {
+        provider.origin.is_some() && facts.images.as_ref().is_ok_and(|images| !images.has(&source.key))
+    };
     for container in containers_mut(object, &["initContainers", "containers"]) {
         let name = container_name(container).to_owned();
-        if let Some(source) = descriptor.images.get(&name) {
+        if let Some(source) = provider.descriptor.images.get(&name).filter(|source| !is_own(source)) {
             let image = facts.images.as_ref().map_err(Clone::clone).and_then(|images| images.get(&source.key, &name));
             container["image"] =
                 image.map_err(|source| Error::Image { object: key.clone(), source: source.into() })?.into();

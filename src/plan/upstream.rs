@@ -9,6 +9,7 @@ pub mod guard;
 pub mod judgement;
 mod placement;
 pub mod sources;
+pub mod trial;
 
 use std::borrow::Cow;
 
@@ -38,8 +39,13 @@ pub use check::ignored;
 
 /// The objects that should exist.
 pub(super) fn objects(provider: &Upstream, facts: &Facts, manager: &Manager) -> Result<Vec<Object>, Error> {
-    let descriptor = &provider.descriptor;
     check::check(provider, manager)?;
+    planned(provider, facts, manager)
+}
+
+/// The objects of what has been checked.
+fn planned(provider: &Upstream, facts: &Facts, manager: &Manager) -> Result<Vec<Object>, Error> {
+    let descriptor = &provider.descriptor;
     let own: Vec<(&str, &str)> = provider.manifests.iter().map(|one| (one.kind().kind, one.name())).collect();
     let has_budget = placement::replicas(manager) > 1;
     let initialises = manager.controllers().any(|controller| controller == Controller::CloudNode);

@@ -113,10 +113,13 @@ fn rights(evidence: &Evidence) -> Row {
     match &evidence.missing_rights {
         Err(unseen) => check.not_checked(&unseen.why, &unseen.command),
         Ok(missing) if missing.is_empty() => check.passed(""),
-        Ok(missing) => check.refused(
-            format!("the operator may not {}", names(missing.iter().map(String::as_str))),
-            format!("install the operator again with {}", flags(evidence, missing)),
-        ),
+        Ok(missing) => {
+            let cure = match &evidence.provider.origin {
+                Some(origin) => format!("apply what `ccm-operator provider rbac {}` prints", origin.path),
+                None => format!("install the operator again with {}", flags(evidence, missing)),
+            };
+            check.refused(format!("the operator may not {}", names(missing.iter().map(String::as_str))), cure)
+        }
     }
 }
 

@@ -7,6 +7,11 @@ use crate::{nodes::subject::Need, object::Object, plan::rights};
 
 /// What is needed to apply these objects for the first time.
 pub fn needs(objects: &[Object]) -> BTreeSet<Need> {
+    needs_to(&["create", "patch"], objects)
+}
+
+/// What is needed to do this to the objects, of which one is to create them.
+pub fn needs_to(verbs: &[&str], objects: &[Object]) -> BTreeSet<Need> {
     let mut needs = BTreeSet::new();
     for object in objects {
         let (kind, namespace) = (object.kind(), object.namespace().to_owned());
@@ -17,7 +22,7 @@ pub fn needs(objects: &[Object]) -> BTreeSet<Need> {
             name: String::new(),
             verb: verb.to_owned(),
         };
-        needs.extend(["create", "patch"].map(need));
+        needs.extend(verbs.iter().map(|verb| need(verb)));
         if !matches!(kind.kind, "Role" | "ClusterRole") {
             continue;
         }

@@ -7,7 +7,10 @@ use serde::{
     de::{self, MapAccess, Visitor, value::MapAccessDeserializer},
 };
 
-use crate::{facts::Fact, text::suggest::did_you_mean};
+use crate::{
+    facts::{self, EXTERNAL, Fact},
+    text::suggest::did_you_mean,
+};
 
 /// `provider.yaml`: the platform that the provider serves, and the facts in its manifests.
 #[derive(Clone, Debug, Deserialize)]
@@ -55,6 +58,53 @@ pub struct Platform {
     pub type_: String,
     /// `Infrastructure.status.platformStatus.azure.cloudName`; absent means any.
     pub cloud_name: Option<String>,
+    /// `Infrastructure.spec.platformSpec.external.platformName`, for type `External` only, and needed there. It serves clusters whose
+    /// `status.platformStatus.external.cloudControllerManager.state` is `External`.
+    pub platform_name: Option<String>,
+}
+
+impl Platform {
+    /// Whether a cluster's platform is served.
+    pub(super) fn serves(&self, platform: &facts::Platform) -> bool {
+        let narrowed = if self.type_ == EXTERNAL { &self.platform_name } else { &self.cloud_name };
+        let is_any = narrowed.is_none() && self.type_ != EXTERNAL;
+        self.type_ == platform.name && (is_any || (narrowed.is_some() && *narrowed == platform.variant))
+    }
+
+    /// Whether a cluster may be served by both.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        let (one, two) = if self.type_ == EXTERNAL {
+            (&self.platform_name, &other.platform_name)
+        } else {
+            (&self.cloud_name, &other.cloud_name)
+        };
+        self.type_ == other.type_ && (one.is_none() || two.is_none() || one == two)
+    }
+
+    /// Whether it is narrower than the type alone.
+    pub(super) fn is_narrow(&self) -> bool {
+        self.cloud_name.is_some()
+    }
+
+    /// What is wrong with it.
+    pub(super) fn problem(&self) -> Option<&'static str> {
+        match (self.type_ == EXTERNAL, self.platform_name.is_some()) {
+            (true, _) if self.cloud_name.is_some() => Some("platform External has platformName, and no cloudName"),
+            (true, false) => {
+                Some("platform External needs platformName: that of spec.platformSpec.external of Infrastructure")
+            }
+            (false, true) => Some("platformName is for type External only"),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Platform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.type_)?;
+        let narrowed = self.platform_name.as_ref().or(self.cloud_name.as_ref());
+        narrowed.map_or(Ok(()), |name| write!(f, "/{name}"))
+    }
 }
 
 /// The source of a container's image.

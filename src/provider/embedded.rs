@@ -1,7 +1,9 @@
-//! The embedded providers (`assets/`, `bootstrap/`), install payload (`manifests/`), installation on any Kubernetes (`install/`)
-//! and guard of nodes (`guard/`) (pure).
+//! The embedded providers (`assets/`, `bootstrap/`), install payload (`manifests/`), installation on any Kubernetes (`install/`),
+//! guard of nodes (`guard/`) and the provider from which new ones are made (`scaffold/`) (pure).
 //!
 //! The only module that knows about embedding; all others take paths and bytes.
+
+use std::collections::BTreeMap;
 
 use include_dir::{Dir, include_dir};
 
@@ -11,6 +13,7 @@ use crate::{
         self,
         catalog::Catalog,
         folder::{self, Bundle},
+        package::Package,
         payload::Payload,
     },
     text::yaml,
@@ -21,6 +24,7 @@ static BOOTSTRAP: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/bootstrap");
 static MANIFESTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/manifests");
 static INSTALL: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/install");
 static GUARD: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/guard");
+static SCAFFOLD: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/scaffold/example");
 
 /// The providers' files as (path from the repository's root, bytes).
 fn files() -> Vec<(String, &'static [u8])> {
@@ -71,6 +75,26 @@ pub fn catalog() -> Result<Catalog, provider::Error> {
 /// The embedded providers' folders.
 pub fn bundles() -> Vec<Bundle> {
     folder::bundles(files())
+}
+
+/// The embedded providers as packages. An error is a defect of this build, which the tests exclude.
+pub fn packages() -> Result<Vec<Package>, provider::Error> {
+    let mut folders = BTreeMap::<String, Vec<(String, &[u8])>>::new();
+    for (path, bytes) in files() {
+        let mut parts = path.splitn(3, '/');
+        if let (Some(root), Some(name), Some(file)) = (parts.next(), parts.next(), parts.next()) {
+            folders.entry(name.to_owned()).or_default().push((format!("{root}/{file}"), bytes));
+        }
+    }
+    folders.into_iter().map(|(name, files)| Package::new(&name, files)).collect()
+}
+
+/// The files of the provider `example`, from which new ones are made, as (path in its own folder, text).
+pub fn scaffold() -> Vec<(String, &'static str)> {
+    let mut files = Vec::new();
+    collect("", &SCAFFOLD, &mut files);
+    let text = |(path, bytes): (String, &'static [u8])| Some((path[1..].to_owned(), std::str::from_utf8(bytes).ok()?));
+    files.into_iter().filter_map(text).collect()
 }
 
 /// The part of the embedded install payload that they depend on.

@@ -9,10 +9,9 @@ use std::{
 };
 
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use crate::{
-    object::{self, Object, reference::hex},
+    object::{self, Object},
     provider::{
         Descriptor, Error, FactOrText, Flavour, Phase, Platform, Provider, ValueSource,
         upstream::{self, Upstream},
@@ -34,6 +33,9 @@ pub struct Bundle {
     pub name: String,
     /// The flavour.
     pub flavour: Flavour,
+    /// What comes after `assets/` and `bootstrap/` in the paths of its files: `aws/` among other providers, nothing in a folder of
+    /// its own.
+    below: String,
     /// Its files, by path from the common root of `assets/` and `bootstrap/`.
     pub files: BTreeMap<String, Vec<u8>>,
     /// Every readable manifest, in the order of the files.
@@ -75,7 +77,8 @@ pub fn bundles(files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec
     }
     let mut bundles = Vec::<Bundle>::new();
     for ((flavour, name), files) in folders {
-        let mut bundle = Bundle::read(name, flavour, files);
+        let below = format!("{name}/");
+        let mut bundle = Bundle::read(name, flavour, below, files);
         let platform = bundle.platform();
         if let Some(twin) = bundles.iter().find(|other| platform.is_some() && other.platform() == platform) {
             let problem = format!("provider {:?} serves the same platform", twin.name);
@@ -84,6 +87,19 @@ pub fn bundles(files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec
         bundles.push(bundle);
     }
     bundles
+}
+
+/// Reads the files of one provider's own folder, which has `assets/` and `bootstrap/` itself, into a bundle for each flavour: first
+/// that for OpenShift.
+pub fn bundles_of(name: &str, files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>) -> Vec<Bundle> {
+    let mut flavours = BTreeMap::<Flavour, BTreeMap<String, Vec<u8>>>::new();
+    for (path, bytes) in files {
+        let path = path.into();
+        let is_upstream = path.starts_with(&format!("assets/{UPSTREAM}/"));
+        let flavour = if is_upstream { Flavour::Upstream } else { Flavour::OpenShift };
+        flavours.entry(flavour).or_default().insert(path, bytes.into());
+    }
+    flavours.into_iter().map(|(flavour, files)| Bundle::read(name.to_owned(), flavour, String::new(), files)).collect()
 }
 
 /// What a descriptor says about containers.
@@ -102,8 +118,8 @@ impl Manifest {
 }
 
 impl Bundle {
-    fn read(name: String, flavour: Flavour, files: BTreeMap<String, Vec<u8>>) -> Self {
-        let mut bundle = Self { name, flavour, ..Self::default() };
+    fn read(name: String, flavour: Flavour, below: String, files: BTreeMap<String, Vec<u8>>) -> Self {
+        let mut bundle = Self { name, flavour, below, ..Self::default() };
         for (path, bytes) in &files {
             if let Err(defect) = bundle.add(path, bytes) {
                 bundle.defects.push(defect);
@@ -124,10 +140,12 @@ impl Bundle {
 
     fn add(&mut self, path: &str, bytes: &[u8]) -> Result<(), Error> {
         let problem = |problem: String| Error::new(path, None, problem);
-        let phase = match path.split('/').collect::<Vec<_>>()[..] {
-            ["assets", _, file] | ["assets", _, UPSTREAM, file] if has_yaml_extension(file) => Phase::Cluster,
-            ["bootstrap", _, file] if has_yaml_extension(file) => Phase::Bootstrap,
-            ["assets" | "bootstrap", ..] => {
+        let own = path.split_once('/').and_then(|(top, rest)| Some((top, rest.strip_prefix(&self.below)?)));
+        let parts = own.map(|(top, rest)| (top, rest.split('/').collect::<Vec<_>>()));
+        let phase = match parts.as_ref().map(|(top, rest)| (*top, &rest[..])) {
+            Some(("assets", [file] | [UPSTREAM, file])) if has_yaml_extension(file) => Phase::Cluster,
+            Some(("bootstrap", [file])) if has_yaml_extension(file) => Phase::Bootstrap,
+            Some(("assets" | "bootstrap", _)) => {
                 return Err(problem("a provider's folder may contain only files named *.yaml".to_owned()));
             }
             _ => return Err(problem("not in assets/<provider>/ or bootstrap/<provider>/".to_owned())),
@@ -144,6 +162,9 @@ impl Bundle {
             if name != self.name {
                 let problem = format!("name: {name:?} is not the folder's name");
                 self.defects.push(self.descriptor_error("/name", problem));
+            }
+            if let Some(problem) = self.platform().and_then(Platform::problem) {
+                self.defects.push(self.descriptor_error("/platform", problem));
             }
             return Ok(());
         }
@@ -174,8 +195,8 @@ impl Bundle {
 
     fn descriptor_path(&self) -> String {
         match self.flavour {
-            Flavour::OpenShift => format!("assets/{}/provider.yaml", self.name),
-            Flavour::Upstream => format!("assets/{}/{UPSTREAM}/provider.yaml", self.name),
+            Flavour::OpenShift => format!("assets/{}provider.yaml", self.below),
+            Flavour::Upstream => format!("assets/{}{UPSTREAM}/provider.yaml", self.below),
         }
     }
 
@@ -262,7 +283,8 @@ impl Bundle {
         named.flat_map(arguments).any(|argument| name_of(argument) == name_of(flag))
     }
 
-    fn first_defect(&self) -> Result<(), Error> {
+    /// The first reason for which the operator would refuse it.
+    pub fn first_defect(&self) -> Result<(), Error> {
         self.defects.iter().cloned().chain(self.misfits()).next().map_or(Ok(()), Err)
     }
 
@@ -271,7 +293,7 @@ impl Bundle {
         self.first_defect()?;
         let manifests = self.of_phase(Phase::Cluster).into_iter().map(|manifest| manifest.object.clone()).collect();
         let missing = Error::new(&self.descriptor_path(), None, "missing");
-        Ok(Upstream { descriptor: self.upstream.ok_or(missing)?, manifests })
+        Ok(Upstream { descriptor: self.upstream.ok_or(missing)?, manifests, origin: None })
     }
 
     /// The provider for OpenShift, or the first defect.
@@ -281,18 +303,8 @@ impl Bundle {
         let (manifests, bootstrap_manifests) = (objects(Phase::Cluster), objects(Phase::Bootstrap));
         // A missing descriptor is one of the defects.
         let missing = Error::new(&self.descriptor_path(), None, "missing");
-        Ok(Provider { descriptor: self.descriptor.ok_or(missing)?, manifests, bootstrap_manifests })
-    }
-
-    /// The SHA-256 of its files in a canonical form: for each file, sorted by path, its path, a zero byte, its length in
-    /// bytes as a decimal number, a zero byte, its bytes.
-    pub fn digest(&self) -> String {
-        let mut hash = Sha256::new();
-        for (path, bytes) in &self.files {
-            hash.update(format!("{path}\0{}\0", bytes.len()));
-            hash.update(bytes);
-        }
-        format!("sha256:{}", hex(&hash.finalize()))
+        let descriptor = self.descriptor.ok_or(missing)?;
+        Ok(Provider { descriptor, manifests, bootstrap_manifests, origin: None })
     }
 }
 
@@ -312,19 +324,6 @@ mod tests {
     use super::*;
 
     const ROLE: &str = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: a\n";
-
-    #[test]
-    fn a_digest_depends_on_names_and_contents_and_nothing_else() {
-        let digest =
-            |files: &[(&str, &str)]| bundles(files.iter().map(|(path, text)| (*path, text.as_bytes())))[0].digest();
-        let one = digest(&[("assets/a/b.yaml", "x"), ("assets/a/c.yaml", "y")]);
-        assert_eq!(one, digest(&[("assets/a/c.yaml", "y"), ("assets/a/b.yaml", "x")]));
-        assert_ne!(one, digest(&[("assets/a/b.yaml", "y"), ("assets/a/c.yaml", "x")]));
-        assert_ne!(one, digest(&[("assets/a/b.yaml", "xy"), ("assets/a/c.yaml", "")]));
-        // printf 'assets/a/b.yaml\0001\000x' | sha256sum
-        let known = "sha256:ab1e432fbb0aa137860b8996632a8108911a6dc2691c1a7e77e34072606eb676";
-        assert_eq!(digest(&[("assets/a/b.yaml", "x")]), known);
-    }
 
     #[test]
     fn every_defect_has_its_place_and_the_rest_is_read() {

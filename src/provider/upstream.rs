@@ -13,7 +13,7 @@ use crate::{
     config::{Problem, Transform, fields},
     facts::manager::{Controller, Manager},
     object::{Object, container_name, containers},
-    provider::{CCM, descriptor::ValueSource, versions::Versions},
+    provider::{CCM, Origin, descriptor::ValueSource, versions::Versions},
 };
 
 /// The namespace in the manifests, which another one replaces.
@@ -24,6 +24,12 @@ const NAME_LABEL: &str = "app.kubernetes.io/name";
 
 /// The label that tells the objects of one `CloudControllerManager` from those of another.
 pub(crate) const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
+
+/// The volume that gets the source of `spec.cloudConfig`.
+pub(crate) const CLOUD_CONFIG_VOLUME: &str = "cloud-config";
+
+/// The volume that gets the Secret of `spec.credentials`.
+pub(crate) const CREDENTIALS_VOLUME: &str = "credentials";
 
 /// The label of the control plane's nodes.
 pub(crate) const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
@@ -325,4 +331,6 @@ pub struct Upstream {
     pub descriptor: Descriptor,
     /// Its manifests, in the order of applying.
     pub manifests: Vec<Object>,
+    /// Where it comes from, if not with this program.
+    pub origin: Option<Origin>,
 }

@@ -4,11 +4,13 @@
 //! a provider's folder; its result is a list of findings, each with a place.
 
 mod containers;
-mod folder;
-mod parts;
-mod pods;
+pub(super) mod folder;
+pub(super) mod parts;
+pub(super) mod pods;
 mod rules;
 mod upstream;
+
+use std::fmt;
 
 use serde::Serialize;
 
@@ -23,16 +25,19 @@ use crate::{
 use parts::Subject;
 pub use rules::RULES;
 
-/// A rule.
-pub struct Rule {
+/// A rule, with the function that checks it.
+pub struct Rule<C> {
     /// Its name.
     pub id: &'static str,
     /// The failure that it prevents.
     pub why: &'static str,
     /// How to fix a finding.
     pub fix: &'static str,
-    check: fn(Subject) -> Vec<Error>,
+    pub(super) check: C,
 }
+
+/// The defects of a provider.
+pub type Check = fn(Subject) -> Vec<Error>;
 
 /// A broken rule of a provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -43,6 +48,9 @@ pub struct Finding {
     #[serde(flatten)]
     place: Place,
     what: String,
+    /// What a policy has to list for the provider under this rule to allow it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
     why: &'static str,
     fix: &'static str,
 }
@@ -56,21 +64,21 @@ pub struct Report {
     pub findings: Vec<Finding>,
 }
 
-const fn rule(id: &'static str, why: &'static str, fix: &'static str, check: fn(Subject) -> Vec<Error>) -> Rule {
+pub(super) const fn rule<C: Copy>(id: &'static str, why: &'static str, fix: &'static str, check: C) -> Rule<C> {
     Rule { id, why, fix, check }
 }
 
-/// The rule of a live API server; see [`Report::with_refusals`].
-pub static DRY_RUN: Rule = rule(
+/// The rule of a live API server; see [`Report::with`].
+pub static DRY_RUN: Rule<()> = rule(
     "cluster-dry-run",
     "the API server of the cluster would refuse the object, and the operator would be degraded",
     "change the manifest as the API server's message says",
-    |_| Vec::new(),
+    (),
 );
 
 /// Checks providers. Rules about the install payload apply only if there is one.
 pub fn verify(bundles: &[Bundle], payload: Option<&Payload>) -> Report {
-    let check = |rule: &'static Rule, bundle: &Bundle| -> Vec<Finding> {
+    let check = |rule: &'static Rule<Check>, bundle: &Bundle| -> Vec<Finding> {
         let defects = (rule.check)(Subject { bundle, payload }).into_iter();
         defects.map(|defect| rule.finding(&bundle.title(), defect)).collect()
     };
@@ -82,11 +90,11 @@ pub fn verify(bundles: &[Bundle], payload: Option<&Payload>) -> Report {
 }
 
 impl Report {
-    /// Adds the findings of a live API server.
+    /// Adds the findings of further rules.
     #[must_use]
-    pub fn with_refusals(mut self, refusals: Vec<Finding>) -> Self {
-        self.rules.push(DRY_RUN.id);
-        self.findings.extend(refusals);
+    pub fn with(mut self, rules: impl IntoIterator<Item = &'static str>, findings: Vec<Finding>) -> Self {
+        self.rules.extend(rules);
+        self.findings.extend(findings);
         self
     }
 
@@ -106,9 +114,8 @@ impl Report {
             [(*rule).to_owned(), format!("{file}:{place}"), what.clone()]
         };
         let rows: Vec<_> = self.findings.iter().map(row).collect();
-        let broken =
-            RULES.iter().chain([&DRY_RUN]).filter(|rule| self.findings.iter().any(|finding| finding.rule == rule.id));
-        let reasons: Vec<_> = broken.map(Rule::reason).collect();
+        let of_rule = |id: &&str| self.findings.iter().find(|finding| finding.rule == *id);
+        let reasons: Vec<_> = self.rules.iter().filter_map(of_rule).map(Finding::reason).collect();
         let found = count(self.findings.len(), "finding");
         format!("{}\n{}\n{checked}: {found}\n", table(["RULE", "WHERE", "WHAT"], &rows), reasons.concat())
     }
@@ -131,17 +138,30 @@ impl Report {
     }
 }
 
-impl Rule {
+impl<C> Rule<C> {
     /// A defect of a provider as a finding of this rule.
     pub fn finding(&self, provider: &str, defect: Error) -> Finding {
         let (Self { id: rule, why, fix, .. }, Error { file, place, problem: what }) = (self, defect);
         let place = place.unwrap_or(Place::line(1));
-        Finding { provider: provider.to_owned(), rule, file, place, what, why, fix }
+        Finding { provider: provider.to_owned(), rule, file, place, what, value: None, why, fix }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", located(&self.file, Some(self.place), &self.what), self.rule)
+    }
+}
+
+impl Finding {
+    /// The same, with what a policy has to list to allow it.
+    pub(super) fn allowed_by(self, value: Option<String>) -> Self {
+        Self { value, ..self }
     }
 
     fn reason(&self) -> String {
         let text = format!("{}. Fix: {}.", self.why, self.fix);
-        format!("{}:\n  {}\n", self.id, wrap(&text, 96).join("\n  "))
+        format!("{}:\n  {}\n", self.rule, wrap(&text, 96).join("\n  "))
     }
 }
 

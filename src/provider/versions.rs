@@ -35,7 +35,7 @@ pub enum Rule {
 }
 
 /// A chosen version.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// The tag.
     pub tag: String,
@@ -78,7 +78,7 @@ impl Versions {
     }
 
     /// The minor version of Kubernetes that a tag is for, where the tag says so.
-    fn minor_of(&self, tag: &str) -> Option<Minor> {
+    pub(super) fn minor_of(&self, tag: &str) -> Option<Minor> {
         let numbers = tag.strip_prefix('v').unwrap_or(tag);
         match self.rule {
             Rule::SameMinor => format!("1.{}", numbers.strip_prefix("0.").or(numbers.strip_prefix("1."))?).parse().ok(),

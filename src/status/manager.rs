@@ -18,6 +18,7 @@ use crate::{
         evidence::Reader,
         inputs,
     },
+    provider::Origin,
 };
 
 const READY: &str = "Ready";
@@ -270,15 +271,7 @@ pub fn next(previous: &Status, input: &Input) -> Status {
             of_nodes(NODES_INITIALIZED, judged.map(initialization), "the nodes have not been seen yet"),
             of_nodes(NODE_DELETION_SAFE, is_safe, "there was nothing to delete yet"),
         ],
-        provider: judgement
-            .version
-            .as_ref()
-            .map(|(choice, image)| Provider {
-                version: choice.tag.clone(),
-                image: image.clone(),
-                because: choice.because.clone(),
-            })
-            .unwrap_or_default(),
+        provider: provider(previous, input),
         cluster: cluster
             .map(|cluster| Cluster {
                 kubernetes: cluster.minor.to_string(),
@@ -295,6 +288,18 @@ pub fn next(previous: &Status, input: &Input) -> Status {
         stuck: judged.map_or_else(|| previous.stuck.clone(), stuck),
         deletion: guard.map_or(&previous.deletion, |guard| &guard.deletion).clone(),
     }
+}
+
+/// The provider. As long as objects may be left, their origin stays: it keeps another provider of the same name from taking them.
+fn provider(previous: &Status, input: &Input) -> Provider {
+    let origin = match (&input.judgement.origin, input.outcome) {
+        (_, Outcome::Removed) => Origin::default(),
+        (Some(origin), _) => origin.clone(),
+        (None, _) if input.judgement.version.is_some() => Origin::default(),
+        (None, _) => Origin { digest: previous.provider.digest.clone(), ..Origin::default() },
+    };
+    let (choice, image) = input.judgement.version.clone().unwrap_or_default();
+    Provider { version: choice.tag, image, because: choice.because, digest: origin.digest, widened: origin.widened }
 }
 
 /// Status, reason and message of `NodesInitialized`.

@@ -4,7 +4,7 @@
 //! The same findings always give the same report. Times are those of the cluster; only [`mod@text`] turns them into
 //! ages.
 
-mod pods;
+pub(super) mod pods;
 pub mod text;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};

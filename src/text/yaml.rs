@@ -11,6 +11,7 @@ use serde_saphyr::{DefaultMessageFormatter, Localizer, Location};
 
 use crate::text::{Place, suggest::did_you_mean};
 
+pub mod cost;
 pub(crate) mod edit;
 pub(crate) mod outline;
 

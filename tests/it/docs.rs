@@ -5,6 +5,7 @@
 
 mod any_kubernetes;
 mod helm;
+mod new_provider;
 mod page;
 mod paths;
 pub(crate) mod shell;
@@ -32,6 +33,7 @@ const FOLLOWED: &[&str] = &[
     "docs/installing-with-helm.md",
     "docs/installing-with-kubectl.md",
     "docs/migrating.md",
+    "docs/new-provider.md",
     "docs/replacing-the-go-operator.md",
     "docs/support.md",
     "docs/uninstalling.md",
@@ -51,6 +53,7 @@ const PROGRAMS: &[&str] = &[
     "cp",
     "curl",
     "doctl",
+    "find",
     "gcloud",
     "govc",
     "grep",
@@ -72,6 +75,7 @@ const PROGRAMS: &[&str] = &[
     "rm",
     "scw",
     "sed",
+    "sha256sum",
     "sort",
     "tail",
     "tar",
@@ -196,8 +200,12 @@ fn every_command_line_exists() -> Result<()> {
 
 #[test]
 fn every_section_with_commands_is_followed() -> Result<()> {
-    let paths =
-        concat!(include_str!("docs/paths.rs"), include_str!("docs/any_kubernetes.rs"), include_str!("docs/helm.rs"));
+    let paths = concat!(
+        include_str!("docs/paths.rs"),
+        include_str!("docs/any_kubernetes.rs"),
+        include_str!("docs/helm.rs"),
+        include_str!("docs/new_provider.rs")
+    );
     for document in FOLLOWED {
         let blocks = page::blocks(document)?;
         for block in blocks.iter().filter(|block| block.mark != Mark::NotRun) {

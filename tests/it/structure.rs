@@ -53,7 +53,7 @@ const LAYERS: [Layer; 19] = [
 const IO_FILES: [&str; 3] = ["read", "write", "dry_run"];
 
 /// What pure code neither imports nor names.
-const IO_PATHS: [&str; 13] = [
+const IO_PATHS: [&str; 14] = [
     "kube::",
     "tokio::",
     "axum::",
@@ -67,6 +67,7 @@ const IO_PATHS: [&str; 13] = [
     "std::time::SystemTime",
     "Timestamp::now",
     "tempfile::",
+    "rustix::",
 ];
 
 /// A source file of the library.

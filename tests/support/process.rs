@@ -86,6 +86,11 @@ impl Process {
         self.signal(libc::SIGTERM)
     }
 
+    /// Interrupts it as Ctrl-C does (SIGINT).
+    pub fn interrupt(&self) -> Result<()> {
+        self.signal(libc::SIGINT)
+    }
+
     /// Asks it what it does (SIGUSR1).
     pub fn ask(&self) -> Result<()> {
         self.signal(libc::SIGUSR1)

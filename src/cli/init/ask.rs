@@ -20,12 +20,12 @@ use crate::{
 };
 
 /// Whether somebody can be asked.
-pub(super) fn is_terminal() -> bool {
+pub(in crate::cli) fn is_terminal() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
 /// Asks for what a flag would give; an empty answer is the default. Without a terminal it is the default, or wrong usage.
-pub(super) fn value(flag: &str, question: &str, default: Option<&str>) -> anyhow::Result<String> {
+pub(in crate::cli) fn value(flag: &str, question: &str, default: Option<&str>) -> anyhow::Result<String> {
     if !is_terminal() {
         return Ok(match default {
             Some(default) => default.to_owned(),
@@ -49,7 +49,7 @@ pub(super) fn value(flag: &str, question: &str, default: Option<&str>) -> anyhow
 }
 
 /// The provider: the one that something tells, or one that is asked for.
-pub(super) fn provider(catalog: &Catalog, signs: &[Sign]) -> anyhow::Result<Sign> {
+pub(in crate::cli) fn provider(catalog: &Catalog, signs: &[Sign]) -> anyhow::Result<Sign> {
     let names: Vec<_> = catalog.upstream().map(|one| one.descriptor.name.as_str()).collect();
     if is_terminal() {
         for sign in signs {
@@ -70,7 +70,7 @@ pub(super) fn provider(catalog: &Catalog, signs: &[Sign]) -> anyhow::Result<Sign
 }
 
 /// The credentials of a file or a folder, by the keys of the provider.
-pub(super) fn credentials(path: &Path, needed: &Credentials) -> anyhow::Result<Values> {
+pub(in crate::cli) fn credentials(path: &Path, needed: &Credentials) -> anyhow::Result<Values> {
     let failed = || format!("failed to read the credentials of {}", path.display());
     let values = if path.is_dir() {
         let mut values = Values::new();
@@ -90,7 +90,7 @@ pub(super) fn credentials(path: &Path, needed: &Credentials) -> anyhow::Result<V
 }
 
 /// The credentials of the file that is given, or that is asked for.
-pub(super) fn asked_credentials(given: Option<&PathBuf>, needed: &Credentials) -> anyhow::Result<Values> {
+pub(in crate::cli) fn asked_credentials(given: Option<&PathBuf>, needed: &Credentials) -> anyhow::Result<Values> {
     if let Some(path) = given {
         return credentials(path, needed);
     }
@@ -113,6 +113,6 @@ pub(super) fn asked_credentials(given: Option<&PathBuf>, needed: &Credentials) -
 }
 
 /// The text of a configuration.
-pub(super) fn text(path: &Path) -> anyhow::Result<String> {
+pub(in crate::cli) fn text(path: &Path) -> anyhow::Result<String> {
     files::read_given(path).with_context(|| format!("failed to read the configuration {}", path.display()))
 }

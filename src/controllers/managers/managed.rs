@@ -38,6 +38,8 @@ pub(super) struct Managed {
     manager: Option<Result<Manager, (&'static str, String)>>,
     /// What it names.
     pub(super) named: Vec<Named>,
+    /// The digest of the external provider that its objects are of, as its status says, unless they are to go.
+    applied_digest: Option<String>,
     /// Where its cloud-controller-manager is to be looked for.
     subject: Option<Subject>,
     /// What was seen of that at the last judgement, unless it has to be judged again.
@@ -67,7 +69,10 @@ impl Managed {
     pub(super) fn read(&mut self, live: &Value, cluster: Cluster, settings: &ViewSettings, catalog: &Catalog) {
         self.generation = live["metadata"]["generation"].as_i64().unwrap_or_default();
         live["metadata"]["creationTimestamp"].as_str().unwrap_or_default().clone_into(&mut self.created);
-        let manager = manager(live, cluster, settings);
+        let digest = live["status"]["provider"]["digest"].as_str().filter(|digest| !digest.is_empty());
+        let is_removed = settings.remove_providers.iter().any(|name| live["spec"]["provider"] == **name);
+        self.applied_digest = digest.filter(|_| !is_removed).map(str::to_owned);
+        let manager = manager(live, cluster, settings).map(|manager| unless_removed(manager, settings, catalog));
         if self.manager.as_ref() == Some(&manager) {
             return;
         }
@@ -81,6 +86,11 @@ impl Managed {
         self.subject = self
             .manager()
             .and_then(|manager| Subject::upstream(catalog.upstream_of(&manager.spec.provider).ok()?, manager));
+    }
+
+    /// Has it read again.
+    pub(super) fn forget(&mut self) {
+        self.manager = None;
     }
 
     /// Where its cloud-controller-manager is to be looked for, if that should initialise nodes.
@@ -107,7 +117,9 @@ impl Managed {
                     let known = self.named.iter().zip(&found).find(|(named, _)| named.reference == *reference);
                     known.map_or(Found::Absent, |(_, found)| found.clone())
                 };
-                judgement::judge(catalog, manager, of)
+                let orphaned = self.why_orphaned(manager, catalog);
+                let refused = orphaned.map(|why| Judgement::refused("ProviderNotGiven", why));
+                refused.unwrap_or_else(|| judgement::judge(catalog, manager, of))
             }
             Err((reason, message)) => Judgement::refused(reason, message.clone()),
         };
@@ -115,6 +127,19 @@ impl Managed {
             self.objects.clone_from(&judged.objects);
         }
         (self.judgement, self.found) = (Some(judged), Some(found));
+    }
+
+    /// Why no other provider may take the place of the external one that its objects are of.
+    fn why_orphaned(&self, manager: &Manager, catalog: &Catalog) -> Option<String> {
+        let name = &manager.spec.provider;
+        let digest = self.applied_digest.as_ref().filter(|_| !self.is_removed())?;
+        let is_built_in = catalog.upstream_of(name).is_ok_and(|provider| provider.origin.is_none());
+        is_built_in.then(|| {
+            format!(
+                "spec.provider: its objects are of the external provider {name:?} ({digest}), which is not given: the built-in one of \
+                 this name does not take its place; give it again, or --remove-provider {name} to change to the built-in one"
+            )
+        })
     }
 
     /// Refuses it for what another one has.
@@ -175,6 +200,17 @@ impl Managed {
     pub(super) fn is_well(&self) -> bool {
         matches!(self.last, Some(Outcome::Applied | Outcome::Paused | Outcome::Removed))
     }
+}
+
+/// What it asks for, but for its removal where the installation wants the objects of its provider to go.
+fn unless_removed(mut manager: Manager, settings: &ViewSettings, catalog: &Catalog) -> Manager {
+    let name = &manager.spec.provider;
+    // One that is refused may only be mistyped.
+    let is_gone = catalog.refused().is_empty() && catalog.upstream_of(name).is_err();
+    if settings.remove_providers.contains(name) && is_gone {
+        manager.spec.management = Management::Removed;
+    }
+    manager
 }
 
 /// What a live object asks for; else a reason and a message.

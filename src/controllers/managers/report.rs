@@ -128,7 +128,9 @@ impl Managers {
             (Hands::DryRun(_), Ok(())) => None,
             (Hands::DryRun(_), Err(stopped)) => Some(stopped.clone()),
         };
-        if let Some(Stopped { error, is_reported, is_terminal }) = failure {
+        if let Some(stopped) = failure {
+            let origin = managed.judgement.as_ref().and_then(|judgement| judgement.origin.as_ref());
+            let (error, Stopped { is_reported, is_terminal, .. }) = (stopped.advised(origin), stopped);
             let waiting = || Some(format!("CloudControllerManager {name}: {error}"));
             return if is_reported { Ok(Outcome::Failed { error, is_terminal }) } else { Err(waiting()) };
         }

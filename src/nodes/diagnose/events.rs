@@ -15,6 +15,12 @@ pub(super) fn is_deletion(event: &NodeEvent) -> bool {
     event.reason == "DeletingNode" && event.component == LIFECYCLE
 }
 
+/// Whether an Event says that the attempt of another one came to nothing: then somebody else has deleted the node.
+pub(super) fn undoes(event: &NodeEvent, deletion: &NodeEvent) -> bool {
+    let is_same = event.node == deletion.node && event.uid == deletion.uid;
+    event.reason == "DeletingNodeFailed" && is_same && event.last >= deletion.last
+}
+
 /// The finding of a node that was deleted.
 pub(super) fn deletion(event: &NodeEvent) -> Finding {
     let cause = "the cloud-controller-manager deleted the node, because its cloud has no such instance";

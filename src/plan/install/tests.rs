@@ -1,5 +1,10 @@
+use std::collections::BTreeSet;
+
 use super::*;
-use crate::provider::{catalog::Catalog, embedded};
+use crate::{
+    plan::{grants::VERBS, rbac, rights},
+    provider::{catalog::Catalog, embedded},
+};
 
 fn installation<'a>(catalog: &'a Catalog, providers: &[&str]) -> Installation<'a> {
     Installation {
@@ -12,6 +17,7 @@ fn installation<'a>(catalog: &'a Catalog, providers: &[&str]) -> Installation<'a
         control_plane_nodes: 3,
         api_server: None,
         node_deletion: false,
+        external: External::default(),
     }
 }
 
@@ -256,4 +262,28 @@ fn the_operator_may_let_nodes_be_deleted_only_if_that_is_asked_for() {
     assert_eq!(more, ["/nodes:delete "], "{with:?}");
     assert_eq!(with.difference(&without).count(), 13, "six verbs on two kinds besides");
     assert!(has_flag);
+}
+
+/// What is printed for a provider alone is what an installation for it has more than one for none.
+#[test]
+fn what_is_granted_for_one_provider_is_what_its_installation_adds() {
+    let catalog = embedded::catalog().unwrap();
+    for provider in catalog.upstream() {
+        let name = &provider.descriptor.name;
+        let namespaces = vec![provider.descriptor.home().to_owned(), "other".to_owned()];
+        let namespaces: Vec<_> =
+            namespaces.into_iter().filter(|one| provider.descriptor.namespaces.include(one)).collect();
+        let secrets = vec!["credentials".to_owned()];
+        let rights_of = |providers: &[&str]| {
+            let installation = Installation { namespaces: namespaces.clone(), ..installation(&catalog, providers) };
+            printed(&installation).1
+        };
+        let (with, without) = (rights_of(&[name]), rights_of(&[]));
+        let text = rbac::upstream(provider, &namespaces, &secrets, "own").unwrap();
+        let alone = yaml::documents(&text).unwrap();
+        for namespace in std::iter::once("").chain(namespaces.iter().map(String::as_str)) {
+            let sum = &held(&without, namespace) | &held(&alone, namespace);
+            assert_eq!(sum, held(&with, namespace), "{name} in {namespace:?}");
+        }
+    }
 }

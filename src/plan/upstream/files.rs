@@ -13,11 +13,9 @@ use crate::{
     facts::manager::Manager,
     object::Object,
     plan::substitute::{containers_mut, push},
-    provider::upstream::{Descriptor, INSTANCE_LABEL},
+    provider::upstream::{CLOUD_CONFIG_VOLUME, CREDENTIALS_VOLUME, Descriptor, INSTANCE_LABEL},
 };
 
-const CLOUD_CONFIG: &str = "cloud-config";
-const CREDENTIALS: &str = "credentials";
 const TRUST_BUNDLE: &str = "trust-bundle";
 
 /// The file of the trusted certificates, where programs look for them.
@@ -28,7 +26,7 @@ pub(super) fn mount(descriptor: &Descriptor, object: &mut Object, manager: &Mana
     let spec = &manager.spec;
     let file = descriptor.cloud_config.as_ref().map(|config| config.file.as_str());
     let config = file.zip(spec.cloud_config.as_ref()).map(|(file, config)| config_source(file, config, manager));
-    source(object, CLOUD_CONFIG, config.as_ref());
+    source(object, CLOUD_CONFIG_VOLUME, config.as_ref());
     if config.is_none() {
         for container in containers_mut(object, &["containers"]) {
             if let Some(args) = container["args"].as_array_mut() {
@@ -43,7 +41,7 @@ pub(super) fn mount(descriptor: &Descriptor, object: &mut Object, manager: &Mana
     let variables = needed.map(|needed| &needed.environment).filter(|variables| !variables.is_empty());
     let is_volume = needed.is_some() && variables.is_none();
     let volume = secret.filter(|_| is_volume).map(|secret| json!({"secret": {"secretName": secret}}));
-    source(object, CREDENTIALS, volume.as_ref());
+    source(object, CREDENTIALS_VOLUME, volume.as_ref());
     let (Some(secret), Some(needed), Some(variables)) = (secret, needed, variables) else { return };
     for container in containers_mut(object, &["containers"]) {
         for (variable, key) in variables {

@@ -13,7 +13,7 @@ use crate::{
         reference::{Digests, Reference},
     },
     plan::{Error, Plan},
-    provider::{CCM, Phase, catalog::Catalog, versions::Choice},
+    provider::{CCM, Origin, Phase, catalog::Catalog, versions::Choice},
 };
 
 /// What is known about a `CloudControllerManager` before anything is applied.
@@ -23,6 +23,8 @@ pub struct Judgement {
     pub configuration: Option<Result<Vec<String>, Trouble>>,
     /// What is wrong with the credentials; else whether a Secret is needed.
     pub credentials: Option<Result<bool, Trouble>>,
+    /// Where the provider comes from, if it is external.
+    pub origin: Option<Origin>,
     /// The version that was chosen, and the image.
     pub version: Option<(Choice, String)>,
     /// The objects that should exist; `None` if an input is bad.
@@ -53,6 +55,10 @@ pub fn needs(catalog: &Catalog, manager: &Manager) -> Vec<Named> {
 pub fn judge(catalog: &Catalog, manager: &Manager, found: impl Fn(&Reference) -> Found) -> Judgement {
     let provider = match catalog.upstream_of(&manager.spec.provider) {
         Ok(provider) => provider,
+        // What is applied has the label with its name: that is enough to find it.
+        Err(_) if manager.spec.management == Management::Removed => {
+            return Judgement { objects: Some(Vec::new()), ..Judgement::default() };
+        }
         Err(problem) => return Judgement::refused("Invalid", format!("spec.provider: {problem}")),
     };
     let (mut configuration, mut credentials) = (Ok(ignored(&provider.descriptor, manager)), Ok(false));
@@ -91,7 +97,9 @@ pub fn judge(catalog: &Catalog, manager: &Manager, found: impl Fn(&Reference) ->
     let is_good = (configuration.is_ok() && credentials.is_ok()) || is_removed;
     let objects = planned.ok().filter(|_| is_good).map(|plan| plan.objects().to_vec());
     let removed = if is_removed { objects_if_managed(catalog, manager) } else { Vec::new() };
-    Judgement { configuration: Some(configuration), credentials: Some(credentials), version, objects, removed }
+    let origin = provider.origin.clone();
+    let (configuration, credentials) = (Some(configuration), Some(credentials));
+    Judgement { configuration, credentials, origin, version, objects, removed }
 }
 
 /// The objects that a `CloudControllerManager` would have if it was managed.

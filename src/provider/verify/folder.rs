@@ -81,7 +81,7 @@ pub(super) fn placeholders(subject: Subject) -> Vec<Error> {
 }
 
 /// Calls a function with every value of a document and its JSON pointer.
-fn walk<'v>(value: &'v Value, pointer: &str, see: &mut impl FnMut(&str, &'v Value)) {
+pub(in crate::provider) fn walk<'v>(value: &'v Value, pointer: &str, see: &mut impl FnMut(&str, &'v Value)) {
     see(pointer, value);
     match value {
         Value::Array(items) => {

@@ -12,31 +12,31 @@ use crate::{
 };
 
 /// The folder of the bootstrap VM with its kubeconfig.
-pub(super) const BOOTSTRAP_SECRETS: &str = "/etc/kubernetes/bootstrap-secrets";
+pub(in crate::provider) const BOOTSTRAP_SECRETS: &str = "/etc/kubernetes/bootstrap-secrets";
 
 /// The input of a rule: a provider, and the install payload if there is one.
 #[derive(Clone, Copy)]
-pub(super) struct Subject<'a> {
-    pub(super) bundle: &'a Bundle,
-    pub(super) payload: Option<&'a Payload>,
+pub struct Subject<'a> {
+    pub(in crate::provider) bundle: &'a Bundle,
+    pub(in crate::provider) payload: Option<&'a Payload>,
 }
 
 /// A pod specification, or a container in one.
 #[derive(Clone)]
-pub(super) struct Part<'a> {
-    pub(super) manifest: &'a Manifest,
-    pub(super) pod: &'a Value,
+pub(in crate::provider) struct Part<'a> {
+    pub(in crate::provider) manifest: &'a Manifest,
+    pub(in crate::provider) pod: &'a Value,
     /// The container; of a pod the same as `pod`.
-    pub(super) value: &'a Value,
+    pub(in crate::provider) value: &'a Value,
     pointer: String,
 }
 
-pub(super) fn items(value: &Value) -> &[Value] {
+pub(in crate::provider) fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// Reports the problems of each part, as (JSON pointer in the part, text).
-pub(super) fn report<'a, I, P, W>(
+pub(in crate::provider) fn report<'a, I, P, W>(
     parts: impl Iterator<Item = Part<'a>>,
     problems: impl Fn(&Part<'a>) -> I,
 ) -> Vec<Error>
@@ -53,7 +53,7 @@ where
 }
 
 /// Reports each part whose value at a JSON pointer does not satisfy the predicate.
-pub(super) fn require<'a>(
+pub(in crate::provider) fn require<'a>(
     parts: impl Iterator<Item = Part<'a>>,
     pointer: &str,
     predicate: impl Fn(&Value) -> bool,
@@ -63,7 +63,7 @@ pub(super) fn require<'a>(
 }
 
 /// Reports each container whose flag, `None` where it is absent, does not satisfy the predicate.
-pub(super) fn require_flag<'a>(
+pub(in crate::provider) fn require_flag<'a>(
     containers: impl Iterator<Item = Part<'a>>,
     flag: &str,
     predicate: impl Fn(Option<&str>) -> bool,
@@ -77,37 +77,37 @@ pub(super) fn require_flag<'a>(
 }
 
 impl<'a> Subject<'a> {
-    pub(super) fn manifests(self, phase: Phase) -> impl Iterator<Item = &'a Manifest> {
+    pub(in crate::provider) fn manifests(self, phase: Phase) -> impl Iterator<Item = &'a Manifest> {
         self.bundle.manifests.iter().filter(move |manifest| manifest.phase == phase)
     }
 
-    pub(super) fn pods(self) -> impl Iterator<Item = Part<'a>> {
+    pub(in crate::provider) fn pods(self) -> impl Iterator<Item = Part<'a>> {
         self.bundle.manifests.iter().filter_map(|manifest| {
             let pod = manifest.object.pod_spec()?;
             Some(Part { manifest, pod, value: pod, pointer: manifest.object.pod_spec_pointer()?.to_owned() })
         })
     }
 
-    pub(super) fn pods_of(self, phase: Phase) -> impl Iterator<Item = Part<'a>> {
+    pub(in crate::provider) fn pods_of(self, phase: Phase) -> impl Iterator<Item = Part<'a>> {
         self.pods().filter(move |pod| pod.manifest.phase == phase)
     }
 
-    pub(super) fn deployments(self) -> impl Iterator<Item = Part<'a>> {
+    pub(in crate::provider) fn deployments(self) -> impl Iterator<Item = Part<'a>> {
         self.pods_of(Phase::Cluster).filter(|pod| pod.kind() == "Deployment")
     }
 
     /// The containers, init containers too.
-    pub(super) fn containers(self) -> impl Iterator<Item = Part<'a>> {
+    pub(in crate::provider) fn containers(self) -> impl Iterator<Item = Part<'a>> {
         self.listed("initContainers").chain(self.running())
     }
 
     /// The containers without init containers.
-    pub(super) fn running(self) -> impl Iterator<Item = Part<'a>> {
+    pub(in crate::provider) fn running(self) -> impl Iterator<Item = Part<'a>> {
         self.listed("containers")
     }
 
     /// The CCM's containers of one phase.
-    pub(super) fn ccms(self, phase: Phase) -> impl Iterator<Item = Part<'a>> {
+    pub(in crate::provider) fn ccms(self, phase: Phase) -> impl Iterator<Item = Part<'a>> {
         self.running().filter(move |container| container.name() == CCM && container.manifest.phase == phase)
     }
 
@@ -121,23 +121,23 @@ impl<'a> Subject<'a> {
 
 impl<'a> Part<'a> {
     /// The container's name, empty for a pod.
-    pub(super) fn name(&self) -> &'a str {
+    pub(in crate::provider) fn name(&self) -> &'a str {
         container_name(self.value)
     }
 
-    pub(super) fn kind(&self) -> &'static str {
+    pub(in crate::provider) fn kind(&self) -> &'static str {
         self.manifest.object.kind().kind
     }
 
     /// A defect at a JSON pointer in the part.
-    pub(super) fn defect(&self, pointer: &str, what: impl Into<String>) -> Error {
+    pub(in crate::provider) fn defect(&self, pointer: &str, what: impl Into<String>) -> Error {
         let (name, what) = (self.name(), what.into());
         let what = if name.is_empty() { what } else { format!("{name}: {what}") };
         self.manifest.defect(&format!("{}{pointer}", self.pointer), what)
     }
 
     /// The value of a flag, `--flag=value` or in the next argument, and its JSON pointer in the container.
-    pub(super) fn flag(&self, flag: &str) -> Option<(String, &'a str)> {
+    pub(in crate::provider) fn flag(&self, flag: &str) -> Option<(String, &'a str)> {
         ["command", "args"].into_iter().find_map(|list| {
             let arguments = items(&self.value[list]);
             arguments.iter().enumerate().find_map(|(index, argument)| {
@@ -153,7 +153,7 @@ impl<'a> Part<'a> {
     }
 
     /// The volume of a file in the container, from the deepest mount around it, and the file's path in the volume.
-    pub(super) fn volume_at(&self, path: &'a str) -> Option<(&'a Value, &'a str)> {
+    pub(in crate::provider) fn volume_at(&self, path: &'a str) -> Option<(&'a Value, &'a str)> {
         let mounts = items(&self.value["volumeMounts"]).iter().filter_map(|mount| {
             let rest = path.strip_prefix(mount["mountPath"].as_str()?.trim_end_matches('/'))?;
             Some((rest.strip_prefix('/')?, mount))

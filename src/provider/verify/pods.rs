@@ -17,7 +17,8 @@ const TAINTS: [(&str, &str); 5] = [
 ];
 
 /// Folders that the installer prepares on the bootstrap VM. A CCM needs none of a cluster's nodes.
-const BOOTSTRAP_HOST_PATHS: [&str; 2] = [BOOTSTRAP_SECRETS, "/etc/kubernetes/bootstrap-configs"];
+pub(in crate::provider) const BOOTSTRAP_HOST_PATHS: [&str; 2] =
+    [BOOTSTRAP_SECRETS, "/etc/kubernetes/bootstrap-configs"];
 
 pub(super) fn replicas(subject: Subject) -> Vec<Error> {
     let few = subject.deployments().filter_map(|pod| {

@@ -5,14 +5,14 @@ use serde_json::Value;
 use crate::provider::{
     Phase,
     verify::{
-        Rule, containers, folder,
+        Check, Rule, containers, folder,
         parts::{require, require_flag},
         pods, rule, upstream,
     },
 };
 
 /// Every rule.
-pub static RULES: &[Rule] = &[
+pub static RULES: &[Rule<Check>] = &[
     rule(
         "readable",
         "the operator does not start with a folder that it cannot read",

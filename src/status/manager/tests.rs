@@ -10,6 +10,7 @@ use crate::{
 fn judgement() -> Judgement {
     let choice = Choice { tag: "v1.35.2".into(), because: "the tag".into(), problem: None };
     Judgement {
+        origin: None,
         configuration: Some(Ok(Vec::new())),
         credentials: Some(Ok(true)),
         version: Some((choice, "registry.example/ccm:v1.35.2".into())),
@@ -219,6 +220,7 @@ fn inputs_have_conditions_of_their_own() {
     let problem = Some((NO_TAG_FOR_MINOR, "there is none".to_owned()));
     let choice = Choice { tag: "v1".into(), because: "the nearest".into(), problem };
     let bad = Judgement {
+        origin: None,
         configuration: Some(Ok(vec!["a".into(), "b".into()])),
         credentials: Some(Err(trouble("KeyNotFound"))),
         version: Some((choice, "i".into())),

@@ -9,13 +9,13 @@ use super::{first_line, text};
 use crate::{status::rollout::condition, text::mask};
 
 /// Whether a workload selects a pod.
-pub(super) fn is_selected(workload: &Value, pod: &Value) -> bool {
+pub(in crate::status) fn is_selected(workload: &Value, pod: &Value) -> bool {
     let labels = workload["spec"]["selector"]["matchLabels"].as_object();
     labels.is_some_and(|labels| labels.iter().all(|(name, value)| pod["metadata"]["labels"][name] == *value))
 }
 
 /// The reason why a pod is not ready; `None` if it is ready or has succeeded.
-pub(super) fn waits_for(pod: &Value, events: &[Value]) -> Option<String> {
+pub(in crate::status) fn waits_for(pod: &Value, events: &[Value]) -> Option<String> {
     let why = if pod["metadata"]["deletionTimestamp"].is_string() {
         "is being deleted".to_owned()
     } else if condition(pod, "Ready")["status"] == "True" || pod["status"]["phase"] == "Succeeded" {

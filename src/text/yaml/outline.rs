@@ -155,7 +155,8 @@ pub(crate) fn plain_scalars(text: &str) -> Vec<(usize, String)> {
 /// How deeply values may be nested. No configuration comes near it, and each level takes a piece of the stack.
 const DEEPEST: usize = 100;
 
-struct Events<'a> {
+/// What the parser finds.
+pub(super) struct Events<'a> {
     text: &'a str,
     /// How deeply the current value is nested.
     depth: usize,
@@ -163,13 +164,13 @@ struct Events<'a> {
 }
 
 impl<'a> Events<'a> {
-    fn new(text: &'a str) -> Self {
+    pub(super) fn new(text: &'a str) -> Self {
         let mut options = Options::default();
         options.set_emit_comments(false);
         Self { text, depth: 0, parser: Parser::new_from_str_with_options(text, options) }
     }
 
-    fn next(&mut self) -> Result<Option<(Event<'a>, Span)>, Problem> {
+    pub(super) fn next(&mut self) -> Result<Option<(Event<'a>, Span)>, Problem> {
         self.parser.next().transpose().map_err(|error| {
             let place = Place { line: error.marker().line(), column: Some(error.marker().col() + 1) };
             Problem { place: Some(place), message: error.info().replace('\n', " ") }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
 use anyhow::{Context, Result, ensure};
 use ccm_operator::{
     api::placement::{ApiServer, Distribution},
-    plan::install::Installation,
+    plan::install::{Installation, external::External},
     provider::{catalog::Catalog, embedded, upstream::Upstream},
     text::yaml,
 };
@@ -69,6 +69,7 @@ pub(super) fn base<'a>() -> Installation<'a> {
         control_plane_nodes: 3,
         api_server: None,
         node_deletion: false,
+        external: External::default(),
     }
 }
 

@@ -1,16 +1,24 @@
 //! A cluster that is not OpenShift, with tainted nodes and nothing of the operator, and what `docs/any-kubernetes.md` does to it. A
 //! kubelet starts this program for the pods of the operator's Deployment; of a CCM it does the one thing that the page waits for.
 
-use std::{collections::BTreeMap, fs, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context, Result, bail, ensure};
-use k8s_openapi::api::core::v1::{Container, Node, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Container, Node, Pod, ServiceAccount};
 use kube::{
     Api, Client, Config, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::json;
+use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::{paths::follow, shell::Shell};
@@ -52,7 +60,7 @@ impl World {
         let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
         eventually("kube-controller-manager", LIMIT, async || Ok(accounts.get_opt("default").await?.map(drop))).await?;
         let shell = Shell::new(&plane.kubeconfig_admin()).await?;
-        let kubelet = Kubelet { client: client.clone(), plane, operators: BTreeMap::new() };
+        let kubelet = Kubelet { client: client.clone(), plane, operators: BTreeMap::new(), files: TempDir::new()? };
         let mut stand_ins = JoinSet::new();
         stand_ins.spawn(kubelet.run());
         Ok((Self { client, _stand_ins: stand_ins }, shell))
@@ -69,8 +77,9 @@ impl World {
 /// A Ready node as its kubelet registers it.
 async fn add_node(client: &Client, name: &str) -> Result<()> {
     let is_control_plane = name.starts_with("control-plane");
-    let labels: &[_] = if is_control_plane { &[(CONTROL_PLANE, "")] } else { &[] };
-    kubelet::add_node(client, name, labels).await?;
+    // The image of the page is for one architecture.
+    let labels = [("kubernetes.io/arch", "amd64"), (CONTROL_PLANE, "")];
+    kubelet::add_node(client, name, &labels[..=usize::from(is_control_plane)]).await?;
     set_version(client, name, "v1.35.4").await?;
     let mut taints = vec![UNINITIALIZED, "node.kubernetes.io/not-ready"];
     taints.extend(is_control_plane.then_some(CONTROL_PLANE));
@@ -91,6 +100,8 @@ struct Kubelet {
     plane: Arc<ControlPlane>,
     /// By the UID of the Pod.
     operators: BTreeMap<String, Operator>,
+    /// The volumes of pods.
+    files: TempDir,
 }
 
 impl Kubelet {
@@ -142,8 +153,10 @@ impl Kubelet {
         let namespace = pod.namespace().unwrap_or_default();
         // Instead of the file with the namespace that a kubelet mounts.
         let own_namespace = format!("--operator-namespace={namespace}");
+        let volumes = self.volumes(pod, container).await?;
         let arguments: Vec<_> =
-            arguments.iter().map(|argument| here(argument)).chain([own_namespace.as_str()]).collect();
+            arguments.iter().map(|argument| here(argument, &volumes)).chain([own_namespace]).collect();
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         let uid = pod.uid().unwrap_or_default();
         let mut variables = Vec::new();
         for variable in container.env.iter().flatten() {
@@ -159,6 +172,30 @@ impl Kubelet {
         // Instead of the token that a kubelet mounts, and of the API server's address in the Pod.
         let kubeconfig = self.plane.service_account_kubeconfig(&namespace, account).await?;
         Operator::start(binary(), &kubeconfig, &arguments, &variables)
+    }
+
+    /// The projected ConfigMaps of a container, each as (path in the container, path here), with the links that a kubelet makes.
+    async fn volumes(&self, pod: &Pod, container: &Container) -> Result<Vec<(String, PathBuf)>> {
+        let config_maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
+        let mut mounted = Vec::new();
+        for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+            let mount = container.volume_mounts.iter().flatten().find(|mount| mount.name == volume.name);
+            let (Some(mount), Some(projected)) = (mount, &volume.projected) else { continue };
+            let folder = self.files.path().join(pod.uid().unwrap_or_default()).join(&volume.name);
+            fs::create_dir_all(folder.join("..2026"))?;
+            for named in projected.sources.iter().flatten().filter_map(|source| source.config_map.as_ref()) {
+                let config_map = config_maps.get(&named.name).await?;
+                let texts = config_map.data.into_iter().flatten().map(|(key, text)| (key, text.into_bytes()));
+                let bytes = config_map.binary_data.into_iter().flatten().map(|(key, bytes)| (key, bytes.0));
+                for (key, bytes) in texts.chain(bytes) {
+                    fs::write(folder.join("..2026").join(&key), bytes)?;
+                    symlink(Path::new("..data").join(&key), folder.join(key))?;
+                }
+            }
+            symlink("..2026", folder.join("..data"))?;
+            mounted.push((mount.mount_path.clone(), folder));
+        }
+        Ok(mounted)
     }
 
     /// Does the work of a CCM, with the rights of its ServiceAccount: no cloud is here.
@@ -189,12 +226,14 @@ fn is_on(pod: &Pod, node: &str) -> bool {
     pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_deref() == Some(node))
 }
 
-/// An argument with ports that are free here: all nodes are this host.
-fn here(argument: &str) -> &str {
+/// An argument with ports that are free here, as all nodes are this host, and with the paths of volumes.
+fn here(argument: &str, volumes: &[(String, PathBuf)]) -> String {
     match argument.split_once('=').map(|(flag, _)| flag) {
-        Some("--health-addr") => "--health-addr=127.0.0.1:0",
-        Some("--metrics-bind-address") => "--metrics-bind-address=127.0.0.1:0",
-        _ => argument,
+        Some("--health-addr") => "--health-addr=127.0.0.1:0".into(),
+        Some("--metrics-bind-address") => "--metrics-bind-address=127.0.0.1:0".into(),
+        _ => volumes.iter().fold(argument.to_owned(), |argument, (there, here)| {
+            argument.replace(&format!("={there}/"), &format!("={}/", here.display()))
+        }),
     }
 }
 

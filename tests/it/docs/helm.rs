@@ -134,6 +134,7 @@ async fn kustomize_installs_an_operator_that_works() -> Result<()> {
     let (world, shell) = world().await?;
     follow(&shell, ("docs/installing-with-helm.md", "With kustomize")).await?;
     run(&shell, "kubectl --namespace ccm-operator rollout status deployment ccm-operator --timeout=1m").await?;
+    run(&shell, "kubectl get ccm").await.context("the definition is served")?;
     follow(&shell, ("docs/any-kubernetes.md", "The first cloud-controller-manager")).await?;
     assert_eq!(world.uninitialised().await?, Vec::<String>::new());
     Ok(())

@@ -6,7 +6,7 @@ use anyhow::Result;
 use ccm_operator::{
     api::placement::Distribution,
     facts::{cluster::Cluster, manager::Manager},
-    plan::Plan,
+    plan::{Plan, upstream::trial::Trial},
     provider::{
         Phase, embedded,
         upstream::{Descriptor, Upstream},
@@ -61,6 +61,32 @@ async fn every_program_starts_with_the_arguments_of_its_flavour_upstream() -> Re
             let misspelt = start.with(&["--cluster-cidrs=10.244.0.0/16"]);
             let is_built = programs.folder.join(&start.program).is_file();
             assert!(is_built || programs.without_own_flags(&misspelt).await.is_err(), "{}", provider.descriptor.name);
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_program_starts_without_any_controller_for_a_test() -> Result<()> {
+    let programs = Programs::new().await?;
+    for provider in embedded::catalog()?.upstream() {
+        let name = &provider.descriptor.name;
+        let trial = Trial {
+            name: "ccm-test-abcde",
+            port: 12_345,
+            initialises: false,
+            has_config: provider.descriptor.cloud_config.is_some(),
+            has_credentials: provider.descriptor.credentials.is_some(),
+            cluster: manager(&provider.descriptor)?.cluster,
+        };
+        let objects = trial.objects(provider, &trial.manager(provider)?)?;
+        let plan = Plan::Objects { provider: name.clone(), objects };
+        for mut start in starts_of_plan(&plan, &format!("{name}/test"), true)? {
+            start.program = built_as(name, &start.program);
+            let start = programs.without_own_flags(&start).await?;
+            programs.check_start(&start).await?;
+            // It is no way to say that none runs.
+            assert!(programs.check_start(&start.with(&["--controllers=-*"])).await.is_err(), "{name}");
         }
     }
     Ok(())

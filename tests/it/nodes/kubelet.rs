@@ -25,14 +25,14 @@ struct State {
 
 /// A running kubelet; dropping it stops it.
 #[derive(Debug)]
-pub(super) struct Kubelet {
-    pub(super) port: u16,
+pub(crate) struct Kubelet {
+    pub(crate) port: u16,
     state: Arc<Mutex<State>>,
     _server: JoinSet<()>,
 }
 
 impl Kubelet {
-    pub(super) async fn start() -> Result<Self> {
+    pub(crate) async fn start() -> Result<Self> {
         let own = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()])?;
         let key = PrivateKeyDer::Pkcs8(own.signing_key.serialize_der().into());
         let tls = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -57,13 +57,13 @@ impl Kubelet {
     }
 
     /// Adds lines to the log.
-    pub(super) fn log(&self, lines: &[&str]) {
+    pub(crate) fn log(&self, lines: &[&str]) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.log.extend(lines.iter().map(|line| format!("{line}\n")));
     }
 
     /// Path and query of each request.
-    pub(super) fn asked(&self) -> Vec<String> {
+    pub(crate) fn asked(&self) -> Vec<String> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).asked.clone()
     }
 }

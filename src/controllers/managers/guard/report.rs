@@ -190,6 +190,7 @@ impl Managed {
         } else {
             let message = match confirmed + waiting {
                 0 => String::new(),
+                1 => "1 node would be deleted: see status.deletion".to_owned(),
                 all => format!("{all} nodes would be deleted: see status.deletion"),
             };
             ("True", "Rehearsal", message)

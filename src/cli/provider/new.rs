@@ -1,0 +1,310 @@
+//! The command `provider new`: the folder of a new provider.
+
+use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
+
+use clap::{Args, ValueEnum, builder::PossibleValue};
+use k8s_openapi::jiff::Zoned;
+
+use crate::{
+    cli::{
+        flags::{print, say, wrong_usage},
+        init::ask,
+    },
+    provider::{
+        Flavour, embedded,
+        scaffold::{self, CloudConfig, Image, Options},
+        versions::Rule,
+    },
+};
+
+/// What the command does, for the long help.
+const HELP: &str = "\
+Examples:
+  ccm-operator provider new acme
+      asks on the terminal, and writes the folder acme/
+  ccm-operator provider new acme --image ghcr.io/acme/ccm:v1.2.3 --credentials ACME_TOKEN=token
+      asks nothing; one Secret with the key token, which the program reads as ACME_TOKEN
+  ccm-operator provider new acme --image ghcr.io/acme/ccm:v1.35.2@sha256:… --flavour both \\
+      --cloud-config acme.yaml --holds-credentials
+      the credentials are in the file of --cloud-config; also for OpenShift, with the bootstrap
+      VM's pod
+
+The folder holds plain manifests and descriptors, and `provider verify ./acme` finds nothing in it.
+Comments that begin with \"Edit\" mark what only the cloud's documentation tells; what stands there is
+the most careful answer. The next commands are in acme/README.md.";
+
+/// Flags of `provider new`, named after the fields of descriptors and manifests. Without --image a terminal is asked for them.
+#[derive(Args, Debug)]
+#[command(after_long_help = HELP)]
+pub struct NewArgs {
+    /// The provider's name, which is that of the folder and begins the names of its objects.
+    pub name: String,
+
+    /// The flavours that it gets.
+    #[arg(long, value_enum, default_value_t)]
+    pub flavour: Flavours,
+
+    /// The image of the cloud-controller-manager, with its tag, and for OpenShift with its digest (TAG@sha256:DIGEST). Without
+    /// it, what no flag gives is asked for on the terminal.
+    #[arg(long, value_name = "REPOSITORY:TAG")]
+    pub image: Option<Image>,
+
+    /// How the cloud numbers its versions [default: as the tag looks].
+    #[arg(long, value_enum)]
+    pub rule: Option<Rule>,
+
+    /// The program in the image [default: /NAME-cloud-controller-manager].
+    #[arg(long, value_name = "PATH")]
+    pub command: Option<String>,
+
+    /// The name of the file of --cloud-config, such as cloud.yaml, if the program needs one.
+    #[arg(long, value_name = "FILE")]
+    pub cloud_config: Option<String>,
+
+    /// The file of --cloud-config holds the credentials: it is a key of a Secret, not of a ConfigMap.
+    #[arg(long)]
+    pub holds_credentials: bool,
+
+    /// The variables in which the program reads its credentials, each with its key in the Secret, comma-separated.
+    #[arg(long, value_name = "VARIABLE=KEY", value_delimiter = ',')]
+    pub credentials: Vec<String>,
+
+    /// The image of a node manager, a DaemonSet that initialises nodes instead of the cloud-controller-manager.
+    #[arg(long, value_name = "REPOSITORY:TAG")]
+    pub node_manager: Option<Image>,
+
+    /// The cloud-controller-manager has a route controller.
+    #[arg(long)]
+    pub routes: bool,
+
+    /// How the providerIDs begin that it writes on nodes [default: NAME://].
+    #[arg(long, value_name = "PREFIX")]
+    pub provider_id: Option<String>,
+
+    /// The platform type of OpenShift clusters; with External, those whose external platform has the provider's name.
+    #[arg(long, value_name = "TYPE", default_value = "External")]
+    pub platform: String,
+}
+
+/// Flavours of a provider.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
+pub enum Flavours {
+    /// For any Kubernetes.
+    #[default]
+    Upstream,
+    /// For OpenShift.
+    OpenShift,
+    /// Both.
+    Both,
+}
+
+impl ValueEnum for Rule {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::SameMinor, Self::MajorIsMinor, Self::OneLine]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Self::SameMinor => PossibleValue::new("SameMinor").help("v1.35.2 or 0.35.2 is for Kubernetes 1.35"),
+            Self::MajorIsMinor => PossibleValue::new("MajorIsMinor").help("v35.1.3 is for Kubernetes 1.35"),
+            Self::OneLine => PossibleValue::new("OneLine").help("One version is for several of Kubernetes"),
+        })
+    }
+}
+
+/// Writes the folder.
+pub(super) fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
+    let bundles = embedded::bundles();
+    let built_in: Vec<_> = bundles.iter().map(|bundle| bundle.name.as_str()).collect();
+    scaffold::check_name(&args.name, &built_in).unwrap_or_else(|problem| wrong_usage(&problem));
+    let folder = PathBuf::from(&args.name);
+    // Before somebody is asked for anything.
+    if let Some(error) = scaffold::write::is_taken(&folder) {
+        return Err(error.into());
+    }
+    let options = options(args)?;
+    let files = scaffold::files(&options).map_err(|error| match error {
+        scaffold::Error::Asked(problem) => wrong_usage(&problem),
+        defect @ scaffold::Error::Scaffold { .. } => defect,
+    })?;
+    scaffold::write::folder(&folder, &files)?;
+    let names: Vec<_> = files.keys().map(|path| format!("  {}/{path}\n", args.name)).collect();
+    print(&format!(
+        "written:\n{}next: read {}/README.md, then ccm-operator provider verify ./{}\n",
+        names.concat(),
+        args.name,
+        args.name
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the flags say. Without an image, the only one that has no default, the others are asked for, too.
+fn options(args: &NewArgs) -> anyhow::Result<Options> {
+    let (name, asks) = (&args.name, Asks { is_on: args.image.is_none() });
+    let image_of_manager = match &args.image {
+        Some(image) => image.clone(),
+        None => asked("--image", "the image of the cloud-controller-manager, REPOSITORY:TAG", None, image)?,
+    };
+    let default = format!("/{name}-cloud-controller-manager");
+    let command = asks.given(args.command.as_deref(), "--command", "the program in the image", &default, command)?;
+    let question = "the name of the file of --cloud-config";
+    let cloud_config = asks.optional(args.cloud_config.as_deref(), "--cloud-config", question, file)?;
+    if args.holds_credentials && cloud_config.is_none() {
+        wrong_usage("--holds-credentials is about the file of --cloud-config, which is not given");
+    }
+    let variables = Some(args.credentials.join(",")).filter(|text| !text.is_empty());
+    let question = "the variables with credentials and their keys in the Secret, such as ACME_TOKEN=token";
+    let credentials = asks.optional(variables.as_deref(), "--credentials", question, credentials)?.unwrap_or_default();
+    let node_manager = match &args.node_manager {
+        Some(image) => Some(image.clone()),
+        None => asks.optional(None, "--node-manager", "the image of a node manager", image)?,
+    };
+    let routes =
+        args.routes || asks.given(None, "--routes", "whether it has a route controller, yes or no", "no", yes_or_no)?;
+    let default = format!("{name}://");
+    let question = "how the providerIDs begin that it writes";
+    let provider_id = asks.given(args.provider_id.as_deref(), "--provider-id", question, &default, prefix)?;
+    let platform = platform(&args.platform).unwrap_or_else(|problem| wrong_usage(&format!("--platform: {problem}")));
+    Ok(Options {
+        name: name.clone(),
+        flavours: match args.flavour {
+            Flavours::Upstream => vec![Flavour::Upstream],
+            Flavours::OpenShift => vec![Flavour::OpenShift],
+            Flavours::Both => vec![Flavour::Upstream, Flavour::OpenShift],
+        },
+        image: image_of_manager,
+        rule: args.rule,
+        command,
+        cloud_config: cloud_config.map(|file| CloudConfig { file, holds_credentials: args.holds_credentials }),
+        credentials,
+        node_manager,
+        routes,
+        provider_id,
+        platform,
+        today: Zoned::now().date().to_string(),
+    })
+}
+
+/// Questions about what no flag gives.
+#[derive(Clone, Copy)]
+struct Asks {
+    /// Whether also for what has a default.
+    is_on: bool,
+}
+
+impl Asks {
+    /// The value of a flag, or an answer; one that does not fit is asked for again.
+    fn given<T>(
+        self,
+        given: Option<&str>,
+        flag: &str,
+        question: &str,
+        default: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> anyhow::Result<T> {
+        match given.or((!self.is_on).then_some(default)) {
+            Some(text) => Ok(parse(text).unwrap_or_else(|problem| wrong_usage(&format!("{flag}: {problem}")))),
+            None => asked(flag, question, Some(default), parse),
+        }
+    }
+
+    /// The same where there may be nothing.
+    fn optional<T>(
+        self,
+        given: Option<&str>,
+        flag: &str,
+        question: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> anyhow::Result<Option<T>> {
+        const NONE: &str = "none";
+        let parse = |text: &str| if text == NONE { Ok(None) } else { parse(text).map(Some) };
+        self.given(given, flag, question, NONE, parse)
+    }
+}
+
+/// An answer; one that does not fit is asked for again.
+fn asked<T>(
+    flag: &str,
+    question: &str,
+    default: Option<&str>,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> anyhow::Result<T> {
+    loop {
+        match parse(&ask::value(flag, question, default)?) {
+            Ok(parsed) => return Ok(parsed),
+            Err(problem) if ask::is_terminal() => say(&problem),
+            Err(problem) => wrong_usage(&format!("{flag}: {problem}")),
+        }
+    }
+}
+
+fn image(text: &str) -> Result<Image, String> {
+    text.parse().map_err(|problem: &str| problem.to_owned())
+}
+
+fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" | "y" => Ok(true),
+        "no" | "n" => Ok(false),
+        _ => Err("answer yes or no".to_owned()),
+    }
+}
+
+fn command(text: &str) -> Result<String, String> {
+    let is_plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic());
+    if is_plain { Ok(text.to_owned()) } else { Err("must be the path or the name of one program".to_owned()) }
+}
+
+/// A key of a Secret or a ConfigMap.
+fn file(text: &str) -> Result<String, String> {
+    let is_key = !text.is_empty() && text.len() <= 253 && !text.starts_with("..") && text != ".";
+    let is_key = is_key && text.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
+    if is_key {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("{text:?} is no name of a file: letters, digits, -, _ and ."))
+    }
+}
+
+fn credentials(text: &str) -> Result<BTreeMap<String, String>, String> {
+    let one = |pair: &str| {
+        let (variable, key) = pair.trim().split_once('=').ok_or_else(|| format!("{pair:?} is not VARIABLE=KEY"))?;
+        let is_variable = variable.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && variable.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if !is_variable {
+            return Err(format!("{variable:?} is no name of a variable"));
+        }
+        Ok((variable.to_owned(), file(key)?))
+    };
+    text.split(',').map(one).collect()
+}
+
+fn prefix(text: &str) -> Result<String, String> {
+    let fits = text.contains("://") && text.chars().all(|c| c.is_ascii_graphic() && !"<>{}\"'".contains(c));
+    if fits { Ok(text.to_owned()) } else { Err(format!("{text:?} does not begin a providerID, such as acme://")) }
+}
+
+fn platform(text: &str) -> Result<String, String> {
+    let fits = text.starts_with(|c: char| c.is_ascii_uppercase()) && text.chars().all(|c| c.is_ascii_alphanumeric());
+    if fits { Ok(text.to_owned()) } else { Err(format!("{text:?} is no platform type, such as External")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_cannot_work_is_refused() {
+        for text in ["a", "=a", "A=", "1A=a", "A-B=a", "A=a/b", "A=a,"] {
+            assert!(credentials(text).is_err(), "{text}");
+        }
+        assert_eq!(credentials("A=a, B=a").unwrap().len(), 2);
+        for text in ["", "a/b", "..", "..a", "a b"] {
+            assert!(file(text).is_err(), "{text}");
+        }
+        assert!(command("a b").is_err() && command("/a").is_ok());
+        assert!(prefix("acme").is_err() && prefix("upcloud:////").is_ok() && prefix("<a>://").is_err());
+        assert!(platform("acme").is_err() && platform("Acme2").is_ok());
+    }
+}

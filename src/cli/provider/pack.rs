@@ -1,0 +1,112 @@
+//! The command `provider pack`.
+
+use std::{
+    fs::{self, File, Permissions},
+    io::{self, IsTerminal, Write},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use clap::Args;
+
+use super::target::load;
+use crate::{
+    cli::flags::{print, say, wrong_usage},
+    files::{Readers, STANDARD, beside},
+    plan::install::NAME,
+    provider::package::Layout,
+    text::yaml,
+};
+
+/// Flags of `provider pack`.
+#[derive(Args, Debug)]
+pub struct PackArgs {
+    /// A provider's folder or its tar; or a provider by its name in `provider list`. `./NAME` is always a path.
+    #[arg(value_name = "FOLDER|NAME")]
+    pub target: String,
+
+    /// The file to write; - is the standard output [default: NAME.tar, with --configmap NAME.yaml].
+    #[arg(short, long, value_name = "FILE", conflicts_with = "oci_layout")]
+    pub output: Option<PathBuf>,
+
+    /// Write a ConfigMap that carries the tar, to be mounted into the operator's Pod.
+    #[arg(long, conflicts_with = "oci_layout")]
+    pub configmap: bool,
+
+    /// The namespace of the ConfigMap: the operator's own.
+    #[arg(long, default_value = NAME, requires = "configmap")]
+    pub namespace: String,
+
+    /// Write the layout of an OCI image to this folder, which must not exist or be empty; its name is the provider's.
+    ///
+    /// `skopeo copy --preserve-digests oci:DIR docker://IMAGE` copies it to a registry. Mounted as an image volume, it is the
+    /// provider's folder, whose digest is that of the tar.
+    #[arg(long, value_name = "DIR")]
+    pub oci_layout: Option<PathBuf>,
+}
+
+/// Writes a package, and prints its digest.
+pub(super) fn run(args: &PackArgs) -> anyhow::Result<()> {
+    let package = load(&args.target)?.package;
+    if let Some(folder) = &args.oci_layout {
+        let layout = package.oci_layout();
+        write_layout(folder, &layout).with_context(|| format!("failed to write {}", folder.display()))?;
+        say(&format!("{}: written; the digest of the tar in it is {}", folder.display(), package.digest()));
+        return print(&format!("{}\n", layout.digest));
+    }
+    let tar = package.tar();
+    let (bytes, extension) = if args.configmap {
+        (yaml::to_string(&package.config_map(&args.namespace)?)?.into_bytes(), "yaml")
+    } else {
+        (tar, "tar")
+    };
+    let default = || PathBuf::from(format!("{}.{extension}", package.name()));
+    let output = args.output.clone().unwrap_or_else(default);
+    if output.as_os_str() == STANDARD {
+        if !args.configmap && io::stdout().is_terminal() {
+            wrong_usage("-o -: a tar steers a terminal; write it to a file or a pipe");
+        }
+        io::stdout()
+            .write_all(&bytes)
+            .and_then(|()| io::stdout().flush())
+            .context("failed to write to standard output")?;
+        say(&package.digest());
+        return Ok(());
+    }
+    write_file(&output, &bytes).with_context(|| format!("failed to write {}", output.display()))?;
+    say(&format!("{}: written", output.display()));
+    print(&format!("{}\n", package.digest()))
+}
+
+/// Writes a file, whole or not at all.
+fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // A rename would put the file in the place of a device.
+    if path.exists() && !path.is_file() {
+        return Err(io::Error::other("not a regular file; - is the standard output"));
+    }
+    beside(parent(path), bytes, Readers::All)?.persist(path)?;
+    Ok(())
+}
+
+/// Writes a folder, whole or not at all.
+fn write_layout(path: &Path, layout: &Layout) -> io::Result<()> {
+    let mut builder = tempfile::Builder::new();
+    let folder = builder.permissions(Permissions::from_mode(0o755)).tempdir_in(parent(path))?;
+    for (name, bytes) in &layout.files {
+        let file = folder.path().join(name);
+        fs::create_dir_all(parent(&file))?;
+        let mut file = File::create_new(file)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+    }
+    // Fails if there is a file, or a folder that is not empty.
+    fs::rename(folder.path(), path)?;
+    let _ = folder.keep();
+    Ok(())
+}
+
+/// The folder of a file.
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}

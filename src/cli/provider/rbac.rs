@@ -1,0 +1,110 @@
+//! The command `provider rbac`: the rights that an administrator grants the operator for a provider.
+
+use anyhow::{Context, bail};
+use clap::Args;
+
+use super::{PolicyArgs, target::Target};
+use crate::{
+    cli::{
+        flags::{OPERATOR_NAMESPACE, print, wrong_usage},
+        upstream::{check_namespaces, name, named_secrets, namespace, or_default},
+    },
+    facts::DEFAULT_NAMESPACE,
+    plan::{install, rbac},
+    provider::{Flavour, folder::Bundle, foreign, upstream::Upstream},
+};
+
+/// Flags of `provider rbac`.
+#[derive(Args, Debug)]
+pub struct RbacArgs {
+    /// A provider by its name in `provider list`, or one provider's own folder, or a tar of it; `./NAME` is always a folder or
+    /// file.
+    #[arg(value_name = "NAME|PATH")]
+    pub target: String,
+
+    /// The kind of cluster [default: the one that the provider is for; required if it is for both].
+    #[arg(long, value_enum)]
+    pub flavour: Option<Flavour>,
+
+    /// The managed namespace; with --flavour openshift [default: openshift-cloud-controller-manager].
+    #[arg(long, value_parser = namespace)]
+    pub namespace: Option<String>,
+
+    /// The namespaces in which the cloud-controller-manager may be, comma-separated; with --flavour upstream [default:
+    /// kube-system, or one of the provider's name where it may not be there].
+    #[arg(long, value_name = "NAMESPACES", value_delimiter = ',', value_parser = namespace)]
+    pub namespaces: Vec<String>,
+
+    /// The Secrets in those namespaces that the operator may read, comma-separated; with --flavour upstream [default: the
+    /// provider's name if it needs one].
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = name)]
+    pub secrets: Vec<String>,
+
+    /// The operator's own namespace [default: ccm-operator, on OpenShift openshift-cloud-controller-manager-operator].
+    #[arg(long, value_name = "NAMESPACE", value_parser = namespace)]
+    pub operator_namespace: Option<String>,
+
+    /// What the provider may have beyond the rules for providers of others.
+    #[command(flatten)]
+    pub policy: PolicyArgs,
+}
+
+/// Prints the roles and bindings.
+pub(super) fn run(args: &RbacArgs) -> anyhow::Result<()> {
+    let bundle = bundle(args)?;
+    let operator_namespace = args.operator_namespace.as_deref();
+    print(&match bundle.flavour {
+        Flavour::OpenShift => {
+            let flags = [("--namespaces", args.namespaces.is_empty()), ("--secrets", args.secrets.is_empty())];
+            if let Some((flag, _)) = flags.iter().find(|(_, is_absent)| !is_absent) {
+                wrong_usage(&format!("{flag} has no use with --flavour openshift"));
+            }
+            let namespace = args.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
+            rbac::openshift(&bundle.into_provider()?, namespace, operator_namespace.unwrap_or(OPERATOR_NAMESPACE))?
+        }
+        Flavour::Upstream => {
+            if args.namespace.is_some() {
+                wrong_usage("--namespace has no use with --flavour upstream: give --namespaces");
+            }
+            upstream(args, &bundle.into_upstream()?, operator_namespace.unwrap_or(install::NAME))?
+        }
+    })
+}
+
+fn upstream(args: &RbacArgs, provider: &Upstream, operator_namespace: &str) -> anyhow::Result<String> {
+    let namespaces = or_default(&args.namespaces, || vec![provider.descriptor.home().to_owned()]);
+    check_namespaces(&namespaces, &provider.descriptor);
+    let secrets = or_default(&args.secrets, || named_secrets(&[provider]));
+    Ok(rbac::upstream(provider, &namespaces, &secrets, operator_namespace)?)
+}
+
+/// The flavour that is asked for.
+fn bundle(args: &RbacArgs) -> anyhow::Result<Bundle> {
+    let bundles = match Target::of(&args.target)? {
+        Target::Tree(..) => {
+            wrong_usage("give one provider's own folder, or the name of one that comes with this program")
+        }
+        Target::BuiltIn(_) if args.policy.provider_policy.is_some() => {
+            wrong_usage("--provider-policy is for one provider's own folder, or a tar of it")
+        }
+        Target::BuiltIn(bundles) => bundles,
+        Target::Package(loaded) => {
+            let bundles = loaded.package.bundles();
+            let policy = args.policy.read()?;
+            args.policy.warn_of_unused(&policy, &bundles);
+            // Nobody should apply what is printed for a provider that the operator refuses.
+            if let [first, others @ ..] = &foreign::check(&bundles, &policy)[..] {
+                let more = if others.is_empty() { String::new() } else { format!(", and {} more", others.len()) };
+                let target = &args.target;
+                bail!("the operator would refuse it: {first}{more}; see `ccm-operator provider verify {target}`");
+            }
+            bundles
+        }
+    };
+    let several = bundles.len() > 1;
+    let mut fitting = bundles.into_iter().filter(|bundle| args.flavour.is_none_or(|flavour| bundle.flavour == flavour));
+    if several && args.flavour.is_none() {
+        wrong_usage(&format!("{} is for OpenShift and for any Kubernetes: give --flavour", args.target));
+    }
+    fitting.next().with_context(|| format!("{} has nothing for this --flavour", args.target))
+}

@@ -1,0 +1,74 @@
+//! What a command about providers is about: built-in providers, the repository's tree, or a package.
+
+use std::path::Path;
+
+use crate::{
+    cli::flags::{say, wrong_usage},
+    plan::show,
+    provider::{
+        embedded,
+        folder::Bundle,
+        package::read::{self as package, Form, Loaded},
+        payload::Payload,
+        read,
+    },
+};
+
+/// Providers to look at.
+pub(super) enum Target {
+    /// Those that come with this program.
+    BuiltIn(Vec<Bundle>),
+    /// A folder with `assets/CLOUD/` of many providers, and the install payload if it has one.
+    Tree(Vec<Bundle>, Option<Payload>),
+    /// One provider's own folder, or a tar of it.
+    Package(Loaded),
+}
+
+impl Target {
+    /// A name that a provider has that comes with this program is that provider; anything else is a path.
+    pub(super) fn of(given: &str) -> anyhow::Result<Self> {
+        let mut built_in = embedded::bundles();
+        if built_in.iter().any(|bundle| bundle.name == given) {
+            built_in.retain(|bundle| bundle.name == given);
+            return Ok(Self::BuiltIn(built_in));
+        }
+        let path = Path::new(given);
+        if is_tree(path) {
+            return match read::read(path) {
+                Err(error @ read::Error::NoProviders(_)) => wrong_usage(&error.to_string()),
+                read => Ok(read.map(|(bundles, payload)| Self::Tree(bundles, payload))?),
+            };
+        }
+        if path.exists() {
+            return Ok(Self::Package(package::read(path)?));
+        }
+        if given.contains('/') {
+            wrong_usage(&format!("there is no folder or file {given:?}"));
+        }
+        wrong_usage(&format!("{}, and there is no folder or file of this name", show::unknown(given, &built_in)));
+    }
+}
+
+/// The package of a provider that comes with this program, by its name, or that of a path.
+pub(super) fn load(target: &str) -> anyhow::Result<Loaded> {
+    if let Some(package) = embedded::packages()?.into_iter().find(|package| package.name() == target) {
+        if Path::new(target).is_dir() {
+            say(&format!("{target}: the provider that comes with this program; the folder is ./{target}"));
+        }
+        return Ok(Loaded { digest: package.digest(), package, form: Form::BuiltIn });
+    }
+    if !target.contains('/') && !Path::new(target).exists() {
+        let unknown = show::unknown(target, &embedded::bundles());
+        wrong_usage(&format!("{unknown}, and there is no file or folder of this name"));
+    }
+    Ok(package::read(Path::new(target))?)
+}
+
+/// Whether a folder has folders of providers in `assets/`. A provider's own folder has manifests there.
+fn is_tree(path: &Path) -> bool {
+    let Ok(entries) = path.join("assets").read_dir() else {
+        // The error names what it lacks.
+        return path.is_dir() && !path.join("assets").exists() && !path.join("oci-layout").exists();
+    };
+    entries.flatten().any(|entry| entry.path().is_dir() && entry.file_name() != "upstream")
+}

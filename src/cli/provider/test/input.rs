@@ -1,0 +1,115 @@
+//! What a test is made of: the provider, the configuration and the credentials.
+
+use std::path::Path;
+
+use anyhow::Context;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use kube::Client;
+use serde_json::Value;
+
+use super::TestArgs;
+use crate::{
+    cli::{
+        flags::{say, wrong_usage},
+        init::ask,
+    },
+    cluster::read,
+    object::reference::SECRET,
+    proposal::credentials::{Values, fits},
+    provider::{
+        Flavour,
+        catalog::Catalog,
+        embedded,
+        foreign::{self, Policy},
+        package,
+        upstream::Upstream,
+        verify::verify,
+    },
+    text::Problem,
+};
+
+/// The flavour upstream of what is named.
+pub(super) fn provider(target: &str) -> anyhow::Result<Upstream> {
+    let catalog = embedded::catalog()?;
+    if !target.contains('/')
+        && let Ok(built_in) = catalog.upstream_of(target)
+    {
+        return Ok(built_in.clone());
+    }
+    if !Path::new(target).exists() {
+        wrong_usage(&not_found(&catalog, target));
+    }
+    let bundles = package::read::read(Path::new(target))?.package.bundles();
+    let findings = verify(&bundles, None).findings.len() + foreign::check(&bundles, &Policy::default()).len();
+    if findings > 0 {
+        say(&format!("warning: `ccm-operator provider verify {target}` finds {findings} defects"));
+    }
+    let Some(bundle) = bundles.into_iter().find(|bundle| bundle.flavour == Flavour::Upstream) else {
+        wrong_usage(&format!("{target} has no flavour for any Kubernetes: there is no assets/upstream/"))
+    };
+    bundle.into_upstream().with_context(|| format!("`ccm-operator provider verify {target}` tells more"))
+}
+
+fn not_found(catalog: &Catalog, target: &str) -> String {
+    match catalog.upstream_of(target) {
+        Err(problem) if !target.contains('/') => format!("{problem}, and there is nothing of this name here"),
+        _ => format!("there is no {target:?}"),
+    }
+}
+
+/// What the Secret of the test holds: the file of `--cloud-config` and the credentials.
+pub(super) async fn values(args: &TestArgs, provider: &Upstream, client: &Client) -> anyhow::Result<Values> {
+    let descriptor = &provider.descriptor;
+    let (name, mut values) = (&descriptor.name, Values::new());
+    match (&descriptor.cloud_config, &args.cloud_config) {
+        (None, Some(_)) => wrong_usage(&format!("--cloud-config: provider {name} reads no configuration")),
+        (Some(file), Some(path)) => {
+            let text = ask::text(path)?;
+            let refused = |Problem { place, message }: Problem| {
+                let place = place.map(|place| format!(":{place}")).unwrap_or_default();
+                anyhow::anyhow!("{}{place}: {message}", path.display())
+            };
+            file.check(&text).map_err(refused)?;
+            values.insert(file.file.clone(), text.into_bytes());
+        }
+        _ => {}
+    }
+    if let Some(path) = &args.credentials {
+        let Some(needed) = &descriptor.credentials else {
+            wrong_usage(&format!("--credentials: provider {name} takes no Secret"))
+        };
+        values.extend(ask::credentials(path, needed)?);
+    }
+    if let Some(secret) = &args.secret {
+        let Some((namespace, secret)) = secret.split_once('/').filter(|(a, b)| !a.is_empty() && !b.is_empty()) else {
+            wrong_usage("--secret must be NAMESPACE/NAME")
+        };
+        let live = read::get(client, &SECRET, namespace, secret).await?;
+        let live = live.with_context(|| format!("there is no Secret {namespace}/{secret}"))?;
+        copy(provider, &live, &mut values);
+    }
+    if descriptor.cloud_config.as_ref().is_some_and(|file| file.required && !values.contains_key(&file.file)) {
+        wrong_usage(&format!("provider {name} needs a configuration: give it with --cloud-config"));
+    }
+    let missing = descriptor
+        .credentials
+        .as_ref()
+        .filter(|needed| !needed.optional)
+        .and_then(|needed| needed.keys.iter().find(|pattern| !values.keys().any(|key| fits(pattern, key))));
+    if let Some(key) = missing {
+        wrong_usage(&format!("provider {name} needs the key {key} in --credentials or --secret"));
+    }
+    Ok(values)
+}
+
+/// Copies what the provider reads of a Secret.
+fn copy(provider: &Upstream, secret: &Value, values: &mut Values) {
+    let descriptor = &provider.descriptor;
+    let keys = descriptor.credentials.iter().flat_map(|needed| needed.keys.iter().chain(&needed.optional_keys));
+    let patterns: Vec<_> = keys.chain(descriptor.cloud_config.iter().map(|config| &config.file)).collect();
+    for (key, value) in secret["data"].as_object().into_iter().flatten() {
+        if patterns.iter().any(|pattern| fits(pattern, key)) && !values.contains_key(key) {
+            values.insert(key.clone(), STANDARD.decode(value.as_str().unwrap_or_default()).unwrap_or_default());
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Flags for providers that do not come with this program.
+
+use std::{env, path::PathBuf};
+
+use anyhow::bail;
+use clap::Args;
+
+use crate::{
+    provider::{
+        catalog::Catalog,
+        embedded,
+        external::{
+            Wanted,
+            read::{Externals, Settings},
+        },
+    },
+    text::suggest::did_you_mean,
+};
+
+/// The heading of these flags in the help.
+pub(super) const EXTERNAL_PROVIDERS: &str = "External providers";
+
+/// Flags for providers that do not come with this program. Besides them the environment may ask for one:
+/// `ENABLE_CLOUD_PROVIDER_EXTERNAL_PLUGIN`, `CLOUD_PROVIDER`, and `CLOUD_PROVIDER_EXTERNAL_PLUGIN_PATH` and `_HASH`.
+#[derive(Args, Debug)]
+pub struct ProviderFlags {
+    /// A provider that does not come with this program: its folder, its tar or an OCI image layout. The operator needs the digest that
+    /// `provider digest` prints; may be repeated.
+    #[arg(long, value_name = "PATH@sha256:DIGEST", help_heading = EXTERNAL_PROVIDERS)]
+    pub provider: Vec<String>,
+
+    /// A file with what these providers may have beyond the rules for foreign manifests.
+    #[arg(long, value_name = "FILE", help_heading = EXTERNAL_PROVIDERS)]
+    pub provider_policy: Option<PathBuf>,
+
+    /// The built-in providers, comma-separated, whose place one of these providers may take.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = EXTERNAL_PROVIDERS)]
+    pub replace_built_in: Vec<String>,
+}
+
+impl ProviderFlags {
+    /// Reads what is asked for by flags and the environment.
+    pub(super) fn externals(&self, is_pinned: bool) -> anyhow::Result<Externals> {
+        let of_flags = self.provider.iter().map(|text| Ok(Wanted::of_flag(text)));
+        // What is not UTF-8 enables nothing, and is refused.
+        let variable = |name: &str| env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+        let of_environment = Wanted::of_environment(variable).transpose();
+        let known: Vec<_> = embedded::bundles().into_iter().map(|bundle| bundle.name).collect();
+        if let Some(unknown) = self.replace_built_in.iter().find(|name| !known.contains(name)) {
+            let hint = did_you_mean(unknown, known.iter().map(String::as_str));
+            bail!("--replace-built-in: there is no built-in provider {unknown:?}{hint}");
+        }
+        let settings = Settings {
+            wanted: of_flags.chain(of_environment).collect(),
+            policy: self.provider_policy.clone(),
+            replace: self.replace_built_in.clone(),
+            is_pinned,
+        };
+        Ok(Externals::read(embedded::catalog()?, settings))
+    }
+
+    /// Every provider, for a command that only looks. One that is refused is an error.
+    pub(super) fn catalog(&self) -> anyhow::Result<Catalog> {
+        let catalog = self.externals(false)?.catalog();
+        catalog.check()?;
+        Ok(catalog)
+    }
+}

@@ -1,0 +1,81 @@
+//! What an installation gives the operator of providers that do not come with it (pure): `ConfigMap`s with their packages, and arguments
+//! with their digests.
+
+use serde_json::{Value, json};
+
+use crate::{
+    object::Object,
+    plan::substitute::{containers_mut, push},
+    provider::{self, package::Package},
+};
+
+/// The volume with external providers, and where the operator has it.
+const PROVIDERS: &str = "providers";
+const PROVIDERS_PATH: &str = "/etc/ccm-operator/providers";
+
+/// The `ConfigMap` with the policy for external providers, and its key.
+const POLICY: &str = "provider-policy";
+const POLICY_FILE: &str = "policy.yaml";
+
+/// What an installation gives the operator of external providers.
+#[derive(Clone, Debug, Default)]
+pub struct External {
+    /// Their packages.
+    pub packages: Vec<Package>,
+    /// The text of the policy for them.
+    pub policy: Option<String>,
+    /// The built-in providers whose place they may take, by name.
+    pub replace: Vec<String>,
+}
+
+impl External {
+    /// The `ConfigMap`s that carry them, as (file, object). The digests are in the operator's arguments.
+    pub fn config_maps(&self, namespace: &str) -> Result<Vec<(String, Value)>, provider::Error> {
+        let of_package = |package: &Package| {
+            Ok((format!("04_provider_{}.configmap.yaml", package.name()), package.config_map(namespace)?))
+        };
+        let mut config_maps = self.packages.iter().map(of_package).collect::<Result<Vec<_>, _>>()?;
+        config_maps.extend(self.policy.as_ref().map(|policy| {
+            let config_map = json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": POLICY, "namespace": namespace},
+                "data": {POLICY_FILE: policy},
+            });
+            ("04_provider-policy.configmap.yaml".to_owned(), config_map)
+        }));
+        Ok(config_maps)
+    }
+
+    /// Mounts them in the operator's Deployment, and names them in its arguments.
+    pub(super) fn mount(&self, deployment: &mut Object) {
+        if self.packages.is_empty() {
+            return;
+        }
+        for container in containers_mut(deployment, &["containers"]) {
+            for argument in self.arguments() {
+                push(container, "args", argument.into());
+            }
+            push(container, "volumeMounts", json!({"name": PROVIDERS, "mountPath": PROVIDERS_PATH, "readOnly": true}));
+        }
+        if let Some(pod) = deployment.pod_spec_pointer().and_then(|pod| deployment.value_mut().pointer_mut(pod)) {
+            push(pod, "volumes", json!({"name": PROVIDERS, "projected": {"sources": self.sources()}}));
+        }
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let of_package =
+            |package: &Package| format!("--provider={PROVIDERS_PATH}/{}.tar@{}", package.name(), package.digest());
+        let mut arguments: Vec<_> = self.packages.iter().map(of_package).collect();
+        arguments.extend(self.policy.as_ref().map(|_| format!("--provider-policy={PROVIDERS_PATH}/{POLICY_FILE}")));
+        if !self.replace.is_empty() {
+            arguments.push(format!("--replace-built-in={}", self.replace.join(",")));
+        }
+        arguments
+    }
+
+    fn sources(&self) -> Vec<Value> {
+        let of_package = |package: &Package| json!({"configMap": {"name": format!("provider-{}", package.name())}});
+        let policy = self.policy.as_ref().map(|_| json!({"configMap": {"name": POLICY}}));
+        self.packages.iter().map(of_package).chain(policy).collect()
+    }
+}

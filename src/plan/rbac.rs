@@ -1,0 +1,192 @@
+//! The roles and bindings that an administrator grants the operator for a provider that is not of its installation (pure).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
+
+use super::{
+    grants::{Commented, Grants, written},
+    install, rights,
+};
+use crate::{
+    facts::DEFAULT_NAMESPACE,
+    object::{
+        Kind, Object, STAND_IN,
+        reference::{CONFIG_MAP, SECRET, references},
+    },
+    provider::{
+        AUTHENTICATION_READER, Provider,
+        upstream::{NAMESPACE, Upstream},
+    },
+    text::yaml,
+};
+
+/// The operator's ServiceAccount on OpenShift.
+const OPENSHIFT_ACCOUNT: &str = "cluster-cloud-controller-manager";
+
+/// Roles and bindings are called so, with the provider's name behind it.
+const PREFIX: &str = "ccm-operator-provider-";
+
+/// The API group of roles and bindings.
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// Rules of the cluster, and by namespace.
+type Roles = BTreeMap<Option<String>, Vec<Commented>>;
+
+/// What the operator in a namespace of its own needs for a provider of the flavour upstream, as manifests.
+///
+/// # Errors
+///
+/// The manifests cannot be written as YAML.
+pub fn upstream(
+    provider: &Upstream,
+    namespaces: &[String],
+    secrets: &[String],
+    operator_namespace: &str,
+) -> Result<String, yaml::Error> {
+    let grants = Grants { providers: &[provider], secrets, node_deletion: false };
+    let mut roles = Roles::from([(None, grants.of_cluster())]);
+    for namespace in namespaces {
+        roles.entry(Some(namespace.clone())).or_default().extend(grants.of_managed(namespace));
+    }
+    for (namespace, _) in by_namespace(&provider.manifests).iter().filter(|(one, _)| one != NAMESPACE) {
+        roles.entry(Some(namespace.clone())).or_default().extend(grants.of_namespace(namespace));
+    }
+    // What the authentication reader grants, the operator holds itself there.
+    outside(&provider.manifests, Some(AUTHENTICATION_READER), &mut roles);
+    manifests(&provider.descriptor.name, (operator_namespace, install::NAME), &roles)
+}
+
+/// The same for OpenShift, where the operator manages one namespace and its rights are by name.
+///
+/// # Errors
+///
+/// The manifests cannot be written as YAML.
+pub fn openshift(provider: &Provider, namespace: &str, operator_namespace: &str) -> Result<String, yaml::Error> {
+    let own: Vec<_> = provider.manifests.iter().collect();
+    let cluster_scoped = || own.iter().copied().filter(|object| !object.kind().namespaced);
+    let mut roles = Roles::from([(None, of_objects(cluster_scoped(), "ClusterRole"))]);
+    for (place, objects) in by_namespace(&provider.manifests) {
+        let is_managed = place == DEFAULT_NAMESPACE;
+        let place = if is_managed { namespace.to_owned() } else { place };
+        let needed = roles.entry(Some(place)).or_default();
+        needed.extend(of_objects(objects.iter().copied(), "Role"));
+        // It may read all of the managed namespace already.
+        if !is_managed {
+            needed.push(watched(&objects));
+        }
+    }
+    let mut bound = Roles::new();
+    outside(&provider.manifests, None, &mut bound);
+    for (place, rules) in bound {
+        let place = place.map(|place| if place == DEFAULT_NAMESPACE { namespace.to_owned() } else { place });
+        roles.entry(place).or_default().extend(rules);
+    }
+    manifests(provider.name(), (operator_namespace, OPENSHIFT_ACCOUNT), &roles)
+}
+
+/// The objects in namespaces, by the namespace that the manifests name.
+fn by_namespace(objects: &[Object]) -> Vec<(String, Vec<&Object>)> {
+    let mut all = BTreeMap::<String, Vec<&Object>>::new();
+    for object in objects.iter().filter(|object| object.kind().namespaced) {
+        all.entry(object.namespace().to_owned()).or_default().push(object);
+    }
+    all.into_iter().collect()
+}
+
+/// To keep objects by name, and to hold what their roles grant.
+fn of_objects<'a>(objects: impl Iterator<Item = &'a Object> + Clone, role: &str) -> Vec<Commented> {
+    let mut names = BTreeMap::<&Kind, BTreeSet<String>>::new();
+    for object in objects.clone() {
+        let of_kind = names.entry(object.kind()).or_default();
+        of_kind.insert(object.name().to_owned());
+        let is_recreated = object.pod_spec().is_some() || object.value().get("roleRef").is_some();
+        of_kind.extend(is_recreated.then(|| format!("{}{STAND_IN}", object.name())));
+    }
+    let seen = names
+        .keys()
+        .map(|kind| json!({"apiGroups": [kind.group], "resources": [kind.plural], "verbs": ["list", "watch"]}));
+    let kept = names.iter().map(|(kind, names)| {
+        let bind = kind.kind.ends_with("Role").then_some("bind");
+        let verbs: Vec<_> = ["get", "create", "patch", "delete"].into_iter().chain(bind).collect();
+        json!({"apiGroups": [kind.group], "resources": [kind.plural], "resourceNames": names, "verbs": verbs})
+    });
+    let granted =
+        objects.filter(|object| object.kind().kind == role).flat_map(|object| rights::of_role(object.value()));
+    vec![
+        ("Its objects are watched by label, which no name can narrow.".to_owned(), seen.collect()),
+        (
+            "Its objects. One that is named -next is tried before an object is recreated; with bind a binding is accepted also \
+             while the API server does not know its role yet."
+                .to_owned(),
+            kept.collect(),
+        ),
+        ("What its roles grant.".to_owned(), rights::merged(granted)),
+    ]
+}
+
+/// To restart pods when a ConfigMap or a Secret changes that they refer to.
+fn watched(objects: &[&Object]) -> Commented {
+    let pods = objects.iter().filter_map(|object| object.pod_spec());
+    let used: BTreeSet<_> = pods.flat_map(|pod| references(pod, "")).collect();
+    let rules = [&CONFIG_MAP, &SECRET].into_iter().filter_map(|kind| {
+        let names: Vec<_> = used.iter().filter(|one| one.kind == kind).map(|one| one.name.as_str()).collect();
+        // Without a name the rule would be for all.
+        let rule =
+            json!({"apiGroups": [""], "resources": [kind.plural], "resourceNames": names, "verbs": ["list", "watch"]});
+        (!names.is_empty()).then_some(rule)
+    });
+    ("What its pods refer to, and whose change restarts them.".to_owned(), rules.collect())
+}
+
+/// To bind roles that the provider does not contain, but one whose rights the operator holds. What they grant is not known here.
+fn outside(objects: &[Object], held: Option<&str>, roles: &mut Roles) {
+    let is_own = |kind: &str, name: &str| objects.iter().any(|one| (one.kind().kind, one.name()) == (kind, name));
+    let mut bound = BTreeMap::<Option<String>, BTreeMap<&str, BTreeSet<&str>>>::new();
+    for binding in objects {
+        let role = &binding.value()["roleRef"];
+        let (Some(kind), Some(name)) = (role["kind"].as_str(), role["name"].as_str()) else { continue };
+        if is_own(kind, name) || held == Some(name) {
+            continue;
+        }
+        let plural = if kind == "Role" { "roles" } else { "clusterroles" };
+        let namespace = (kind == "Role").then(|| binding.namespace().to_owned());
+        bound.entry(namespace).or_default().entry(plural).or_default().insert(name);
+    }
+    for (namespace, named) in bound {
+        let rule = |(plural, names)| json!({"apiGroups": [RBAC], "resources": [plural], "resourceNames": names, "verbs": ["bind"]});
+        let comment = "Roles of the cluster that its bindings name.".to_owned();
+        roles.entry(namespace).or_default().push((comment, named.into_iter().map(rule).collect()));
+    }
+}
+
+/// A role and its binding for each place with rules.
+fn manifests(provider: &str, (namespace, account): (&str, &str), roles: &Roles) -> Result<String, yaml::Error> {
+    let name = format!("{PREFIX}{provider}");
+    let mut documents = Vec::new();
+    for (place, needed) in roles {
+        let needed = written(needed)?;
+        if needed.is_empty() {
+            continue;
+        }
+        let role = if place.is_some() { "Role" } else { "ClusterRole" };
+        let mut metadata = json!({"name": name, "labels": {"app.kubernetes.io/name": install::NAME}});
+        if let Some(place) = place {
+            metadata["namespace"] = place.as_str().into();
+        }
+        let head = |kind: &str| json!({"apiVersion": format!("{RBAC}/v1"), "kind": kind, "metadata": metadata});
+        documents.push(format!("{}rules:\n{needed}", yaml::to_string(&head(role))?));
+        let mut binding = head(&format!("{role}Binding"));
+        binding["roleRef"] = json!({"apiGroup": RBAC, "kind": role, "name": name});
+        binding["subjects"] = json!([{"kind": "ServiceAccount", "name": account, "namespace": namespace}]);
+        documents.push(yaml::to_string(&binding)?);
+    }
+    Ok(format!(
+        "# What the operator needs for provider {provider}, besides the rights of its installation. The API server lets nobody\n\
+         # grant rights that they do not hold, so the operator has to hold what the provider's roles grant.\n{}",
+        documents.join("---\n")
+    ))
+}
+
+#[cfg(test)]
+mod tests;

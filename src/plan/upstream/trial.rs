@@ -1,0 +1,169 @@
+//! A cloud-controller-manager that is tried out, beside whatever the cluster has: with names, a namespace, a lease and a port of its
+//! own, and without any controller, or only with the one that initialises nodes (pure).
+//!
+//! Without a controller its argument is `--controllers=`. k8s.io/controller-manager v0.35.4 (`IsControllerEnabled`) starts what the list
+//! names, and without `*` nothing else; it refuses `-*`, because it takes that for a name.
+
+use serde_json::json;
+
+use super::{check, planned};
+use crate::{
+    api::spec::{Lifecycle, Spec},
+    facts::{cluster::Cluster, manager::Manager},
+    object::Object,
+    plan::Error,
+    provider::upstream::{NAMESPACE, Upstream},
+};
+
+/// The label of every object of a test, with the test's name.
+pub const LABEL: &str = "ccm-operator.dev/test";
+
+/// What a test is made of.
+#[derive(Clone, Debug)]
+pub struct Trial<'a> {
+    /// Its name, which ends the names of its objects, and is that of its namespace and its Secret.
+    pub name: &'a str,
+    /// The port for health and metrics on the network of the host.
+    pub port: u16,
+    /// Whether nodes are initialised.
+    pub initialises: bool,
+    /// Whether the Secret has the file of `--cloud-config`.
+    pub has_config: bool,
+    /// Whether the Secret has the credentials.
+    pub has_credentials: bool,
+    /// The cluster.
+    pub cluster: Cluster,
+}
+
+impl Trial<'_> {
+    /// The namespace of its pods: its own, unless the provider may only be in `kube-system`.
+    pub fn namespace<'a>(&'a self, provider: &Upstream) -> &'a str {
+        if provider.descriptor.namespaces.include(self.name) { self.name } else { NAMESPACE }
+    }
+
+    /// What a `CloudControllerManager` would ask for.
+    pub fn manager(&self, provider: &Upstream) -> Result<Manager, serde_json::Error> {
+        let descriptor = &provider.descriptor;
+        let mut spec = json!({
+            "provider": descriptor.name,
+            "namespace": self.namespace(provider),
+            "controllers": {
+                "cloudNode": if self.initialises { "Enabled" } else { "Disabled" },
+                "cloudNodeLifecycle": "Disabled",
+                "service": "Disabled",
+                "route": "Disabled",
+            },
+            "ports": {"secure": self.port},
+        });
+        if let Some(file) = descriptor.cloud_config.as_ref().filter(|_| self.has_config) {
+            spec["cloudConfig"] = json!({"secretRef": {"name": self.name, "key": file.file}});
+        }
+        if self.has_credentials {
+            spec["credentials"] = json!({"secretRef": {"name": self.name}});
+        }
+        if provider.workload().is_some_and(|(workload, _)| workload.kind().kind == "Deployment") {
+            spec["placement"] = json!({"replicas": 1});
+        } else if self.cluster.control_plane_nodes == 0 {
+            // A DaemonSet has to be told where to run, and its pods harm no node.
+            spec["placement"] = json!({"nodeSelector": {"kubernetes.io/os": "linux"}});
+        }
+        let spec: Spec = serde_json::from_value(spec)?;
+        Ok(Manager::new(self.name.to_owned(), spec, self.cluster))
+    }
+
+    /// Its objects, in the order of creating.
+    pub fn objects(&self, provider: &Upstream, manager: &Manager) -> Result<Vec<Object>, Error> {
+        // That nothing runs is what no CloudControllerManager may ask for; every provider has this controller.
+        let mut checked = manager.clone();
+        checked.spec.controllers.cloud_node_lifecycle = Lifecycle::Rehearsal;
+        check::check(provider, &checked)?;
+        let mut objects = planned(provider, &manager.clone().facts(), manager)?;
+        for object in &mut objects {
+            object.set_label(LABEL, self.name);
+        }
+        Ok(objects)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::{
+        api::placement::Distribution,
+        facts::version::Minor,
+        object::Key,
+        provider::{CCM, embedded, folder::arguments},
+    };
+
+    const NAME: &str = "ccm-test-abcde";
+
+    fn trial(provider: &Upstream, initialises: bool, control_plane_nodes: usize) -> Trial<'static> {
+        let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes };
+        Trial {
+            name: NAME,
+            port: 12_345,
+            initialises,
+            has_config: provider.descriptor.cloud_config.is_some(),
+            has_credentials: provider.descriptor.credentials.is_some(),
+            cluster,
+        }
+    }
+
+    fn objects(trial: &Trial, provider: &Upstream) -> Vec<Object> {
+        trial.objects(provider, &trial.manager(provider).unwrap()).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn every_provider_is_tried_out_under_names_of_its_own() {
+        let catalog = embedded::catalog().unwrap();
+        for provider in catalog.upstream() {
+            let own: BTreeSet<Key> = provider.manifests.iter().map(Object::key).collect();
+            for (initialises, nodes) in [(false, 3), (true, 3), (false, 0)] {
+                for object in objects(&trial(provider, initialises, nodes), provider) {
+                    let key = object.key();
+                    assert!(key.name.ends_with(NAME) && !own.contains(&key), "{key}");
+                    assert_eq!(object.value()["metadata"]["labels"][LABEL], NAME, "{key}");
+                    let is_shared = matches!(key.namespace.as_str(), "" | "kube-system");
+                    assert!(is_shared || key.namespace == NAME, "{key}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_controller_runs_but_the_one_that_is_asked_for() {
+        let catalog = embedded::catalog().unwrap();
+        for provider in catalog.upstream() {
+            for initialises in [false, true] {
+                let objects = objects(&trial(provider, initialises, 3), provider);
+                let pods = objects.iter().filter_map(Object::pod_spec);
+                let containers = pods.flat_map(|pod| pod["containers"].as_array().into_iter().flatten());
+                let ccm: Vec<_> = containers.clone().filter(|one| one["name"] == CCM).collect();
+                assert_eq!(ccm.len(), 1, "{}", provider.descriptor.name);
+                let has_manager = provider.descriptor.node_manager.is_some();
+                let expected =
+                    if initialises && !has_manager { "--controllers=cloud-node-controller" } else { "--controllers=" };
+                let given: Vec<_> = arguments(ccm[0]).filter(|one| one.starts_with("--controllers")).collect();
+                assert_eq!(given, [expected], "{}", provider.descriptor.name);
+                for argument in ["--secure-port=12345", "--configure-cloud-routes=false"] {
+                    assert!(arguments(ccm[0]).any(|one| one == argument), "{argument}");
+                }
+                let lease = format!("--leader-elect-resource-name=cloud-controller-manager-{NAME}");
+                assert!(arguments(ccm[0]).any(|one| one == lease), "{lease}");
+                let all = containers.count();
+                assert_eq!(all > 1, initialises && has_manager, "{}", provider.descriptor.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_provider_needs_is_checked() {
+        let catalog = embedded::catalog().unwrap();
+        let hcloud = catalog.upstream_of("hcloud").unwrap();
+        let trial = Trial { has_credentials: false, ..trial(hcloud, false, 3) };
+        let error = trial.objects(hcloud, &trial.manager(hcloud).unwrap()).unwrap_err().to_string();
+        assert!(error.contains("spec.credentials: provider hcloud needs a Secret with the keys token"), "{error}");
+    }
+}

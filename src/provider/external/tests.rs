@@ -1,0 +1,204 @@
+use std::{fs, path::Path};
+
+use super::{
+    read::{Externals, Settings},
+    *,
+};
+use crate::{
+    facts::{Facts, Platform},
+    plan::Plan,
+    provider::{Phase, catalog::Catalog, embedded, package},
+};
+
+/// A provider's folder of this name, which passes every check: Exoscale's under another name.
+fn folder_of(name: &str, root: &Path) -> PathBuf {
+    let path = root.join(name);
+    fs::create_dir_all(path.join("assets/upstream")).unwrap();
+    for bundle in embedded::bundles().iter().filter(|one| one.name == "exoscale") {
+        for (file, bytes) in &bundle.files {
+            let text = std::str::from_utf8(bytes).unwrap().replace("name: exoscale", &format!("name: {name}"));
+            let text = text.replace("exoscale-cloud-", &format!("{name}-cloud-"));
+            fs::write(path.join("assets/upstream").join(file.rsplit('/').next().unwrap()), text).unwrap();
+        }
+    }
+    path
+}
+
+fn folder(root: &Path) -> PathBuf {
+    folder_of("demo", root)
+}
+
+fn digest(path: &Path) -> String {
+    package::read::read(path).unwrap().digest
+}
+
+fn wanted(path: &Path) -> Wanted {
+    Wanted { path: Some(path.to_owned()), digest: Some(digest(path)), name: Some("demo".into()) }
+}
+
+fn catalog(wanted: Vec<Result<Wanted, Refused>>, replace: &[&str]) -> Catalog {
+    let replace = replace.iter().map(|name| (*name).to_owned()).collect();
+    let settings = Settings { wanted, replace, is_pinned: true, ..Settings::default() };
+    Externals::read(embedded::catalog().unwrap(), settings).catalog()
+}
+
+/// Whether a provider is refused for a reason, under a name.
+fn assert_refused(catalog: &Catalog, name: &str, reason: &str) {
+    let error = catalog.upstream_of(name).unwrap_err();
+    assert!(error.contains(reason), "{error}\nshould contain {reason:?}");
+    // On OpenShift nobody knows which platform it would have served.
+    let plan = Plan::new(
+        catalog,
+        &Facts { platform: Ok(Some(Platform { name: "AWS".into(), variant: None })), ..Facts::default() },
+        Phase::Cluster,
+    );
+    assert!(plan.unwrap_err().to_string().contains(reason));
+}
+
+#[test]
+fn a_provider_that_passes_every_check_is_used_by_its_name() {
+    let root = tempfile::tempdir().unwrap();
+    let path = folder(root.path());
+    let all = catalog(vec![Ok(wanted(&path))], &[]);
+    assert_eq!(all.refused(), []);
+    let origin = all.upstream_of("demo").unwrap().origin.clone().unwrap();
+    assert_eq!((origin.path, origin.digest), (path.display().to_string(), digest(&path)));
+    assert!(all.upstream_of("exoscale").unwrap().origin.is_none(), "the built-in ones stay");
+}
+
+#[test]
+fn each_guard_refuses_on_its_own() {
+    let root = tempfile::tempdir().unwrap();
+    let path = folder(root.path());
+    let good = || wanted(&path);
+    let zeros = format!("sha256:{}", "0".repeat(64));
+    for (wanted, reason) in [
+        (Wanted { path: None, ..good() }, "no path is given".to_owned()),
+        (Wanted { digest: None, ..good() }, "no digest is given".to_owned()),
+        (Wanted { digest: Some("sha256:12".into()), ..good() }, "\"sha256:12\" is no digest".to_owned()),
+        (
+            Wanted { digest: Some(zeros.clone()), ..good() },
+            format!("expected the digest {zeros}, found {}", digest(&path)),
+        ),
+        (Wanted { name: Some("other".into()), ..good() }, "CLOUD_PROVIDER \"other\"".to_owned()),
+        (Wanted { path: Some(root.path().join("absent/demo")), ..good() }, "No such file".to_owned()),
+    ] {
+        assert_refused(&catalog(vec![Ok(wanted)], &[]), "demo", &reason);
+    }
+    assert_eq!(catalog(vec![Ok(good())], &[]).refused(), [], "what was changed was the reason");
+}
+
+#[test]
+fn what_is_in_the_folder_is_checked_even_with_its_digest() {
+    for (file, from, to, reason) in [
+        ("assets/upstream/provider.yaml", "name: demo\n", "name: other\n", "its descriptor says \"other\""),
+        ("assets/upstream/deployment.yaml", "kind: Deployment", "kind: Deploymint", "deployment.yaml:"),
+        ("assets/upstream/provider.yaml", "repository: ", "repostory: ", "did you mean `repository`"),
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let path = folder(root.path());
+        let text = fs::read_to_string(path.join(file)).unwrap();
+        assert!(text.contains(from), "{file}: {from}");
+        fs::write(path.join(file), text.replacen(from, to, 1)).unwrap();
+        assert_refused(&catalog(vec![Ok(wanted(&path))], &[]), "demo", reason);
+    }
+}
+
+#[test]
+fn a_built_in_provider_is_replaced_only_on_demand_and_never_stands_in() {
+    let root = tempfile::tempdir().unwrap();
+    let path = folder_of("hcloud", root.path());
+    let good = || Wanted { path: Some(path.clone()), digest: Some(digest(&path)), name: None };
+    assert_refused(&catalog(vec![Ok(good())], &[]), "hcloud", "--replace-built-in hcloud is not given");
+    assert_refused(&catalog(vec![Ok(good())], &["aws"]), "hcloud", "--replace-built-in hcloud is not given");
+    let all = catalog(vec![Ok(good())], &["hcloud"]);
+    assert!(all.refused().is_empty() && all.upstream_of("hcloud").unwrap().origin.is_some());
+    let bad = Wanted { digest: Some(format!("sha256:{}", "0".repeat(64))), ..good() };
+    assert_refused(&catalog(vec![Ok(bad)], &["hcloud"]), "hcloud", "expected the digest");
+    assert_refused(&catalog(vec![Ok(good()), Ok(good())], &["hcloud"]), "hcloud", "has a provider \"hcloud\"");
+}
+
+#[test]
+fn the_environment_asks_for_one_word_for_word() {
+    let hash = "0".repeat(64);
+    let all = [
+        ("CLOUD_PROVIDER", "libvirt"),
+        ("ENABLE_CLOUD_PROVIDER_EXTERNAL_PLUGIN", "true"),
+        ("CLOUD_PROVIDER_EXTERNAL_PLUGIN_PATH", "/cloud-providers/libvirt.tar"),
+        ("CLOUD_PROVIDER_EXTERNAL_PLUGIN_HASH", hash.as_str()),
+    ];
+    let of = |set: &[(&str, &str)]| {
+        Wanted::of_environment(|name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
+    };
+    let expected = Wanted {
+        path: Some("/cloud-providers/libvirt.tar".into()),
+        digest: Some(format!("sha256:{hash}")),
+        name: Some("libvirt".into()),
+    };
+    assert_eq!(of(&all), Ok(Some(expected)));
+    for missing in [0, 2, 3] {
+        let set: Vec<_> = all.iter().enumerate().filter(|(index, _)| *index != missing).map(|(_, one)| *one).collect();
+        let refused = of(&set).unwrap_err();
+        assert!(refused.why.contains(&format!("{} is not set", all[missing].0)), "{refused}");
+    }
+    let mut set = all;
+    for (enabled, is_asked) in [("false", Some(false)), ("", Some(false)), ("yes", None), ("TRUE", None)] {
+        set[1].1 = enabled;
+        assert_eq!(of(&set).ok().map(|wanted| wanted.is_some()), is_asked, "{enabled:?}");
+    }
+    assert_eq!(of(&[all[0]]), Ok(None), "the name alone enables nothing");
+}
+
+#[test]
+fn a_flag_has_a_path_and_a_digest() {
+    let wanted = Wanted::of_flag("/providers/a@b.tar@sha256:00");
+    assert_eq!((wanted.path, wanted.digest), (Some("/providers/a@b.tar".into()), Some("sha256:00".into())));
+    let wanted = Wanted::of_flag("./demo");
+    assert_eq!((wanted.path, wanted.digest), (Some("./demo".into()), None));
+    assert_eq!(Wanted::of_flag("@sha256:00").path, None);
+}
+
+#[test]
+fn one_that_was_refused_is_read_again_and_one_that_is_used_is_not() {
+    let root = tempfile::tempdir().unwrap();
+    let path = folder(root.path());
+    let (other, wanted) = (root.path().join("elsewhere"), wanted(&path));
+    fs::rename(&path, &other).unwrap();
+    let settings = Settings { wanted: vec![Ok(wanted)], is_pinned: true, ..Settings::default() };
+    let mut externals = Externals::read(embedded::catalog().unwrap(), settings);
+    assert!(!externals.retry(), "nothing has changed");
+    assert!(externals.catalog().upstream_of("demo").is_err());
+    fs::rename(&other, &path).unwrap();
+    assert!(externals.retry() && externals.catalog().upstream_of("demo").is_ok());
+    fs::remove_dir_all(&path).unwrap();
+    assert!(!externals.retry() && externals.catalog().upstream_of("demo").is_ok(), "what was checked stays");
+}
+
+#[test]
+fn a_platform_of_openshift_is_taken_from_a_built_in_provider_only_on_demand() {
+    let descriptor = |platform: &str| format!("name: demo\nplatform: {platform}\nimages: {{}}\n");
+    let external = |platform: &str| {
+        let package = Package::new("demo", [("assets/provider.yaml", descriptor(platform))]).unwrap();
+        External { name: "demo".into(), bundles: package.bundles(), package, origin: Origin::default() }
+    };
+    let with = |platform: &str, replace: &[String]| {
+        let mut catalog = embedded::catalog().unwrap();
+        catalog.replace(replace);
+        catalog.add(external(platform));
+        catalog
+    };
+    let select = |catalog: &Catalog, name: &str, variant: Option<&str>| {
+        let platform = Platform { name: name.into(), variant: variant.map(str::to_owned) };
+        catalog.select(&platform).map(|provider| provider.name().to_owned())
+    };
+    assert!(with("{type: AWS}", &[]).refused()[0].why.contains("--replace-built-in aws"));
+    let replaced = with("{type: AWS}", &["aws".to_owned()]);
+    assert_eq!(select(&replaced, "AWS", None).as_deref(), Ok("demo"));
+    assert_eq!(select(&with("{type: Demo}", &[]), "Demo", None).as_deref(), Ok("demo"));
+    let external = with("{type: External, platformName: demo}", &[]);
+    assert_eq!(select(&external, "External", Some("demo")).as_deref(), Ok("demo"));
+    assert!(select(&external, "External", Some("other")).unwrap_err().contains("with the name \"other\""));
+    assert!(select(&external, "External", None).unwrap_err().contains("brings its cloud-controller-manager itself"));
+    assert!(with("{type: External}", &[]).refused()[0].why.contains("needs platformName"));
+    assert!(with("{type: Demo, platformName: x}", &[]).refused()[0].why.contains("is for type External only"));
+}

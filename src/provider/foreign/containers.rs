@@ -1,0 +1,184 @@
+//! Rules about containers: their images, and what confines them (pure).
+
+use serde_json::Value;
+
+use crate::provider::{
+    Error, Flavour,
+    foreign::{
+        Values,
+        pods::{each, fields},
+    },
+    verify::parts::{Part, Subject, items, report},
+};
+
+/// The fields of a security context that switch nothing off, of a pod or of a container. [`loosened`] checks others by their
+/// value.
+const FIELDS: [&str; 9] = [
+    "capabilities",
+    "fsGroup",
+    "fsGroupChangePolicy",
+    "readOnlyRootFilesystem",
+    "runAsGroup",
+    "runAsNonRoot",
+    "runAsUser",
+    "supplementalGroups",
+    "supplementalGroupsPolicy",
+];
+
+/// Before Kubernetes had a field, an annotation of the pod selected the profile of a container.
+const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
+
+pub(super) fn privileged(subject: Subject) -> Vec<Error> {
+    report(subject.pods().chain(subject.containers()), |part| {
+        let context = &part.value["securityContext"];
+        let privileged =
+            (context["privileged"] == true).then_some(("/securityContext/privileged", "the container is privileged"));
+        let process = (context["windowsOptions"]["hostProcess"] == true)
+            .then_some(("/securityContext/windowsOptions", "the container is a process of the host"));
+        privileged.into_iter().chain(process)
+    })
+}
+
+pub(super) fn capabilities(subject: Subject) -> Values {
+    each(subject.containers(), |container| {
+        let added = items(&container.value["securityContext"]["capabilities"]["add"]).iter().enumerate();
+        let added = added.map(|(index, name)| (index, name.as_str().unwrap_or_default()));
+        let found = added.map(|(index, name)| {
+            (format!("/securityContext/capabilities/add/{index}"), format!("adds {name}"), name.to_owned())
+        });
+        found.collect()
+    })
+}
+
+pub(super) fn security_contexts(subject: Subject) -> Values {
+    let of_pods = each(subject.pods(), |pod| {
+        let mut found = loosened(&pod.value["securityContext"]);
+        found.extend(app_armor(pod));
+        found
+    });
+    let of_containers = each(subject.containers(), |container| {
+        let context = &container.value["securityContext"];
+        let mut found = loosened(context);
+        let mut missing = |field: &str, what: &str| {
+            found.push((format!("/securityContext/{field}"), what.to_owned(), field.to_owned()));
+        };
+        if context["allowPrivilegeEscalation"] != false {
+            missing("allowPrivilegeEscalation", "allowPrivilegeEscalation is not false");
+        }
+        if !items(&context["capabilities"]["drop"]).iter().any(|name| name == "ALL") {
+            missing("capabilities", "capabilities are not dropped");
+        }
+        let has_profile =
+            [container.value, container.pod].iter().any(|one| one["securityContext"]["seccompProfile"].is_object());
+        if !has_profile {
+            missing("seccompProfile", "seccompProfile is missing");
+        }
+        found
+    });
+    of_pods.into_iter().chain(of_containers).collect()
+}
+
+/// The fields of a security context that loosen what the cluster sets by default.
+fn loosened(context: &Value) -> Vec<(String, String, String)> {
+    let value = |field: &str| match (field, &context[field]) {
+        // Rules of their own, or of containers only.
+        ("privileged" | "allowPrivilegeEscalation", _) => None,
+        ("windowsOptions", options) if options["hostProcess"] == true => None,
+        (field, _) if FIELDS.contains(&field) => None,
+        ("procMount", kind) if kind == "Default" => None,
+        ("procMount", kind) => Some(format!("procMount {}", kind.as_str().unwrap_or_default())),
+        ("seccompProfile", profile) if profile["type"] == "RuntimeDefault" || profile["type"] == "Localhost" => None,
+        ("appArmorProfile", profile) if profile["type"] == "RuntimeDefault" => None,
+        ("seccompProfile" | "appArmorProfile", profile) => {
+            Some(format!("{field} {}", profile["type"].as_str().unwrap_or_default()))
+        }
+        _ => Some(field.to_owned()),
+    };
+    let found = fields(context).filter_map(|field| Some((format!("/securityContext/{field}"), value(field)?)));
+    found.map(|(pointer, value)| (pointer, value.clone(), value)).collect()
+}
+
+/// The profiles of `AppArmor` that annotations of a pod select.
+fn app_armor(pod: &Part) -> Vec<(String, String, String)> {
+    let template = pod.manifest.object.pod_spec_pointer().and_then(|pointer| pointer.strip_suffix("/spec"));
+    let metadata = template.and_then(|template| pod.manifest.object.value().pointer(&format!("{template}/metadata")));
+    let annotations = metadata.and_then(|metadata| metadata["annotations"].as_object()).into_iter().flatten();
+    let profiles = annotations.filter(|(name, profile)| name.starts_with(APP_ARMOR) && *profile != "runtime/default");
+    let found = profiles.map(|(name, profile)| {
+        let value = format!("appArmorProfile {}", profile.as_str().unwrap_or_default());
+        ("/securityContext".to_owned(), format!("the annotation {name} sets {value}"), value)
+    });
+    found.collect()
+}
+
+pub(super) fn images(subject: Subject) -> Values {
+    each(subject.containers(), |container| {
+        let image = container.value["image"].as_str().unwrap_or_default();
+        let what = image_problem(subject, container.name(), image);
+        what.into_iter().map(|what| ("/image".to_owned(), format!("image {image}: {what}"), image.to_owned())).collect()
+    })
+}
+
+fn image_problem(subject: Subject, container: &str, image: &str) -> Option<String> {
+    let undeclared = || Some("the container has no entry in `images` of provider.yaml".to_owned());
+    match subject.bundle.flavour {
+        Flavour::Upstream => {
+            let declared = subject.bundle.upstream.as_ref()?.images.get(container);
+            let Some(declared) = declared else { return undeclared() };
+            let what = || format!("not from the repository {} of provider.yaml", declared.repository);
+            (repository(image) != declared.repository).then(what)
+        }
+        Flavour::OpenShift => {
+            if !subject.bundle.descriptor.as_ref()?.images.contains_key(container) {
+                return undeclared();
+            }
+            (!has_digest(image)).then(|| "not pinned by a digest (@sha256:…)".to_owned())
+        }
+    }
+}
+
+/// An image without its tag and digest.
+fn repository(image: &str) -> &str {
+    let tagged = image.split('@').next().unwrap_or_default();
+    let name = tagged.rfind('/').map_or(0, |slash| slash + 1);
+    tagged[name..].find(':').map_or(tagged, |colon| &tagged[..name + colon])
+}
+
+fn has_digest(image: &str) -> bool {
+    let digest = image.split_once("@sha256:").map(|(_, digest)| digest.as_bytes());
+    digest
+        .is_some_and(|digest| digest.len() == 64 && digest.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_is_an_image_without_tag_and_digest() {
+        for (image, expected) in [
+            ("ccm", "ccm"),
+            ("ccm:1", "ccm"),
+            ("docker.io/a/ccm:1", "docker.io/a/ccm"),
+            ("lab:5000/a/ccm", "lab:5000/a/ccm"),
+            ("lab:5000/a/ccm:1@sha256:00", "lab:5000/a/ccm"),
+            ("", ""),
+        ] {
+            assert_eq!(repository(image), expected, "{image}");
+        }
+    }
+
+    #[test]
+    fn a_digest_is_whole() {
+        let digest = "0123456789abcdef".repeat(4);
+        assert!(has_digest(&format!("a/ccm@sha256:{digest}")) && has_digest(&format!("a/ccm:1@sha256:{digest}")));
+        for image in [
+            "a/ccm:1",
+            "a/ccm@sha256:0",
+            &format!("a/ccm@sha256:{}", digest.to_uppercase()),
+            &format!("a/ccm@sha512:{digest}"),
+        ] {
+            assert!(!has_digest(image), "{image}");
+        }
+    }
+}

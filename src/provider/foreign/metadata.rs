@@ -1,0 +1,121 @@
+//! Rules about what is said of objects besides their content: metadata, labels, annotations, and who selects whom by them (pure).
+
+use serde_json::Value;
+
+use crate::provider::{
+    folder::Manifest,
+    foreign::{Values, pods::fields},
+    verify::parts::Subject,
+};
+
+/// The fields of metadata that a manifest needs.
+const METADATA: [&str; 4] = ["name", "namespace", "labels", "annotations"];
+
+/// Annotations without power.
+const ANNOTATIONS: [&str; 2] = ["kubectl.kubernetes.io/default-container", "target.workload.openshift.io/management"];
+
+/// Labels whose value is the provider's own.
+const OWN: [&str; 2] = ["app.kubernetes.io/name", "k8s-app"];
+
+/// Labels that say nothing to programs.
+const FREE: [&str; 5] = [
+    "app.kubernetes.io/component",
+    "app.kubernetes.io/managed-by",
+    "app.kubernetes.io/part-of",
+    "app.kubernetes.io/version",
+    "infrastructure.openshift.io/cloud-controller-manager",
+];
+
+/// The label by which the operator tells objects of several `CloudControllerManager`s apart, and its value in a manifest.
+const INSTANCE: (&str, &str) = ("app.kubernetes.io/instance", "cluster");
+
+/// Where an object, and the pods of one, have metadata.
+const PLACES: [&str; 2] = ["/metadata", "/spec/template/metadata"];
+
+pub(super) fn metadata(subject: Subject) -> Values {
+    let of_manifest = |manifest: &Manifest| -> Values {
+        let mut found = Vec::new();
+        for place in PLACES {
+            let Some(metadata) = manifest.object.value().pointer(place) else { continue };
+            for field in fields(metadata).filter(|field| !METADATA.contains(field)) {
+                found.push((
+                    manifest.defect(&format!("{place}/{field}"), format!("metadata.{field}")),
+                    field.to_owned(),
+                ));
+            }
+            let annotations = &metadata["annotations"];
+            // A rule of its own refuses AppArmor's.
+            let is_usual = |key: &&str| {
+                ANNOTATIONS.contains(key) || key.starts_with("container.apparmor.security.beta.kubernetes.io/")
+            };
+            for key in fields(annotations).filter(|key| !is_usual(key)) {
+                let pointer = format!("{place}/annotations/{}", escaped(key));
+                found.push((manifest.defect(&pointer, format!("the annotation {key}")), key.to_owned()));
+            }
+        }
+        found
+    };
+    subject.bundle.manifests.iter().flat_map(of_manifest).collect()
+}
+
+pub(super) fn labels(subject: Subject) -> Values {
+    let own = own(subject);
+    let is_usual = |key: &str, value: &str| {
+        FREE.contains(&key)
+            || (key, value) == INSTANCE
+            || (OWN.contains(&key) && value.starts_with(&own))
+            // A rule of its own refuses these.
+            || key.contains("/aggregate-to-")
+    };
+    let of_manifest = |manifest: &Manifest| -> Values {
+        let mut found = Vec::new();
+        for place in PLACES {
+            let Some(Value::Object(labels)) = manifest.object.value().pointer(&format!("{place}/labels")) else {
+                continue;
+            };
+            for (key, value) in labels {
+                let value = value.as_str().unwrap_or_default();
+                if !is_usual(key, value) {
+                    let pointer = format!("{place}/labels/{}", escaped(key));
+                    found.push((
+                        manifest.defect(&pointer, format!("the label {key}={value}")),
+                        format!("{key}={value}"),
+                    ));
+                }
+            }
+        }
+        found
+    };
+    subject.bundle.manifests.iter().flat_map(of_manifest).collect()
+}
+
+pub(super) fn selectors(subject: Subject) -> Values {
+    let own = own(subject);
+    let is_own =
+        |labels: &Value| OWN.iter().any(|key| labels[*key].as_str().is_some_and(|value| value.starts_with(&own)));
+    let of_manifest = |manifest: &Manifest| {
+        let place = match manifest.object.kind().kind {
+            "PodDisruptionBudget" => "/spec/selector/matchLabels",
+            "Service" => "/spec/selector",
+            _ => return None,
+        };
+        if is_own(manifest.object.value().pointer(place).unwrap_or(&Value::Null)) {
+            return None;
+        }
+        let value = format!("{} {}", manifest.object.kind().kind, manifest.object.name());
+        let problem =
+            format!("{value}: its selector has no label {} with a value that begins with {own}", OWN.join(" or "));
+        Some((manifest.defect("/spec", problem), value))
+    };
+    subject.bundle.manifests.iter().filter_map(of_manifest).collect()
+}
+
+/// How names of a provider's own begin.
+fn own(subject: Subject) -> String {
+    format!("{}-cloud-", subject.bundle.name)
+}
+
+/// A key in a JSON pointer.
+fn escaped(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}

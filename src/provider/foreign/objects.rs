@@ -1,0 +1,217 @@
+//! Rules about objects as such: kinds, names, namespaces, references among them, Services (pure).
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::{
+    facts::DEFAULT_NAMESPACE,
+    object::Key,
+    provider::{
+        AUTHENTICATION_READER, Error, Flavour, Phase,
+        folder::Manifest,
+        foreign::Values,
+        verify::parts::{Part, Subject, items},
+    },
+};
+
+/// The namespace of Kubernetes' own components, where the cluster's roles for all of them are.
+const KUBE_SYSTEM: &str = "kube-system";
+
+/// The kinds in `assets/`. Of the others that the operator can apply, a policy may allow single objects; webhooks,
+/// `CustomResourceDefinition`s, Namespaces and Secrets are not among them, and are refused before any rule is asked.
+const KINDS: [&str; 10] = [
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ConfigMap",
+    "DaemonSet",
+    "Deployment",
+    "PodDisruptionBudget",
+    "Role",
+    "RoleBinding",
+    "Service",
+    "ServiceAccount",
+];
+
+const SYSTEM: &str = "system:";
+
+/// How names end that the operator gives: of the guard of nodes, and of an object that takes the place of another one.
+const RESERVED: [&str; 2] = ["-delete-nodes", "-next"];
+
+/// A text of a manifest.
+fn text<'a>(manifest: &'a Manifest, pointer: &str) -> &'a str {
+    manifest.object.value().pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+pub(super) fn kinds(subject: Subject) -> Values {
+    let is_usual = |manifest: &&Manifest| {
+        let kind = manifest.object.kind().kind;
+        if manifest.phase == Phase::Bootstrap { kind == "Pod" } else { KINDS.contains(&kind) }
+    };
+    let others = subject.bundle.manifests.iter().filter(|manifest| !is_usual(manifest));
+    let defect = |manifest: &Manifest| {
+        let value = format!("{} {}", manifest.object.kind().kind, manifest.object.name());
+        (manifest.defect("/kind", value.clone()), value)
+    };
+    others.map(defect).collect()
+}
+
+pub(super) fn names(subject: Subject) -> Values {
+    let own = format!("{}-cloud-", subject.bundle.name);
+    let is_own = |name: &str| {
+        let begins =
+            [own.as_str(), &format!("authentication-reader-{own}")].iter().any(|start| name.starts_with(start));
+        // A rule of its own refuses names of the system.
+        name.starts_with(SYSTEM) || begins && !RESERVED.iter().any(|end| name.ends_with(end))
+    };
+    let others = subject.bundle.manifests.iter().filter(|manifest| !is_own(manifest.object.name()));
+    let defect = |manifest: &Manifest| {
+        let value = format!("{} {}", manifest.object.kind().kind, manifest.object.name());
+        (
+            manifest.defect(
+                "/metadata/name",
+                format!("{value}: the name does not begin with {own}, or ends as those of the operator"),
+            ),
+            value,
+        )
+    };
+    others.map(defect).collect()
+}
+
+pub(super) fn system_names(subject: Subject) -> Vec<Error> {
+    let of_manifest = |manifest: &Manifest| {
+        let subjects = 0..items(&manifest.object.value()["subjects"]).len();
+        let subjects = subjects.map(|index| format!("/subjects/{index}/name"));
+        let places = ["/metadata/name", "/roleRef/name"].map(str::to_owned).into_iter().chain(subjects);
+        let system = places.filter(|place| text(manifest, place).starts_with(SYSTEM));
+        system.map(|place| manifest.defect(&place, format!("the name {}", text(manifest, &place)))).collect::<Vec<_>>()
+    };
+    subject.bundle.manifests.iter().flat_map(of_manifest).collect()
+}
+
+pub(super) fn namespaces(subject: Subject) -> Values {
+    let own = match subject.bundle.flavour {
+        Flavour::OpenShift => &[DEFAULT_NAMESPACE, KUBE_SYSTEM][..],
+        // It stands for the managed namespace, too.
+        Flavour::Upstream => &[KUBE_SYSTEM],
+    };
+    let others = subject.bundle.manifests.iter().filter(|manifest| {
+        let object = &manifest.object;
+        object.kind().namespaced && !own.contains(&object.namespace())
+    });
+    let defect = |manifest: &Manifest| {
+        let namespace = manifest.object.namespace();
+        (manifest.defect("/metadata/namespace", format!("namespace {namespace}")), namespace.to_owned())
+    };
+    others.map(defect).collect()
+}
+
+pub(super) fn references(subject: Subject) -> Values {
+    let own: BTreeSet<Key> = subject.manifests(Phase::Cluster).map(|manifest| manifest.object.key()).collect();
+    let is_own = |kind: &str, namespace: &str, name: &str| {
+        own.iter().any(|key| (key.kind.as_str(), key.namespace.as_str(), key.name.as_str()) == (kind, namespace, name))
+    };
+    let mut defects = Vec::new();
+    for manifest in &subject.bundle.manifests {
+        for (pointer, kind, namespace, name) in bound(manifest) {
+            // A rule of its own refuses names of the system.
+            if is_own(kind, namespace, name) || name.starts_with(SYSTEM) {
+                continue;
+            }
+            let is_reader = (kind, namespace, name) == ("Role", KUBE_SYSTEM, AUTHENTICATION_READER);
+            if !is_reader {
+                defects.push(foreign(manifest.defect(&pointer, ""), kind, namespace, name));
+            }
+        }
+    }
+    for pod in subject.pods() {
+        let namespace = pod.manifest.object.namespace();
+        for (field, name) in accounts(&pod) {
+            if !is_own("ServiceAccount", namespace, name) {
+                defects.push(foreign(pod.defect(field, ""), "ServiceAccount", namespace, name));
+            }
+        }
+    }
+    defects
+}
+
+/// A reference to an object that the provider's folder does not contain.
+fn foreign(defect: Error, kind: &str, namespace: &str, name: &str) -> (Error, String) {
+    let name = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
+    let value = format!("{kind} {name}");
+    (Error { problem: format!("{value} is not in the provider's folder"), ..defect }, value)
+}
+
+/// The role and the subjects of a binding: JSON pointer, kind, namespace, name.
+fn bound(manifest: &Manifest) -> Vec<(String, &str, &str, &str)> {
+    if manifest.object.value().get("roleRef").is_none() {
+        return Vec::new();
+    }
+    let role = text(manifest, "/roleRef/kind");
+    let of_role = if role == "Role" { manifest.object.namespace() } else { "" };
+    let mut bound = vec![("/roleRef/name".to_owned(), role, of_role, text(manifest, "/roleRef/name"))];
+    for index in 0..items(&manifest.object.value()["subjects"]).len() {
+        let of = |field: &str| text(manifest, &format!("/subjects/{index}/{field}"));
+        bound.push((format!("/subjects/{index}/name"), of("kind"), of("namespace"), of("name")));
+    }
+    bound
+}
+
+/// The fields of a pod that name its account. Without one it has that of the namespace; a static Pod has none at all.
+fn accounts<'a>(pod: &Part<'a>) -> Vec<(&'static str, &'a str)> {
+    let name = |field: &str| pod.value[field].as_str().filter(|name| !name.is_empty());
+    let named: Vec<_> =
+        [("/serviceAccountName", name("serviceAccountName")), ("/serviceAccount", name("serviceAccount"))]
+            .into_iter()
+            .filter_map(|(field, name)| Some((field, name?)))
+            .collect();
+    let is_static = pod.manifest.phase == Phase::Bootstrap;
+    if named.is_empty() && !is_static { vec![("/serviceAccountName", "default")] } else { named }
+}
+
+pub(super) fn aggregation(subject: Subject) -> Vec<Error> {
+    let of_manifest = |manifest: &Manifest| {
+        let value = manifest.object.value();
+        let rule = value.get("aggregationRule").is_some();
+        let rule = rule.then(|| manifest.defect("/aggregationRule", "an aggregated role"));
+        let labels = value["metadata"]["labels"].as_object();
+        let labels =
+            labels.into_iter().flatten().map(|(label, _)| label).filter(|label| label.contains("aggregate-to-"));
+        let labels = labels.map(|label| {
+            let pointer = format!("/metadata/labels/{}", label.replace('~', "~0").replace('/', "~1"));
+            manifest.defect(&pointer, format!("the label {label}"))
+        });
+        rule.into_iter().chain(labels).collect::<Vec<_>>()
+    };
+    subject.bundle.manifests.iter().flat_map(of_manifest).collect()
+}
+
+pub(super) fn services(subject: Subject) -> Values {
+    let services = subject.bundle.manifests.iter().filter(|manifest| manifest.object.kind().kind == "Service");
+    services.flat_map(exposures).collect()
+}
+
+fn exposures(manifest: &Manifest) -> Values {
+    let spec = &manifest.object.value()["spec"];
+    let mut found = Vec::new();
+    let mut see = |pointer: String, value: &Value, usual: &[&str]| {
+        if let Some(text) = value.as_str().filter(|text| !usual.contains(text)) {
+            found.push((pointer, text.to_owned()));
+        }
+    };
+    see("/spec/type".into(), &spec["type"], &["ClusterIP"]);
+    for field in ["clusterIP", "loadBalancerIP", "externalName"] {
+        see(format!("/spec/{field}"), &spec[field], &["", "None"]);
+    }
+    for field in ["clusterIPs", "externalIPs"] {
+        for (index, address) in items(&spec[field]).iter().enumerate() {
+            see(format!("/spec/{field}/{index}"), address, &["None"]);
+        }
+    }
+    let defect = |(pointer, text): (String, String)| {
+        let field = pointer.split('/').nth(2).unwrap_or_default();
+        let value = format!("{field} {text}");
+        (manifest.defect(&pointer, value.clone()), value)
+    };
+    found.into_iter().map(defect).collect()
+}

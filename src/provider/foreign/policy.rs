@@ -1,0 +1,119 @@
+//! What an administrator allows providers beyond the rules (pure).
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::{
+    provider::{
+        folder::Bundle,
+        foreign::{RULES, values},
+    },
+    text::{
+        suggest::did_you_mean,
+        yaml::{self, Lines, outline::child},
+    },
+};
+
+/// What each provider may have beyond the rules, by exact values. By default nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// By provider and rule.
+    providers: BTreeMap<String, BTreeMap<String, Vec<Allowed>>>,
+}
+
+/// A value, and its line in the file.
+#[derive(Clone, Debug)]
+struct Allowed {
+    value: String,
+    line: usize,
+}
+
+impl Policy {
+    /// Reads the file of `--provider-policy`: a mapping of providers to rules, and of these to lists of values.
+    pub fn parse(text: &str) -> Result<Self, yaml::Error> {
+        let mut documents = yaml::documents_with_lines(text)?.into_iter();
+        let Some((document, lines)) = documents.next() else { return Ok(Self::default()) };
+        if let Some((_, lines)) = documents.next() {
+            return Err(yaml::Error::at(lines.of(""), "a second document; a policy is one"));
+        }
+        let mut providers = BTreeMap::new();
+        for (provider, rules) in members(&document, "", &lines, "rules by provider")? {
+            let pointer = child("", provider);
+            let mut allowed = BTreeMap::new();
+            for (rule, values) in members(rules, &pointer, &lines, "lists of values by rule")? {
+                let pointer = child(&pointer, rule);
+                check_rule(rule).map_err(|problem| yaml::Error::at(lines.of(&pointer), problem))?;
+                allowed.insert(rule.clone(), list(values, &pointer, &lines)?);
+            }
+            providers.insert(provider.clone(), allowed);
+        }
+        Ok(Self { providers })
+    }
+
+    /// Whether it allows a provider this value.
+    pub(super) fn allows(&self, provider: &str, rule: &str, value: &str) -> bool {
+        let values = self.providers.get(provider).and_then(|rules| rules.get(rule));
+        values.is_some_and(|values| values.iter().any(|allowed| allowed.value == value))
+    }
+
+    /// The values for these providers that allow nothing, because nothing of the provider has them.
+    pub fn unused(&self, bundles: &[Bundle]) -> Vec<yaml::Error> {
+        let needed = values(bundles);
+        let mut unused = Vec::new();
+        for (provider, rules) in &self.providers {
+            if !bundles.iter().any(|bundle| bundle.name == *provider) {
+                continue;
+            }
+            for (rule, allowed) in rules {
+                let is_needed = |value: &str| {
+                    needed.iter().any(|(name, id, needed)| (*name, *id, needed.as_str()) == (provider, rule, value))
+                };
+                for Allowed { value, line } in allowed.iter().filter(|allowed| !is_needed(&allowed.value)) {
+                    let problem =
+                        format!("{provider}: {rule}: unused: nothing of the provider has {value:?}; remove it");
+                    unused.push(yaml::Error::at(*line, problem));
+                }
+            }
+        }
+        unused
+    }
+}
+
+fn members<'a>(
+    value: &'a Value,
+    pointer: &str,
+    lines: &Lines,
+    what: &str,
+) -> Result<&'a serde_json::Map<String, Value>, yaml::Error> {
+    value.as_object().ok_or_else(|| yaml::Error::at(lines.of(pointer), format!("expected {what}")))
+}
+
+fn check_rule(name: &str) -> Result<(), String> {
+    let widened = || RULES.iter().filter(|rule| rule.can_be_widened()).map(|rule| rule.id);
+    let known = widened().collect::<Vec<_>>().join(", ");
+    match RULES.iter().find(|rule| rule.id == name) {
+        Some(rule) if rule.can_be_widened() => Ok(()),
+        Some(rule) => Err(format!("{name} cannot be widened, because {}; these can: {known}", rule.why)),
+        None => Err(format!("unknown rule `{name}`{}; expected one of {known}", did_you_mean(name, widened()))),
+    }
+}
+
+fn list(values: &Value, pointer: &str, lines: &Lines) -> Result<Vec<Allowed>, yaml::Error> {
+    let problem = |pointer: &str, what: &str| yaml::Error::at(lines.of(pointer), what);
+    let Some(items) = values.as_array() else { return Err(problem(pointer, "expected a list of values")) };
+    let value = |(index, item): (usize, &Value)| {
+        let pointer = format!("{pointer}/{index}");
+        // Of what the rules report, numbers are ports.
+        let text = item.as_str().map(str::to_owned).or_else(|| item.as_u64().map(|number| number.to_string()));
+        match text {
+            None => Err(problem(&pointer, "expected a text")),
+            Some(text) if text.is_empty() => Err(problem(&pointer, "the value is empty")),
+            Some(text) if text.contains('*') => {
+                Err(problem(&pointer, "a wildcard; values are exact, as `provider verify` reports them"))
+            }
+            Some(value) => Ok(Allowed { value, line: lines.of(&pointer) }),
+        }
+    };
+    items.iter().enumerate().map(value).collect()
+}

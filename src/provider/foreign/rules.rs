@@ -1,0 +1,166 @@
+//! The table of the rules for providers that do not come with this program (pure).
+
+use crate::provider::{
+    foreign::{
+        Check::{Never, Unless},
+        ForeignRule, containers, metadata, objects, pods, rights, secrets,
+    },
+    verify::rule,
+};
+
+/// Every rule.
+pub static RULES: &[ForeignRule] = &[
+    rule(
+        "foreign-kind",
+        "an admission policy can refuse the requests of everybody in the cluster, and nothing replaces a Pod that is gone",
+        "keep Deployments, DaemonSets, ServiceAccounts, roles and their bindings, ConfigMaps, Services and \
+         PodDisruptionBudgets in assets/, and Pods in bootstrap/; or list `KIND NAME` in the policy",
+        Unless(objects::kinds),
+    ),
+    rule(
+        "foreign-name",
+        "Kubernetes gives rights and meaning to names, such as the ServiceAccounts of its controllers in kube-system, whether \
+         the objects exist or not",
+        "name the object after the provider, such as NAME-cloud-controller-manager: it has to begin with NAME-cloud-, and not to end as \
+         objects do that the operator makes; or list `KIND NAME` in the policy",
+        Unless(objects::names),
+    ),
+    rule(
+        "foreign-system-name",
+        "names that begin with system: are those of Kubernetes itself: of its roles, users and groups",
+        "use another name, and grant the rights with a role of the provider's own",
+        Never(objects::system_names),
+    ),
+    rule(
+        "foreign-namespace",
+        "objects in another namespace act on what belongs to somebody else",
+        "use the managed namespace or kube-system, in upstream/ only the latter; or list the namespace in the policy",
+        Unless(objects::namespaces),
+    ),
+    rule(
+        "foreign-reference",
+        "a role that the folder does not contain grants what nobody sees in it, and so does an account, which others use too",
+        "bind roles of the folder to ServiceAccounts of the folder, and run pods as these; of the cluster's own roles only \
+         extension-apiserver-authentication-reader may be bound; or list `KIND NAME` in the policy, with NAMESPACE/NAME where \
+         it has one",
+        Unless(objects::references),
+    ),
+    rule(
+        "foreign-aggregation",
+        "an aggregated role gets rules that the folder does not show, or gives its own to everybody who has the other role",
+        "write the rules into the role, and remove aggregationRule and labels with aggregate-to-",
+        Never(objects::aggregation),
+    ),
+    rule(
+        "foreign-metadata",
+        "annotations steer controllers, container runtimes and the operator itself, and finalizers and owners decide what is deleted",
+        "keep name, namespace and labels; or list the field of metadata, or the annotation's key, in the policy",
+        Unless(metadata::metadata),
+    ),
+    rule(
+        "foreign-label",
+        "by its labels a pod becomes one of somebody else's Service, such as the cluster's DNS, and gets what is meant for that",
+        "use app.kubernetes.io/name or k8s-app with a value that begins with NAME-cloud-, and app.kubernetes.io/instance: cluster; or list \
+         `KEY=VALUE` in the policy",
+        Unless(metadata::labels),
+    ),
+    rule(
+        "foreign-selector",
+        "a budget or a Service for the pods of others keeps these from being evicted, or draws their traffic",
+        "select by the provider's own label, as its workload does; or list `KIND NAME` in the policy",
+        Unless(metadata::selectors),
+    ),
+    rule(
+        "foreign-service",
+        "a Service can draw the traffic of an address or a name to itself, or open a port on every node",
+        "use type: ClusterIP, without externalIPs, and leave the address to the cluster (None is fine); or list the field \
+         and its value in the policy",
+        Unless(objects::services),
+    ),
+    rule(
+        "foreign-host-namespace",
+        "the container sees and signals the processes of the node, and reads their environment",
+        "remove hostPID and hostIPC; hostNetwork is fine; or list the field in the policy",
+        Unless(pods::host_namespaces),
+    ),
+    rule(
+        "foreign-host-path",
+        "a file of the node is a way out of the container: kubelet's folder has the credentials of every pod",
+        "use a ConfigMap, Secret or emptyDir; a bootstrap pod may mount the folders that the bootstrap VM prepares; or list the \
+         path in the policy",
+        Unless(pods::host_paths),
+    ),
+    rule(
+        "foreign-host-port",
+        "the port of the node is taken from others, and open to everybody who reaches the node",
+        "remove hostPort: on the host's network, containerPort is enough; or list the port in the policy",
+        Unless(pods::host_ports),
+    ),
+    rule(
+        "foreign-volume",
+        "other types of volumes read what the manifest does not show: disks, file servers, other images, credentials of drivers",
+        "use configMap, secret, emptyDir, downwardAPI or projected; or list the type in the policy",
+        Unless(pods::volumes),
+    ),
+    rule(
+        "foreign-privileged",
+        "a privileged container owns the node, and on the control plane with it the cluster",
+        "remove privileged and hostProcess: a cloud-controller-manager talks to two APIs, and needs nothing of its machine",
+        Never(containers::privileged),
+    ),
+    rule(
+        "foreign-security-context",
+        "what confines a container is switched off or replaced: seccomp, SELinux, AppArmor, /proc, or root by a setuid program",
+        "set allowPrivilegeEscalation: false, capabilities.drop: [ALL] and seccompProfile.type: RuntimeDefault, and remove the \
+         field; or list it in the policy",
+        Unless(containers::security_contexts),
+    ),
+    rule(
+        "foreign-capability",
+        "a capability is a part of root's power over the node",
+        "remove it from capabilities.add; or list it in the policy",
+        Unless(containers::capabilities),
+    ),
+    rule(
+        "foreign-image",
+        "the image that runs would not be the one that was reviewed, or not one that the cluster's administrator chooses",
+        "give the container an entry in `images` of provider.yaml, and name the same image in the manifest: in upstream/ from its \
+         `repository`, for OpenShift by digest (@sha256:…); or list the image in the policy",
+        Unless(containers::images),
+    ),
+    rule(
+        "foreign-secret",
+        "who mounts or reads a Secret can use it as its owner does, and kube-system has Secrets of everybody",
+        "in upstream/ declare `credentials` or `cloudConfig`, and use the volume of that name, or the variables of \
+         `credentials.environment`; for OpenShift use the Secret NAME-cloud-credentials of the managed namespace; or list \
+         `NAMESPACE/NAME` in the policy",
+        Unless(secrets::secrets),
+    ),
+    rule(
+        "foreign-rbac",
+        "wildcards grant also what is invented later, and with bind, escalate or impersonate every right can be had",
+        "list the groups, resources and verbs that the cloud-controller-manager uses, without these verbs and without \
+         nonResourceURLs",
+        Never(rights::rbac),
+    ),
+    rule(
+        "foreign-rights",
+        "nobody can review so many rights, and to work them out takes the memory of the operator",
+        "list the groups, resources and verbs that the cloud-controller-manager uses, each rule for what belongs together",
+        Never(rights::too_many),
+    ),
+    rule(
+        "foreign-node-deletion",
+        "the operator confirms each deletion of a node and grants it by name: a right of the provider's own would bypass that",
+        "remove the verbs delete and deletecollection on nodes; spec.controllers.cloudNodeLifecycle allows deletions",
+        Never(rights::node_deletion),
+    ),
+    rule(
+        "foreign-right",
+        "what is not usual for a cloud-controller-manager may lead to every right: to create pods, roles, webhooks or tokens, to \
+         approve certificates, to reach kubelets",
+        "remove it; or list it in the policy, as it is written here: GROUP/RESOURCE:VERB, with the object's name behind it if \
+         the rule has resourceNames",
+        Unless(rights::unusual),
+    ),
+];

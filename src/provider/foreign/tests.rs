@@ -1,0 +1,392 @@
+use serde_json::json;
+
+use super::*;
+use crate::provider::{embedded, folder::bundles_of};
+
+mod policy;
+
+/// A provider that comes with this program, as one that does not.
+const UPSTREAM: [(&str, &str); 4] = [
+    ("assets/upstream/deployment.yaml", include_str!("../../../assets/exoscale/upstream/deployment.yaml")),
+    (
+        "assets/upstream/poddisruptionbudget.yaml",
+        include_str!("../../../assets/exoscale/upstream/poddisruptionbudget.yaml"),
+    ),
+    ("assets/upstream/provider.yaml", include_str!("../../../assets/exoscale/upstream/provider.yaml")),
+    ("assets/upstream/rbac.yaml", include_str!("../../../assets/exoscale/upstream/rbac.yaml")),
+];
+
+const DEPLOYMENT: usize = 0;
+const BUDGET: usize = 1;
+const DESCRIPTOR: usize = 2;
+const RBAC: usize = 3;
+
+/// For each rule: the file to change, the text to replace (the start of the file if it is empty), its replacement, a text on the line of the finding, and the value by which a
+/// policy allows it; empty if none does.
+type Fixture = (&'static str, usize, &'static str, &'static str, &'static str, &'static str);
+
+const CLUSTER_ROLE: &str = "kind: ClusterRole\n  name: exoscale-cloud-controller-manager";
+const SUBJECT: &str =
+    "- kind: ServiceAccount\n  name: exoscale-cloud-controller-manager\n  namespace: kube-system\n---\n# The lease";
+const READER: &str = "kind: Role\n  name: extension-apiserver-authentication-reader";
+const CONTEXT: &str = "          allowPrivilegeEscalation: false\n";
+const LAST_VOLUME: &str = "      - name: tmp\n        emptyDir: {}";
+const EVENTS: &str = "  resources: [events]\n  verbs: [create, patch]";
+const LEASE: &str = "  resources: [leases]\n  verbs: [create]";
+
+macro_rules! ten {
+    ($text:literal) => {
+        concat!($text, $text, $text, $text, $text, $text, $text, $text, $text, $text)
+    };
+}
+
+macro_rules! hundred {
+    ($text:literal) => {
+        concat!(
+            ten!($text),
+            ten!($text),
+            ten!($text),
+            ten!($text),
+            ten!($text),
+            ten!($text),
+            ten!($text),
+            ten!($text),
+            ten!($text),
+            ten!($text)
+        )
+    };
+}
+
+/// More than ten thousand rights in two lines.
+const MANY: &str =
+    concat!("  resources: [", hundred!("events, "), "events]\n  verbs: [", hundred!("create, "), "patch]");
+
+/// Another workload, whose port is one of the node.
+const OFF_THE_HOSTS_NETWORK: &str = "\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: exoscale-cloud-x, namespace: kube-system}
+spec:
+  template:
+    spec:
+      serviceAccountName: exoscale-cloud-controller-manager
+      securityContext: {seccompProfile: {type: RuntimeDefault}}
+      containers:
+      - name: cloud-controller-manager
+        image: docker.io/exoscale/cloud-controller-manager:0.34.0
+        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+        ports: [{containerPort: 8080, hostPort: 8080}]
+---
+";
+
+#[rustfmt::skip]
+const FIXTURES: &[Fixture] = &[
+    ("foreign-kind", BUDGET, "", "apiVersion: v1\nkind: Pod\nmetadata: {name: exoscale-cloud-x, namespace: kube-system}\nspec: {serviceAccountName: exoscale-cloud-controller-manager}\n---\n", "kind: Pod", "Pod exoscale-cloud-x"),
+    ("foreign-kind", BUDGET, "", "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: exoscale-cloud-policy}\n---\n", "kind: Val", "ValidatingAdmissionPolicy exoscale-cloud-policy"),
+    ("foreign-name", BUDGET, "name: exoscale-cloud-controller-manager\n  namespace", "name: node-controller\n  namespace", "name: node-controller", "PodDisruptionBudget node-controller"),
+    ("foreign-system-name", BUDGET, "name: exoscale-cloud-controller-manager\n  namespace", "name: system:exoscale-cloud-x\n  namespace", "name: system:", ""),
+    ("foreign-system-name", RBAC, CLUSTER_ROLE, "kind: ClusterRole\n  name: system:auth-delegator", "name: system:", ""),
+    ("foreign-system-name", RBAC, SUBJECT, "- kind: Group\n  name: system:authenticated\n---\n# The lease", "name: system:", ""),
+    ("foreign-namespace", BUDGET, "namespace: kube-system", "namespace: default", "namespace: default", "default"),
+    ("foreign-reference", RBAC, CLUSTER_ROLE, "kind: ClusterRole\n  name: cluster-admin", "name: cluster-admin", "ClusterRole cluster-admin"),
+    ("foreign-reference", RBAC, READER, "kind: Role\n  name: other-reader", "name: other-reader", "Role kube-system/other-reader"),
+    ("foreign-reference", RBAC, READER, "kind: ClusterRole\n  name: extension-apiserver-authentication-reader", "name: extension", "ClusterRole extension-apiserver-authentication-reader"),
+    ("foreign-reference", RBAC, SUBJECT, "- kind: ServiceAccount\n  name: default\n  namespace: kube-system\n---\n# The lease", "name: default", "ServiceAccount kube-system/default"),
+    ("foreign-reference", RBAC, SUBJECT, "- kind: ServiceAccount\n  name: exoscale-cloud-controller-manager\n  namespace: other # here\n---\n# The lease", "name: exoscale-cloud-controller-manager\n  namespace: other", "ServiceAccount other/exoscale-cloud-controller-manager"),
+    ("foreign-reference", RBAC, SUBJECT, "- kind: User\n  name: mallory\n---\n# The lease", "name: mallory", "User mallory"),
+    ("foreign-reference", DEPLOYMENT, "serviceAccountName: exoscale-cloud-controller-manager", "serviceAccountName: admin", "serviceAccountName", "ServiceAccount kube-system/admin"),
+    ("foreign-reference", DEPLOYMENT, "      serviceAccountName: exoscale-cloud-controller-manager\n", "      serviceAccount: admin\n", "serviceAccount: admin", "ServiceAccount kube-system/admin"),
+    ("foreign-reference", DEPLOYMENT, "      serviceAccountName: exoscale-cloud-controller-manager\n", "", "spec:\n      priority", "ServiceAccount kube-system/default"),
+    ("foreign-aggregation", RBAC, "rules:\n- apiGroups: [authentication", "aggregationRule:\n  clusterRoleSelectors: []\nrules:\n- apiGroups: [authentication", "aggregationRule", ""),
+    ("foreign-aggregation", RBAC, "rules:\n- apiGroups: [authentication", "# The next.\n    rbac.authorization.k8s.io/aggregate-to-admin: \"true\"\nrules:\n- apiGroups: [authentication", "    rbac.authorization.k8s.io/aggregate", ""),
+    ("foreign-metadata", BUDGET, "  labels:", "  finalizers: [a/b]\n  labels:", "finalizers", "finalizers"),
+    ("foreign-metadata", BUDGET, "  labels:", "  annotations:\n    client.lifecycle.config.k8s.io/deletion: detach\n  labels:", "client.lifecycle", "client.lifecycle.config.k8s.io/deletion"),
+    ("foreign-label", DEPLOYMENT, "      labels:\n", "      labels:\n        k8s-app: kube-dns\n", "k8s-app", "k8s-app=kube-dns"),
+    ("foreign-label", BUDGET, "  labels:\n", "  labels:\n    component: kube-scheduler\n", "component", "component=kube-scheduler"),
+    ("foreign-selector", BUDGET, "    matchLabels:\n      app.kubernetes.io/name: exoscale-cloud-controller-manager\n", "    matchLabels:\n", "spec:", "PodDisruptionBudget exoscale-cloud-controller-manager"),
+    ("foreign-name", BUDGET, "name: exoscale-cloud-controller-manager\n  namespace", "name: aws-exoscale-cloud-x\n  namespace", "name: aws-", "PodDisruptionBudget aws-exoscale-cloud-x"),
+    ("foreign-name", BUDGET, "name: exoscale-cloud-controller-manager\n  namespace", "name: exoscale-cloud-x-delete-nodes\n  namespace", "name: exoscale-cloud-x-", "PodDisruptionBudget exoscale-cloud-x-delete-nodes"),
+    ("foreign-service", BUDGET, "", "apiVersion: v1\nkind: Service\nmetadata: {name: exoscale-cloud-x, namespace: kube-system}\nspec:\n  selector: {k8s-app: exoscale-cloud-x}\n  type: NodePort\n---\n", "type: NodePort", "type NodePort"),
+    ("foreign-service", BUDGET, "", "apiVersion: v1\nkind: Service\nmetadata: {name: exoscale-cloud-x, namespace: kube-system}\nspec:\n  selector: {k8s-app: exoscale-cloud-x}\n  clusterIP: 10.96.0.10\n---\n", "clusterIP", "clusterIP 10.96.0.10"),
+    ("foreign-service", BUDGET, "", "apiVersion: v1\nkind: Service\nmetadata: {name: exoscale-cloud-x, namespace: kube-system}\nspec:\n  selector: {k8s-app: exoscale-cloud-x}\n  externalIPs:\n  - 192.0.2.1\n---\n", "- 192.0.2.1", "externalIPs 192.0.2.1"),
+    ("foreign-host-namespace", DEPLOYMENT, "      hostNetwork: true", "      hostNetwork: true\n      hostPID: true", "hostPID", "hostPID"),
+    ("foreign-host-namespace", DEPLOYMENT, "      hostNetwork: true", "      hostNetwork: true\n      hostIPC: true", "hostIPC", "hostIPC"),
+    ("foreign-host-path", DEPLOYMENT, LAST_VOLUME, "      - name: tmp\n        hostPath:\n          path: /etc/ssl/certs", "path: /etc/ssl/certs", "/etc/ssl/certs"),
+    ("foreign-host-path", DEPLOYMENT, LAST_VOLUME, "      - name: tmp\n        hostPath: {path: /etc/kubernetes/bootstrap-secrets}", "bootstrap-secrets", "/etc/kubernetes/bootstrap-secrets"),
+    ("foreign-host-port", BUDGET, "", OFF_THE_HOSTS_NETWORK, "ports:", "8080"),
+    ("foreign-volume", DEPLOYMENT, LAST_VOLUME, "      - name: tmp\n        csi: {driver: secrets-store.csi.k8s.io}", "csi", "csi"),
+    ("foreign-volume", DEPLOYMENT, LAST_VOLUME, "      - name: tmp\n        projected:\n          sources:\n          - podCertificate: {}", "podCertificate", "projected podCertificate"),
+    ("foreign-privileged", DEPLOYMENT, CONTEXT, "          allowPrivilegeEscalation: false\n          privileged: true\n", "privileged: true", ""),
+    ("foreign-privileged", DEPLOYMENT, "        runAsNonRoot: true\n", "        runAsNonRoot: true\n        windowsOptions: {hostProcess: true}\n", "windowsOptions", ""),
+    ("foreign-security-context", DEPLOYMENT, CONTEXT, "", "securityContext:\n          readOnly", "allowPrivilegeEscalation"),
+    ("foreign-security-context", DEPLOYMENT, CONTEXT, "          allowPrivilegeEscalation: false\n          procMount: Unmasked\n", "procMount", "procMount Unmasked"),
+    ("foreign-security-context", DEPLOYMENT, CONTEXT, "          allowPrivilegeEscalation: false\n          seLinuxOptions: {type: spc_t}\n", "seLinuxOptions", "seLinuxOptions"),
+    ("foreign-security-context", DEPLOYMENT, CONTEXT, "          allowPrivilegeEscalation: false\n          appArmorProfile: {type: Unconfined}\n", "appArmorProfile", "appArmorProfile Unconfined"),
+    ("foreign-security-context", DEPLOYMENT, CONTEXT, "          allowPrivilegeEscalation: false\n          seccompProfile: {type: Unconfined}\n", "seccompProfile: {", "seccompProfile Unconfined"),
+    ("foreign-security-context", DEPLOYMENT, "            drop: [ALL]", "            drop: [NET_RAW]", "capabilities", "capabilities"),
+    ("foreign-security-context", DEPLOYMENT, "        seccompProfile:\n          type: RuntimeDefault\n", "", "securityContext:\n          readOnly", "seccompProfile"),
+    ("foreign-security-context", DEPLOYMENT, "        seccompProfile:\n          type: RuntimeDefault\n", "        seccompProfile:\n          type: Unconfined\n", "seccompProfile:", "seccompProfile Unconfined"),
+    ("foreign-security-context", DEPLOYMENT, "        runAsNonRoot: true\n", "        runAsNonRoot: true\n        sysctls: [{name: net.ipv4.ip_unprivileged_port_start, value: \"0\"}]\n", "sysctls", "sysctls"),
+    ("foreign-security-context", DEPLOYMENT, "    metadata:\n      labels:", "    metadata:\n      annotations: {container.apparmor.security.beta.kubernetes.io/cloud-controller-manager: unconfined}\n      labels:", "securityContext:\n        runAs", "appArmorProfile unconfined"),
+    ("foreign-capability", DEPLOYMENT, "            drop: [ALL]", "            drop: [ALL]\n            add: [NET_ADMIN]", "add:", "NET_ADMIN"),
+    ("foreign-image", DEPLOYMENT, "image: docker.io/exoscale/cloud", "image: docker.io/mallory/cloud", "image:", "docker.io/mallory/cloud-controller-manager:0.34.0"),
+    ("foreign-image", DEPLOYMENT, "      containers:\n", "      initContainers:\n      - name: setup\n        image: docker.io/mallory/setup:1\n        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}\n      containers:\n", "image: docker.io/mallory", "docker.io/mallory/setup:1"),
+    ("foreign-secret", DEPLOYMENT, LAST_VOLUME, "      - name: tmp\n        secret:\n          secretName: admin", "secretName", "kube-system/admin"),
+    ("foreign-secret", DEPLOYMENT, LAST_VOLUME, "      - name: tmp\n        projected: {sources: [{secret: {name: admin}}]}", "projected", "kube-system/admin"),
+    ("foreign-secret", DEPLOYMENT, "        ports:\n", "        envFrom:\n        - secretRef: {name: admin}\n        ports:\n", "secretRef", "kube-system/admin"),
+    ("foreign-secret", DEPLOYMENT, "        ports:\n", "        env:\n        - name: TOKEN\n          valueFrom: {secretKeyRef: {name: admin, key: token}}\n        ports:\n", "secretKeyRef", "kube-system/admin"),
+    ("foreign-secret", DEPLOYMENT, "      hostNetwork: true", "      imagePullSecrets: [{name: admin}]\n      hostNetwork: true", "imagePullSecrets", "kube-system/admin"),
+    ("foreign-secret", RBAC, "---\n# What all", "imagePullSecrets:\n- name: admin\n---\n# What all", "- name: admin", "kube-system/admin"),
+    ("foreign-secret", RBAC, LEASE, "  resources: [leases]\n  verbs: [create]\n- apiGroups: [\"\"] # here\n  resources: [secrets]\n  resourceNames: [admin]\n  verbs: [get]", "- apiGroups: [\"\"] # here", "kube-system/admin"),
+    ("foreign-rights", RBAC, EVENTS, MANY, "- apiGroups: [\"\"]\n  resources: [events, ", ""),
+    ("foreign-rbac", RBAC, EVENTS, "  resources: [events]\n  verbs: [\"*\"]", "- apiGroups: [\"\"]\n  resources: [events]", ""),
+    ("foreign-rbac", RBAC, EVENTS, "  resources: [\"events/*\"]\n  verbs: [create]", "- apiGroups: [\"\"]\n  resources: [\"events", ""),
+    ("foreign-rbac", RBAC, "[authentication.k8s.io]", "[\"*\"]", "- apiGroups: [\"*\"]", ""),
+    ("foreign-rbac", RBAC, EVENTS, "  resources: [events]\n  verbs: [create]\n- nonResourceURLs: [/logs]\n  verbs: [get]", "- nonResourceURLs", ""),
+    ("foreign-rbac", RBAC, "- apiGroups: [authentication.k8s.io]\n  resources: [tokenreviews]\n  verbs: [create]", "- apiGroups: [rbac.authorization.k8s.io]\n  resources: [clusterroles]\n  resourceNames: [edit]\n  verbs: [bind]", "- apiGroups: [rbac", ""),
+    ("foreign-rbac", DESCRIPTOR, "  resource: nodes\n  verbs: [get]", "  resource: nodes\n  verbs: [impersonate]", "- reason: a machine", ""),
+    ("foreign-node-deletion", RBAC, "[get, list, watch, update, patch]", "[get, list, watch, update, patch, delete]", "- apiGroups: [\"\"]\n  resources: [nodes]", ""),
+    ("foreign-node-deletion", DESCRIPTOR, "  resource: nodes\n  verbs: [get]", "  resource: nodes\n  verbs: [deletecollection]", "- reason: a machine", ""),
+    ("foreign-right", DESCRIPTOR, "  resource: nodes\n  verbs: [get]", "  resource: secrets\n  verbs: [list]", "- reason: a machine", "secrets:list"),
+    ("foreign-right", RBAC, LEASE, "  resources: [leases]\n  verbs: [create]\n- apiGroups: [\"\"] # here\n  resources: [secrets]\n  resourceNames: [\"\"]\n  verbs: [list]", "- apiGroups: [\"\"] # here", "secrets:list"),
+    ("foreign-right", RBAC, EVENTS, "  resources: [events]\n  verbs: [create]\n- apiGroups: [certificates.k8s.io]\n  resources: [signers]\n  resourceNames: [kubernetes.io/kubelet-serving]\n  verbs: [approve]", "- apiGroups: [certificates.k8s.io]", "certificates.k8s.io/signers:approve kubernetes.io/kubelet-serving"),
+];
+
+/// Rights that lead to every other one, or to the machines: (API group, resource, verb).
+const MIGHTY: [(&str, &str, &str); 25] = [
+    ("", "pods/exec", "get"),
+    ("", "pods/exec", "create"),
+    ("", "pods/attach", "get"),
+    ("", "pods/portforward", "create"),
+    ("", "pods/ephemeralcontainers", "patch"),
+    ("", "pods/proxy", "get"),
+    ("", "services/proxy", "get"),
+    ("", "nodes/proxy", "get"),
+    ("", "nodes/log", "get"),
+    ("", "serviceaccounts/token", "create"),
+    ("", "pods", "create"),
+    ("", "secrets", "get"),
+    ("", "secrets", "create"),
+    ("", "configmaps", "update"),
+    ("", "persistentvolumes", "create"),
+    ("apps", "deployments", "patch"),
+    ("batch", "jobs", "create"),
+    ("rbac.authorization.k8s.io", "clusterroles", "create"),
+    ("rbac.authorization.k8s.io", "rolebindings", "patch"),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "create"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies", "update"),
+    ("apiextensions.k8s.io", "customresourcedefinitions", "create"),
+    ("apiregistration.k8s.io", "apiservices", "update"),
+    ("certificates.k8s.io", "certificatesigningrequests/approval", "update"),
+    ("authentication.k8s.io", "userextras", "create"),
+];
+
+fn bundles_with<'a>(name: &str, files: &'a [(&str, &'a str)], changed: usize, text: &'a str) -> Vec<Bundle> {
+    let files = files.iter().enumerate();
+    let files = files.map(|(index, (path, sound))| (*path, if index == changed { text } else { sound }));
+    bundles_of(name, files.map(|(path, text)| (path, text.as_bytes())))
+}
+
+fn allowing(name: &str, rule: &str, value: &str) -> Policy {
+    Policy::parse(&format!("{name}:\n  {rule}: [{value:?}]\n")).unwrap()
+}
+
+/// Changes one thing of a provider: exactly one rule reports it, at its line; a policy with its value, and no other, allows it.
+fn expect(name: &str, files: &[(&str, &str)], (rule, file, from, to, place, value): Fixture) {
+    let (path, sound) = files[file];
+    let text = sound.replacen(from, to, 1);
+    assert_ne!(text, sound, "{rule}: {from:?} is missing");
+    let bundles = bundles_with(name, files, file, &text);
+    let found = check(&bundles, &Policy::default());
+    let start = text.find(place).unwrap_or_else(|| panic!("{rule}: {place:?} is missing"));
+    let line = 1 + text[..start].matches('\n').count();
+    let [finding] = &found[..] else { panic!("{rule}: {to:?}: {found:#?}") };
+    let finding = serde_json::to_value(finding).unwrap();
+    assert_eq!(
+        (&finding["rule"], &finding["file"], &finding["line"]),
+        (&rule.into(), &path.into(), &line.into()),
+        "{to:?}: {finding:#}"
+    );
+    assert_eq!(finding["value"].as_str().unwrap_or_default(), value, "{to:?}");
+    assert!(finding["what"].as_str().unwrap().contains(value), "{finding:#}");
+    if value.is_empty() {
+        assert!(
+            Policy::parse(&format!("{name}: {{{rule}: [x]}}\n")).unwrap_err().message.contains("cannot be widened")
+        );
+        return;
+    }
+    let policy = allowing(name, rule, value);
+    assert_eq!(check(&bundles, &policy), [], "{rule}: {value}");
+    assert_eq!(widened(&bundles, &policy), [format!("{rule}: {value}")]);
+    assert_eq!(policy.unused(&bundles), []);
+    for other in [
+        allowing("other", rule, value),
+        allowing(name, rule, &format!("{value}x")),
+        allowing(name, "foreign-host-port", "1"),
+    ] {
+        assert_eq!(check(&bundles, &other).len(), 1, "{rule}: {value}");
+        assert!(widened(&bundles, &other).is_empty());
+    }
+}
+
+#[test]
+fn each_rule_reports_what_breaks_only_it_and_a_policy_allows_only_that() {
+    assert_eq!(check(&bundles_with("exoscale", &UPSTREAM, 0, UPSTREAM[0].1), &Policy::default()), []);
+    for fixture in FIXTURES {
+        expect("exoscale", &UPSTREAM, *fixture);
+    }
+}
+
+#[test]
+fn every_right_that_leads_to_others_is_reported() {
+    for (group, resource, verb) in MIGHTY {
+        let rule = format!("- apiGroups: [{group:?}] # here\n  resources: [{resource}]\n  verbs: [{verb}]\n");
+        for before in ["- apiGroups: [authentication.k8s.io]", "- apiGroups: [coordination.k8s.io]"] {
+            let text = UPSTREAM[RBAC].1.replacen(before, &format!("{rule}{before}"), 1);
+            let found = check(&bundles_with("exoscale", &UPSTREAM, RBAC, &text), &Policy::default());
+            let [finding] = &found[..] else { panic!("{rule}: {found:#?}") };
+            assert!(finding.to_string().ends_with("(foreign-right)"), "{finding}");
+        }
+    }
+}
+
+const DIGEST: &str = "@sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";
+
+/// A provider for OpenShift that breaks no rule: the one of the tests with an account and an image of its own.
+fn openshift() -> Vec<(&'static str, String)> {
+    let image = ["quay.io/demo/ccm:1.2.3", DIGEST].concat();
+    let files = [
+        ("assets/deployment.yaml", include_str!("../../../tests/sound/assets/demo/deployment.yaml")),
+        ("assets/provider.yaml", include_str!("../../../tests/sound/assets/demo/provider.yaml")),
+        ("assets/role.yaml", include_str!("../../../tests/sound/assets/demo/role.yaml")),
+        ("bootstrap/pod.yaml", include_str!("../../../tests/sound/bootstrap/demo/pod.yaml")),
+    ];
+    let account = "---\napiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: demo-cloud-controller-manager\n  namespace: \
+                   openshift-cloud-controller-manager\n";
+    let own = |text: &str| {
+        text.replace("serviceAccountName: cloud", "serviceAccountName: demo-cloud")
+            .replace("- kind: ServiceAccount\n  name: cloud", "- kind: ServiceAccount\n  name: demo-cloud")
+            .replace("quay.io/openshift/origin-demo-ccm", &image)
+    };
+    let end = |path: &str| if path == "assets/role.yaml" { account } else { "" };
+    files.map(|(path, text)| (path, own(text) + end(path))).into()
+}
+
+#[test]
+fn the_rules_hold_on_openshift_too() {
+    const ROLE: usize = 2;
+    const POD: usize = 3;
+    let files = openshift();
+    let files: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+    assert_eq!(check(&bundles_with("demo", &files, 0, files[0].1), &Policy::default()), []);
+    #[rustfmt::skip]
+    let fixtures: &[Fixture] = &[
+        ("foreign-kind", POD, "apiVersion: v1\nkind: Pod", "apiVersion: apps/v1\nkind: DaemonSet", "kind: DaemonSet", "DaemonSet demo-cloud-controller-manager"),
+        ("foreign-namespace", ROLE, "", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: demo-cloud-x, namespace: openshift-config}\n---\n", "metadata:", "openshift-config"),
+        ("foreign-host-path", POD, "path: /etc/kubernetes/bootstrap-secrets", "path: /etc/kubernetes", "path: /etc/kubernetes\n", "/etc/kubernetes"),
+        ("foreign-image", DEPLOYMENT, DIGEST, "", "image:", "quay.io/demo/ccm:1.2.3"),
+        ("foreign-image", POD, DIGEST, "", "image:", "quay.io/demo/ccm:1.2.3"),
+        ("foreign-secret", DEPLOYMENT, "secretName: demo-cloud-credentials", "secretName: aws-cloud-credentials", "secretName", "openshift-cloud-controller-manager/aws-cloud-credentials"),
+        ("foreign-right", ROLE, "verbs: [get, update]", "verbs: [get, delete]", "- apiGroups", "coordination.k8s.io/leases:delete"),
+        ("foreign-right", ROLE, "- apiGroups: [coordination.k8s.io]\n  resources: [leases]\n  verbs: [get, update]", "- apiGroups: [\"\"]\n  resources: [nodes]\n  verbs: [delete]", "- apiGroups", "nodes:delete"),
+    ];
+    for fixture in fixtures {
+        expect("demo", &files, *fixture);
+    }
+}
+
+#[test]
+fn every_rule_has_a_fixture_and_a_unique_name() {
+    let rules: BTreeSet<_> = RULES.iter().map(|rule| rule.id).collect();
+    assert_eq!(rules.len(), RULES.len());
+    assert!(rules.iter().all(|rule| rule.starts_with("foreign-")), "they are told apart from those of every provider");
+    assert_eq!(rules, FIXTURES.iter().map(|(rule, ..)| *rule).collect());
+}
+
+#[test]
+fn kinds_that_the_operator_does_not_apply_are_refused_before_any_rule() {
+    for (api_version, kind) in [
+        ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration"),
+        ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy"),
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+        ("apiregistration.k8s.io/v1", "APIService"),
+        ("batch/v1", "Job"),
+        ("v1", "Namespace"),
+        ("v1", "Secret"),
+    ] {
+        let text = format!("apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: exoscale-cloud-x}}\n");
+        let bundles = bundles_with("exoscale", &UPSTREAM, BUDGET, &text);
+        let error = bundles[0].clone().into_upstream().unwrap_err().to_string();
+        assert!(error.contains(&format!("unsupported kind {api_version} {kind}")), "{error}");
+    }
+}
+
+/// What the providers that come with this program would need, if they did not. Those for OpenShift share an account, have the images of the
+/// release, and names of a history; those for any Kubernetes show how strict the rules are.
+#[test]
+fn of_the_built_in_providers_for_any_kubernetes_only_two_would_need_a_policy() {
+    let mut needed: Vec<_> = Vec::new();
+    let upstream: Vec<_> = embedded::bundles().into_iter().filter(|bundle| bundle.upstream.is_some()).collect();
+    for (provider, rule, value) in values(&upstream) {
+        needed.push(format!("{provider}: {rule}: {value}"));
+    }
+    let expected = [
+        "azure: foreign-kind: ValidatingAdmissionPolicy azure-cloud-node-manager-own-node",
+        "azure: foreign-kind: ValidatingAdmissionPolicyBinding azure-cloud-node-manager-own-node",
+        "nutanix: foreign-right: secrets:list",
+        "nutanix: foreign-right: secrets:watch",
+    ];
+    assert_eq!(needed, expected);
+    assert_eq!(check(&upstream, &Policy::default()).len(), expected.len());
+    assert!(upstream.len() > 20, "{}", upstream.len());
+}
+
+#[test]
+fn of_the_built_in_providers_for_openshift_none_breaks_a_rule_that_cannot_be_widened() {
+    let openshift: Vec<_> = embedded::bundles().into_iter().filter(|bundle| bundle.descriptor.is_some()).collect();
+    let needed = values(&openshift);
+    let rules: BTreeSet<_> = needed.iter().map(|(_, rule, _)| *rule).collect();
+    let expected = [
+        "foreign-image",
+        "foreign-kind",
+        "foreign-label",
+        "foreign-metadata",
+        "foreign-name",
+        "foreign-reference",
+        "foreign-right",
+        "foreign-secret",
+        "foreign-selector",
+    ];
+    assert_eq!(rules, BTreeSet::from(expected));
+    let rights: Vec<_> = needed.iter().filter(|(_, rule, _)| *rule == "foreign-right").collect();
+    assert!(
+        rights
+            .iter()
+            .all(|(provider, _, value)| ["nutanix", "vsphere"].contains(provider) && value.starts_with("secrets:"))
+    );
+    let fixed = check(&openshift, &Policy::default());
+    assert!(fixed.iter().all(|finding| serde_json::to_value(finding).unwrap()["value"].is_string()));
+}
+
+#[test]
+fn the_documented_schema_of_policies_is_current() {
+    let rules = RULES.iter().filter(|rule| rule.can_be_widened()).map(|rule| {
+        let values = json!({"type": "array", "items": {"type": ["string", "integer"]}, "description": rule.why});
+        (rule.id.to_owned(), values)
+    });
+    let rules: serde_json::Map<_, _> = rules.collect();
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "ProviderPolicy",
+        "description": "The file of `--provider-policy`: what providers may have beyond the rules, by provider and rule, as exact values.",
+        "type": "object",
+        "additionalProperties": {"type": "object", "properties": rules, "additionalProperties": false},
+    });
+    let path = format!("{}/docs/provider-policy.schema.json", env!("CARGO_MANIFEST_DIR"));
+    let schema = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+    if std::env::var_os("UPDATE_GENERATED").is_some() {
+        std::fs::write(&path, &schema).unwrap();
+    }
+    let documented = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(schema == documented, "{path} is out of date: run `make generate`");
+}

@@ -1,0 +1,67 @@
+//! The file of `--provider-policy`.
+
+use super::*;
+
+#[test]
+fn a_policy_is_strict() {
+    for (text, expected) in [
+        (
+            "exoscale:\n  foreign-hostpath: [/a]\n",
+            "2: unknown rule `foreign-hostpath` (did you mean `foreign-host-path`?)",
+        ),
+        ("exoscale:\n  privileged: [a]\n", "2: unknown rule `privileged`; expected one of foreign-kind, "),
+        ("a: {}\nexoscale:\n  foreign-rbac: [a]\n", "3: foreign-rbac cannot be widened, because wildcards grant"),
+        ("exoscale: [foreign-kind]\n", "1: expected lists of values by rule"),
+        ("- exoscale\n", "1: expected rules by provider"),
+        ("exoscale:\n  foreign-kind: Pod a\n", "2: expected a list of values"),
+        ("exoscale:\n  foreign-kind:\n  - Pod a\n  - {Pod: a}\n", "4: expected a text"),
+        ("exoscale:\n  foreign-kind:\n  - \"\"\n", "3: the value is empty"),
+        ("exoscale:\n  foreign-right: [\"secrets:*\"]\n", "2: a wildcard; values are exact"),
+        ("exoscale: {}\n---\nother: {}\n", "3: a second document"),
+        ("exoscale: {}\nexoscale: {}\n", "2"),
+        ("exoscale: [\n", "1:11: unclosed bracket"),
+    ] {
+        let error = Policy::parse(text).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn an_empty_policy_allows_nothing() {
+    let text = UPSTREAM[DEPLOYMENT].1.replace("hostNetwork: true", "hostNetwork: true\n      hostPID: true");
+    let bundles = bundles_with("exoscale", &UPSTREAM, DEPLOYMENT, &text);
+    for policy in ["", "# Nothing.\n", "{}\n", "exoscale: {}\n", "exoscale: {foreign-host-namespace: []}\n"] {
+        assert_eq!(check(&bundles, &Policy::parse(policy).unwrap()).len(), 1, "{policy:?}");
+    }
+}
+
+#[test]
+fn a_value_that_allows_nothing_is_unused() {
+    let policy =
+        "other:\n  foreign-kind: [Pod a]\nexoscale:\n  foreign-host-port: [80]\n  foreign-host-path:\n  - /a\n  - /b\n";
+    let text = UPSTREAM[DEPLOYMENT].1.replace(LAST_VOLUME, "      - name: tmp\n        hostPath: {path: /a}");
+    let bundles = bundles_with("exoscale", &UPSTREAM, DEPLOYMENT, &text);
+    let policy = Policy::parse(policy).unwrap();
+    let unused: Vec<_> = policy.unused(&bundles).iter().map(ToString::to_string).collect();
+    // That of another provider is for another package.
+    let expected = [
+        "7: exoscale: foreign-host-path: unused: nothing of the provider has \"/b\"; remove it",
+        "4: exoscale: foreign-host-port: unused: nothing of the provider has \"80\"; remove it",
+    ];
+    assert_eq!(unused, expected);
+    assert_eq!(widened(&bundles, &policy), ["foreign-host-path: /a"]);
+}
+
+#[test]
+fn what_both_flavours_need_is_widened_once() {
+    let both = |name: &str| {
+        let text = UPSTREAM[DEPLOYMENT].1.replace("hostNetwork: true", "hostNetwork: true\n      hostPID: true");
+        [(format!("assets/{name}deployment.yaml"), text)]
+    };
+    let files = both("").into_iter().chain(both("upstream/"));
+    let bundles = bundles_of("exoscale", files.map(|(path, text)| (path, text.into_bytes())));
+    assert_eq!(
+        widened(&bundles, &allowing("exoscale", "foreign-host-namespace", "hostPID")),
+        ["foreign-host-namespace: hostPID"]
+    );
+}

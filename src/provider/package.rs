@@ -1,0 +1,254 @@
+//! A package: one provider's folder as one unit, packed as a canonical tar and pinned by its digest (pure).
+//!
+//! Whatever form a package has, it is held in memory as its files, within limits, and everything is made from those bytes.
+
+use std::collections::BTreeMap;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    object::reference::hex,
+    provider::{
+        Error,
+        folder::{self, Bundle, has_yaml_extension},
+    },
+    text::yaml::cost::{Cost, cost},
+};
+
+mod oci;
+pub mod read;
+mod tar;
+
+pub use oci::Layout;
+
+/// The file with the package's documentation.
+const README: &str = "README.md";
+
+/// The folders of manifests, each with a slash at its end.
+const FOLDERS: [&str; 3] = ["assets/", "assets/upstream/", "bootstrap/"];
+
+/// The longest name of a provider: a label of DNS, with space for what is appended to it in names of objects.
+const MAX_NAME: usize = 40;
+
+/// How the names of the operator's own objects on OpenShift begin.
+const OPERATORS: &str = "cluster";
+
+/// The longest path of a file, with the provider's name: what a tar's header holds.
+const MAX_PATH: usize = 100;
+
+/// The most bytes that the API server takes in a ConfigMap.
+const MAX_CONFIG_MAP: usize = 1 << 20;
+
+/// The most files.
+const MAX_FILES: usize = 256;
+
+/// The largest file.
+const MAX_FILE: u64 = 1 << 20;
+
+/// The largest sum of files.
+const MAX_SUM: u64 = 8 << 20;
+
+/// The most that its YAML may cost to read; the largest provider of this repository needs an eighth of it.
+const MAX_COST: Cost = Cost { values: 20_000, bytes: 8 << 20 };
+
+/// One provider's folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Package {
+    name: String,
+    /// By path in the folder.
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+impl Package {
+    /// A package of files, given as (path in the folder, bytes).
+    pub fn new(
+        name: &str,
+        files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>,
+    ) -> Result<Self, Error> {
+        check_name(name)?;
+        let mut package = Self { name: name.to_owned(), files: BTreeMap::new() };
+        let mut limits = Limits::default();
+        for (path, bytes) in files {
+            let (path, bytes) = (path.into(), bytes.into());
+            check_path(name, &path)?;
+            limits.add(&path, bytes.len() as u64)?;
+            if let Some(text) = std::str::from_utf8(&bytes).ok().filter(|_| path != README) {
+                limits.add_cost(&path, cost(text, MAX_COST))?;
+            }
+            if let Some(twice) = package.files.insert(path.clone(), bytes) {
+                return Err(Error::new(&path, None, format!("given twice, first with {} bytes", twice.len())));
+            }
+        }
+        if !package.files.keys().any(|path| path.starts_with(FOLDERS[0])) {
+            let problem = "has no file assets/*.yaml or assets/upstream/*.yaml: not a provider's folder";
+            return Err(Error::new(name, None, problem));
+        }
+        Ok(package)
+    }
+
+    /// The provider's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its files as (path in the folder, bytes), sorted by path.
+    pub fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.files.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice()))
+    }
+
+    /// A bundle for each flavour that it has.
+    pub fn bundles(&self) -> Vec<Bundle> {
+        folder::bundles_of(&self.name, self.files().filter(|(path, _)| *path != README))
+    }
+
+    /// A ConfigMap with the tar, in a namespace. The pin is not in it: whoever changes the tar would change the pin, too.
+    pub fn config_map(&self, namespace: &str) -> Result<Value, Error> {
+        let (name, tar) = (self.name(), self.tar());
+        if tar.len() > MAX_CONFIG_MAP {
+            let problem = format!(
+                "its tar has {} bytes, and the API server takes {MAX_CONFIG_MAP} in a ConfigMap: mount it from an image, which \
+                 `ccm-operator provider pack --oci-layout` writes",
+                tar.len()
+            );
+            return Err(Error::new(name, None, problem));
+        }
+        Ok(json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": format!("provider-{name}"), "namespace": namespace},
+            "binaryData": {format!("{name}.tar"): BASE64.encode(tar)},
+        }))
+    }
+
+    /// The package of a canonical tar; anything else is refused.
+    pub fn from_tar(tar: &[u8]) -> Result<Self, Error> {
+        let (name, files) = tar::read(tar)?;
+        Self::new(name, files)
+    }
+
+    /// Its canonical tar.
+    pub fn tar(&self) -> Vec<u8> {
+        tar::write(&self.name, self.files())
+    }
+
+    /// The package of the layout of an image, and the digest of its manifest. The files are asked for by their path and the
+    /// most bytes that they may have.
+    pub fn from_oci_layout<E: From<Error>>(
+        file: impl FnMut(&str, u64) -> Result<Vec<u8>, E>,
+    ) -> Result<(Self, String), E> {
+        oci::read(file)
+    }
+
+    /// The layout of an image with it, to be copied to a registry.
+    pub fn oci_layout(&self) -> Layout {
+        oci::write(&self.tar())
+    }
+
+    /// The [`digest`] of its canonical tar.
+    pub fn digest(&self) -> String {
+        digest(&self.tar())
+    }
+}
+
+/// The SHA-256 of bytes, as a pin has it: `sha256:` and hexadecimal digits.
+pub fn digest(bytes: &[u8]) -> String {
+    format!("sha256:{}", hex(&Sha256::digest(bytes)))
+}
+
+/// What the files may still be, so that it is known before a file is read whether it may be.
+#[derive(Debug, Default)]
+struct Limits {
+    files: usize,
+    sum: u64,
+    cost: Cost,
+}
+
+impl Limits {
+    /// Adds a file of this size.
+    fn add(&mut self, path: &str, size: u64) -> Result<(), Error> {
+        let refused = |problem: String| Err(Error::new(path, None, problem));
+        check_file_size(path, size)?;
+        self.files += 1;
+        if self.files > MAX_FILES {
+            return refused(format!("one file too many: a package may have {MAX_FILES}"));
+        }
+        self.sum += size;
+        if self.sum > MAX_SUM {
+            return refused(format!("with it the package has {} bytes; it may have {MAX_SUM}", self.sum));
+        }
+        Ok(())
+    }
+
+    /// Adds the YAML of a file.
+    fn add_cost(&mut self, path: &str, cost: Cost) -> Result<(), Error> {
+        self.cost = self.cost.plus(cost);
+        if self.cost.is_within(MAX_COST) {
+            return Ok(());
+        }
+        let Cost { values, bytes } = MAX_COST;
+        let problem = format!(
+            "with it the package has more than {values} values or {bytes} bytes of text; an alias counts as what it stands for"
+        );
+        Err(Error::new(path, None, problem))
+    }
+}
+
+/// Checks the size of a file.
+fn check_file_size(path: &str, size: u64) -> Result<(), Error> {
+    if size <= MAX_FILE {
+        return Ok(());
+    }
+    Err(Error::new(path, None, format!("{size} bytes; a file of a package may have {MAX_FILE}")))
+}
+
+/// Whether a text is made of lower-case letters and digits, and of hyphens between them.
+fn is_label(text: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty() && text.bytes().all(is_inner) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+/// Checks the name of a provider.
+fn check_name(name: &str) -> Result<(), Error> {
+    if name == OPERATORS {
+        return Err(Error::new(
+            name,
+            None,
+            "names that begin so are those of the operator's own objects: give it another name",
+        ));
+    }
+    if is_label(name) && name.len() <= MAX_NAME {
+        return Ok(());
+    }
+    let problem = format!(
+        "not the name of a provider: it has at most {MAX_NAME} lower-case letters and digits, and hyphens between them"
+    );
+    Err(Error::new(&name.escape_debug().to_string(), None, problem))
+}
+
+/// Checks a path in a provider's folder. Names of files are such as every file system keeps them.
+fn check_path(name: &str, path: &str) -> Result<(), Error> {
+    let refused = |problem: String| Err(Error::new(&path.escape_debug().to_string(), None, problem));
+    let file = FOLDERS.iter().rev().find_map(|folder| path.strip_prefix(folder)).unwrap_or(path);
+    let is_manifest = file != path && has_yaml_extension(file) && !file.contains('/');
+    if path != README && !is_manifest {
+        return refused(format!(
+            "unknown file: a provider's folder has {README}, assets/*.yaml, assets/upstream/*.yaml and bootstrap/*.yaml"
+        ));
+    }
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if !file.bytes().all(is_plain) || file.starts_with('.') {
+        return refused(
+            "the name of a file may have ASCII letters, digits, -, _ and ., and does not begin with .".to_owned(),
+        );
+    }
+    let length = name.len() + 1 + path.len();
+    if length > MAX_PATH {
+        return refused(format!("{length} bytes long with the provider's name; it may be {MAX_PATH}"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

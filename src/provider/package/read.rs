@@ -1,0 +1,201 @@
+//! Reads packages from disk (IO): a folder, a tar or the layout of an OCI image.
+//!
+//! Everything is opened once and read once, and the bytes that were read are the package: what changes on disk later does not
+//! change it. Below the given path no link is followed, but the kubelet's in a mounted ConfigMap.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use super::{FOLDERS, Limits, MAX_FILES, Package, check_path, oci, tar};
+use crate::{
+    files::folder::{Folder, Opened, Unreadable, open},
+    provider,
+};
+
+/// The link in a mounted ConfigMap by which the kubelet swaps all files at once.
+const DATA: &str = "..data";
+
+/// How often a folder is read that is swapped meanwhile. The kubelet needs about a minute from one swap to the next.
+const ATTEMPTS: usize = 3;
+
+/// The most entries of a folder: files, the folders in it, and what the kubelet adds.
+const MAX_ENTRIES: usize = MAX_FILES + 8;
+
+/// Why there is no package.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file or a folder cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    /// It is no package.
+    #[error("{} is not a package of a provider", path.display())]
+    Invalid {
+        /// The path that was given.
+        path: PathBuf,
+        /// The defect.
+        source: provider::Error,
+    },
+}
+
+/// What a package was read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Form {
+    /// This program.
+    BuiltIn,
+    /// A folder.
+    Folder,
+    /// A canonical tar.
+    Tar,
+    /// A folder with the layout of an OCI image.
+    Layout,
+}
+
+/// A package that was read.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The package.
+    pub package: Package,
+    /// What a pin names: the digest of the canonical tar, or of the manifest of an image.
+    pub digest: String,
+    /// What it was read from.
+    pub form: Form,
+}
+
+/// Reads the package of a folder, a tar or the layout of an OCI image. Its name is that of the folder, or of the tar without
+/// its extension.
+pub fn read(path: &Path) -> Result<Loaded, Error> {
+    load(path).map_err(|failure| match failure {
+        Failure::Unreadable(error) => error.into(),
+        Failure::Invalid(source) => Error::Invalid { path: path.to_owned(), source },
+    })
+}
+
+fn load(path: &Path) -> Result<Loaded, Failure> {
+    let name = name_of(path)?;
+    let (package, form) = match open(path)? {
+        Opened::Folder(folder) if folder.open(oci::MARK)?.is_some() => {
+            let (package, digest) = Package::from_oci_layout(|path, most| read_within(&folder, path, most))?;
+            check_name_of(&package, &name)?;
+            return Ok(Loaded { package, digest, form: Form::Layout });
+        }
+        Opened::Folder(folder) => (read_folder(&folder, &name)?, Form::Folder),
+        Opened::File(file) => {
+            tar::check_size(file.size)?;
+            let package = Package::from_tar(&file.read()?)?;
+            check_name_of(&package, name.strip_suffix(".tar").unwrap_or(&name))?;
+            (package, Form::Tar)
+        }
+    };
+    Ok(Loaded { digest: package.digest(), package, form })
+}
+
+/// An [`Error`] below the given path.
+enum Failure {
+    Unreadable(Unreadable),
+    Invalid(provider::Error),
+}
+
+impl From<Unreadable> for Failure {
+    fn from(error: Unreadable) -> Self {
+        Self::Unreadable(error)
+    }
+}
+
+impl From<provider::Error> for Failure {
+    fn from(error: provider::Error) -> Self {
+        Self::Invalid(error)
+    }
+}
+
+/// The last part of a path, also of `.`.
+fn name_of(path: &Path) -> Result<String, Unreadable> {
+    let failed = |source| Unreadable { path: path.to_owned(), source };
+    let name = match path.file_name() {
+        Some(name) => Some(name.to_owned()),
+        None => path.canonicalize().map_err(failed)?.file_name().map(ToOwned::to_owned),
+    };
+    let name = name.ok_or_else(|| failed(io::Error::other("it has no name, which is the provider's")))?;
+    name.into_string().map_err(|_| failed(io::Error::other("its name is not UTF-8; rename it")))
+}
+
+/// The provider that is inside has the name that is outside.
+fn check_name_of(package: &Package, name: &str) -> Result<(), provider::Error> {
+    if package.name() == name {
+        return Ok(());
+    }
+    let problem = format!("it holds the provider {:?}; give it the same name", package.name());
+    Err(provider::Error::new(name, None, problem))
+}
+
+/// Reads a file below a folder that may have at most this many bytes.
+fn read_within(root: &Folder, path: &str, most: u64) -> Result<Vec<u8>, Failure> {
+    let (below, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let missing = || provider::Error::new(path, None, "missing");
+    let file = root.descend(below)?.ok_or_else(missing)?.file(name)?;
+    if file.size > most {
+        let problem = format!("{} bytes; it may have {most}", file.size);
+        return Err(provider::Error::new(path, None, problem).into());
+    }
+    Ok(file.read()?)
+}
+
+/// Reads a folder, or the one to which the link `..data` of a mounted ConfigMap leads.
+fn read_folder(folder: &Folder, name: &str) -> Result<Package, Failure> {
+    for _ in 0..ATTEMPTS {
+        let Some(target) = folder.link(DATA)? else { return read_files(folder, name) };
+        let package = behind(folder, &target).and_then(|dated| read_files(&dated, name));
+        // The kubelet removes the previous files after it has changed the link.
+        if folder.link(DATA)?.as_ref() == Some(&target) {
+            check_mount(folder)?;
+            return package;
+        }
+    }
+    let source = io::Error::other("it leads to other files each time that they are read; retry");
+    Err(Unreadable { path: folder.path().join(DATA), source }.into())
+}
+
+/// The folder to which the kubelet's link leads: it is beside the link, with a name such as `..2026_01_31_12_00_00.123`.
+fn behind(folder: &Folder, target: &str) -> Result<Folder, Failure> {
+    let is_beside = target.starts_with("..") && target.len() > 2 && !target.contains('/');
+    let dated = if is_beside { folder.folder(target)? } else { None };
+    let problem = || format!("leads to {target:?}, not to one of the kubelet's folders beside it");
+    dated.ok_or_else(|| provider::Error::new(DATA, None, problem()).into())
+}
+
+/// In a mounted ConfigMap there are only the kubelet's own entries and its links to files.
+fn check_mount(folder: &Folder) -> Result<(), Failure> {
+    for name in folder.names(MAX_ENTRIES)? {
+        if !name.starts_with("..") && folder.link(&name)? != Some(format!("{DATA}/{name}")) {
+            let problem = format!("unknown file: beside the link {DATA} there are only links into it");
+            return Err(provider::Error::new(&name, None, problem).into());
+        }
+    }
+    Ok(())
+}
+
+/// Reads the files of a provider's folder.
+fn read_files(root: &Folder, name: &str) -> Result<Package, Failure> {
+    let (mut files, mut limits) = (Vec::new(), Limits::default());
+    for below in [""].into_iter().chain(FOLDERS) {
+        let Some(folder) = root.descend(below)? else { continue };
+        for entry in folder.names(MAX_ENTRIES)? {
+            let path = format!("{below}{entry}");
+            if FOLDERS.contains(&format!("{path}/").as_str()) {
+                continue;
+            }
+            check_path(name, &path)?;
+            let file = folder.file(&entry)?;
+            limits.add(&path, file.size)?;
+            files.push((path, file.read()?));
+        }
+    }
+    Ok(Package::new(name, files)?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,396 @@
+//! A new provider's folder, made from the provider `example` in `scaffold/` (pure).
+//!
+//! That one has everything, and is a valid provider itself. What a new one does not need is taken out, the rest gets its names and
+//! values; the comments stay.
+
+mod readme;
+pub mod write;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::{
+    facts::version::Minor,
+    provider::{
+        CCM, Flavour, embedded,
+        versions::{Rule, Versions},
+    },
+    text::yaml::{self, edit},
+};
+
+/// The name of the provider from which others are made.
+const EXAMPLE: &str = "example";
+
+/// The longest name: those of objects that begin with it must not become too long.
+const LONGEST: usize = 40;
+
+/// Names that mean something else to YAML or to this program.
+const RESERVED: [&str; 13] =
+    ["assets", "bootstrap", "false", "n", "next", "no", "null", "off", "on", "true", "upstream", "y", "yes"];
+
+/// The versions of Kubernetes that a version for several is entered for.
+const MINORS: std::ops::RangeInclusive<u32> = 32..=36;
+
+/// What is asked about a new provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Its name.
+    pub name: String,
+    /// The flavours that it gets; that for OpenShift has the bootstrap VM's pod.
+    pub flavours: Vec<Flavour>,
+    /// The image of the cloud-controller-manager.
+    pub image: Image,
+    /// How the cloud numbers its versions; `None`: as the tag looks.
+    pub rule: Option<Rule>,
+    /// The program in the image.
+    pub command: String,
+    /// The file of `--cloud-config`, if it reads one.
+    pub cloud_config: Option<CloudConfig>,
+    /// The variables with credentials, each with its key in the Secret.
+    pub credentials: BTreeMap<String, String>,
+    /// The image of the node manager, if there is one.
+    pub node_manager: Option<Image>,
+    /// Whether it has a route controller.
+    pub routes: bool,
+    /// How its providerIDs begin.
+    pub provider_id: String,
+    /// The platform type of OpenShift clusters.
+    pub platform: String,
+    /// The date of today.
+    pub today: String,
+}
+
+/// The file of `--cloud-config`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CloudConfig {
+    /// Its name.
+    pub file: String,
+    /// Whether it holds the credentials.
+    pub holds_credentials: bool,
+}
+
+/// An image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Its registry and path.
+    pub repository: String,
+    /// Its tag.
+    pub tag: String,
+    /// Its digest, which OpenShift's flavour needs: no table of versions is there.
+    pub digest: Option<String>,
+}
+
+impl std::fmt::Display for Image {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let digest = self.digest.as_ref().map(|digest| format!("@{digest}")).unwrap_or_default();
+        write!(f, "{}:{}{digest}", self.repository, self.tag)
+    }
+}
+
+impl std::str::FromStr for Image {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const PROBLEM: &str = "must be REPOSITORY:TAG, such as ghcr.io/example/cloud-controller-manager:v1.0.0, or REPOSITORY:TAG@sha256:DIGEST";
+        let (text, digest) = text.split_once('@').map_or((text, None), |(text, digest)| (text, Some(digest)));
+        let is_hex = |hex: &str| hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        if digest.is_some_and(|digest| !digest.strip_prefix("sha256:").is_some_and(is_hex)) {
+            return Err(PROBLEM);
+        }
+        let is_path = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-._/:".contains(c);
+        let is_tag = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        match text.rsplit_once(':') {
+            Some((_, "latest")) => Err("name a version: latest changes by itself"),
+            Some((repository, tag))
+                if repository.contains('/')
+                    && repository.chars().all(is_path)
+                    && !tag.is_empty()
+                    && tag.chars().all(is_tag) =>
+            {
+                let (repository, tag, digest) = (repository.to_owned(), tag.to_owned(), digest.map(ToOwned::to_owned));
+                Ok(Self { repository, tag, digest })
+            }
+            _ => Err(PROBLEM),
+        }
+    }
+}
+
+/// Why no folder is made.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Error {
+    /// Something that is asked for does not fit.
+    #[error("{0}")]
+    Asked(String),
+    /// A defect of this build, which the tests exclude.
+    #[error("scaffold/example/{file}: {place} cannot be edited")]
+    Scaffold {
+        /// The file.
+        file: String,
+        /// The value.
+        place: String,
+    },
+}
+
+/// Whether a new provider may have this name; else why not, for people.
+pub fn check_name(name: &str, built_in: &[&str]) -> Result<(), String> {
+    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if !name.starts_with(|c: char| c.is_ascii_lowercase()) || name.ends_with('-') || !name.chars().all(is_inner) {
+        return Err(format!(
+            "{name:?} is no name for a provider: it begins with a letter and consists of lower-case letters, digits and -"
+        ));
+    }
+    if name.len() > LONGEST {
+        return Err(format!("{name:?} is no name for a provider: it has more than {LONGEST} characters"));
+    }
+    if RESERVED.contains(&name) || name.ends_with("-next") {
+        return Err(format!("{name:?} is no name for a provider: it has another meaning; such as {name}-cloud is one"));
+    }
+    if built_in.contains(&name) {
+        return Err(format!(
+            "{name:?} is a provider of this program, which `ccm-operator provider list` shows: take another name, such as my-{name}"
+        ));
+    }
+    Ok(())
+}
+
+/// The files of the new folder, by their paths in it.
+pub fn files(options: &Options) -> Result<BTreeMap<String, String>, Error> {
+    let versions = versions(options)?;
+    if options.flavours.contains(&Flavour::OpenShift)
+        && let Some(image) = options.images().find(|image| image.digest.is_none())
+    {
+        let problem = format!(
+            "OpenShift's flavour needs the digest of {image}, because its manifests name what runs: give {image}@sha256:DIGEST"
+        );
+        return Err(Error::Asked(problem));
+    }
+    let mut files = BTreeMap::from([("README.md".to_owned(), readme::text(options))]);
+    for (path, text) in embedded::scaffold() {
+        if options.has(&path) {
+            let mut file = File { text: text.replace(EXAMPLE, &options.name), path };
+            file.fill(options, &versions)?;
+            files.insert(file.path, file.text);
+        }
+    }
+    Ok(files)
+}
+
+/// The name as a part of a key, such as `MyCloud`.
+fn camel(name: &str) -> String {
+    let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
+    name.split('-').filter(|word| !word.is_empty()).map(capital).collect()
+}
+
+/// The table of versions: what the tag tells.
+fn versions(options: &Options) -> Result<Value, Error> {
+    let tag = &options.image.tag;
+    let of = |rule| Versions { rule, tags: BTreeMap::new(), as_of: String::new(), verified: Vec::new() }.minor_of(tag);
+    // Others are versions of the program itself, such as v1.2.3.
+    let of = |rule| of(rule).filter(|minor| (20..100).contains(&minor.0));
+    let guessed = [Rule::SameMinor, Rule::MajorIsMinor].into_iter().find(|rule| of(*rule).is_some());
+    let rule = options.rule.or(guessed).unwrap_or(Rule::OneLine);
+    let minors: Vec<_> = match (rule, of(rule)) {
+        (Rule::OneLine, _) => MINORS.map(Minor).collect(),
+        (_, Some(minor)) => vec![minor],
+        (_, None) => {
+            let problem = format!("the tag {tag} does not tell a minor version of Kubernetes: --rule must be OneLine");
+            return Err(Error::Asked(problem));
+        }
+    };
+    let tags: BTreeMap<_, _> = minors.iter().map(|minor| (minor.to_string(), tag)).collect();
+    Ok(json!({"rule": format!("{rule:?}"), "tags": tags, "asOf": options.today}))
+}
+
+impl Options {
+    fn images(&self) -> impl Iterator<Item = &Image> {
+        std::iter::once(&self.image).chain(&self.node_manager)
+    }
+
+    /// Whether the new provider has this file of the example.
+    fn has(&self, path: &str) -> bool {
+        let is_upstream = path.starts_with("assets/upstream/");
+        let flavour = if is_upstream { Flavour::Upstream } else { Flavour::OpenShift };
+        self.flavours.contains(&flavour) && (self.node_manager.is_some() || !path.ends_with("/node-manager.yaml"))
+    }
+}
+
+/// A file that is being made.
+struct File {
+    path: String,
+    text: String,
+}
+
+const DEPLOYMENT: &str = "spec/template/spec";
+
+impl File {
+    fn fill(&mut self, options: &Options, versions: &Value) -> Result<(), Error> {
+        let file = options.cloud_config.as_ref().map(|config| config.file.as_str());
+        match self.path.clone().as_str() {
+            "assets/upstream/provider.yaml" => self.upstream_descriptor(options, versions),
+            "assets/provider.yaml" => self.descriptor(options),
+            "assets/upstream/deployment.yaml" => {
+                self.container(&format!("{DEPLOYMENT}/containers/0"), &options.image, Some(&options.command))?;
+                self.cloud_config(DEPLOYMENT, "cloud-config", file)
+            }
+            "assets/deployment.yaml" => {
+                self.container(&format!("{DEPLOYMENT}/containers/0"), &options.image, Some(&options.command))?;
+                self.environment(options)?;
+                if options.node_manager.is_some() {
+                    self.argument("--controllers=*", "--controllers=*,-cloud-node")?;
+                }
+                self.cloud_config(DEPLOYMENT, "cloud-config", file)
+            }
+            "bootstrap/pod.yaml" => {
+                self.container("spec/containers/0", &options.image, Some(&options.command))?;
+                // Its file is called as the installer calls it.
+                self.cloud_config("spec", "configs", file.map(|_| "cloud.conf"))
+            }
+            _ => match &options.node_manager {
+                Some(image) if self.path.ends_with("/node-manager.yaml") => {
+                    self.container(&format!("{DEPLOYMENT}/containers/0"), image, None)
+                }
+                _ => Ok(()),
+            },
+        }
+    }
+
+    fn upstream_descriptor(&mut self, options: &Options, versions: &Value) -> Result<(), Error> {
+        let mut images = vec![(CCM, &options.image)];
+        if let Some(image) = &options.node_manager {
+            images.push(("cloud-node-manager", image));
+        } else {
+            self.remove("images/cloud-node-manager")?;
+            self.remove("nodeManager")?;
+        }
+        for (container, image) in images {
+            self.set(&format!("images/{container}/repository"), image.repository.as_str())?;
+            for field in ["rule", "tags", "asOf"] {
+                self.set(&format!("images/{container}/versions/{field}"), versions[field].clone())?;
+            }
+        }
+        if !options.routes {
+            self.remove("routes")?;
+            self.remove(&format!("arguments/{CCM}/--cluster-cidr"))?;
+        }
+        match &options.cloud_config {
+            Some(CloudConfig { file, holds_credentials }) => {
+                self.set("cloudConfig/file", file.as_str())?;
+                self.set("cloudConfig/holdsCredentials", *holds_credentials)?;
+            }
+            None => self.remove("cloudConfig")?,
+        }
+        if options.credentials.is_empty() {
+            self.remove("credentials")?;
+        } else {
+            self.set("credentials/keys", options.credentials.values().map(String::as_str).collect::<Value>())?;
+            self.set("credentials/environment", json!(options.credentials))?;
+        }
+        self.set("nodes/providerIDs", json!([options.provider_id]))
+    }
+
+    fn descriptor(&mut self, options: &Options) -> Result<(), Error> {
+        // Only platforms of this type are told apart by their names.
+        let platform = if options.platform == "External" {
+            json!({"type": options.platform, "platformName": options.name})
+        } else {
+            json!({"type": options.platform})
+        };
+        self.set("platform", platform)?;
+        let name = camel(&options.name);
+        self.set(&format!("images/{CCM}/key"), format!("cloudControllerManager{name}"))?;
+        if options.node_manager.is_some() {
+            self.set("images/cloud-node-manager/key", format!("cloudNodeManager{name}"))?;
+        } else {
+            self.remove("images/cloud-node-manager")?;
+        }
+        if options.cloud_config.is_none() {
+            self.remove("cloudConfig")?;
+        }
+        self.set("nodes/providerIDs", json!([options.provider_id]))
+    }
+
+    fn container(&mut self, at: &str, image: &Image, command: Option<&str>) -> Result<(), Error> {
+        // Upstream the tag follows from the cluster's version.
+        let is_upstream = self.path.starts_with("assets/upstream/");
+        let image = if is_upstream { Image { digest: None, ..image.clone() } } else { image.clone() };
+        self.set(&format!("{at}/image"), image.to_string())?;
+        command.map_or(Ok(()), |command| self.set(&format!("{at}/command"), json!([command])))
+    }
+
+    /// Gives the configuration its file, or takes the argument and the volume away.
+    fn cloud_config(&mut self, pod: &str, volume: &str, file: Option<&str>) -> Result<(), Error> {
+        let value: Value = self.value();
+        let at = |list: &str, is_it: &dyn Fn(&Value) -> bool| {
+            let items = value.pointer(&format!("/{list}")).and_then(Value::as_array)?;
+            Some(format!("{list}/{}", items.iter().position(is_it)?))
+        };
+        let (args, mounts) = (format!("{pod}/containers/0/args"), format!("{pod}/containers/0/volumeMounts"));
+        let is_flag = |one: &Value| one.as_str().is_some_and(|text| text.starts_with("--cloud-config="));
+        let is_volume = |one: &Value| one["name"] == volume;
+        let places = [at(&args, &is_flag), at(&mounts, &is_volume), at(&format!("{pod}/volumes"), &is_volume)];
+        let [Some(argument), Some(mount), Some(volume)] = places else { return Err(self.defect("--cloud-config")) };
+        let Some(file) = file else {
+            return [volume, mount, argument].iter().try_for_each(|place| self.remove(place));
+        };
+        let text = |place: String| value.pointer(&place).and_then(Value::as_str).unwrap_or_default();
+        let folder = text(format!("/{mount}/mountPath"));
+        self.argument(text(format!("/{argument}")), &format!("--cloud-config={folder}/{file}"))?;
+        let items = format!("{volume}/configMap/items/0");
+        if let Some(item) = value.pointer(&format!("/{items}")) {
+            // Upstream the operator sets the key; on OpenShift it has written this one.
+            let key = if item["key"] == "cloud.conf" { "cloud.conf" } else { file };
+            self.set(&format!("{items}/key"), key)?;
+            self.set(&format!("{items}/path"), file)?;
+        }
+        Ok(())
+    }
+
+    /// The variables with credentials, of a Secret.
+    fn environment(&mut self, options: &Options) -> Result<(), Error> {
+        let place = format!("{DEPLOYMENT}/containers/0/env");
+        if options.credentials.is_empty() {
+            return self.remove(&place);
+        }
+        let secret = format!("{}-cloud-credentials", options.name);
+        let variable = |(variable, key): (&String, &String)| json!({"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}});
+        self.set(&place, options.credentials.iter().map(variable).collect::<Value>())
+    }
+
+    /// Replaces an argument, which stands on a line of its own.
+    fn argument(&mut self, from: &str, to: &str) -> Result<(), Error> {
+        let [from_line, to_line] = [from, to].map(|one| format!("- {one}\n"));
+        if self.text.matches(&from_line).count() != 1 {
+            return Err(self.defect(from));
+        }
+        self.text = self.text.replace(&from_line, &to_line);
+        Ok(())
+    }
+
+    /// The first document.
+    fn value(&self) -> Value {
+        yaml::documents(&self.text).ok().and_then(|all| all.into_iter().next()).unwrap_or_default()
+    }
+
+    /// Sets a value of the first document, and changes nothing else.
+    fn set(&mut self, place: &str, value: impl Into<Value>) -> Result<(), Error> {
+        let value = value.into();
+        let path: Vec<_> = place.split('/').collect();
+        self.text = edit::set(&self.text, &path, &value).ok_or_else(|| self.defect(place))?;
+        let found = self.value().pointer(&format!("/{place}")).is_some_and(|found| *found == value);
+        if found { Ok(()) } else { Err(self.defect(place)) }
+    }
+
+    fn remove(&mut self, place: &str) -> Result<(), Error> {
+        let path: Vec<_> = place.split('/').collect();
+        self.text = edit::remove(&self.text, &path).ok_or_else(|| self.defect(place))?;
+        Ok(())
+    }
+
+    fn defect(&self, place: &str) -> Error {
+        Error::Scaffold { file: self.path.clone(), place: place.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! The README.md of a new provider (pure).
+
+use super::Options;
+use crate::provider::Flavour;
+
+/// Its text: the next commands, and the files with what there is to do in each.
+pub(super) fn text(options: &Options) -> String {
+    let Options { name, .. } = options;
+    let commands: Vec<_> =
+        commands(options).into_iter().map(|(command, why)| format!("# {why}\n{command}\n")).collect();
+    let files: Vec<_> = files(options).into_iter().map(|(file, what)| format!("- `{file}`: {what}\n")).collect();
+    format!(
+        "# {name}\n\n\
+         A provider of ccm-operator: the manifests of the cloud-controller-manager of {name}, and descriptors that say where facts of a \
+         cluster enter them. It is data only: nothing has to be compiled.\n\n\
+         ## Next\n\n\
+         Read the comments that begin with \"Edit\", and correct what is not so. Then, in the folder that holds this one:\n\n\
+         ```sh\n{}```\n\n\
+         ## Files\n\n{}",
+        commands.join("\n"),
+        files.concat()
+    )
+}
+
+fn commands(options: &Options) -> [(String, &'static str); 3] {
+    let name = &options.name;
+    let mut test = format!("ccm-operator provider test ./{name}");
+    if options.cloud_config.is_some() {
+        test += " --cloud-config FILE";
+    }
+    if !options.credentials.is_empty() {
+        test += " --credentials FILE";
+    }
+    [
+        (format!("ccm-operator provider verify ./{name}"), "Check it against the rules; after each change."),
+        if options.flavours.contains(&Flavour::Upstream) {
+            (test, "Start it in the cluster of the kubeconfig, without any controller, and remove it again.")
+        } else {
+            (
+                format!("ccm-operator provider show ./{name}"),
+                "See what would be applied, and where each value comes from.",
+            )
+        },
+        (format!("ccm-operator provider digest ./{name}"), "The digest that pins it: the operator loads nothing else."),
+    ]
+}
+
+fn files(options: &Options) -> Vec<(&'static str, &'static str)> {
+    let upstream = [
+        (true, "assets/upstream/provider.yaml", "the images, and what the cloud needs and answers, for any Kubernetes"),
+        (true, "assets/upstream/deployment.yaml", "the cloud-controller-manager, with its arguments"),
+        (
+            true,
+            "assets/upstream/rbac.yaml",
+            "its account and its rights, which the operator narrows to the controllers that are on",
+        ),
+        (true, "assets/upstream/poddisruptionbudget.yaml", "one replica stays while nodes are drained"),
+        (
+            options.node_manager.is_some(),
+            "assets/upstream/node-manager.yaml",
+            "the pods that initialise nodes, each its own",
+        ),
+    ];
+    let openshift = [
+        (true, "assets/provider.yaml", "the platform and the keys of the images, for OpenShift"),
+        (true, "assets/deployment.yaml", "the cloud-controller-manager, with its arguments and its Secret"),
+        (true, "assets/rbac.yaml", "its account and its rights"),
+        (true, "assets/poddisruptionbudget.yaml", "one replica stays while nodes are drained"),
+        (options.node_manager.is_some(), "assets/node-manager.yaml", "the pods that initialise nodes, each its own"),
+        (true, "bootstrap/pod.yaml", "the static pod of the bootstrap VM, which initialises the first nodes"),
+    ];
+    let upstream = upstream.into_iter().filter(|_| options.flavours.contains(&Flavour::Upstream));
+    let all = upstream.chain(openshift.into_iter().filter(|_| options.flavours.contains(&Flavour::OpenShift)));
+    all.filter(|(is_there, ..)| *is_there).map(|(_, file, what)| (file, what)).collect()
+}

@@ -1,0 +1,228 @@
+use serde_json::json;
+
+use super::*;
+use crate::{
+    api::placement::Distribution,
+    facts::{cluster::Cluster, manager::Manager},
+    plan::Plan,
+    provider::{
+        Phase,
+        catalog::Catalog,
+        folder::{self, bundles_of},
+        foreign::{self, Policy},
+        verify::verify,
+    },
+};
+
+const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+fn options(name: &str) -> Options {
+    Options {
+        name: name.to_owned(),
+        flavours: vec![Flavour::Upstream],
+        image: format!("ghcr.io/acme/ccm:v1.2.3@{DIGEST}").parse().unwrap(),
+        rule: None,
+        command: "cloud-controller-manager".to_owned(),
+        cloud_config: None,
+        credentials: BTreeMap::new(),
+        node_manager: None,
+        routes: false,
+        provider_id: format!("{name}://"),
+        platform: "External".to_owned(),
+        today: "2026-11-23".to_owned(),
+    }
+}
+
+fn config(file: &str, holds_credentials: bool) -> CloudConfig {
+    CloudConfig { file: file.to_owned(), holds_credentials }
+}
+
+/// The product of what can be chosen.
+fn all() -> Vec<Options> {
+    let mut all = vec![options("acme-x")];
+    let mut vary = |choices: &[fn(&mut Options)]| {
+        let with = |one: &Options, choose: &fn(&mut Options)| {
+            let mut one = one.clone();
+            choose(&mut one);
+            one
+        };
+        all = all.iter().flat_map(|one| choices.iter().map(|choose| with(one, choose)).collect::<Vec<_>>()).collect();
+    };
+    vary(&[
+        |_| (),
+        |one| one.flavours.push(Flavour::OpenShift),
+        |one| one.flavours = vec![Flavour::OpenShift],
+        |one| (one.flavours, one.platform) = (vec![Flavour::OpenShift], "Acme".into()),
+    ]);
+    vary(&[
+        |_| (),
+        |one| one.cloud_config = Some(config("acme.conf", false)),
+        |one| one.cloud_config = Some(config("on", true)),
+    ]);
+    vary(&[
+        |_| (),
+        |one| one.credentials = [("ACME_TOKEN".into(), "token".into())].into(),
+        |one| {
+            one.credentials = [("A".into(), "no".into()), ("B".into(), "no".into()), ("C".into(), "12".into())].into();
+        },
+    ]);
+    vary(&[|_| (), |one| one.node_manager = Some(format!("ghcr.io/acme/node:1.0@{DIGEST}").parse().unwrap())]);
+    vary(&[|_| (), |one| one.routes = true]);
+    vary(&[|_| (), |one| one.image.tag = "v1.35.2".into()]);
+    all
+}
+
+/// The files as they would stand among other providers.
+fn among_others<'a>(name: &'a str, files: &'a BTreeMap<String, String>) -> impl Iterator<Item = (String, Vec<u8>)> {
+    let yaml = files.iter().filter(|(path, _)| path.as_str() != "README.md");
+    yaml.map(move |(path, text)| {
+        let (top, rest) = path.split_once('/').unwrap();
+        (format!("{top}/{name}/{rest}"), text.clone().into_bytes())
+    })
+}
+
+/// A `CloudControllerManager` that says only what it must.
+fn manager(options: &Options) -> Manager {
+    let mut spec = json!({"provider": options.name});
+    if options.cloud_config.is_some() {
+        spec["cloudConfig"] = json!({"secretRef": {"name": "a", "key": "b"}});
+    }
+    if !options.credentials.is_empty() {
+        spec["credentials"] = json!({"secretRef": {"name": "a"}});
+    }
+    if options.routes {
+        spec["controllers"] = json!({"route": "Enabled"});
+        spec["network"] = json!({"podCIDRs": ["10.0.0.0/8"]});
+    }
+    let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 3 };
+    Manager::new("cluster".to_owned(), serde_json::from_value(spec).unwrap(), cluster)
+}
+
+#[test]
+fn every_combination_breaks_no_rule_and_is_planned() {
+    let all = all();
+    assert_eq!(all.len(), 4 * 3 * 3 * 2 * 2 * 2);
+    for options in all {
+        let files = files(&options).unwrap_or_else(|error| panic!("{error}: {options:?}"));
+        let yaml = files.iter().filter(|(path, _)| path.as_str() != "README.md");
+        let bundles = bundles_of(&options.name, yaml.map(|(path, text)| (path.as_str(), text.as_bytes())));
+        assert_eq!(bundles.len(), options.flavours.len(), "{options:?}");
+        assert_eq!(verify(&bundles, None).findings, [], "{options:?}");
+        assert_eq!(foreign::check(&bundles, &Policy::default()), [], "{options:?}");
+        let catalog = Catalog::new(among_others(&options.name, &files)).unwrap();
+        assert_eq!(catalog.providers().count(), usize::from(options.flavours.contains(&Flavour::OpenShift)));
+        if options.flavours.contains(&Flavour::Upstream) {
+            let plan = Plan::new(&catalog, &manager(&options).facts(), Phase::Cluster);
+            let plan = plan.unwrap_or_else(|error| panic!("{error}: {options:?}"));
+            assert!(plan.objects().len() > 6, "{options:?}");
+        }
+        for (path, text) in files {
+            assert!(!text.contains(EXAMPLE), "{path}: {text}");
+        }
+    }
+}
+
+#[test]
+fn the_example_itself_is_a_provider() {
+    let bundles = bundles_of(EXAMPLE, embedded::scaffold().into_iter().map(|(path, text)| (path, text.as_bytes())));
+    assert_eq!(bundles.len(), 2);
+    assert_eq!(verify(&bundles, None).findings, []);
+}
+
+#[test]
+fn what_is_asked_for_reaches_the_pod() {
+    let mut options = options("acme");
+    options.cloud_config = Some(config("acme.conf", false));
+    options.credentials = [("ACME_TOKEN".into(), "token".into())].into();
+    let files = files(&options).unwrap();
+    let catalog = Catalog::new(among_others(&options.name, &files)).unwrap();
+    let plan = Plan::new(&catalog, &manager(&options).facts(), Phase::Cluster).unwrap();
+    let workload = plan.objects().iter().find(|one| one.kind().kind == "Deployment").unwrap();
+    let container = &workload.pod_spec().unwrap()["containers"][0];
+    assert_eq!(container["image"], "ghcr.io/acme/ccm:v1.2.3");
+    assert_eq!(container["command"], json!(["cloud-controller-manager"]));
+    let arguments = folder::arguments(container).collect::<Vec<_>>();
+    for argument in ["--cloud-provider=acme", "--cloud-config=/etc/acme/acme.conf"] {
+        assert!(arguments.contains(&argument), "{arguments:?}");
+    }
+    let token = json!({"name": "ACME_TOKEN", "valueFrom": {"secretKeyRef": {"name": "a", "key": "token"}}});
+    assert!(container["env"].as_array().unwrap().contains(&token), "{container}");
+    let volumes = workload.pod_spec().unwrap()["volumes"].as_array().unwrap();
+    assert_eq!(volumes[0]["secret"]["items"], json!([{"key": "b", "path": "acme.conf"}]));
+}
+
+#[test]
+fn comments_stay_and_go_with_what_they_are_about() {
+    let bare = files(&options("acme")).unwrap();
+    let descriptor = &bare["assets/upstream/provider.yaml"];
+    assert!(descriptor.contains("# Edit: what the image is built for") && !descriptor.contains("The route controller"));
+    assert!(!descriptor.contains("node-manager") && !descriptor.contains("--cloud-config"), "{descriptor}");
+    insta::assert_snapshot!("scaffold_descriptor", descriptor);
+}
+
+#[test]
+fn the_rule_of_versions_is_that_of_the_tag() {
+    let versions = |tag: &str, rule| {
+        let mut options = options("acme");
+        (options.image.tag, options.rule) = (tag.to_owned(), rule);
+        let found = super::versions(&options).map_err(|error| error.to_string())?;
+        Ok((found["rule"].as_str().unwrap().to_owned(), found["tags"].as_object().unwrap().len()))
+    };
+    let known = |rule: &str, tags| Ok::<_, String>((rule.to_owned(), tags));
+    for (tag, rule, expected) in [
+        ("v1.2.3", None, known("OneLine", 5)),
+        ("v1.35.3", None, known("SameMinor", 1)),
+        ("0.36.0", None, known("SameMinor", 1)),
+        ("v36.3.8", None, known("MajorIsMinor", 1)),
+        ("v1.35.3", Some(Rule::OneLine), known("OneLine", 5)),
+    ] {
+        assert_eq!(versions(tag, rule), expected, "{tag}");
+    }
+    let error = versions("v1.2.3", Some(Rule::SameMinor)).unwrap_err();
+    assert_eq!(error, "the tag v1.2.3 does not tell a minor version of Kubernetes: --rule must be OneLine");
+}
+
+#[test]
+fn a_name_is_that_of_a_folder_and_of_objects() {
+    for name in ["acme", "a1-b", "example", &"a".repeat(40)] {
+        assert_eq!(check_name(name, &["aws"]), Ok(()), "{name}");
+    }
+    for (name, why) in [
+        ("", "begins with a letter"),
+        ("1a", "begins with a letter"),
+        ("a_b", "lower-case letters"),
+        ("A", "lower-case letters"),
+        ("a/b", "lower-case letters"),
+        ("a-", "lower-case letters"),
+        (&"a".repeat(41), "more than 40"),
+        ("no", "such as no-cloud"),
+        ("upstream", "another meaning"),
+        ("a-next", "another meaning"),
+        ("aws", "such as my-aws"),
+    ] {
+        let error = check_name(name, &["aws"]).unwrap_err();
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+#[test]
+fn openshift_needs_the_digest_of_every_image() {
+    let mut options = Options { flavours: vec![Flavour::OpenShift], ..options("acme") };
+    options.node_manager = Some("a.io/a/b:1".parse().unwrap());
+    let Err(Error::Asked(problem)) = files(&options) else { panic!("an image without a digest") };
+    assert!(problem.contains("the digest of a.io/a/b:1,"), "{problem}");
+    options.flavours = vec![Flavour::Upstream];
+    let files = files(&options).unwrap();
+    assert!(!files["assets/upstream/deployment.yaml"].contains("sha256"), "the operator chooses the tag");
+}
+
+#[test]
+fn an_image_has_a_tag() {
+    let image: Image = "registry.lab:5000/a/b:v1".parse().unwrap();
+    assert_eq!((image.repository.as_str(), image.tag.as_str()), ("registry.lab:5000/a/b", "v1"));
+    let text = format!("a.io/a/b:v1@{DIGEST}");
+    assert_eq!(text.parse::<Image>().unwrap().to_string(), text);
+    for text in ["", "a", "a/b", "a:1", "registry.lab:5000/a", "a/b:latest", "a/B:1", "a/b:1@sha256:0"] {
+        assert!(text.parse::<Image>().is_err(), "{text}");
+    }
+}

@@ -1,0 +1,204 @@
+//! Providers that do not come with this program: what `provider verify` and `provider rbac` say of one's own folder.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use anyhow::{Context, Result, ensure};
+use ccm_operator::{
+    cluster::request,
+    object::Object,
+    provider::{Flavour, package},
+    text::yaml,
+};
+use kube::{
+    Client,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{
+    lab::{LIMIT, binary, repository},
+    support::{eventually, objects, objects::Workloads, openshift, pool},
+};
+
+const OPERATOR: [&str; 2] = ["openshift-cloud-controller-manager-operator", "cluster-cloud-controller-manager"];
+
+fn provider(arguments: &[&str]) -> Output {
+    Command::new(binary()).arg("provider").args(arguments).output().expect("the binary")
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// The own folder of a provider for any Kubernetes, with one text of its Deployment replaced.
+fn upstream(from: &str, to: &str) -> Result<(TempDir, PathBuf)> {
+    let temporary = TempDir::new()?;
+    let folder = temporary.path().join("exoscale");
+    fs::create_dir_all(folder.join("assets/upstream"))?;
+    for entry in fs::read_dir(repository().join("assets/exoscale/upstream"))? {
+        let entry = entry?;
+        let text = fs::read_to_string(entry.path())?.replace(from, to);
+        fs::write(folder.join("assets/upstream").join(entry.file_name()), text)?;
+    }
+    Ok((temporary, folder))
+}
+
+/// The own folder of a provider for OpenShift, with an account of its own.
+fn for_openshift() -> Result<(TempDir, PathBuf)> {
+    let temporary = TempDir::new()?;
+    let folder = temporary.path().join("demo");
+    fs::create_dir_all(folder.join("assets"))?;
+    let account = "---\napiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: demo-cloud-controller-manager\n  namespace: \
+                   openshift-cloud-controller-manager\n";
+    let image = format!("quay.io/demo/ccm:1@sha256:{}", "0a".repeat(32));
+    for file in ["deployment.yaml", "provider.yaml", "role.yaml"] {
+        let text = fs::read_to_string(repository().join("tests/sound/assets/demo").join(file))?
+            .replace("serviceAccountName: cloud", "serviceAccountName: demo-cloud")
+            .replace("- kind: ServiceAccount\n  name: cloud", "- kind: ServiceAccount\n  name: demo-cloud")
+            .replace("quay.io/openshift/origin-demo-ccm", &image);
+        let end = if file == "role.yaml" { account } else { "" };
+        fs::write(folder.join("assets").join(file), text + end)?;
+    }
+    Ok((temporary, folder))
+}
+
+#[test]
+fn one_provider_s_own_folder_is_checked_by_the_rules_for_those_of_others() -> Result<()> {
+    let (_kept, sound) = upstream("", "")?;
+    let output = provider(&["verify", path(&sound)]);
+    let table = String::from_utf8(output.stdout)?;
+    assert_eq!((output.status.code(), table.ends_with("rules: nothing found\n")), (Some(0), true), "{table}");
+    let (_kept, sound) = for_openshift()?;
+    let output = provider(&["verify", path(&sound)]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+
+    let (_kept, folder) = upstream("hostNetwork: true", "hostNetwork: true\n      hostPID: true")?;
+    let output = provider(&["verify", path(&folder), "-o", "json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let [finding] = &report["findings"].as_array().context("findings")?[..] else { panic!("{report:#}") };
+    assert_eq!(
+        (&finding["rule"], &finding["value"]),
+        (&"foreign-host-namespace".into(), &"hostPID".into()),
+        "{report:#}"
+    );
+    let table = String::from_utf8(provider(&["verify", path(&folder)]).stdout)?;
+    assert!(table.lines().all(|line| line.len() <= 100) && table.contains("foreign-host-namespace:\n"), "{table}");
+    let xml = String::from_utf8(provider(&["verify", path(&folder), "-o", "junit"]).stdout)?;
+    assert!(xml.contains("<testcase classname=\"exoscale/upstream\" name=\"foreign-host-namespace\">"), "{xml}");
+    Ok(())
+}
+
+#[test]
+fn a_policy_allows_what_it_names() -> Result<()> {
+    let (kept, folder) = upstream("hostNetwork: true", "hostNetwork: true\n      hostPID: true")?;
+    let policy = kept.path().join("policy.yaml");
+    let verify = |text: &str| -> Result<(Option<i32>, String)> {
+        fs::write(&policy, text)?;
+        let output = provider(&["verify", path(&folder), "--provider-policy", path(&policy)]);
+        Ok((output.status.code(), String::from_utf8(output.stderr)?))
+    };
+    assert_eq!(verify("exoscale: {foreign-host-namespace: [hostPID]}\n")?, (Some(0), String::new()));
+    let (code, warning) = verify("exoscale:\n  foreign-host-namespace: [hostPID]\n  foreign-host-port: [1]\n")?;
+    assert_eq!(code, Some(0));
+    assert!(
+        warning.starts_with("warning: ") && warning.contains("policy.yaml:3: exoscale: foreign-host-port: unused"),
+        "{warning}"
+    );
+    assert_eq!(verify("other: {foreign-host-namespace: [hostPID]}\n")?, (Some(1), String::new()));
+    let (code, error) = verify("exoscale: {foreign-hostpid: [hostPID]}\n")?;
+    assert_eq!(code, Some(2));
+    assert!(error.contains("policy.yaml:1: unknown rule `foreign-hostpid`") && error.lines().count() == 1, "{error}");
+
+    let output = provider(&["verify", "aws", "--provider-policy", path(&policy)]);
+    assert_eq!(output.status.code(), Some(2), "a provider that comes with this program needs none");
+    Ok(())
+}
+
+#[test]
+fn rights_are_printed_for_what_the_operator_would_take() -> Result<()> {
+    let (_kept, folder) = upstream("", "")?;
+    let output = provider(&["rbac", path(&folder), "--namespaces", "cloud", "--secrets", "token"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let documents = yaml::documents(&String::from_utf8(output.stdout)?)?;
+    let kinds: Vec<_> = documents.iter().filter_map(|one| one["kind"].as_str()).collect();
+    assert_eq!(kinds, ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]);
+    assert_eq!(documents[2]["metadata"]["namespace"], "cloud");
+    assert!(documents[2]["rules"].to_string().contains("\"token\""));
+
+    let (_kept, folder) = upstream("hostNetwork: true", "hostNetwork: true\n      hostPID: true")?;
+    for (arguments, expected) in [
+        (vec!["rbac", path(&folder)], ": hostPID (foreign-host-namespace); see `ccm-operator provider verify"),
+        (vec!["rbac", "aws"], "give --flavour"),
+        (vec!["rbac", "exoscale", "--flavour", "openshift"], "has nothing for this --flavour"),
+        (vec!["rbac", "exoscale", "--namespace", "a"], "--namespace has no use with --flavour upstream"),
+        (vec!["rbac", "ibm", "--secrets", "a"], "--secrets has no use with --flavour openshift"),
+        (vec!["rbac", path(repository())], "give one provider's own folder"),
+    ] {
+        let output = provider(&arguments);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{error}");
+        assert!(error.contains(expected), "{error}");
+    }
+    Ok(())
+}
+
+/// A client with the rights of the operator's ServiceAccount on OpenShift.
+fn operator(plane: &pool::Lease) -> Result<Client> {
+    let [namespace, name] = OPERATOR;
+    let mut config = plane.config()?;
+    config.auth_info.impersonate = Some(format!("system:serviceaccount:{namespace}:{name}"));
+    let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}"), "system:authenticated"];
+    config.auth_info.impersonate_groups = Some(groups.map(str::to_owned).into());
+    Ok(Client::try_from(config)?)
+}
+
+/// Applies an object: roles for good, because bindings refer to them, and others by a dry run.
+async fn apply(client: &Client, object: &Object) -> kube::Result<()> {
+    let mut params = PatchParams::apply("test").force().validation_strict();
+    params.dry_run = !object.kind().kind.ends_with("Role");
+    let api = request::api(client, object.kind(), object.namespace());
+    api.patch(object.name(), &params, &Patch::Apply(object.value())).await.map(drop)
+}
+
+#[tokio::test]
+async fn on_openshift_the_printed_rights_are_what_the_operator_lacks() -> Result<()> {
+    let (_kept, folder) = for_openshift()?;
+    let plane = pool::lease().await?;
+    let client = plane.client()?;
+    openshift::install_crds(&client).await?;
+    objects::install_manifests(&client, &repository().join("manifests"), Workloads::Skip).await?;
+    let bundles = package::read::read(&folder)?.package.bundles();
+    let bundle = bundles.into_iter().find(|bundle| bundle.flavour == Flavour::OpenShift).context("a flavour")?;
+    let manifests = bundle.into_provider()?.manifests;
+    let operator = operator(&plane)?;
+    for object in &manifests {
+        let refused = apply(&operator, object).await;
+        ensure!(
+            matches!(&refused, Err(kube::Error::Api(status)) if status.is_forbidden()),
+            "{}: {refused:?}",
+            object.key()
+        );
+    }
+    let output = provider(&["rbac", path(&folder)]);
+    let granted = yaml::documents(&String::from_utf8(output.stdout)?)?;
+    for object in &granted {
+        objects::apply(&client, object.clone()).await?;
+    }
+    for object in &manifests {
+        // The API server knows a right a moment after it was written.
+        eventually(&object.key().to_string(), LIMIT, async || Ok(apply(&operator, object).await.ok())).await?;
+    }
+    for role in manifests.iter().filter(|object| object.kind().kind.ends_with("Role")) {
+        request::api(&client, role.kind(), role.namespace()).delete(role.name(), &DeleteParams::default()).await?;
+    }
+    for object in &granted {
+        objects::delete(&client, object).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,298 @@
+//! `ccm-operator provider pack` and `provider digest`, and the memory that strangers' packages can take.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use anyhow::Result;
+use base64::{Engine, engine::general_purpose::STANDARD};
+use ccm_operator::{
+    error::chain,
+    provider::{
+        embedded,
+        package::{Package, read},
+    },
+    text::yaml,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::lab::binary;
+
+fn provider(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(binary()).current_dir(folder).arg("provider").args(arguments).output().expect("the binary")
+}
+
+/// The output of a successful run, and its messages.
+fn printed(folder: &Path, arguments: &[&str]) -> Result<(String, String)> {
+    let output = provider(folder, arguments);
+    let messages = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(0), "{messages}");
+    Ok((String::from_utf8(output.stdout)?, messages))
+}
+
+/// The message of a run that fails.
+fn refused(folder: &Path, arguments: &[&str]) -> Result<String> {
+    let output = provider(folder, arguments);
+    let message = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(output.stdout.is_empty());
+    Ok(message)
+}
+
+fn write(folder: &Path, files: impl IntoIterator<Item = (impl AsRef<Path>, impl AsRef<[u8]>)>) -> Result<()> {
+    for (path, bytes) in files {
+        let path = folder.join(path);
+        fs::create_dir_all(path.parent().expect("a folder"))?;
+        fs::write(path, bytes)?;
+    }
+    Ok(())
+}
+
+fn exoscale() -> Result<Package> {
+    Ok(embedded::packages()?.into_iter().find(|package| package.name() == "exoscale").expect("exoscale"))
+}
+
+fn names(folder: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        names.push(entry?.file_name().into_string().expect("UTF-8"));
+    }
+    names.sort();
+    Ok(names)
+}
+
+#[test]
+fn every_form_of_a_provider_has_one_digest() -> Result<()> {
+    let folder = TempDir::new()?;
+    let digest = exoscale()?.digest() + "\n";
+    write(&folder.path().join("exoscale"), exoscale()?.files())?;
+    let (listed, _) = printed(folder.path(), &["list", "-o", "json"])?;
+    let listed: Value = serde_json::from_str(&listed)?;
+    let listed = listed.as_array().and_then(|all| all.iter().find(|one| one["name"] == "exoscale")).expect("exoscale");
+    assert_eq!(listed["digest"], digest.trim());
+    for (target, message) in [("exoscale", "the folder is ./exoscale"), ("./exoscale", ""), ("exoscale/", "")] {
+        let (printed, messages) = printed(folder.path(), &["digest", target])?;
+        assert_eq!(printed, digest, "{target}");
+        assert!(messages.contains(message) && messages.is_empty() == message.is_empty(), "{messages}");
+    }
+    assert_eq!(printed(&folder.path().join("exoscale"), &["digest", "."])?.0, digest);
+    // In scripts: DIGEST=$(ccm-operator provider pack exoscale).
+    let (out, messages) = printed(folder.path(), &["pack", "./exoscale"])?;
+    assert_eq!((out.as_str(), messages.as_str()), (digest.as_str(), "exoscale.tar: written\n"));
+    assert_eq!(printed(folder.path(), &["digest", "exoscale.tar"])?.0, digest);
+    assert_eq!(fs::read(folder.path().join("exoscale.tar"))?, exoscale()?.tar());
+    let (json, _) = printed(folder.path(), &["digest", "exoscale.tar", "-o", "json"])?;
+    let expected = serde_json::json!({"name": "exoscale", "form": "tar", "digest": digest.trim()});
+    assert_eq!(serde_json::from_str::<Value>(&json)?, expected);
+    let output = provider(folder.path(), &["pack", "exoscale.tar", "-o", "-"]);
+    assert_eq!(output.stdout, exoscale()?.tar());
+    assert!(String::from_utf8(output.stderr)?.ends_with(&digest));
+    assert_eq!(names(folder.path())?, ["exoscale", "exoscale.tar"]);
+    Ok(())
+}
+
+#[test]
+fn both_flavours_of_a_provider_are_listed_with_the_digest_of_their_package() -> Result<()> {
+    let (listed, _) = printed(Path::new("/"), &["list", "-o", "json"])?;
+    let listed: Vec<Value> = serde_json::from_str(&listed)?;
+    let aws: Vec<_> = listed.iter().filter(|one| one["name"] == "aws").map(|one| &one["digest"]).collect();
+    assert!(aws.len() == 2 && aws[0] == aws[1], "{aws:?}");
+    let (shown, _) = printed(Path::new("/"), &["show", "aws", "-o", "json"])?;
+    assert_eq!(&serde_json::from_str::<Value>(&shown)?["digest"], aws[0]);
+    Ok(())
+}
+
+#[test]
+fn a_config_map_carries_the_tar_and_not_its_digest() -> Result<()> {
+    let folder = TempDir::new()?;
+    let (digest, _) = printed(folder.path(), &["pack", "exoscale", "--configmap"])?;
+    assert_eq!(digest.trim(), exoscale()?.digest());
+    let text = fs::read_to_string(folder.path().join("exoscale.yaml"))?;
+    assert!(!text.contains("sha256"), "{text}");
+    let manifest: Value = yaml::from_str(&text)?;
+    assert_eq!((&manifest["apiVersion"], &manifest["kind"]), (&"v1".into(), &"ConfigMap".into()));
+    let expected = serde_json::json!({"name": "provider-exoscale", "namespace": "ccm-operator"});
+    assert_eq!(manifest["metadata"], expected);
+    let tar = STANDARD.decode(manifest["binaryData"]["exoscale.tar"].as_str().expect("a tar"))?;
+    assert_eq!(tar, exoscale()?.tar());
+    let (printed, messages) = printed(folder.path(), &["pack", "exoscale", "--configmap", "--namespace=other", "-o-"])?;
+    assert_eq!(yaml::from_str::<Value>(&printed)?["metadata"]["namespace"], "other");
+    assert_eq!(messages, digest);
+    // What does not fit is written in no form of a ConfigMap.
+    let large = folder.path().join("large");
+    write(&large, (0..2).map(|n| (format!("assets/{n}.yaml"), vec![b'#'; 1 << 19])))?;
+    let message = refused(folder.path(), &["pack", "./large", "--configmap"])?;
+    assert!(message.contains("has 1050624 bytes, and the API server takes 1048576 in a ConfigMap"), "{message}");
+    assert_eq!(names(folder.path())?, ["exoscale.yaml", "large"]);
+    Ok(())
+}
+
+#[test]
+fn an_image_layout_is_written_whole_or_not_at_all() -> Result<()> {
+    let folder = TempDir::new()?;
+    let (digest, messages) = printed(folder.path(), &["pack", "exoscale", "--oci-layout", "exoscale"])?;
+    assert_eq!(digest.trim(), exoscale()?.oci_layout().digest);
+    assert!(messages.contains(&exoscale()?.digest()), "{messages}");
+    assert_eq!(names(&folder.path().join("exoscale"))?, ["blobs", "index.json", "oci-layout"]);
+    assert_eq!(printed(folder.path(), &["digest", "./exoscale"])?.0, digest);
+    let before = fs::read(folder.path().join("exoscale/index.json"))?;
+    let message = refused(folder.path(), &["pack", "aws", "--oci-layout", "exoscale"])?;
+    assert!(message.contains("failed to write exoscale: Directory not empty"), "{message}");
+    assert_eq!(fs::read(folder.path().join("exoscale/index.json"))?, before);
+    assert_eq!(names(folder.path())?, ["exoscale"]);
+    Ok(())
+}
+
+#[test]
+fn what_is_no_package_is_refused_with_its_reason() -> Result<()> {
+    let folder = TempDir::new()?;
+    let mut tar = exoscale()?.tar();
+    tar[100] = b'1';
+    write(folder.path(), [("exoscale.tar", &tar[..]), ("demo/assets/a.txt", b"")])?;
+    for (arguments, problem) in [
+        (&["digest", "exoscal"][..], "there is no provider \"exoscal\" (did you mean `exoscale`?)"),
+        (&["digest", "./none"], "failed to read ./none: No such file or directory"),
+        (
+            &["digest", "exoscale.tar"],
+            "exoscale/assets/upstream/deployment.yaml: its mode is \"1000644\", not \"0000644\"; pack",
+        ),
+        (&["pack", "./demo"], "./demo is not a package of a provider: assets/a.txt: unknown file"),
+        (&["pack", "exoscale", "-o", "/dev/null"], "failed to write /dev/null: not a regular file"),
+        (&["pack", "exoscale", "-o", "none/x.tar"], "failed to write none/x.tar"),
+        (&["pack", "exoscale", "--oci-layout", "demo"], "failed to write demo: Directory not empty"),
+        (&["pack", "exoscale", "--oci-layout", "x", "--configmap"], "cannot be used with"),
+    ] {
+        let message = refused(folder.path(), arguments)?;
+        assert!(message.contains(problem), "{message}\nis not {problem}");
+    }
+    assert_eq!(names(folder.path())?, ["demo", "exoscale.tar"]);
+    Ok(())
+}
+
+/// The memory of a process that reads packages, in KiB: of what it writes to, as its code is shared.
+const MEMORY: u32 = 64 << 10;
+
+/// The words of a process that needs more and does not end at once.
+const OUT_OF_MEMORY: &str = "out of memory";
+
+/// The path of the package that a run of this test reads in little memory.
+const PACKAGE: &str = "CCM_OPERATOR_TEST_PACKAGE";
+
+/// Runs a program with so much memory, in KiB.
+fn within(memory: u32, program: &Path) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -d {memory}; exec \"$0\" \"$@\"")]).arg(program).stdin(Stdio::null());
+    // Without memory there is none for a backtrace.
+    command.env("RUST_BACKTRACE", "0");
+    command
+}
+
+/// An object with about so many values: mappings with one member need most memory for their length.
+fn heavy(values: usize) -> String {
+    let head = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a}\nspec:\n";
+    format!("{head}{}", "- {a: {}}\n".repeat(values / 3))
+}
+
+/// Packages of strangers: each with the path to give.
+fn hostile(folder: &Path) -> Result<Vec<PathBuf>> {
+    let demo = |files: &[(String, Vec<u8>)]| Package::new("demo", files.to_vec()).expect("within the limits");
+    let most = 1 << 20;
+    let filled = |text: &str| [text.as_bytes(), b"#", &vec![b'x'; most - text.len() - 1]].concat();
+    let cases = [
+        // Everything at its limit.
+        ("large", demo(&(0..8).map(|n| (format!("assets/{n}.yaml"), filled(&heavy(2_450)))).collect::<Vec<_>>()).tar()),
+        ("heavy", demo(&[("assets/a.yaml".to_owned(), heavy(19_900).into_bytes())]).tar()),
+        ("texts", {
+            let text = format!("a: &a {}\nb: [{}]\n", "x".repeat(1 << 19), ["*a"; 12].join(","));
+            demo(&[("assets/upstream/a.yaml".to_owned(), text.into_bytes())]).tar()
+        }),
+        ("documents", demo(&[("assets/a.yaml".to_owned(), "---\na\n".repeat(9_000).into_bytes())]).tar()),
+        ("defects", demo(&[("assets/a.yaml".to_owned(), "---\nkind: x\n".repeat(900).into_bytes())]).tar()),
+        // Beyond it.
+        ("laughs", {
+            let level = |n: usize| format!("l{}: &l{} [{}]\n", n + 1, n + 1, vec![format!("*l{n}"); 10].join(","));
+            unchecked(&[format!("l0: &l0 ha\n{}", (0..60).map(level).collect::<String>())])
+        }),
+        ("nested", unchecked(&["[".repeat(1 << 20)])),
+        ("anchors", unchecked(&["- &a 1\n".repeat(1 << 17)])),
+        ("wide", unchecked(&vec![heavy(200_000); 4])),
+        ("tags", {
+            let text = format!("%TAG !e! {}\n---\n{}", "x".repeat(1000), "- &a !e!x 1\n".repeat(50_000));
+            unchecked(&[text])
+        }),
+        ("bomb", unchecked(&[vec![0; 100 << 20]])),
+        ("many", unchecked(&vec!["a: 1\n"; 10_000])),
+        ("zeros", vec![0; 80 << 20]),
+    ];
+    let mut paths = Vec::new();
+    for (case, tar) in cases {
+        let path = folder.join(case).join("demo.tar");
+        write(folder, [(&path, tar)])?;
+        paths.push(path);
+    }
+    let many = folder.join("files/demo");
+    write(&many, (0..10_000).map(|n| (format!("assets/{n}.yaml"), "a: 1\n")))?;
+    let sparse = folder.join("sparse/demo");
+    write(&sparse, [("assets/b.yaml", "b: 1\n")])?;
+    fs::File::create(sparse.join("assets/a.yaml"))?.set_len(1 << 40)?;
+    let huge = folder.join("huge/demo.tar");
+    write(folder, [(&huge, "")])?;
+    fs::File::create(&huge)?.set_len(1 << 40)?;
+    paths.extend([many, sparse, huge]);
+    Ok(paths)
+}
+
+/// A canonical tar of these manifests, whatever they are.
+fn unchecked(manifests: &[impl AsRef<[u8]>]) -> Vec<u8> {
+    let mut tar = Vec::new();
+    for (n, bytes) in manifests.iter().enumerate() {
+        let bytes = bytes.as_ref();
+        let empty = Package::new("demo", [(format!("assets/{n:05}.yaml"), [])]).expect("a path").tar();
+        let mut header = empty[..512].to_vec();
+        header[124..135].copy_from_slice(format!("{:011o}", bytes.len()).as_bytes());
+        header[148..156].fill(b' ');
+        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        tar.extend(header);
+        tar.extend(bytes);
+        tar.resize(tar.len().next_multiple_of(512), 0);
+    }
+    tar.resize(tar.len() + 1024, 0);
+    tar
+}
+
+#[test]
+fn no_package_takes_more_than_64_mib_or_ends_the_process() -> Result<()> {
+    if let Some(path) = env::var_os(PACKAGE) {
+        match read::read(Path::new(&path)) {
+            Ok(loaded) => {
+                let bundles = loaded.package.bundles();
+                let found: usize = bundles.iter().map(|bundle| bundle.defects.len() + bundle.misfits().len()).sum();
+                assert!(found > 0, "no hostile package is sound");
+            }
+            Err(error) => assert!(!chain(&error).contains(OUT_OF_MEMORY), "{}", chain(&error)),
+        }
+        return Ok(());
+    }
+    let folder = TempDir::new()?;
+    let test = "package::no_package_takes_more_than_64_mib_or_ends_the_process";
+    for path in hostile(folder.path())? {
+        let mut command = within(MEMORY, binary());
+        let output = command.args(["provider", "digest"]).arg(&path).output()?;
+        let message = String::from_utf8_lossy(&output.stderr);
+        let is_done = [Some(0), Some(2)].contains(&output.status.code()) && !message.contains(OUT_OF_MEMORY);
+        assert!(is_done, "{}: {} {message}", path.display(), output.status);
+        let mut command = within(MEMORY, &env::current_exe()?);
+        let output = command.args(["--exact", test, "--test-threads=1"]).env(PACKAGE, &path).output()?;
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {} {message}", path.display(), output.status);
+    }
+    // A process that needs more ends.
+    let output =
+        within(MEMORY / 8, binary()).args(["provider", "digest"]).arg(folder.path().join("large/demo.tar")).output()?;
+    assert!(String::from_utf8(output.stderr)?.contains(OUT_OF_MEMORY));
+    Ok(())
+}
