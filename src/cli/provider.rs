@@ -125,6 +125,9 @@ impl PolicyArgs {
     fn warn_of_unused(&self, policy: &Policy, bundles: &[Bundle]) {
         let path = self.provider_policy.as_deref().unwrap_or(Path::new(""));
         policy.unused(bundles).iter().for_each(|problem| say(&format!("warning: {}", problem.of(path.display()))));
+        if let Some(problem) = policy.is_of_others(bundles) {
+            say(&format!("warning: {}: {problem}", path.display()));
+        }
     }
 }
 
@@ -204,7 +207,8 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
             let (bundles, policy) = (loaded.package.bundles(), args.policy.read()?);
             let findings = foreign::check(&bundles, &policy);
             args.policy.warn_of_unused(&policy, &bundles);
-            let report = verify::verify(&bundles, None).with(foreign::RULES.iter().map(|rule| rule.id), findings);
+            let report = verify::verify(&bundles, None).without(&foreign::RESTATED);
+            let report = report.with(foreign::RULES.iter().map(|rule| rule.id), findings);
             (bundles, report)
         }
         _ if args.policy.provider_policy.is_some() => {

@@ -4,6 +4,7 @@
 //! a provider's folder; its result is a list of findings, each with a place.
 
 mod containers;
+mod fields;
 pub(super) mod folder;
 pub(super) mod parts;
 pub(super) mod pods;
@@ -95,6 +96,14 @@ impl Report {
     pub fn with(mut self, rules: impl IntoIterator<Item = &'static str>, findings: Vec<Finding>) -> Self {
         self.rules.extend(rules);
         self.findings.extend(findings);
+        self
+    }
+
+    /// Leaves rules out.
+    #[must_use]
+    pub fn without(mut self, rules: &[&str]) -> Self {
+        self.rules.retain(|rule| !rules.contains(rule));
+        self.findings.retain(|finding| !rules.contains(&finding.rule));
         self
     }
 

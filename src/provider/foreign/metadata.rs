@@ -111,7 +111,7 @@ pub(super) fn selectors(subject: Subject) -> Values {
 }
 
 /// How names of a provider's own begin.
-fn own(subject: Subject) -> String {
+pub(super) fn own(subject: Subject) -> String {
     format!("{}-cloud-", subject.bundle.name)
 }
 

@@ -10,7 +10,7 @@ use crate::{
     provider::{
         AUTHENTICATION_READER, Error, Flavour, Phase,
         folder::Manifest,
-        foreign::Values,
+        foreign::{Values, metadata::own},
         verify::parts::{Part, Subject, items},
     },
 };
@@ -57,7 +57,7 @@ pub(super) fn kinds(subject: Subject) -> Values {
 }
 
 pub(super) fn names(subject: Subject) -> Values {
-    let own = format!("{}-cloud-", subject.bundle.name);
+    let own = own(subject);
     let is_own = |name: &str| {
         let begins =
             [own.as_str(), &format!("authentication-reader-{own}")].iter().any(|start| name.starts_with(start));

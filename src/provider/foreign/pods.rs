@@ -14,8 +14,59 @@ use crate::provider::{
 /// The types of volumes. Folders of the node have a rule of their own.
 const VOLUMES: [&str; 6] = ["configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"];
 
-/// The sources of a projected volume. A token is one of the pod's own account, for whatever audience.
+/// The sources of a projected volume.
 const PROJECTED: [&str; 5] = ["clusterTrustBundle", "configMap", "downwardAPI", "secret", "serviceAccountToken"];
+
+/// The audiences of a pod's token: none, which is the API server, and the one that OpenShift's clouds trust.
+const AUDIENCES: [&str; 2] = ["", "openshift"];
+
+/// The fields of a pod. Rules of their own check what they hold.
+const POD: [&str; 22] = [
+    "affinity",
+    "automountServiceAccountToken",
+    "containers",
+    "dnsPolicy",
+    "enableServiceLinks",
+    "hostIPC",
+    "hostNetwork",
+    "hostPID",
+    "hostUsers",
+    "imagePullSecrets",
+    "initContainers",
+    "nodeSelector",
+    "priorityClassName",
+    "restartPolicy",
+    "securityContext",
+    "serviceAccount",
+    "serviceAccountName",
+    "shareProcessNamespace",
+    "terminationGracePeriodSeconds",
+    "tolerations",
+    "topologySpreadConstraints",
+    "volumes",
+];
+
+/// The fields of a container.
+const CONTAINER: [&str; 18] = [
+    "args",
+    "command",
+    "env",
+    "envFrom",
+    "image",
+    "imagePullPolicy",
+    "livenessProbe",
+    "name",
+    "ports",
+    "readinessProbe",
+    "resources",
+    "restartPolicy",
+    "securityContext",
+    "startupProbe",
+    "terminationMessagePath",
+    "terminationMessagePolicy",
+    "volumeMounts",
+    "workingDir",
+];
 
 /// Reports the values of each part, as (JSON pointer in the part, text, value).
 pub(super) fn each<'a>(
@@ -64,6 +115,37 @@ pub(super) fn host_ports(subject: Subject) -> Values {
     })
 }
 
+pub(super) fn unusual_fields(subject: Subject) -> Values {
+    let of_pods = each(subject.pods(), |pod| others(pod.value, &POD));
+    let of_containers = each(subject.containers(), |container| {
+        let mut found = others(container.value, &CONTAINER);
+        for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+            for way in ["httpGet", "tcpSocket"] {
+                let host = container.value[probe][way]["host"].as_str().unwrap_or_default();
+                if !matches!(host, "" | "localhost" | "127.0.0.1" | "::1") {
+                    let value = format!("host {host}");
+                    found.push((format!("/{probe}/{way}/host"), format!("kubelet asks {value}"), value));
+                }
+            }
+        }
+        found
+    });
+    of_pods.into_iter().chain(of_containers).collect()
+}
+
+/// The fields that are not among the usual ones: those of a single value with it.
+fn others(part: &Value, usual: &[&str]) -> Vec<(String, String, String)> {
+    let of_field = |field: &str| {
+        let value = match &part[field] {
+            Value::Object(_) | Value::Array(_) => field.to_owned(),
+            Value::String(text) => format!("{field} {text}"),
+            scalar => format!("{field} {scalar}"),
+        };
+        (format!("/{field}"), format!("the field {value}"), value)
+    };
+    fields(part).filter(|field| !usual.contains(field)).map(of_field).collect()
+}
+
 pub(super) fn volumes(subject: Subject) -> Values {
     each(subject.pods(), |pod| {
         let mut found = Vec::new();
@@ -76,9 +158,14 @@ pub(super) fn volumes(subject: Subject) -> Values {
                     let pointer = format!("/volumes/{index}/projected/sources/{number}/{kind}");
                     found.push((pointer, format!("projected {kind}")));
                 }
+                let audience = source["serviceAccountToken"]["audience"].as_str().unwrap_or_default();
+                if !AUDIENCES.contains(&audience) {
+                    let pointer = format!("/volumes/{index}/projected/sources/{number}/serviceAccountToken/audience");
+                    found.push((pointer, format!("audience {audience}")));
+                }
             }
         }
-        found.into_iter().map(|(pointer, value)| (pointer, format!("a volume of the type {value}"), value)).collect()
+        found.into_iter().map(|(pointer, value)| (pointer, format!("a volume with {value}"), value)).collect()
     })
 }
 

@@ -57,6 +57,14 @@ impl Policy {
         values.is_some_and(|values| values.iter().any(|allowed| allowed.value == value))
     }
 
+    /// What is to be said if it is about other providers than these only: a name may be mistyped.
+    pub fn is_of_others(&self, bundles: &[Bundle]) -> Option<String> {
+        let given = &bundles.first()?.name;
+        let names: Vec<_> = self.providers.keys().map(String::as_str).collect();
+        let is_of_others = !names.is_empty() && !self.providers.contains_key(given);
+        is_of_others.then(|| format!("it allows nothing for {given}, only for {}", names.join(", ")))
+    }
+
     /// The values for these providers that allow nothing, because nothing of the provider has them.
     pub fn unused(&self, bundles: &[Bundle]) -> Vec<yaml::Error> {
         let needed = values(bundles);

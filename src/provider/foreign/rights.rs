@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use crate::provider::{
-    Error, Flavour, Phase,
+    CCM, Error, Flavour, Phase,
     folder::Manifest,
-    foreign::Values,
+    foreign::{Values, metadata::own},
     verify::parts::{Subject, items},
 };
 
@@ -26,11 +26,11 @@ const EVERYWHERE: &[Usual] = &[
     ("authorization.k8s.io", "subjectaccessreviews", &["create"]),
 ];
 
-/// What they do besides in a namespace. To change a ConfigMap is not among it: one of kube-system says which front proxies API
+/// What they do besides in a namespace; of leases they renew only their own. To change a ConfigMap is not among it: one of kube-system says which front proxies API
 /// servers trust.
 const IN_A_NAMESPACE: &[Usual] = &[
     ("", "configmaps", &["get", "list", "watch", "create"]),
-    ("coordination.k8s.io", "leases", &["get", "list", "watch", "create", "patch", "update"]),
+    ("coordination.k8s.io", "leases", &["get", "list", "watch", "create"]),
 ];
 
 /// What they read everywhere. No subresource: to get one may be to run a command.
@@ -56,8 +56,8 @@ struct Grant<'a> {
     group: &'a str,
     resource: &'a str,
     verb: &'a str,
-    /// Empty for all objects.
-    names: Vec<&'a str>,
+    /// Of the only object that it is for; `None` for all.
+    name: Option<&'a str>,
 }
 
 impl Grant<'_> {
@@ -74,7 +74,8 @@ impl Grant<'_> {
         (self.group, self.resource) == ("", "nodes") && self.verb.starts_with("delete")
     }
 
-    fn is_usual(&self) -> bool {
+    /// Names of the provider's own begin with `own`.
+    fn is_usual(&self, own: &str) -> bool {
         let has = |table: &[Usual]| {
             let mut of_resource =
                 table.iter().filter(|(group, name, _)| (*group, *name) == (self.group, self.resource));
@@ -82,18 +83,25 @@ impl Grant<'_> {
         };
         let is_read = READABLE.contains(&(self.group, self.resource)) && READ.contains(&self.verb);
         // Which Secrets they are, is a rule of its own.
-        let is_secret = self.is_of_secrets() && !self.names.is_empty() && READ.contains(&self.verb);
-        is_read || has(EVERYWHERE) || (self.is_in_namespace && (has(IN_A_NAMESPACE) || is_secret))
+        let is_secret = self.is_of_secrets() && self.name.is_some() && READ.contains(&self.verb);
+        is_read
+            || has(EVERYWHERE)
+            || (self.is_in_namespace && (has(IN_A_NAMESPACE) || is_secret || self.is_own_lease(own)))
     }
 
-    /// As `GROUP/RESOURCE:VERB`, one for each name.
-    fn values(&self) -> Vec<String> {
+    /// Who renews the lease of another program, such as kube-controller-manager's in kube-system, stops that program.
+    fn is_own_lease(&self, own: &str) -> bool {
+        let is_own = |name: &str| name == CCM || name.starts_with(own);
+        (self.group, self.resource) == ("coordination.k8s.io", "leases")
+            && ["patch", "update"].contains(&self.verb)
+            && self.name.is_some_and(is_own)
+    }
+
+    /// As `GROUP/RESOURCE:VERB`, with the name behind it.
+    fn value(&self) -> String {
         let group = if self.group.is_empty() { String::new() } else { format!("{}/", self.group) };
-        let right = format!("{group}{}:{}", self.resource, self.verb);
-        if self.names.is_empty() {
-            return vec![right];
-        }
-        self.names.iter().map(|name| format!("{right} {name}")).collect()
+        let name = self.name.map(|name| format!(" {name}")).unwrap_or_default();
+        format!("{group}{}:{}{name}", self.resource, self.verb)
     }
 
     fn defect(&self, problem: impl Into<String>) -> Error {
@@ -151,13 +159,16 @@ fn grants(subject: Subject<'_>) -> Vec<Grant<'_>> {
         for (pointer, rule) in rules(manifest) {
             let names: Vec<_> = texts(&rule["resourceNames"]).collect();
             // An empty name is that of requests without one, such as a list.
-            let names = if names.contains(&"") { Vec::new() } else { names };
+            let is_for_all = names.is_empty() || names.contains(&"");
+            let names = if is_for_all { vec![None] } else { names.into_iter().map(Some).collect() };
             let defect = manifest.defect(&pointer, "");
             for group in texts(&rule["apiGroups"]) {
                 for resource in texts(&rule["resources"]) {
                     for verb in texts(&rule["verbs"]) {
-                        let (defect, names) = (defect.clone(), names.clone());
-                        grants.push(Grant { defect, is_in_namespace, group, resource, verb, names });
+                        for name in &names {
+                            let (defect, name) = (defect.clone(), *name);
+                            grants.push(Grant { defect, is_in_namespace, group, resource, verb, name });
+                        }
                     }
                 }
             }
@@ -172,7 +183,7 @@ fn grants(subject: Subject<'_>) -> Vec<Grant<'_>> {
                 group: &right.api_group,
                 resource: &right.resource,
                 verb,
-                names: Vec::new(),
+                name: None,
             });
         }
     }
@@ -183,7 +194,7 @@ pub(super) fn rbac(subject: Subject) -> Vec<Error> {
     let mut defects: Vec<_> = grants(subject)
         .iter()
         .filter(|grant| grant.is_refused())
-        .map(|grant| grant.defect(format!("grants {}", grant.values().join(", "))))
+        .map(|grant| grant.defect(format!("grants {}", grant.value())))
         .collect();
     for manifest in subject.manifests(Phase::Cluster) {
         for (pointer, rule) in rules(manifest) {
@@ -200,17 +211,15 @@ pub(super) fn rbac(subject: Subject) -> Vec<Error> {
 pub(super) fn node_deletion(subject: Subject) -> Vec<Error> {
     let of_flavour = grants(subject).into_iter().filter(|_| subject.bundle.flavour == Flavour::Upstream);
     let deleting = of_flavour.filter(Grant::deletes_nodes);
-    deleting.map(|grant| grant.defect(format!("grants {}", grant.values().join(", ")))).collect()
+    deleting.map(|grant| grant.defect(format!("grants {}", grant.value()))).collect()
 }
 
 pub(super) fn unusual(subject: Subject) -> Values {
     let is_upstream = subject.bundle.flavour == Flavour::Upstream;
     let is_reported = |grant: &Grant| grant.is_refused() || (is_upstream && grant.deletes_nodes());
-    let unusual = grants(subject).into_iter().filter(|grant| !grant.is_usual() && !is_reported(grant));
-    let defects = |grant: Grant| -> Values {
-        grant.values().into_iter().map(|value| (grant.defect(format!("grants {value}")), value)).collect()
-    };
-    unusual.flat_map(defects).collect()
+    let own = own(subject);
+    let unusual = grants(subject).into_iter().filter(|grant| !grant.is_usual(&own) && !is_reported(grant));
+    unusual.map(|grant| (grant.defect(format!("grants {}", grant.value())), grant.value())).collect()
 }
 
 /// The Secrets that Roles let be read by name, with their namespaces.

@@ -98,9 +98,18 @@ pub static RULES: &[ForeignRule] = &[
     ),
     rule(
         "foreign-volume",
-        "other types of volumes read what the manifest does not show: disks, file servers, other images, credentials of drivers",
-        "use configMap, secret, emptyDir, downwardAPI or projected; or list the type in the policy",
+        "other types of volumes read what the manifest does not show: disks, file servers, other images, credentials of drivers; and \
+         who trusts the cluster's tokens may trust those of kube-system more",
+        "use configMap, secret, emptyDir, downwardAPI or projected, and tokens without an audience; or list the type, or \
+         `audience AUDIENCE`, in the policy",
         Unless(pods::volumes),
+    ),
+    rule(
+        "foreign-field",
+        "a pod can choose its node past the scheduler, another runtime, devices, or what kubelet asks from the node's network",
+        "remove the field, which a cloud-controller-manager does not need, and `host` of a probe; or list the field in the policy, with its \
+         value behind it where that is a single one",
+        Unless(pods::unusual_fields),
     ),
     rule(
         "foreign-privileged",
@@ -158,8 +167,8 @@ pub static RULES: &[ForeignRule] = &[
     rule(
         "foreign-right",
         "what is not usual for a cloud-controller-manager may lead to every right: to create pods, roles, webhooks or tokens, to \
-         approve certificates, to reach kubelets",
-        "remove it; or list it in the policy, as it is written here: GROUP/RESOURCE:VERB, with the object's name behind it if \
+         approve certificates, to reach kubelets, to take the lease of another program",
+        "remove it, and give a rule to update leases resourceNames that are cloud-controller-manager or begin with NAME-cloud-; or list it in the policy, as it is written here: GROUP/RESOURCE:VERB, with the object's name behind it if \
          the rule has resourceNames",
         Unless(rights::unusual),
     ),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::provider::{
-    CCM, Error, Phase,
+    CCM, Error, Flavour, Phase,
     upstream::Descriptor,
     verify::parts::{BOOTSTRAP_SECRETS, Part, Subject, items, report},
 };
@@ -62,9 +62,11 @@ fn probe_problem(ccm: &Part, probe: &Value) -> Option<String> {
 pub(super) fn cloud_config(subject: Subject) -> Vec<Error> {
     report(subject.containers(), |container| {
         let (pointer, path) = container.flag("--cloud-config")?;
-        let what = match &subject.bundle.upstream {
-            Some(descriptor) => upstream_config_problem(container, path, descriptor),
-            None => cloud_config_problem(container, path),
+        let what = match (subject.bundle.flavour, &subject.bundle.upstream) {
+            (Flavour::Upstream, Some(descriptor)) => upstream_config_problem(container, path, descriptor),
+            // Its descriptor cannot be read, which a rule of its own says.
+            (Flavour::Upstream, None) => None,
+            (Flavour::OpenShift, _) => cloud_config_problem(container, path),
         }?;
         Some((pointer, format!("--cloud-config {path}: {what}")))
     })

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::provider::{
     Phase,
     verify::{
-        Check, Rule, containers, folder,
+        Check, Rule, containers, fields, folder,
         parts::{require, require_flag},
         pods, rule, upstream,
     },
@@ -18,6 +18,12 @@ pub static RULES: &[Rule<Check>] = &[
         "the operator does not start with a folder that it cannot read",
         "follow the message; docs/adding-a-provider.md describes the format",
         folder::readable,
+    ),
+    rule(
+        "known-field",
+        "the API server refuses to apply an object with a field that it does not know, or with a value of another type",
+        "correct the spelling, the level or the type; the fields are those of Kubernetes 1.35, and an older cluster has fewer",
+        fields::known,
     ),
     rule(
         "ambiguous-scalar",

@@ -50,6 +50,15 @@ fn a_value_that_allows_nothing_is_unused() {
     ];
     assert_eq!(unused, expected);
     assert_eq!(widened(&bundles, &policy), ["foreign-host-path: /a"]);
+    assert_eq!(policy.is_of_others(&bundles), None);
+}
+
+#[test]
+fn a_policy_for_other_providers_only_is_noticed() {
+    let bundles = bundles_with("exoscale", &UPSTREAM, DEPLOYMENT, UPSTREAM[DEPLOYMENT].1);
+    let problem = Policy::parse("exosale:\n  foreign-kind: [Pod a]\n").unwrap().is_of_others(&bundles);
+    assert_eq!(problem.unwrap(), "it allows nothing for exoscale, only for exosale");
+    assert_eq!(Policy::default().is_of_others(&bundles), None);
 }
 
 #[test]
@@ -64,4 +73,27 @@ fn what_both_flavours_need_is_widened_once() {
         widened(&bundles, &allowing("exoscale", "foreign-host-namespace", "hostPID")),
         ["foreign-host-namespace: hostPID"]
     );
+}
+
+#[test]
+fn the_documented_schema_of_policies_is_current() {
+    let rules = RULES.iter().filter(|rule| rule.can_be_widened()).map(|rule| {
+        let values = json!({"type": "array", "items": {"type": ["string", "integer"]}, "description": rule.why});
+        (rule.id.to_owned(), values)
+    });
+    let rules: serde_json::Map<_, _> = rules.collect();
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "ProviderPolicy",
+        "description": "The file of `--provider-policy`: what providers may have beyond the rules, by provider and rule, as exact values.",
+        "type": "object",
+        "additionalProperties": {"type": "object", "properties": rules, "additionalProperties": false},
+    });
+    let path = format!("{}/docs/provider-policy.schema.json", env!("CARGO_MANIFEST_DIR"));
+    let schema = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+    if std::env::var_os("UPDATE_GENERATED").is_some() {
+        std::fs::write(&path, &schema).unwrap();
+    }
+    let documented = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(schema == documented, "{path} is out of date: run `make generate`");
 }

@@ -1,0 +1,147 @@
+//! The rule about fields: which of a manifest's fields the API server does not know (pure).
+
+use k8s_openapi::api::{
+    admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
+    apps::v1::{DaemonSet, Deployment},
+    core::v1::{ConfigMap, Pod, Service, ServiceAccount},
+    policy::v1::PodDisruptionBudget,
+    rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use serde_path_to_error::Segment;
+
+use crate::{
+    object::Object,
+    provider::{Error, verify::parts::Subject},
+    text::yaml::outline::child,
+};
+
+pub(super) fn known(subject: Subject) -> Vec<Error> {
+    let of_manifests = subject.bundle.manifests.iter().flat_map(|manifest| {
+        let found = unknown(&manifest.object).into_iter();
+        found.map(|(pointer, what)| manifest.defect(&pointer, what))
+    });
+    of_manifests.collect()
+}
+
+/// The fields that the kind does not have, or not with this type: JSON pointer and text.
+fn unknown(object: &Object) -> Vec<(String, String)> {
+    let lost = match object.kind().kind {
+        "ClusterRole" => lost::<ClusterRole>,
+        "ClusterRoleBinding" => lost::<ClusterRoleBinding>,
+        "ConfigMap" => lost::<ConfigMap>,
+        "DaemonSet" => lost::<DaemonSet>,
+        "Deployment" => lost::<Deployment>,
+        "Pod" => lost::<Pod>,
+        "PodDisruptionBudget" => lost::<PodDisruptionBudget>,
+        "Role" => lost::<Role>,
+        "RoleBinding" => lost::<RoleBinding>,
+        "Service" => lost::<Service>,
+        "ServiceAccount" => lost::<ServiceAccount>,
+        "ValidatingAdmissionPolicy" => lost::<ValidatingAdmissionPolicy>,
+        "ValidatingAdmissionPolicyBinding" => lost::<ValidatingAdmissionPolicyBinding>,
+        // A test has every kind.
+        _ => return Vec::new(),
+    };
+    lost(object.value())
+}
+
+/// What is lost of a manifest when it is read as its kind and written again.
+fn lost<T: Serialize + DeserializeOwned>(manifest: &Value) -> Vec<(String, String)> {
+    let mut manifest = manifest.clone();
+    quote_quantities(&mut manifest);
+    let typed: T = match serde_path_to_error::deserialize(&manifest) {
+        Ok(typed) => typed,
+        Err(error) => return vec![(pointer(error.path()), error.into_inner().to_string())],
+    };
+    let mut found = Vec::new();
+    compare(&manifest, &serde_json::to_value(&typed).unwrap_or_default(), "", &mut found);
+    found
+}
+
+/// The API server takes a number for a quantity, too.
+fn quote_quantities(value: &mut Value) {
+    let quote = |value: &mut Value| {
+        if let Value::Number(number) = value {
+            *value = Value::String(number.to_string());
+        }
+    };
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match (name.as_str(), &mut *value) {
+                    ("limits" | "requests", Value::Object(amounts)) => amounts.values_mut().for_each(quote),
+                    ("divisor" | "sizeLimit", amount) => quote(amount),
+                    _ => quote_quantities(value),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(quote_quantities),
+        _ => {}
+    }
+}
+
+fn compare(manifest: &Value, typed: &Value, at: &str, found: &mut Vec<(String, String)>) {
+    match (manifest, typed) {
+        (Value::Object(fields), typed) => {
+            for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
+                let at = child(at, name);
+                match typed.get(name) {
+                    Some(typed) => compare(value, typed, &at, found),
+                    None => found.push((at, format!("unknown field {name}"))),
+                }
+            }
+        }
+        (Value::Array(items), Value::Array(typed)) => {
+            for (index, (item, typed)) in items.iter().zip(typed).enumerate() {
+                compare(item, typed, &child(at, &index.to_string()), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn pointer(path: &serde_path_to_error::Path) -> String {
+    path.iter().fold(String::new(), |at, segment| match segment {
+        Segment::Map { key } => child(&at, key),
+        Segment::Seq { index } => child(&at, &index.to_string()),
+        Segment::Enum { .. } | Segment::Unknown => at,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::object::KINDS;
+
+    #[test]
+    fn every_kind_is_checked() {
+        for kind in KINDS {
+            let mut manifest =
+                json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "a"}, "extra": 1});
+            if kind.namespaced {
+                manifest["metadata"]["namespace"] = "b".into();
+            }
+            if kind.kind.ends_with("Binding") && kind.group.starts_with("rbac") {
+                manifest["roleRef"] = json!({"apiGroup": kind.group, "kind": "Role", "name": "a"});
+            }
+            let found = unknown(&Object::new(manifest).unwrap());
+            assert_eq!(found, [("/extra".to_owned(), "unknown field extra".to_owned())], "{}", kind.kind);
+        }
+    }
+
+    #[test]
+    fn numbers_are_quantities_and_null_is_nothing() {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "b", "creationTimestamp": null},
+            "spec": {
+                "containers": [{"name": "a", "resources": {"requests": {"cpu": 1, "memory": 0.5}}, "args": [], "unknown": null}],
+                "volumes": [{"name": "a", "emptyDir": {"sizeLimit": 1}}, {"name": "b", "emptyDir": {}}],
+            },
+        });
+        assert_eq!(unknown(&Object::new(pod).unwrap()), []);
+    }
+}
