@@ -284,7 +284,7 @@ pub(super) fn name(text: &str) -> Result<String, &'static str> {
 }
 
 /// An address: `HOST:PORT`, `HOST`, `[IPV6]:PORT`.
-fn api_server(text: &str) -> Result<ApiServer, &'static str> {
+pub(super) fn api_server(text: &str) -> Result<ApiServer, &'static str> {
     const PROBLEM: &str = "must be HOST:PORT, such as 10.0.0.10:6443 or [fd00::10]:6443";
     let (host, port) = text.rsplit_once(':').ok_or(PROBLEM)?;
     let is_bracketed = host.starts_with('[') && host.ends_with(']');

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    docker::{docker_at_length, run},
+    docker::{docker_at_length, operator, run},
     machine::Machine,
     support::{
         artifacts,
@@ -111,17 +111,21 @@ impl Kubeadm {
     pub(crate) async fn apply(&self, manifests: &str) -> Result<()> {
         let file = self.dir.path().join("manifests.yaml");
         fs::write(&file, manifests)?;
-        self.administer("kubectl", &["apply", "--server-side", "--filename", &file.to_string_lossy()]).await
+        self.administer("kubectl", &["apply", "--server-side", "--filename", &file.to_string_lossy()]).await.map(drop)
     }
 
-    /// `kubectl` or `helm` as an administrator, in the folder of the project.
-    pub(crate) async fn administer(&self, program: &str, arguments: &[&str]) -> Result<()> {
-        let path = if program == "helm" { artifacts::helm().await? } else { self.programs.join(program) };
+    /// The output of `kubectl`, `helm` or `ccm-operator` as an administrator, in the folder of the project.
+    pub(crate) async fn administer(&self, program: &str, arguments: &[&str]) -> Result<String> {
+        let path = match program {
+            "ccm-operator" => operator()?,
+            "helm" => artifacts::helm().await?,
+            _ => self.programs.join(program),
+        };
         let mut command = Command::new(path);
         // The machine's proxy does not lead here, and the settings of its user are none of the test's.
         command.args(arguments).current_dir(repository()).env_clear();
         command.env("KUBECONFIG", self.kubeconfig()).env("HOME", self.dir.path());
-        tokio::task::spawn_blocking(move || run(&mut command)).await?.map(drop)
+        tokio::task::spawn_blocking(move || run(&mut command)).await?
     }
 
     /// The requests of a user so far.

@@ -25,6 +25,7 @@ use crate::{
         process, rights,
     },
     table::{Column, Table},
+    trial,
 };
 
 /// The taint of a node that no CCM has set up.
@@ -59,6 +60,7 @@ async fn a_node_is_set_up_shut_down_and_not_deleted() -> Result<()> {
     let cluster = story.step("kubeadm has made a cluster of them", Box::pin(cluster)).await?;
     let life = Life { story, cloud, cluster, instances };
     life.begins().await?;
+    life.is_tried(&subnet.configuration()).await?;
     let lived = Box::pin(async {
         life.is_set_up(&subnet.configuration()).await?;
         life.is_shut_down().await?;
@@ -91,10 +93,23 @@ impl Life {
         self.show().await
     }
 
+    /// A provider of one's own is tried out where nothing is installed, and initialises nothing.
+    async fn is_tried(&self, configuration: &str) -> Result<()> {
+        self.story.chapter(
+            "2. A provider of one's own",
+            "A folder of manifests, that of AWS under another name, is started without any controller, and removed.",
+        )?;
+        trial::of_a_folder(&self.story, &self.cluster, configuration).await?;
+        for instance in &self.instances {
+            ensure!(has_taint(&self.node(instance).await?, UNINITIALIZED), "{} was initialised", instance.name);
+        }
+        Ok(())
+    }
+
     /// The CCM is installed, removes the taint, and writes what it knows of the instance.
     async fn is_set_up(&self, configuration: &str) -> Result<()> {
         self.story.chapter(
-            "2. The cloud-controller-manager",
+            "3. The cloud-controller-manager",
             "The operator is installed with Helm, and a CloudControllerManager asks it for AWS. It creates accounts, rights, the \
              configuration and a DaemonSet on the control plane. Both run there in spite of the taints, without a pod network and \
              without DNS.",
@@ -140,7 +155,7 @@ impl Life {
     async fn is_shut_down(&self) -> Result<()> {
         let [plane, worker] = &self.instances;
         self.story.chapter(
-            "3. The worker's instance is stopped",
+            "4. The worker's instance is stopped",
             "Its kubelet falls silent, and the node becomes not ready. The CCM asks the cloud why, and taints the node.",
         )?;
         let stopped = async {
@@ -159,7 +174,7 @@ impl Life {
     async fn is_not_deleted(&self) -> Result<()> {
         let [plane, worker] = &self.instances;
         self.story.chapter(
-            "4. The worker's instance is terminated",
+            "5. The worker's instance is terminated",
             "A CCM deletes such a node. This one rehearses it: it has no right to delete nodes. What it would have deleted \
              stands in its Events.",
         )?;
@@ -197,7 +212,7 @@ impl Life {
     /// Nobody was refused anything, but for the deletion.
     async fn had_the_rights(&self) -> Result<()> {
         self.story.chapter(
-            "5. The rights",
+            "6. The rights",
             "The audit log says who asked for what. The rights are computed from the controllers that are on.",
         )?;
         for (namespace, name) in [("ccm-operator", "ccm-operator"), ("kube-system", CCM)] {

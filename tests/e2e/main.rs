@@ -23,3 +23,4 @@ mod machine;
 mod pod;
 mod reasons;
 mod story;
+mod trial;

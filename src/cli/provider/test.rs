@@ -20,10 +20,12 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::{
+    api::placement::ApiServer,
     cli::{
         flags::{OutputFormat, duration, one_reads_stdin, print, runtime, say},
         nodes::AnyCluster,
         preflight,
+        upstream::api_server,
     },
     cluster::{
         read,
@@ -105,6 +107,11 @@ pub struct TestArgs {
     #[arg(long)]
     pub initialise: bool,
 
+    /// The address of the API server for its pods, if it is not that of the distribution: where the address of the Service
+    /// `kubernetes` leads nowhere yet, because something else than kube-proxy serves it.
+    #[arg(long, value_name = "HOST:PORT", value_parser = api_server)]
+    pub api_server: Option<ApiServer>,
+
     /// How long to wait for a pod that is ready.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
     pub timeout: Duration,
@@ -160,6 +167,7 @@ async fn test(args: &TestArgs, provider: &Upstream) -> anyhow::Result<Report> {
         initialises: args.initialise,
         has_config: file.is_some_and(|file| values.contains_key(file)),
         has_credentials: values.keys().any(|key| Some(key.as_str()) != file),
+        api_server: args.api_server.clone(),
         cluster: preflight::cluster(&client, seen(nodes(&client).await, "nodes", String::new())?.ok().as_deref())
             .await?,
     };

@@ -8,7 +8,10 @@ use serde_json::json;
 
 use super::{check, planned};
 use crate::{
-    api::spec::{Lifecycle, Spec},
+    api::{
+        placement::ApiServer,
+        spec::{Lifecycle, Spec},
+    },
     facts::{cluster::Cluster, manager::Manager},
     object::Object,
     plan::Error,
@@ -31,6 +34,8 @@ pub struct Trial<'a> {
     pub has_config: bool,
     /// Whether the Secret has the credentials.
     pub has_credentials: bool,
+    /// The address of the API server for its pods, if it is not that of the distribution.
+    pub api_server: Option<ApiServer>,
     /// The cluster.
     pub cluster: Cluster,
 }
@@ -66,6 +71,9 @@ impl Trial<'_> {
         } else if self.cluster.control_plane_nodes == 0 {
             // A DaemonSet has to be told where to run, and its pods harm no node.
             spec["placement"] = json!({"nodeSelector": {"kubernetes.io/os": "linux"}});
+        }
+        if let Some(ApiServer { host, port }) = &self.api_server {
+            spec["placement"]["apiServer"] = json!({"host": host, "port": port});
         }
         let spec: Spec = serde_json::from_value(spec)?;
         Ok(Manager::new(self.name.to_owned(), spec, self.cluster))
@@ -107,6 +115,7 @@ mod tests {
             initialises,
             has_config: provider.descriptor.cloud_config.is_some(),
             has_credentials: provider.descriptor.credentials.is_some(),
+            api_server: None,
             cluster,
         }
     }
@@ -155,6 +164,18 @@ mod tests {
                 let all = containers.count();
                 assert_eq!(all > 1, initialises && has_manager, "{}", provider.descriptor.name);
             }
+        }
+    }
+
+    #[test]
+    fn its_pods_find_the_api_server_where_they_are_told() {
+        let catalog = embedded::catalog().unwrap();
+        for provider in catalog.upstream() {
+            let api_server = Some(ApiServer { host: "192.0.2.1".into(), port: 6443 });
+            let objects = objects(&Trial { api_server, ..trial(provider, false, 3) }, provider);
+            let pod = objects.iter().find_map(Object::pod_spec).unwrap();
+            let host = json!({"name": "KUBERNETES_SERVICE_HOST", "value": "192.0.2.1"});
+            assert!(pod["containers"][0]["env"].as_array().unwrap().contains(&host), "{}", provider.descriptor.name);
         }
     }
 

@@ -77,6 +77,7 @@ async fn every_program_starts_without_any_controller_for_a_test() -> Result<()> 
             initialises: false,
             has_config: provider.descriptor.cloud_config.is_some(),
             has_credentials: provider.descriptor.credentials.is_some(),
+            api_server: None,
             cluster: manager(&provider.descriptor)?.cluster,
         };
         let objects = trial.objects(provider, &trial.manager(provider)?)?;

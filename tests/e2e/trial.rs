@@ -1,0 +1,53 @@
+//! `provider test` with real kubelets: the pod of a provider's folder runs, and nothing stays behind.
+
+use std::{fs, time::Instant};
+
+use anyhow::{Result, ensure};
+use ccm_operator::{
+    cluster::request,
+    object::{KINDS, NAMESPACE},
+    plan::upstream::trial::LABEL,
+};
+use kube::api::{Api, DynamicObject, ListParams};
+use serde_json::{Value, json};
+
+use crate::{
+    kubeadm::Kubeadm,
+    story::Story,
+    support::{lab::repository, process},
+};
+
+/// Tries out the manifests of AWS under another name.
+pub(crate) async fn of_a_folder(story: &Story, cluster: &Kubeadm, configuration: &str) -> Result<()> {
+    let dir = process::temp_dir()?;
+    let (folder, file) = (dir.path().join("acme"), dir.path().join("cloud.conf"));
+    let own = folder.join("assets/upstream");
+    fs::create_dir_all(&own)?;
+    for entry in repository().join("assets/aws/upstream").read_dir()? {
+        let entry = entry?;
+        let text = fs::read_to_string(entry.path())?.replace("name: aws", "name: acme");
+        fs::write(own.join(entry.file_name()), text.replace("aws-cloud-", "acme-cloud-"))?;
+    }
+    fs::write(&file, configuration)?;
+    let (host, port) = &cluster.api_server;
+    let arguments = [
+        "provider",
+        "test",
+        &folder.to_string_lossy(),
+        &format!("--cloud-config={}", file.display()),
+        &format!("--api-server={host}:{port}"),
+        "--output=json",
+    ];
+    let tried = Instant::now();
+    let report = story.step("its pod is ready", cluster.administer("ccm-operator", &arguments)).await?;
+    story.command("ccm-operator provider test ./acme --cloud-config=cloud.conf --api-server=HOST:PORT")?;
+    story.figure(tried.elapsed(), "until its pod was ready, and all of it removed")?;
+    let report: Value = serde_json::from_str(&report)?;
+    ensure!(report["ready"] == true && report["left"].as_array().is_none_or(Vec::is_empty), "{report:#}");
+    for kind in KINDS.iter().chain([&NAMESPACE]) {
+        let all: Api<DynamicObject> = Api::all_with(cluster.client.clone(), &request::resource(kind));
+        let left = all.list(&ListParams::default().labels(LABEL)).await?.items;
+        ensure!(left.is_empty(), "a {} is left: {}", kind.kind, json!(left));
+    }
+    Ok(())
+}
