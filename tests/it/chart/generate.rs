@@ -26,7 +26,7 @@ const NAMESPACES: &str = "--manager-namespaces=namespaces-of-the-chart";
 
 /// What stands in the files where a value enters, and the template for it.
 const TOKENS: [(&str, &str); 7] = [
-    (NAMESPACES, "--manager-namespaces={{ join \",\" $.Values.namespaces }}"),
+    (NAMESPACES, MANAGED),
     ("namespaces-of-the-chart", "{{ . | quote }}"),
     ("operator-namespace-of-the-chart", "{{ $.Release.Namespace | quote }}"),
     ("image-of-the-chart", "{{ include \"ccm-operator.image\" $ | quote }}"),
@@ -34,6 +34,39 @@ const TOKENS: [(&str, &str); 7] = [
     ("host-of-the-chart", "{{ .host | quote }}"),
     ("\"65001\"", "{{ .port | toString | quote }}"),
 ];
+
+/// The argument with the managed namespaces, and those for external providers.
+const MANAGED: &str = "\
+--manager-namespaces={{ join \",\" $.Values.namespaces }}
+{{- range $.Values.externalProviders }}
+        - --provider=/etc/ccm-operator/providers/{{ .name }}.tar@{{ .digest }}
+{{- end }}
+{{- if $.Values.providerPolicy }}
+        - --provider-policy=/etc/ccm-operator/providers/policy.yaml
+{{- end }}
+{{- with $.Values.replaceBuiltIn }}
+        - --replace-built-in={{ join \",\" . }}
+{{- end }}";
+
+/// What carries external providers, at the end of the Deployment: of the container, then of the pod.
+const PACKAGES: &str = "\
+{{- if $.Values.externalProviders }}
+        volumeMounts:
+        - name: providers
+          mountPath: /etc/ccm-operator/providers
+          readOnly: true
+      volumes:
+      - name: providers
+        projected:
+          sources:
+{{- range $.Values.externalProviders }}
+          - configMap: {name: provider-{{ .name }}}
+{{- end }}
+{{- if $.Values.providerPolicy }}
+          - configMap: {name: {{ $.Values.providerPolicy | quote }}}
+{{- end }}
+{{- end }}
+";
 
 /// What only the chart can add. The list of tolerations is the last before the containers.
 const FURTHER: &str = "\
@@ -155,6 +188,9 @@ fn template(file: &str, any: &Upstream) -> Result<String> {
         text = text.replace(token, template);
     }
     text = text.replace("      containers:\n", FURTHER);
+    if plain.contains("kind: Deployment\n") {
+        text.push_str(PACKAGES);
+    }
     if text.contains("{{ . | quote }}") {
         around = Some("range $.Values.namespaces".into());
         text = format!("---\n{text}");
@@ -235,6 +271,7 @@ fn filled_in(path: &str, catalog: &Catalog) -> Result<String> {
     let providers: Vec<_> = catalog.upstream().map(|one| one.descriptor.name.as_str()).collect();
     let distributions: Vec<_> = Distribution::value_variants().iter().copied().map(name).collect();
     schema["properties"]["providers"]["items"]["enum"] = json!(providers);
+    schema["properties"]["replaceBuiltIn"]["items"]["enum"] = json!(providers);
     schema["properties"]["distribution"]["enum"] = json!(distributions);
     Ok(serde_json::to_string_pretty(&schema)? + "\n")
 }

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use super::generate::{CHART, name};
 use crate::{
     lab::{binary, repository},
+    scaffold,
     support::artifacts,
 };
 
@@ -185,6 +186,36 @@ async fn the_chart_makes_of_values_what_render_makes_of_flags() -> Result<()> {
     Ok(())
 }
 
+/// Their `ConfigMap` and their rights are not the chart's.
+#[tokio::test]
+async fn external_providers_are_mounted_as_render_mounts_them() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let written = scaffold::new(folder.path(), &["acme", "--image=registry.example/acme/ccm:v1.2.3"]);
+    ensure!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
+    let (path, policy) = (folder.path().join("acme"), folder.path().join("policy.yaml"));
+    fs::write(&policy, "acme: {foreign-host-port: [1]}\n")?;
+    let (path, policy) = (path.display().to_string(), policy.display().to_string());
+    let digest = Command::new(binary()).args(["provider", "digest", &path]).output()?;
+    let digest = String::from_utf8(digest.stdout)?.trim().to_owned();
+    let external = json!([{"name": "acme", "digest": digest}]);
+    let policies = ["--provider-policy", &policy, "--replace-built-in", "hcloud"];
+    for (flags, values) in [
+        (&[][..], json!({"externalProviders": external})),
+        (&["--providers", "aws"], json!({"externalProviders": external, "providers": ["aws"]})),
+        (
+            &policies,
+            json!({"externalProviders": external, "providerPolicy": "provider-policy", "replaceBuiltIn": ["hcloud"]}),
+        ),
+    ] {
+        let deployment = |objects: Vec<Value>| objects.into_iter().find(|object| object["kind"] == "Deployment");
+        let expected = deployment(rendered(&[&["--provider", &path], flags].concat())?);
+        let found = templated("ccm-operator", &values, &[]).await?;
+        assert!(found.iter().all(|object| object.get("rules") != Some(&Value::Null)), "{values}");
+        assert_eq!(deployment(found), expected, "{values}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn the_pods_get_what_only_the_chart_can_add() -> Result<()> {
     let plain = json!({"providers": ["aws"]});
@@ -276,6 +307,9 @@ async fn wrong_values_are_refused() -> Result<()> {
         ("providers={}", "providers"),
         ("providers={asw}", "providers"),
         ("providers={aws,aws}", "providers"),
+        ("providers={aws},externalProviders[0].name=acme", "digest"),
+        ("providers={aws},providerPolicy=a", "providerPolicy"),
+        ("providers={aws},replaceBuiltIn={hcloud}", "replaceBuiltIn"),
         ("providers={aws},namespaces={a.b}", "namespaces"),
         ("providers={aws},namespaces={}", "namespaces"),
         ("providers={aws},secrets={A}", "secrets"),
