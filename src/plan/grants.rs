@@ -128,10 +128,19 @@ pub(super) fn written(computed: &[Commented]) -> Result<String, yaml::Error> {
     Ok(text)
 }
 
+/// An item of a list in one line. A name may hold whatever a provider's role names.
+fn scalar(item: &Value) -> Result<String, yaml::Error> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-./_*".contains(&byte);
+    match item.as_str() {
+        Some(text) if !text.bytes().all(is_plain) => Ok(json!(text).to_string()),
+        _ => Ok(yaml::to_string(item)?.trim().to_owned()),
+    }
+}
+
 fn rules_of(rules: &Value) -> Result<String, yaml::Error> {
     let scalars = |list: &Value| {
         let items = list.as_array().into_iter().flatten();
-        items.map(|item| Ok(yaml::to_string(item)?.trim().to_owned())).collect::<Result<Vec<_>, yaml::Error>>()
+        items.map(scalar).collect::<Result<Vec<_>, yaml::Error>>()
     };
     let mut lines = Vec::new();
     for rule in rules.as_array().into_iter().flatten() {
@@ -144,4 +153,19 @@ fn rules_of(rules: &Value) -> Result<String, yaml::Error> {
         }
     }
     Ok(lines.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stays_one_name() {
+        for text in ["a, b", "x]", "x]\n- apiGroups: ['*']", "true", "1", "*", "", "nodes/status", "#", "a: b"] {
+            let rules = rules_of(&json!([{"apiGroups": [""], "resourceNames": [text], "verbs": ["get"]}])).unwrap();
+            let read: Value = yaml::from_str(&rules).unwrap();
+            assert_eq!(read[0]["resourceNames"], json!([text]), "{rules}");
+            assert_eq!(rules.lines().count(), 3, "{rules}");
+        }
+    }
 }

@@ -147,9 +147,11 @@ fn names(object: &mut Object, own: &[(&str, &str)], manager: &Manager) {
     }
     let lease = manager.lease_name();
     for rule in value.get_mut("rules").and_then(Value::as_array_mut).into_iter().flatten() {
+        let is_of_leases = rule["resources"].as_array().is_some_and(|all| all.iter().any(|one| one == "leases"));
+        let names = rule.get_mut("resourceNames").filter(|_| is_of_leases).and_then(Value::as_array_mut);
         // Another lease is of the cloud's own code, under a name that is fixed.
-        if rule["resources"] == json!(["leases"]) && rule["resourceNames"] == json!([LEASE]) {
-            rule["resourceNames"] = json!([lease]);
+        for name in names.into_iter().flatten().filter(|name| *name == LEASE) {
+            *name = lease.as_str().into();
         }
     }
     if let Some(account) = object.pod_spec().and_then(|pod| pod["serviceAccountName"].as_str()) {

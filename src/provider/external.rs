@@ -89,7 +89,10 @@ impl Refused {
 impl Wanted {
     /// What a flag asks for: a path, and the digest after `@`.
     pub fn of_flag(text: &str) -> Self {
-        let (path, digest) = match text.rsplit_once(PIN) {
+        let is_hex = |hex: &str| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+        // As in the environment, the name of the algorithm may be absent.
+        let bare = || text.rsplit_once('@').filter(|(_, hex)| is_hex(hex));
+        let (path, digest) = match text.rsplit_once(PIN).or_else(bare) {
             Some((path, hex)) => (path, Some(format!("sha256:{hex}"))),
             None => (text, None),
         };
@@ -144,7 +147,8 @@ impl Wanted {
     pub fn check(&self, (name, digest): (&str, &str), bundles: &[Bundle]) -> Result<(), Refused> {
         if let Some(expected) = self.digest.as_deref().filter(|expected| *expected != digest) {
             return Err(self.refused(format!(
-                "expected the digest {expected}, found {digest} at {}: somebody has changed it, or the digest is of another one",
+                "expected the digest {expected}, found {digest} at {}: somebody has changed it, or the digest is of another one \
+                 or of another form: a folder and its tar have one digest, an image layout another",
                 self.path.as_deref().unwrap_or(Path::new("")).display()
             )));
         }

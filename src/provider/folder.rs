@@ -255,6 +255,9 @@ impl Bundle {
                 report(&format!("/arguments/{container}/{flag}"), problem);
             }
         }
+        for (pointer, problem) in self.upstream.iter().flat_map(upstream::Descriptor::misfits) {
+            report(&pointer, problem);
+        }
         misfits
     }
 

@@ -14,7 +14,11 @@ use crate::{
     facts::manager::{Controller, Manager},
     object::{Object, container_name, containers},
     provider::{CCM, Origin, descriptor::ValueSource, versions::Versions},
+    text::suggest::did_you_mean,
 };
+
+/// The architectures that nodes may have, as the label `kubernetes.io/arch` names them.
+const ARCHITECTURES: [&str; 6] = ["amd64", "arm", "arm64", "ppc64le", "riscv64", "s390x"];
 
 /// The namespace in the manifests, which another one replaces.
 pub(crate) const NAMESPACE: &str = "kube-system";
@@ -172,6 +176,43 @@ impl Descriptor {
         self.credentials.is_some() || self.cloud_config.as_ref().is_some_and(|config| config.holds_credentials)
     }
 
+    /// What its fields contradict: JSON pointer and text.
+    pub(super) fn misfits(&self) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        for (index, prefix) in self.nodes.provider_ids.iter().enumerate().filter(|(_, prefix)| prefix.len() < 4) {
+            let problem = format!(
+                "the prefix {prefix:?} would be one of nodes of other clouds: write all that they have in common"
+            );
+            found.push((format!("/nodes/providerIDs/{index}"), problem));
+        }
+        for (name, image) in &self.images {
+            if image.versions.tags.is_empty() {
+                let problem =
+                    "no tag is given, so that there would be no image: write the newest for each version of Kubernetes";
+                found.push((format!("/images/{name}/versions/tags"), problem.to_owned()));
+            }
+            let pointer = format!("/images/{name}/architectures");
+            if image.architectures.is_empty() {
+                found.push((pointer, format!("none is given; there are {}", ARCHITECTURES.join(", "))));
+            } else if let Some(other) = image.architectures.iter().find(|one| !ARCHITECTURES.contains(&one.as_str())) {
+                let hint = did_you_mean(other, ARCHITECTURES);
+                found.push((
+                    pointer,
+                    format!("unknown architecture {other:?}{hint}; there are {}", ARCHITECTURES.join(", ")),
+                ));
+            }
+        }
+        if let Some(Credentials { keys, optional_keys, environment, .. }) = &self.credentials {
+            let known = || keys.iter().chain(optional_keys).map(String::as_str);
+            for (variable, key) in environment.iter().filter(|(_, key)| !known().any(|known| known == key.as_str())) {
+                let hint = did_you_mean(key, known());
+                let problem = format!("the key {key:?} is neither in keys nor in optionalKeys{hint}");
+                found.push((format!("/credentials/environment/{variable}"), problem));
+            }
+        }
+        found
+    }
+
     /// The controllers that the cloud-controller-manager itself has.
     pub fn controllers(&self) -> Vec<Controller> {
         let has = |controller: &Controller| match controller {
@@ -196,7 +237,8 @@ impl Descriptor {
     /// Whether an object is of the node manager.
     pub(crate) fn is_of_node_manager(&self, object: &Object) -> bool {
         let name = object.value()["metadata"]["labels"][NAME_LABEL].as_str();
-        self.node_manager.is_some() && name == self.node_manager.as_deref()
+        let is_other = !object.pod_spec().is_some_and(is_manager);
+        self.node_manager.is_some() && name == self.node_manager.as_deref() && is_other
     }
 }
 

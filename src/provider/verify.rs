@@ -90,6 +90,14 @@ pub fn verify(bundles: &[Bundle], payload: Option<&Payload>) -> Report {
     }
 }
 
+impl Finding {
+    /// Whether another finding at the same place follows from this one: a misspelt field is one that nobody needs.
+    pub fn explains(&self, other: &Self) -> bool {
+        let rules = (self.rule, other.rule) == ("known-field", "foreign-field");
+        rules && (&self.file, self.place) == (&other.file, other.place)
+    }
+}
+
 impl Report {
     /// Adds the findings of further rules.
     #[must_use]

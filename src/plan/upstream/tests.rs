@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 
 mod clouds;
+mod leases;
 
 use crate::{
     api::placement::Distribution,

@@ -80,6 +80,7 @@ pub(super) fn security_contexts(subject: Subject) -> Values {
 
 /// The fields of a security context that loosen what the cluster sets by default.
 fn loosened(context: &Value) -> Vec<(String, String, String)> {
+    let text = |value: &'_ Value| value.as_str().unwrap_or_default().to_owned();
     let value = |field: &str| match (field, &context[field]) {
         // Rules of their own, or of containers only.
         ("privileged" | "allowPrivilegeEscalation", _) => None,
@@ -87,10 +88,10 @@ fn loosened(context: &Value) -> Vec<(String, String, String)> {
         (field, _) if FIELDS.contains(&field) => None,
         ("procMount", kind) if kind == "Default" => None,
         ("procMount", kind) => Some(format!("procMount {}", kind.as_str().unwrap_or_default())),
-        ("seccompProfile", profile) if profile["type"] == "RuntimeDefault" || profile["type"] == "Localhost" => None,
-        ("appArmorProfile", profile) if profile["type"] == "RuntimeDefault" => None,
+        ("seccompProfile" | "appArmorProfile", profile) if profile["type"] == "RuntimeDefault" => None,
         ("seccompProfile" | "appArmorProfile", profile) => {
-            Some(format!("{field} {}", profile["type"].as_str().unwrap_or_default()))
+            let words = [field.to_owned(), text(&profile["type"]), text(&profile["localhostProfile"])];
+            Some(words.join(" ").trim_end().to_owned())
         }
         _ => Some(field.to_owned()),
     };

@@ -4,8 +4,11 @@ use serde_json::Value;
 
 use crate::provider::{
     folder::Manifest,
-    foreign::{Values, pods::fields},
-    verify::parts::Subject,
+    foreign::{
+        Values,
+        pods::{each, fields},
+    },
+    verify::parts::{Subject, items},
 };
 
 /// The fields of metadata that a manifest needs.
@@ -107,7 +110,29 @@ pub(super) fn selectors(subject: Subject) -> Values {
             format!("{value}: its selector has no label {} with a value that begins with {own}", OWN.join(" or "));
         Some((manifest.defect("/spec", problem), value))
     };
-    subject.bundle.manifests.iter().filter_map(of_manifest).collect()
+    let of_pods = each(subject.pods(), |pod| others(&pod.value["affinity"], is_own));
+    subject.bundle.manifests.iter().filter_map(of_manifest).chain(of_pods).collect()
+}
+
+/// The terms of an affinity that are about the pods of others: a pod that must not be beside them keeps them away from its place.
+fn others(affinity: &Value, is_own: impl Fn(&Value) -> bool) -> Vec<(String, String, String)> {
+    let mut found = Vec::new();
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        for (list, term) in [
+            ("requiredDuringSchedulingIgnoredDuringExecution", ""),
+            ("preferredDuringSchedulingIgnoredDuringExecution", "/podAffinityTerm"),
+        ] {
+            for (index, one) in items(&affinity[kind][list]).iter().enumerate() {
+                let one = one.pointer(term).unwrap_or(&Value::Null);
+                let is_elsewhere = ["namespaces", "namespaceSelector"].iter().any(|field| !one[field].is_null());
+                if is_elsewhere || !is_own(&one["labelSelector"]["matchLabels"]) {
+                    let pointer = format!("/affinity/{kind}/{list}/{index}");
+                    found.push((pointer, format!("{kind} for the pods of others"), kind.to_owned()));
+                }
+            }
+        }
+    }
+    found
 }
 
 /// How names of a provider's own begin.

@@ -35,7 +35,8 @@ const KINDS: [&str; 10] = [
 
 const SYSTEM: &str = "system:";
 
-/// How names end that the operator gives: of the guard of nodes, and of an object that takes the place of another one.
+/// How names end that the operator gives: of the guard of nodes, and of an object that takes the place of another one. The name of
+/// the `CloudControllerManager` may follow.
 const RESERVED: [&str; 2] = ["-delete-nodes", "-next"];
 
 /// A text of a manifest.
@@ -62,7 +63,9 @@ pub(super) fn names(subject: Subject) -> Values {
         let begins =
             [own.as_str(), &format!("authentication-reader-{own}")].iter().any(|start| name.starts_with(start));
         // A rule of its own refuses names of the system.
-        name.starts_with(SYSTEM) || begins && !RESERVED.iter().any(|end| name.ends_with(end))
+        let without_instance = name.strip_suffix("-cluster").unwrap_or(name);
+        let is_reserved = RESERVED.iter().any(|end| without_instance.ends_with(end) || name.ends_with(end));
+        name.starts_with(SYSTEM) || begins && !is_reserved
     };
     let others = subject.bundle.manifests.iter().filter(|manifest| !is_own(manifest.object.name()));
     let defect = |manifest: &Manifest| {
@@ -184,6 +187,20 @@ pub(super) fn aggregation(subject: Subject) -> Vec<Error> {
         rule.into_iter().chain(labels).collect::<Vec<_>>()
     };
     subject.bundle.manifests.iter().flat_map(of_manifest).collect()
+}
+
+/// Where else the operator would write the configuration.
+pub(super) fn published(subject: Subject) -> Values {
+    let gate = subject
+        .bundle
+        .descriptor
+        .as_ref()
+        .and_then(|one| one.cloud_config.as_ref()?.publish_with_feature_gate.as_ref());
+    let defect = |gate: &String| {
+        let problem = format!("publishWithFeatureGate {gate}");
+        (subject.bundle.descriptor_error("/cloudConfig/publishWithFeatureGate", problem), gate.clone())
+    };
+    gate.map(defect).into_iter().collect()
 }
 
 pub(super) fn services(subject: Subject) -> Values {

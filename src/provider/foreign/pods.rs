@@ -20,8 +20,17 @@ const PROJECTED: [&str; 5] = ["clusterTrustBundle", "configMap", "downwardAPI", 
 /// The audiences of a pod's token: none, which is the API server, and the one that OpenShift's clouds trust.
 const AUDIENCES: [&str; 2] = ["", "openshift"];
 
+/// The field with the time that a pod may take to end.
+const GRACE: &str = "terminationGracePeriodSeconds";
+
+/// The longest time that a pod may take to end, in seconds: until then it acts, whatever has been removed.
+const LONGEST_GRACE: u64 = 120;
+
+/// What a container may ask its node for.
+const RESOURCES: [&str; 3] = ["cpu", "ephemeral-storage", "memory"];
+
 /// The fields of a pod. Rules of their own check what they hold.
-const POD: [&str; 22] = [
+const POD: [&str; 21] = [
     "affinity",
     "automountServiceAccountToken",
     "containers",
@@ -37,7 +46,6 @@ const POD: [&str; 22] = [
     "priorityClassName",
     "restartPolicy",
     "securityContext",
-    "serviceAccount",
     "serviceAccountName",
     "shareProcessNamespace",
     "terminationGracePeriodSeconds",
@@ -116,9 +124,24 @@ pub(super) fn host_ports(subject: Subject) -> Values {
 }
 
 pub(super) fn unusual_fields(subject: Subject) -> Values {
-    let of_pods = each(subject.pods(), |pod| others(pod.value, &POD));
+    let of_pods = each(subject.pods(), |pod| {
+        let mut found = others(pod.value, &POD);
+        if pod.value[GRACE].as_u64().is_some_and(|seconds| seconds > LONGEST_GRACE) {
+            let value = format!("{GRACE} {}", pod.value[GRACE]);
+            found.push((format!("/{GRACE}"), format!("{value}: more than {LONGEST_GRACE}"), value));
+        }
+        found
+    });
     let of_containers = each(subject.containers(), |container| {
         let mut found = others(container.value, &CONTAINER);
+        for list in ["limits", "requests"] {
+            for name in fields(&container.value["resources"][list]).filter(|name| !RESOURCES.contains(name)) {
+                found.push((format!("/resources/{list}"), format!("the resource {name}"), name.to_owned()));
+            }
+        }
+        if !items(&container.value["resources"]["claims"]).is_empty() {
+            found.push(("/resources/claims".to_owned(), "claims of devices".to_owned(), "claims".to_owned()));
+        }
         for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
             for way in ["httpGet", "tcpSocket"] {
                 let host = container.value[probe][way]["host"].as_str().unwrap_or_default();
@@ -133,6 +156,12 @@ pub(super) fn unusual_fields(subject: Subject) -> Values {
     of_pods.into_iter().chain(of_containers).collect()
 }
 
+/// Whether a field says no more than if it were absent.
+fn is_default(field: &str, value: &Value) -> bool {
+    let is_of_field = [("schedulerName", "default-scheduler"), ("preemptionPolicy", "Never")];
+    value == "" || value == false || is_of_field.iter().any(|(name, default)| *name == field && value == default)
+}
+
 /// The fields that are not among the usual ones: those of a single value with it.
 fn others(part: &Value, usual: &[&str]) -> Vec<(String, String, String)> {
     let of_field = |field: &str| {
@@ -143,7 +172,8 @@ fn others(part: &Value, usual: &[&str]) -> Vec<(String, String, String)> {
         };
         (format!("/{field}"), format!("the field {value}"), value)
     };
-    fields(part).filter(|field| !usual.contains(field)).map(of_field).collect()
+    let is_unusual = |field: &&str| !usual.contains(field) && !is_default(field, &part[*field]);
+    fields(part).filter(is_unusual).map(of_field).collect()
 }
 
 pub(super) fn volumes(subject: Subject) -> Values {

@@ -27,11 +27,9 @@ const EVERYWHERE: &[Usual] = &[
 ];
 
 /// What they do besides in a namespace; of leases they renew only their own. To change a ConfigMap is not among it: one of kube-system says which front proxies API
-/// servers trust.
-const IN_A_NAMESPACE: &[Usual] = &[
-    ("", "configmaps", &["get", "list", "watch", "create"]),
-    ("coordination.k8s.io", "leases", &["get", "list", "watch", "create"]),
-];
+/// servers trust. Nor to create one, which no name limits: others are read if they are there, such as coredns-custom of k3s.
+const IN_A_NAMESPACE: &[Usual] =
+    &[("", "configmaps", &READ), ("coordination.k8s.io", "leases", &["get", "list", "watch", "create"])];
 
 /// What they read everywhere. No subresource: to get one may be to run a command.
 const READABLE: [(&str, &str); 8] = [

@@ -66,8 +66,10 @@ pub static RULES: &[ForeignRule] = &[
     ),
     rule(
         "foreign-selector",
-        "a budget or a Service for the pods of others keeps these from being evicted, or draws their traffic",
-        "select by the provider's own label, as its workload does; or list `KIND NAME` in the policy",
+        "a budget for the pods of others keeps these from being evicted, a Service draws their traffic, and an anti-affinity keeps them \
+         from being scheduled",
+        "select by the provider's own label, as its workload does, and in its own namespace; or list `KIND NAME` in the policy, or \
+         podAffinity or podAntiAffinity",
         Unless(metadata::selectors),
     ),
     rule(
@@ -76,6 +78,12 @@ pub static RULES: &[ForeignRule] = &[
         "use type: ClusterIP, without externalIPs, and leave the address to the cluster (None is fine); or list the field \
          and its value in the policy",
         Unless(objects::services),
+    ),
+    rule(
+        "foreign-cloud-config",
+        "the configuration would be written to openshift-config-managed/kube-cloud-config too, which other operators read",
+        "remove publishWithFeatureGate; or list the gate in the policy",
+        Unless(objects::published),
     ),
     rule(
         "foreign-host-namespace",
@@ -108,7 +116,7 @@ pub static RULES: &[ForeignRule] = &[
         "foreign-field",
         "a pod can choose its node past the scheduler, another runtime, devices, or what kubelet asks from the node's network",
         "remove the field, which a cloud-controller-manager does not need, and `host` of a probe; or list the field in the policy, with its \
-         value behind it where that is a single one",
+         value behind it where that is a single one; of resources each that is not cpu, memory or ephemeral-storage",
         Unless(pods::unusual_fields),
     ),
     rule(

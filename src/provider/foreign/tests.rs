@@ -95,7 +95,6 @@ const FIXTURES: &[Fixture] = &[
     ("foreign-reference", RBAC, SUBJECT, "- kind: ServiceAccount\n  name: exoscale-cloud-controller-manager\n  namespace: other # here\n---\n# The lease", "name: exoscale-cloud-controller-manager\n  namespace: other", "ServiceAccount other/exoscale-cloud-controller-manager"),
     ("foreign-reference", RBAC, SUBJECT, "- kind: User\n  name: mallory\n---\n# The lease", "name: mallory", "User mallory"),
     ("foreign-reference", DEPLOYMENT, "serviceAccountName: exoscale-cloud-controller-manager", "serviceAccountName: admin", "serviceAccountName", "ServiceAccount kube-system/admin"),
-    ("foreign-reference", DEPLOYMENT, "      serviceAccountName: exoscale-cloud-controller-manager\n", "      serviceAccount: admin\n", "serviceAccount: admin", "ServiceAccount kube-system/admin"),
     ("foreign-reference", DEPLOYMENT, "      serviceAccountName: exoscale-cloud-controller-manager\n", "", "spec:\n      priority", "ServiceAccount kube-system/default"),
     ("foreign-aggregation", RBAC, "rules:\n- apiGroups: [authentication", "aggregationRule:\n  clusterRoleSelectors: []\nrules:\n- apiGroups: [authentication", "aggregationRule", ""),
     ("foreign-aggregation", RBAC, "rules:\n- apiGroups: [authentication", "# The next.\n    rbac.authorization.k8s.io/aggregate-to-admin: \"true\"\nrules:\n- apiGroups: [authentication", "    rbac.authorization.k8s.io/aggregate", ""),
@@ -106,6 +105,9 @@ const FIXTURES: &[Fixture] = &[
     ("foreign-selector", BUDGET, "    matchLabels:\n      app.kubernetes.io/name: exoscale-cloud-controller-manager\n", "    matchLabels:\n", "spec:", "PodDisruptionBudget exoscale-cloud-controller-manager"),
     ("foreign-name", BUDGET, "name: exoscale-cloud-controller-manager\n  namespace", "name: aws-exoscale-cloud-x\n  namespace", "name: aws-", "PodDisruptionBudget aws-exoscale-cloud-x"),
     ("foreign-name", BUDGET, "name: exoscale-cloud-controller-manager\n  namespace", "name: exoscale-cloud-x-delete-nodes\n  namespace", "name: exoscale-cloud-x-", "PodDisruptionBudget exoscale-cloud-x-delete-nodes"),
+    ("foreign-name", BUDGET, "name: exoscale-cloud-controller-manager\n  namespace", "name: exoscale-cloud-x-delete-nodes-cluster\n  namespace", "name: exoscale-cloud-x-", "PodDisruptionBudget exoscale-cloud-x-delete-nodes-cluster"),
+    ("foreign-selector", DEPLOYMENT, "matchLabels:\n                app.kubernetes.io/name: exoscale-cloud-controller-manager\n", "matchLabels:\n                k8s-app: kube-dns\n", "- topologyKey", "podAntiAffinity"),
+    ("foreign-selector", DEPLOYMENT, "          - topologyKey: kubernetes.io/hostname\n", "          - topologyKey: kubernetes.io/hostname\n            namespaces: [other]\n", "- topologyKey", "podAntiAffinity"),
     ("foreign-service", BUDGET, "", "apiVersion: v1\nkind: Service\nmetadata: {name: exoscale-cloud-x, namespace: kube-system}\nspec:\n  selector: {k8s-app: exoscale-cloud-x}\n  type: NodePort\n---\n", "type: NodePort", "type NodePort"),
     ("foreign-service", BUDGET, "", "apiVersion: v1\nkind: Service\nmetadata: {name: exoscale-cloud-x, namespace: kube-system}\nspec:\n  selector: {k8s-app: exoscale-cloud-x}\n  clusterIP: 10.96.0.10\n---\n", "clusterIP", "clusterIP 10.96.0.10"),
     ("foreign-service", BUDGET, "", "apiVersion: v1\nkind: Service\nmetadata: {name: exoscale-cloud-x, namespace: kube-system}\nspec:\n  selector: {k8s-app: exoscale-cloud-x}\n  externalIPs:\n  - 192.0.2.1\n---\n", "- 192.0.2.1", "externalIPs 192.0.2.1"),
@@ -118,6 +120,10 @@ const FIXTURES: &[Fixture] = &[
     ("foreign-volume", DEPLOYMENT, LAST_VOLUME, "      - name: tmp\n        projected:\n          sources:\n          - podCertificate: {}", "podCertificate", "projected podCertificate"),
     ("foreign-volume", DEPLOYMENT, LAST_VOLUME, "      - name: tmp\n        projected: {sources: [{serviceAccountToken: {path: t, audience: vault}}]}", "projected", "audience vault"),
     ("foreign-field", DEPLOYMENT, "      hostNetwork: true", "      hostNetwork: true\n      nodeName: n1", "nodeName", "nodeName n1"),
+    ("foreign-field", DEPLOYMENT, "      hostNetwork: true", "      hostNetwork: true\n      serviceAccount: exoscale-cloud-controller-manager", "serviceAccount: ", "serviceAccount exoscale-cloud-controller-manager"),
+    ("foreign-field", DEPLOYMENT, "      hostNetwork: true", "      hostNetwork: true\n      terminationGracePeriodSeconds: 121", "terminationGrace", "terminationGracePeriodSeconds 121"),
+    ("foreign-field", DEPLOYMENT, "          requests:\n", "          limits: {smarter-devices/mem: 1}\n          requests:\n", "limits", "smarter-devices/mem"),
+    ("foreign-field", DEPLOYMENT, "          requests:\n", "          claims: [{name: gpu}]\n          requests:\n", "claims", "claims"),
     ("foreign-field", DEPLOYMENT, "      hostNetwork: true", "      hostNetwork: true\n      resourceClaims: [{name: gpu}]", "resourceClaims", "resourceClaims"),
     ("foreign-field", DEPLOYMENT, "        ports:\n", "        stdin: true\n        ports:\n", "stdin", "stdin true"),
     ("foreign-field", DEPLOYMENT, "        ports:\n", "        lifecycle: {preStop: {httpGet: {host: 192.0.2.1, port: 80}}}\n        ports:\n", "lifecycle", "lifecycle"),
@@ -134,6 +140,7 @@ const FIXTURES: &[Fixture] = &[
     ("foreign-security-context", DEPLOYMENT, "        seccompProfile:\n          type: RuntimeDefault\n", "        seccompProfile:\n          type: Unconfined\n", "seccompProfile:", "seccompProfile Unconfined"),
     ("foreign-security-context", DEPLOYMENT, "        runAsNonRoot: true\n", "        runAsNonRoot: true\n        sysctls: [{name: net.ipv4.ip_unprivileged_port_start, value: \"0\"}]\n", "sysctls", "sysctls"),
     ("foreign-security-context", DEPLOYMENT, "    metadata:\n      labels:", "    metadata:\n      annotations: {container.apparmor.security.beta.kubernetes.io/cloud-controller-manager: unconfined}\n      labels:", "securityContext:\n        runAs", "appArmorProfile unconfined"),
+    ("foreign-security-context", DEPLOYMENT, CONTEXT, "          allowPrivilegeEscalation: false\n          seccompProfile: {type: Localhost, localhostProfile: a.json}\n", "seccompProfile: {", "seccompProfile Localhost a.json"),
     ("foreign-capability", DEPLOYMENT, "            drop: [ALL]", "            drop: [ALL]\n            add: [NET_ADMIN]", "add:", "NET_ADMIN"),
     ("foreign-image", DEPLOYMENT, "image: docker.io/exoscale/cloud", "image: docker.io/mallory/cloud", "image:", "docker.io/mallory/cloud-controller-manager:0.34.0"),
     ("foreign-image", DEPLOYMENT, "      containers:\n", "      initContainers:\n      - name: setup\n        image: docker.io/mallory/setup:1\n        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}\n      containers:\n", "image: docker.io/mallory", "docker.io/mallory/setup:1"),
@@ -155,6 +162,7 @@ const FIXTURES: &[Fixture] = &[
     ("foreign-node-deletion", DESCRIPTOR, "  resource: nodes\n  verbs: [get]", "  resource: nodes\n  verbs: [deletecollection]", "- reason: a machine", ""),
     ("foreign-right", DESCRIPTOR, "  resource: nodes\n  verbs: [get]", "  resource: secrets\n  verbs: [list]", "- reason: a machine", "secrets:list"),
     ("foreign-right", RBAC, LEASE, "  resources: [leases]\n  verbs: [create]\n- apiGroups: [\"\"] # here\n  resources: [secrets]\n  resourceNames: [\"\"]\n  verbs: [list]", "- apiGroups: [\"\"] # here", "secrets:list"),
+    ("foreign-right", RBAC, EVENTS, "  resources: [events]\n  verbs: [create]\n- apiGroups: [\"\"] # here\n  resources: [configmaps]\n  verbs: [create]", "- apiGroups: [\"\"] # here", "configmaps:create"),
     ("foreign-right", RBAC, LEASE, "  resources: [leases]\n  verbs: [create, update]", "- apiGroups: [coordination.k8s.io]\n  resources: [leases]\n  verbs: [create", "coordination.k8s.io/leases:update"),
     ("foreign-right", RBAC, LEASE, "  resources: [leases]\n  resourceNames: [exoscale-cloud-x, kube-scheduler]\n  verbs: [patch]", "- apiGroups: [coordination.k8s.io]\n  resources: [leases]\n  resourceNames: [exo", "coordination.k8s.io/leases:patch kube-scheduler"),
     ("foreign-right", RBAC, EVENTS, "  resources: [events]\n  verbs: [create]\n- apiGroups: [certificates.k8s.io]\n  resources: [signers]\n  resourceNames: [kubernetes.io/kubelet-serving]\n  verbs: [approve]", "- apiGroups: [certificates.k8s.io]", "certificates.k8s.io/signers:approve kubernetes.io/kubelet-serving"),
@@ -282,6 +290,7 @@ fn openshift() -> Vec<(&'static str, String)> {
 
 #[test]
 fn the_rules_hold_on_openshift_too() {
+    const DESCRIPTOR_OF_OPENSHIFT: usize = 1;
     const ROLE: usize = 2;
     const POD: usize = 3;
     let files = openshift();
@@ -295,6 +304,7 @@ fn the_rules_hold_on_openshift_too() {
         ("foreign-image", DEPLOYMENT, DIGEST, "", "image:", "quay.io/demo/ccm:1.2.3"),
         ("foreign-image", POD, DIGEST, "", "image:", "quay.io/demo/ccm:1.2.3"),
         ("foreign-secret", DEPLOYMENT, "secretName: demo-cloud-credentials", "secretName: aws-cloud-credentials", "secretName", "openshift-cloud-controller-manager/aws-cloud-credentials"),
+        ("foreign-cloud-config", DESCRIPTOR_OF_OPENSHIFT, "platform: {type: Demo}", "platform: {type: Demo} # here\ncloudConfig: {sources: [], allowEmpty: true, publishWithFeatureGate: Gate}", "cloudConfig:", "Gate"),
         ("foreign-right", ROLE, "verbs: [get, update]", "verbs: [get, delete]", "- apiGroups", "coordination.k8s.io/leases:delete cloud-controller-manager"),
         ("foreign-right", ROLE, "- apiGroups: [coordination.k8s.io]\n  resources: [leases]\n  resourceNames: [cloud-controller-manager]\n  verbs: [get, update]", "- apiGroups: [\"\"]\n  resources: [nodes]\n  verbs: [delete]", "- apiGroups", "nodes:delete"),
     ];
@@ -308,7 +318,9 @@ fn every_rule_has_a_fixture_and_a_unique_name() {
     let rules: BTreeSet<_> = RULES.iter().map(|rule| rule.id).collect();
     assert_eq!(rules.len(), RULES.len());
     assert!(rules.iter().all(|rule| rule.starts_with("foreign-")), "they are told apart from those of every provider");
-    assert_eq!(rules, FIXTURES.iter().map(|(rule, ..)| *rule).collect());
+    let fixtures = FIXTURES.iter().map(|(rule, ..)| *rule);
+    // Only OpenShift has it.
+    assert_eq!(rules, fixtures.chain(["foreign-cloud-config"]).collect());
 }
 
 #[test]
@@ -332,7 +344,7 @@ fn kinds_that_the_operator_does_not_apply_are_refused_before_any_rule() {
 /// What the providers that come with this program would need, if they did not. Those for OpenShift share an account, have the images of the
 /// release, and names of a history; those for any Kubernetes show how strict the rules are.
 #[test]
-fn of_the_built_in_providers_for_any_kubernetes_only_two_would_need_a_policy() {
+fn of_the_built_in_providers_for_any_kubernetes_only_three_would_need_a_policy() {
     let mut needed: Vec<_> = Vec::new();
     let upstream: Vec<_> = embedded::bundles().into_iter().filter(|bundle| bundle.upstream.is_some()).collect();
     for (provider, rule, value) in values(&upstream) {
@@ -342,6 +354,7 @@ fn of_the_built_in_providers_for_any_kubernetes_only_two_would_need_a_policy() {
         "azure: foreign-kind: ValidatingAdmissionPolicy azure-cloud-node-manager-own-node",
         "azure: foreign-kind: ValidatingAdmissionPolicyBinding azure-cloud-node-manager-own-node",
         "azure: foreign-right: coordination.k8s.io/leases:update aks-managed-resource-locker",
+        "gcp: foreign-right: configmaps:create",
         "nutanix: foreign-right: secrets:list",
         "nutanix: foreign-right: secrets:watch",
     ];
@@ -356,6 +369,7 @@ fn of_the_built_in_providers_for_openshift_none_breaks_a_rule_that_cannot_be_wid
     let needed = values(&openshift);
     let rules: BTreeSet<_> = needed.iter().map(|(_, rule, _)| *rule).collect();
     let expected = [
+        "foreign-cloud-config",
         "foreign-image",
         "foreign-kind",
         "foreign-label",

@@ -52,7 +52,7 @@ fn files(options: &Options) -> Vec<(&'static str, &'static str)> {
         (
             true,
             "assets/upstream/rbac.yaml",
-            "its account and its rights, which the operator narrows to the controllers that are on",
+            "its account and its rights; those of the ClusterRole the operator narrows to the controllers that are on",
         ),
         (true, "assets/upstream/poddisruptionbudget.yaml", "one replica stays while nodes are drained"),
         (

@@ -7,6 +7,7 @@ use crate::provider::{
     upstream::Descriptor,
     verify::parts::{BOOTSTRAP_SECRETS, Part, Subject, items, report},
 };
+use crate::text::suggest::did_you_mean;
 
 /// The ConfigMap that the operator keeps with the cloud's configuration.
 const CLOUD_CONF: &str = "cloud-conf";
@@ -106,6 +107,19 @@ fn upstream_config_problem(container: &Part, path: &str, descriptor: &Descriptor
 fn is_filled(container: &Part, volume: &str) -> bool {
     let mounts = items(&container.pod["initContainers"]).iter().flat_map(|init| items(&init["volumeMounts"]));
     mounts.into_iter().any(|mount| mount["name"] == volume && mount["readOnly"] != true)
+}
+
+pub(super) fn volume_mounts(subject: Subject) -> Vec<Error> {
+    report(subject.containers(), |container| {
+        let volumes = || items(&container.pod["volumes"]).iter().filter_map(|volume| volume["name"].as_str());
+        let mounts = items(&container.value["volumeMounts"]).iter().enumerate();
+        let missing = mounts.filter_map(|(index, mount)| {
+            let name = mount["name"].as_str().filter(|name| volumes().all(|volume| volume != *name))?;
+            let what = format!("the pod has no volume {name:?}{}", did_you_mean(name, volumes()));
+            Some((format!("/volumeMounts/{index}/name"), what))
+        });
+        missing.collect::<Vec<_>>()
+    })
 }
 
 pub(super) fn privilege_escalation(subject: Subject) -> Vec<Error> {

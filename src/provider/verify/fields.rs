@@ -50,7 +50,10 @@ fn unknown(object: &Object) -> Vec<(String, String)> {
 /// What is lost of a manifest when it is read as its kind and written again.
 fn lost<T: Serialize + DeserializeOwned>(manifest: &Value) -> Vec<(String, String)> {
     let mut manifest = manifest.clone();
-    quote_quantities(&mut manifest);
+    // What is data there is nothing else.
+    if manifest["kind"] != "ConfigMap" {
+        quote_quantities(&mut manifest);
+    }
     let typed: T = match serde_path_to_error::deserialize(&manifest) {
         Ok(typed) => typed,
         Err(error) => return vec![(pointer(error.path()), error.into_inner().to_string())],

@@ -15,8 +15,8 @@ use crate::provider::{
 pub static RULES: &[Rule<Check>] = &[
     rule(
         "readable",
-        "the operator does not start with a folder that it cannot read",
-        "follow the message; docs/adding-a-provider.md describes the format",
+        "the operator uses no provider whose folder it cannot read",
+        "follow the message; docs/adding-a-provider.md and docs/new-provider.md describe the format",
         folder::readable,
     ),
     rule(
@@ -40,7 +40,8 @@ pub static RULES: &[Rule<Check>] = &[
     rule(
         "container-names",
         "images are set by container name: a container without an entry keeps its built-in image",
-        "name the CCM's container cloud-controller-manager, and give every container a key and a tag in `images` of provider.yaml",
+        "name the CCM's container cloud-controller-manager, and give every container a key and a tag in `images` of provider.yaml, in upstream/ \
+         repository and versions",
         containers::names,
     ),
     rule(
@@ -102,7 +103,7 @@ pub static RULES: &[Rule<Check>] = &[
     rule(
         "service-account",
         "the namespace's default ServiceAccount has none of the rights of a CCM",
-        "set serviceAccountName, such as cloud-controller-manager",
+        "set serviceAccountName, such as cloud-controller-manager, in upstream/ NAME-cloud-controller-manager",
         |subject| {
             let is_own = |name: &Value| !matches!(name.as_str(), None | Some("" | "default"));
             let what = "the pod uses the default ServiceAccount";
@@ -140,9 +141,16 @@ pub static RULES: &[Rule<Check>] = &[
         containers::probes,
     ),
     rule(
+        "volume-mounts",
+        "the API server refuses a pod that mounts a volume that it does not have",
+        "correct the name of the mount, or add the volume to the pod",
+        containers::volume_mounts,
+    ),
+    rule(
         "cloud-config",
         "the CCM exits when the file of --cloud-config does not exist",
-        "mount ConfigMap cloud-conf (at bootstrap hostPath /etc/kubernetes/bootstrap-configs) at the folder of --cloud-config",
+        "mount ConfigMap cloud-conf (at bootstrap hostPath /etc/kubernetes/bootstrap-configs) at the folder of --cloud-config; in upstream/ \
+         the volume cloud-config, with the file that `cloudConfig` of provider.yaml names",
         containers::cloud_config,
     ),
     rule(

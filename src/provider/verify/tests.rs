@@ -68,6 +68,7 @@ const FIXTURES: &[(&str, usize, &str, &str, &str)] = &[
     ("probes", DEPLOYMENT, "startupProbe:", "readinessProbe:", "- name: cloud-controller-manager"),
     ("probes", DEPLOYMENT, "containerPort: 10258", "containerPort: 10259", "startupProbe:"),
     ("probes", POD, "    livenessProbe:\n      httpGet: {scheme: HTTPS", "    livenessProbe:\n      httpGet: {scheme: HTTP", "livenessProbe"),
+    ("volume-mounts", DEPLOYMENT, "      - name: tmp\n        emptyDir", "      - name: temp\n        emptyDir", "name: tmp"),
     ("cloud-config", DEPLOYMENT, "mountPath: /etc/kubernetes-cloud-config", "mountPath: /etc/cloud-config", "--cloud-config="),
     ("cloud-config", DEPLOYMENT, "path: cloud.conf}", "path: other.conf}", "--cloud-config="),
     ("cloud-config", DEPLOYMENT, "name: cloud-conf\n", "name: cloud-config\n", "--cloud-config="),
@@ -104,9 +105,17 @@ const UPSTREAM: [(&str, &str); 4] = [
 const BUDGET: usize = 1;
 const UPSTREAM_DESCRIPTOR: usize = 2;
 
+const TAGS: &str =
+    "tags: {\"1.32\": v1.30.1, \"1.33\": v1.35.0, \"1.34\": v1.35.0, \"1.35\": v1.35.0, \"1.36\": v1.35.0}";
+
 /// The same for rules of the flavour upstream.
 #[rustfmt::skip]
 const UPSTREAM_FIXTURES: &[(&str, usize, &str, &str)] = &[
+    ("readable", UPSTREAM_DESCRIPTOR, "[amd64, arm64, arm]", "[x86_64]"),
+    ("readable", UPSTREAM_DESCRIPTOR, "[amd64, arm64, arm]", "[]"),
+    ("readable", UPSTREAM_DESCRIPTOR, TAGS, "tags: {}"),
+    ("readable", UPSTREAM_DESCRIPTOR, "\"hcloud://\"", "\"\""),
+    ("readable", UPSTREAM_DESCRIPTOR, "HCLOUD_TOKEN: token", "HCLOUD_TOKEN: tokn"),
     ("upstream-dns-policy", DEPLOYMENT, "dnsPolicy: Default", "dnsPolicy: ClusterFirst"),
     ("upstream-node-affinity", DEPLOYMENT, "control-plane, operator: Exists}\n        podAnti", "control-plane, operator: In, values: [\"\"]}\n        podAnti"),
     ("upstream-node-affinity", DEPLOYMENT, "      hostNetwork: true", "      nodeSelector: {node-role.kubernetes.io/control-plane: \"\"}\n      hostNetwork: true"),
