@@ -160,7 +160,7 @@ pub enum Command {
     Images(images::ImagesArgs),
     /// Write Azure's cloud configuration with its credentials, for the cloud-controller-manager in the same pod.
     AzureInjectCredentials(azure::AzureInjectCredentialsArgs),
-    /// List, show and verify providers.
+    /// Make, test, verify, pack and show providers.
     #[command(subcommand)]
     Provider(provider::ProviderCommand),
     /// Show the version of this program and of the cluster.

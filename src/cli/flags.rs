@@ -1,7 +1,7 @@
 //! Flags and output that several commands share.
 
 use std::{
-    fs,
+    env, fs,
     io::{self, Write},
     path::{Path, PathBuf},
     time::Duration,
@@ -213,9 +213,15 @@ pub(super) fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// Ends with exit code 2.
+/// Ends with exit code 2, and with the usage of the subcommand that was called.
 pub(super) fn wrong_usage(message: &str) -> ! {
-    Cli::command().error(ErrorKind::ValueValidation, output::printable(message)).exit()
+    let mut called = Cli::command();
+    called.build();
+    for word in env::args().skip(1) {
+        let Some(next) = called.find_subcommand(&word).cloned() else { break };
+        called = next;
+    }
+    called.error(ErrorKind::ValueValidation, output::printable(message)).exit()
 }
 
 /// Writes a line to standard error, without what steers a terminal: others may have written parts of it. A failure, such as a

@@ -1,6 +1,9 @@
 //! Flags for providers that do not come with this program.
 
-use std::{env, path::PathBuf};
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
 
 use anyhow::bail;
 use clap::Args;
@@ -49,6 +52,10 @@ impl ProviderFlags {
         if let Some(unknown) = self.replace_built_in.iter().find(|name| !known.contains(name)) {
             let hint = did_you_mean(unknown, known.iter().map(String::as_str));
             bail!("--replace-built-in: there is no built-in provider {unknown:?}{hint}");
+        }
+        let is_name = |text: &&String| known.contains(text) && !Path::new(text.as_str()).exists();
+        if let Some(name) = self.provider.iter().find(is_name) {
+            bail!("--provider: {name} comes with this program; the flag is for the path of one that does not");
         }
         let settings = Settings {
             wanted: of_flags.chain(of_environment).collect(),

@@ -16,7 +16,7 @@ use crate::{
     plan::{
         Plan,
         install::{Installation, NAME, external::External},
-        upstream, write,
+        rbac, upstream, write,
     },
     provider::{
         Flavour, Phase,
@@ -94,8 +94,8 @@ impl ValueEnum for Flavour {
 #[derive(Args, Debug)]
 #[group(skip)]
 pub struct InstallFlags {
-    /// The providers that may be asked for, comma-separated; required with --flavour upstream. The operator gets the rights
-    /// that they need.
+    /// The providers that may be asked for, comma-separated; required with --flavour upstream, unless --provider is given. The
+    /// operator gets the rights that they need.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub providers: Vec<String>,
 
@@ -188,17 +188,26 @@ pub(super) fn installation(
     catalog.check()?;
     let all: Vec<_> = catalog.upstream().map(|one| one.descriptor.name.as_str()).collect();
     if flags.providers.is_empty() && externals.used().next().is_none() {
-        wrong_usage(&format!("--flavour upstream needs --providers: {}", all.join(", ")));
+        wrong_usage(&format!("--flavour upstream needs --provider PATH, or --providers: {}", all.join(", ")));
     }
+    let namespaces = or_default(&flags.namespaces, || vec!["kube-system".to_owned()]);
     let find = |name: &String| {
         catalog.upstream_of(name).unwrap_or_else(|problem| wrong_usage(&format!("--providers: {problem}")))
     };
-    let names = externals.used().map(|external| &external.name).filter(|name| catalog.upstream_of(name).is_ok());
-    let mut providers: Vec<_> = flags.providers.iter().chain(names).map(find).collect();
+    let names = || externals.used().map(|external| &external.name);
+    if let Some(name) = names().find(|name| catalog.upstream().all(|one| one.descriptor.name != **name)) {
+        wrong_usage(&format!("--provider: {name} is for OpenShift only: it has no assets/upstream/"));
+    }
+    let mut providers: Vec<_> = flags.providers.iter().chain(names()).map(find).collect();
     providers.sort_by_key(|one| &one.descriptor.name);
     providers.dedup_by_key(|one| &one.descriptor.name);
+    for one in &providers {
+        check_namespaces(&namespaces, &one.descriptor);
+    }
+    // Their rights stand apart: a policy may allow more than those of the operator's own providers need.
+    let (external, providers): (Vec<_>, Vec<_>) = providers.into_iter().partition(|one| one.origin.is_some());
     let installation = Installation {
-        namespaces: or_default(&flags.namespaces, || vec!["kube-system".to_owned()]),
+        namespaces,
         operator_namespace: flags.operator_namespace.clone().unwrap_or_else(|| NAME.to_owned()),
         secrets: or_default(&flags.secrets, || named_secrets(&providers)),
         image: image.cloned(),
@@ -207,9 +216,8 @@ pub(super) fn installation(
         api_server: flags.api_server.clone(),
         node_deletion: flags.node_deletion,
         providers,
-        external: external(externals)?,
+        external: carried(externals)?,
     };
-    installation.providers.iter().for_each(|one| check_namespaces(&installation.namespaces, &one.descriptor));
     let mut files = Vec::new();
     for (name, bytes) in embedded::install() {
         let text = std::str::from_utf8(bytes).with_context(|| format!("failed to read the embedded {name}"))?;
@@ -219,10 +227,14 @@ pub(super) fn installation(
         }
     }
     for (name, config_map) in installation.external.config_maps(&installation.operator_namespace)? {
-        let before =
-            files.partition_point(|(path, _)| path.ends_with(&name) || *path < PathBuf::from("manifests").join(&name));
-        files.insert(before, (PathBuf::from("manifests").join(name), yaml::to_string(&config_map)?));
+        files.push((PathBuf::from("manifests").join(name), yaml::to_string(&config_map)?));
     }
+    for one in external {
+        let secrets = or_default(&flags.secrets, || named_secrets(&[one]));
+        let rights = rbac::upstream(one, &installation.namespaces, &secrets, &installation.operator_namespace)?;
+        files.push((PathBuf::from(format!("manifests/04_provider_{}.rbac.yaml", one.descriptor.name)), rights));
+    }
+    files.sort();
     if image.is_none() {
         say("the operator's image is a placeholder: give --image to replace it");
     }
@@ -230,7 +242,7 @@ pub(super) fn installation(
 }
 
 /// What the operator is given of the external providers.
-fn external(externals: &Externals) -> anyhow::Result<External> {
+fn carried(externals: &Externals) -> anyhow::Result<External> {
     let (policy, replace) = externals.settings();
     let read = |path: &Path| files::read_text(path).with_context(|| format!("failed to read {}", path.display()));
     Ok(External {

@@ -178,11 +178,17 @@ fn read(what: &str, path: &Path, kind: &str) -> Result<Value, Error> {
     read_one(what, path, kind).map(|(manifest, _)| manifest)
 }
 
-/// The same, with its text.
+/// The same, with its text. Documents of other kinds may stand beside it, such as the Secret that it names.
 fn read_one(what: &str, path: &Path, kind: &str) -> Result<(Value, String), Error> {
     let file = file(what, path);
     let text = files::read_given(path).map_err(|error| Error::Read(file.clone(), error))?;
     let documents = yaml::documents(&text).map_err(|error| Error::Yaml(file.clone(), error))?;
+    let is_wanted = |document: &&Value| document["kind"] == kind;
+    if documents.len() > 1 && documents.iter().filter(is_wanted).count() == 1 {
+        let text = alone(&text, kind);
+        let document = yaml::from_str(&text).map_err(|error| Error::Yaml(file, error))?;
+        return Ok((document, text));
+    }
     let mut documents = documents.into_iter();
     let problem = match (documents.next(), documents.next()) {
         (None, _) => "empty".to_owned(),
@@ -194,6 +200,21 @@ fn read_one(what: &str, path: &Path, kind: &str) -> Result<(Value, String), Erro
         },
     };
     Err(Error::Content(file, format!("{problem}; it must hold one manifest of kind {kind}")))
+}
+
+/// The document of this kind in a stream, at its lines.
+fn alone(stream: &str, kind: &str) -> String {
+    let mut documents = vec![String::new()];
+    for (number, line) in stream.split_inclusive('\n').enumerate() {
+        if line.trim_end() == "---" || line.starts_with("--- ") {
+            documents.push("\n".repeat(number));
+        }
+        if let Some(document) = documents.last_mut() {
+            document.push_str(line);
+        }
+    }
+    let is_wanted = |text: &String| yaml::from_str::<Value>(text).is_ok_and(|value| value["kind"] == kind);
+    documents.into_iter().find(is_wanted).unwrap_or_default()
 }
 
 fn file(what: &str, path: &Path) -> String {

@@ -42,7 +42,8 @@ fn network(evidence: &Evidence) -> Row {
         _ => check.warned(
             format!("{message}, and reach the API server by its Service"),
             format!(
-                "nothing where kube-proxy runs; where the network plugin replaces it, give spec.placement.apiServer: {}",
+                "nothing where kube-proxy runs; where the network plugin replaces it, give spec.placement.apiServer, and the same \
+                 address to the operator (--api-server): {}",
                 evidence.manager.cluster.distribution.without_proxy()
             ),
         ),

@@ -34,7 +34,7 @@ fn credentials(judgement: &Judgement, by: Reader) -> Row {
         None => later(check),
         Some(Err(trouble)) => troubled(check, trouble, by),
         Some(Ok(true)) => Row { reason: "Found", ..check.passed("") },
-        Some(Ok(false)) => Row { reason: "NotNeeded", ..check.passed("") },
+        Some(Ok(false)) => Row { reason: "NotNeeded", ..check.passed("no Secret is named, and none is needed") },
     }
 }
 

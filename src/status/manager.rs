@@ -23,7 +23,8 @@ use crate::{
 
 const READY: &str = "Ready";
 const RECONCILING: &str = "Reconciling";
-const STALLED: &str = "Stalled";
+/// The condition of an object that waits for its administrator.
+pub(crate) const STALLED: &str = "Stalled";
 const CONFIGURATION_VALID: &str = "ConfigurationValid";
 const CREDENTIALS_FOUND: &str = "CredentialsFound";
 const VERSION_SUPPORTED: &str = "VersionSupported";

@@ -25,8 +25,10 @@ pub(crate) async fn of_a_folder(story: &Story, cluster: &Kubeadm, configuration:
     fs::create_dir_all(&own)?;
     for entry in repository().join("assets/aws/upstream").read_dir()? {
         let entry = entry?;
-        let text = fs::read_to_string(entry.path())?.replace("name: aws", "name: acme");
-        fs::write(own.join(entry.file_name()), text.replace("aws-cloud-", "acme-cloud-"))?;
+        let text =
+            fs::read_to_string(entry.path())?.replace("name: aws", "name: acme").replace("aws-cloud-", "acme-cloud-");
+        // The image is still that of AWS.
+        fs::write(own.join(entry.file_name()), text.replace("/bin/acme-", "/bin/aws-"))?;
     }
     fs::write(&file, configuration)?;
     let (host, port) = &cluster.api_server;

@@ -17,7 +17,7 @@ use kube::{
     Client,
     api::{DeleteParams, Patch, PatchParams},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
@@ -119,6 +119,41 @@ fn a_policy_allows_what_it_names() -> Result<()> {
 
     let output = provider(&["verify", "aws", "--provider-policy", path(&policy)]);
     assert_eq!(output.status.code(), Some(2), "a provider that comes with this program needs none");
+    Ok(())
+}
+
+#[test]
+fn an_installation_has_the_rights_that_are_printed_for_a_provider() -> Result<()> {
+    let (kept, folder) = upstream(
+        "kind: ClusterRole\n  name: exoscale-cloud-controller-manager\nsubjects",
+        "kind: ClusterRole\n  name: view\nsubjects",
+    )?;
+    let policy = kept.path().join("policy.yaml");
+    fs::write(&policy, "exoscale: {foreign-reference: [ClusterRole view]}\n")?;
+    let output = provider(&["rbac", path(&folder), "--provider-policy", path(&policy)]);
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed = yaml::documents(&String::from_utf8(output.stdout)?)?;
+    ensure!(json!(printed).to_string().contains(r#""resourceNames":["view"],"#), "{printed:#?}");
+    let install =
+        ["render", "--phase=install", "--flavour=upstream", "--replace-built-in=exoscale", "--provider-policy"];
+    let output = Command::new(binary()).args(install).arg(&policy).args(["--provider", path(&folder)]).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let installed = yaml::documents(&String::from_utf8(output.stdout)?)?;
+    for object in printed {
+        assert!(installed.contains(&object), "{object:#}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_folder_for_openshift_only_is_not_installed_elsewhere() -> Result<()> {
+    let (_kept, folder) = for_openshift()?;
+    let install = ["render", "--phase=install", "--flavour=upstream", "--provider", path(&folder)];
+    let output = Command::new(binary()).args(install).output()?;
+    let error = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("demo is for OpenShift only: it has no assets/upstream/"), "{error}");
+    assert!(error.contains("Usage: ccm-operator render "), "the usage of what was called: {error}");
     Ok(())
 }
 

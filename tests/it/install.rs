@@ -197,7 +197,7 @@ fn a_flag_that_the_flavour_has_no_use_for_is_an_error() -> Result<()> {
         refused(&[&["--phase", "install", "-o", "yaml"], &flag[..]].concat(), &expected)?;
     }
     refused(&["--flavour", "upstream"], "--flavour has no use with --phase bootstrap")?;
-    refused(&upstream, "--flavour upstream needs --providers: aws, ")?;
+    refused(&upstream, "--flavour upstream needs --provider PATH, or --providers: aws, ")?;
     refused(&[&upstream[..], &["--providers", "asw"]].concat(), "did you mean `aws`?")?;
     let its_own =
         "--namespaces: the cloud-controller-manager of provider nutanix: it reads every Secret of its namespace";

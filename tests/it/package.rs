@@ -139,8 +139,8 @@ fn an_image_layout_is_written_whole_or_not_at_all() -> Result<()> {
     assert_eq!(names(&folder.path().join("exoscale"))?, ["blobs", "index.json", "oci-layout"]);
     assert_eq!(printed(folder.path(), &["digest", "./exoscale"])?.0, digest);
     let before = fs::read(folder.path().join("exoscale/index.json"))?;
-    let message = refused(folder.path(), &["pack", "aws", "--oci-layout", "exoscale"])?;
-    assert!(message.contains("failed to write exoscale: Directory not empty"), "{message}");
+    let message = refused(folder.path(), &["pack", "exoscale", "--oci-layout", "exoscale"])?;
+    assert!(message.contains("--oci-layout: exoscale is not empty: remove it"), "{message}");
     assert_eq!(fs::read(folder.path().join("exoscale/index.json"))?, before);
     assert_eq!(names(folder.path())?, ["exoscale"]);
     Ok(())
@@ -161,8 +161,12 @@ fn what_is_no_package_is_refused_with_its_reason() -> Result<()> {
         ),
         (&["pack", "./demo"], "./demo is not a package of a provider: assets/a.txt: unknown file"),
         (&["pack", "exoscale", "-o", "/dev/null"], "failed to write /dev/null: not a regular file"),
-        (&["pack", "exoscale", "-o", "none/x.tar"], "failed to write none/x.tar"),
-        (&["pack", "exoscale", "--oci-layout", "demo"], "failed to write demo: Directory not empty"),
+        (&["pack", "exoscale", "-o", "none/exoscale.tar"], "failed to write none/exoscale.tar"),
+        (
+            &["pack", "exoscale", "-o", "none/x.tar"],
+            "none/x.tar: a package has the name of its provider: write none/exoscale.tar",
+        ),
+        (&["pack", "exoscale", "--oci-layout", "demo"], "demo: a package has the name of its provider: write exoscale"),
         (&["pack", "exoscale", "--oci-layout", "x", "--configmap"], "cannot be used with"),
     ] {
         let message = refused(folder.path(), arguments)?;

@@ -257,6 +257,25 @@ fn what_would_be_applied_is_printed_or_written() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn other_manifests_may_stand_beside_it() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let version = ["--kubernetes-version", "1.35"];
+    let secret = "# The token.\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {token: \"---\"}\n--- # The object.\n";
+    let output = render(folder.path(), &format!("{secret}{AWS}---\n"), &version);
+    assert_eq!(output.status.code(), Some(0), "{}", text(output.stderr));
+    assert_eq!(text(output.stdout), text(render(folder.path(), AWS, &version).stdout));
+    for (manifest, problem) in [
+        (format!("{secret}{AWS}  colour: red\n"), "ccm.yaml:14:"),
+        (format!("{AWS}---\n{AWS}"), "more than one document"),
+    ] {
+        let output = render(folder.path(), &manifest, &version);
+        let error = text(output.stderr);
+        assert!(output.status.code() == Some(2) && error.contains(problem), "{error}");
+    }
+    Ok(())
+}
+
 /// The blocks of YAML of a page.
 fn yaml_blocks(page: &str) -> impl Iterator<Item = &str> {
     // One in a list is indented, and so is its end.

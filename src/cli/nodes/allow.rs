@@ -24,6 +24,7 @@ use crate::{
     },
     object::NODE,
     provider::catalog::Catalog,
+    status::manager::STALLED,
     text::{mask, output::printable},
 };
 
@@ -82,7 +83,7 @@ pub(super) async fn run(args: &AllowDeleteArgs, catalog: &Catalog) -> anyhow::Re
             };
             print(&format!("{name} is now in spec.nodeDeletion.allow of CloudControllerManager {manager}\n"))?;
         }
-        print(&outlook(name, spec.controllers.cloud_node_lifecycle))?;
+        print(&outlook(name, spec.controllers.cloud_node_lifecycle, stalled(&live)))?;
         return Ok(ExitCode::SUCCESS);
     }
     bail!("others have changed the CloudControllerManager {TRIES} times meanwhile; try again")
@@ -129,17 +130,27 @@ fn obstacle(node: &Node, nodes: &[Node], (provider_ids, selector): (&[String], &
     }
 }
 
+/// Why the operator does nothing for the object at the moment.
+fn stalled(live: &Value) -> Option<&str> {
+    let conditions = live["status"]["conditions"].as_array()?;
+    let stalled = conditions.iter().find(|one| one["type"] == STALLED && one["status"] == "True")?;
+    stalled["message"].as_str()
+}
+
 /// What happens next.
-fn outlook(name: &str, lifecycle: Lifecycle) -> String {
-    match lifecycle {
-        Lifecycle::Enabled => format!(
+fn outlook(name: &str, lifecycle: Lifecycle, stalled: Option<&str>) -> String {
+    match (lifecycle, stalled) {
+        (Lifecycle::Enabled, Some(why)) => {
+            format!("{name} is not deleted while the CloudControllerManager is stalled: {}\n", printable(why))
+        }
+        (Lifecycle::Enabled, None) => format!(
             "as soon as the cloud-controller-manager asks for it, the operator lets it delete {name}: within about a minute, unless \
              {name} becomes Ready before\n"
         ),
-        Lifecycle::Rehearsal => format!(
+        (Lifecycle::Rehearsal, _) => format!(
             "{name} is not deleted: spec.controllers.cloudNodeLifecycle is Rehearsal; with Enabled it would be\n"
         ),
-        Lifecycle::Disabled => format!(
+        (Lifecycle::Disabled, _) => format!(
             "{name} is not deleted: spec.controllers.cloudNodeLifecycle is Disabled, so that nobody asks the cloud\n"
         ),
     }
@@ -149,6 +160,21 @@ fn outlook(name: &str, lifecycle: Lifecycle) -> String {
 mod tests {
     use super::*;
     use crate::nodes::node::{Ready, UNINITIALIZED};
+
+    #[test]
+    fn nothing_is_promised_for_an_object_that_is_stalled() {
+        let of = |status: &str| {
+            json!({"status": {"conditions": [
+                {"type": "Ready", "status": "True", "message": "no"},
+                {"type": "Stalled", "status": status, "message": "spec.image: bad"},
+            ]}})
+        };
+        assert_eq!(stalled(&of("False")), None);
+        assert_eq!(stalled(&json!({})), None);
+        let text = outlook("a", Lifecycle::Enabled, stalled(&of("True")));
+        assert_eq!(text, "a is not deleted while the CloudControllerManager is stalled: spec.image: bad\n");
+        assert!(outlook("a", Lifecycle::Enabled, None).contains("within about a minute"));
+    }
 
     #[test]
     fn a_node_that_the_rules_would_keep_is_not_put_on_the_list() {

@@ -15,7 +15,7 @@ use crate::{
     cli::flags::{print, say, wrong_usage},
     files::{Readers, STANDARD, beside},
     plan::install::NAME,
-    provider::package::Layout,
+    provider::package::{Layout, Package},
     text::yaml,
 };
 
@@ -35,7 +35,7 @@ pub struct PackArgs {
     pub configmap: bool,
 
     /// The namespace of the ConfigMap: the operator's own.
-    #[arg(long, default_value = NAME, requires = "configmap")]
+    #[arg(long, visible_alias = "operator-namespace", default_value = NAME, requires = "configmap")]
     pub namespace: String,
 
     /// Write the layout of an OCI image to this folder, which must not exist or be empty; its name is the provider's.
@@ -50,6 +50,10 @@ pub struct PackArgs {
 pub(super) fn run(args: &PackArgs) -> anyhow::Result<()> {
     let package = load(&args.target)?.package;
     if let Some(folder) = &args.oci_layout {
+        check_name(folder, &package);
+        if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+            wrong_usage(&format!("--oci-layout: {} is not empty: remove it, or give another folder", folder.display()));
+        }
         let layout = package.oci_layout();
         write_layout(folder, &layout).with_context(|| format!("failed to write {}", folder.display()))?;
         say(&format!("{}: written; the digest of the tar in it is {}", folder.display(), package.digest()));
@@ -74,9 +78,23 @@ pub(super) fn run(args: &PackArgs) -> anyhow::Result<()> {
         say(&package.digest());
         return Ok(());
     }
+    if !args.configmap {
+        check_name(&output, &package);
+    }
     write_file(&output, &bytes).with_context(|| format!("failed to write {}", output.display()))?;
     say(&format!("{}: written", output.display()));
     print(&format!("{}\n", package.digest()))
+}
+
+/// Ends if nobody could read what would be written: whoever pins a package expects it under its name.
+fn check_name(path: &Path, package: &Package) {
+    let name = package.name();
+    // A device has the name that it has.
+    let is_file = path.is_file() || path.is_dir() || !path.exists();
+    if is_file && path.file_stem().is_some_and(|stem| stem != name) {
+        let right = path.with_file_name(path.extension().map_or(name.to_owned(), |_| format!("{name}.tar")));
+        wrong_usage(&format!("{}: a package has the name of its provider: write {}", path.display(), right.display()));
+    }
 }
 
 /// Writes a file, whole or not at all.
@@ -91,6 +109,7 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Writes a folder, whole or not at all.
 fn write_layout(path: &Path, layout: &Layout) -> io::Result<()> {
+    fs::create_dir_all(parent(path))?;
     let mut builder = tempfile::Builder::new();
     let folder = builder.permissions(Permissions::from_mode(0o755)).tempdir_in(parent(path))?;
     for (name, bytes) in &layout.files {

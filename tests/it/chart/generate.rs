@@ -39,6 +39,10 @@ const TOKENS: [(&str, &str); 7] = [
 const MANAGED: &str = "\
 --manager-namespaces={{ join \",\" $.Values.namespaces }}
 {{- range $.Values.externalProviders }}
+{{- $isBuiltIn := $.Files.Get (printf \"files/providers/%s.yaml\" .name) }}
+{{- if and $isBuiltIn (not (has .name $.Values.replaceBuiltIn)) }}
+{{- fail (printf \"externalProviders: %s comes with the operator: add it to replaceBuiltIn, or choose another name\" .name) }}
+{{- end }}
         - --provider=/etc/ccm-operator/providers/{{ .name }}.tar@{{ .digest }}
 {{- end }}
 {{- if $.Values.providerPolicy }}

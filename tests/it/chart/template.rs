@@ -309,6 +309,11 @@ async fn wrong_values_are_refused() -> Result<()> {
         ("providers={aws,aws}", "providers"),
         ("providers={aws},externalProviders[0].name=acme", "digest"),
         ("providers={aws},providerPolicy=a", "providerPolicy"),
+        (
+            "externalProviders[0].name=aws,externalProviders[0].digest=sha256:\
+             0000000000000000000000000000000000000000000000000000000000000000",
+            "replaceBuiltIn",
+        ),
         ("providers={aws},replaceBuiltIn={hcloud}", "replaceBuiltIn"),
         ("providers={aws},namespaces={a.b}", "namespaces"),
         ("providers={aws},namespaces={}", "namespaces"),

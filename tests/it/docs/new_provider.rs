@@ -9,7 +9,10 @@ use super::{
     page::{self, Mark},
     paths::follow,
 };
-use crate::lab::repository;
+use crate::{
+    lab::{LIMIT, repository},
+    support::eventually,
+};
 
 const PAGE: &str = "docs/new-provider.md";
 
@@ -65,7 +68,12 @@ async fn a_cloud_that_is_not_built_in_runs_after_six_commands() -> Result<()> {
     }
     let status = run(&shell, "kubectl get ccm cluster -o jsonpath='{.status.provider.digest}'").await?;
     assert_eq!(status, digest);
-    assert_eq!(world.uninitialised().await?, Vec::<String>::new());
+    eventually("every node is initialised", LIMIT, async || {
+        let left = world.uninitialised().await?;
+        ensure!(left.is_empty(), "{left:?}");
+        Ok(Some(()))
+    })
+    .await?;
 
     let lines: usize = hunks.iter().map(added).sum();
     let blocks = page::blocks(PAGE)?;
