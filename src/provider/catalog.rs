@@ -3,14 +3,14 @@
 //! A catalog is built from paths and bytes, embedded or from a folder. It refuses a folder with a defect. External providers are added to
 //! the built-in ones.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     facts::{EXTERNAL, Facts, Platform},
     provider::{
         Error, Flavour, Origin, Provider,
         external::{External, Refused},
-        folder::{Bundle, bundles},
+        folder::bundles,
         upstream::Upstream,
     },
     text::suggest::did_you_mean,
@@ -19,8 +19,9 @@ use crate::{
 /// Every provider, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
-    providers: Vec<Provider>,
-    upstream: Vec<Upstream>,
+    // Shared: a process keeps the built-in ones beside those that it uses.
+    providers: Vec<Arc<Provider>>,
+    upstream: Vec<Arc<Upstream>>,
     refused: Vec<Refused>,
     /// The built-in providers whose place an external one is to take, by name.
     replaced: Vec<String>,
@@ -32,8 +33,8 @@ impl Catalog {
         let (openshift, upstream): (Vec<_>, _) =
             bundles(files).into_iter().partition(|bundle| bundle.flavour == Flavour::OpenShift);
         Ok(Self {
-            providers: openshift.into_iter().map(Bundle::into_provider).collect::<Result<_, _>>()?,
-            upstream: upstream.into_iter().map(Bundle::into_upstream).collect::<Result<_, _>>()?,
+            providers: openshift.into_iter().map(|one| one.into_provider().map(Arc::new)).collect::<Result<_, _>>()?,
+            upstream: upstream.into_iter().map(|one| one.into_upstream().map(Arc::new)).collect::<Result<_, _>>()?,
             refused: Vec::new(),
             replaced: Vec::new(),
         })
@@ -78,8 +79,9 @@ impl Catalog {
         self.providers.retain(|other| other.origin.is_some() || !replaced.iter().any(|one| one == other.name()));
         self.upstream.retain(|other| other.origin.is_some() || !replaced.contains(&other.descriptor.name));
         let origin = Some(origin);
-        self.providers.extend(added.into_iter().map(|one| Provider { origin: origin.clone(), ..one }));
-        self.upstream.extend(added_upstream.into_iter().map(|one| Upstream { origin: origin.clone(), ..one }));
+        self.providers.extend(added.into_iter().map(|one| Arc::new(Provider { origin: origin.clone(), ..one })));
+        self.upstream
+            .extend(added_upstream.into_iter().map(|one| Arc::new(Upstream { origin: origin.clone(), ..one })));
         self.providers.sort_by(|one, other| one.name().cmp(other.name()));
         self.upstream.sort_by(|one, other| one.descriptor.name.cmp(&other.descriptor.name));
         Ok(())
@@ -112,7 +114,7 @@ impl Catalog {
 
     /// Every provider of the flavour upstream, by name.
     pub fn upstream(&self) -> impl Iterator<Item = &Upstream> {
-        self.upstream.iter()
+        self.upstream.iter().map(AsRef::as_ref)
     }
 
     /// The provider of the flavour upstream of this name, or why there is none, for people.
@@ -138,7 +140,7 @@ impl Catalog {
 
     /// Every provider for OpenShift, by name.
     pub fn providers(&self) -> impl Iterator<Item = &Provider> {
-        self.providers.iter()
+        self.providers.iter().map(AsRef::as_ref)
     }
 
     /// The provider that serves a platform, or the reason why none does, for people.

@@ -87,6 +87,11 @@ pub(super) fn read(tar: &[u8]) -> Result<(&str, Files<'_>), Error> {
     if let Some((_, format)) = COMPRESSED.iter().find(|(magic, _)| tar.starts_with(magic)) {
         return Err(Error::new("tar", None, format!("compressed with {format}: give the tar itself")));
     }
+    // The header of a file is padded with zeros.
+    if !tar.is_empty() && !tar.iter().take(BLOCK).any(|byte| *byte == 0) {
+        let problem = "a text, such as a manifest: give the provider's folder, or the tar that `ccm-operator provider pack` writes";
+        return Err(Error::new("tar", None, problem.to_owned()));
+    }
     check_size(tar.len() as u64)?;
     let (mut rest, mut previous) = (tar, "");
     let (mut name, mut files) = (None, Files::new());

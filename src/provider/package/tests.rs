@@ -154,6 +154,7 @@ fn a_tar_is_refused_for_each_deviation_from_its_only_form() {
         (b"\x28\xb5\x2f\xfd".to_vec(), "tar: compressed with zstd"),
         (b"\xfd7zXZ\0".to_vec(), "tar: compressed with xz"),
         (b"BZh9".to_vec(), "tar: compressed with bzip2"),
+        (b"apiVersion: v1\n".to_vec(), "tar: a text, such as a manifest: give the provider's folder"),
         (vec![0; usize::try_from(MAX_TAR).unwrap() + 1], "bytes; the tar of a package may have"),
     ] {
         let refused = Package::from_tar(&tar).expect_err(problem).to_string();

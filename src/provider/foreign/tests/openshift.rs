@@ -1,0 +1,50 @@
+//! The rules for providers for OpenShift.
+
+use super::*;
+
+const DIGEST: &str = "@sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";
+
+/// A provider for OpenShift that breaks no rule: the one of the tests with an account and an image of its own.
+fn openshift() -> Vec<(&'static str, String)> {
+    let image = ["quay.io/demo/ccm:1.2.3", DIGEST].concat();
+    let files = [
+        ("assets/deployment.yaml", include_str!("../../../../tests/sound/assets/demo/deployment.yaml")),
+        ("assets/provider.yaml", include_str!("../../../../tests/sound/assets/demo/provider.yaml")),
+        ("assets/role.yaml", include_str!("../../../../tests/sound/assets/demo/role.yaml")),
+        ("bootstrap/pod.yaml", include_str!("../../../../tests/sound/bootstrap/demo/pod.yaml")),
+    ];
+    let account = "---\napiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: demo-cloud-controller-manager\n  namespace: \
+                   openshift-cloud-controller-manager\n";
+    let own = |text: &str| {
+        text.replace("serviceAccountName: cloud", "serviceAccountName: demo-cloud")
+            .replace("- kind: ServiceAccount\n  name: cloud", "- kind: ServiceAccount\n  name: demo-cloud")
+            .replace("quay.io/openshift/origin-demo-ccm", &image)
+    };
+    let end = |path: &str| if path == "assets/role.yaml" { account } else { "" };
+    files.map(|(path, text)| (path, own(text) + end(path))).into()
+}
+
+#[test]
+fn the_rules_hold_on_openshift_too() {
+    const DESCRIPTOR_OF_OPENSHIFT: usize = 1;
+    const ROLE: usize = 2;
+    const POD: usize = 3;
+    let files = openshift();
+    let files: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+    assert_eq!(check(&bundles_with("demo", &files, 0, files[0].1), &Policy::default()), []);
+    #[rustfmt::skip]
+    let fixtures: &[Fixture] = &[
+        ("foreign-kind", POD, "apiVersion: v1\nkind: Pod", "apiVersion: apps/v1\nkind: DaemonSet", "kind: DaemonSet", "DaemonSet demo-cloud-controller-manager"),
+        ("foreign-namespace", ROLE, "", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: demo-cloud-x, namespace: openshift-config}\n---\n", "metadata:", "openshift-config"),
+        ("foreign-host-path", POD, "path: /etc/kubernetes/bootstrap-secrets", "path: /etc/kubernetes", "path: /etc/kubernetes\n", "/etc/kubernetes"),
+        ("foreign-image", DEPLOYMENT, DIGEST, "", "image:", "quay.io/demo/ccm:1.2.3"),
+        ("foreign-image", POD, DIGEST, "", "image:", "quay.io/demo/ccm:1.2.3"),
+        ("foreign-secret", DEPLOYMENT, "secretName: demo-cloud-credentials", "secretName: aws-cloud-credentials", "secretName", "openshift-cloud-controller-manager/aws-cloud-credentials"),
+        ("foreign-cloud-config", DESCRIPTOR_OF_OPENSHIFT, "platform: {type: Demo}", "platform: {type: Demo} # here\ncloudConfig: {sources: [], allowEmpty: true, publishWithFeatureGate: Gate}", "cloudConfig:", "Gate"),
+        ("foreign-right", ROLE, "verbs: [get, update]", "verbs: [get, delete]", "- apiGroups", "coordination.k8s.io/leases:delete cloud-controller-manager"),
+        ("foreign-right", ROLE, "- apiGroups: [coordination.k8s.io]\n  resources: [leases]\n  resourceNames: [cloud-controller-manager]\n  verbs: [get, update]", "- apiGroups: [\"\"]\n  resources: [nodes]\n  verbs: [delete]", "- apiGroups", "nodes:delete"),
+    ];
+    for fixture in fixtures {
+        expect("demo", &files, *fixture);
+    }
+}
