@@ -24,7 +24,7 @@ const AUDIENCES: [&str; 2] = ["", "openshift"];
 const GRACE: &str = "terminationGracePeriodSeconds";
 
 /// The longest time that a pod may take to end, in seconds: until then it acts, whatever has been removed.
-const LONGEST_GRACE: u64 = 120;
+const LONGEST_GRACE: f64 = 120.0;
 
 /// What a container may ask its node for.
 const RESOURCES: [&str; 3] = ["cpu", "ephemeral-storage", "memory"];
@@ -126,7 +126,8 @@ pub(super) fn host_ports(subject: Subject) -> Values {
 pub(super) fn unusual_fields(subject: Subject) -> Values {
     let of_pods = each(subject.pods(), |pod| {
         let mut found = others(pod.value, &POD);
-        if pod.value[GRACE].as_u64().is_some_and(|seconds| seconds > LONGEST_GRACE) {
+        // A number with a fraction is one to the API server, too.
+        if pod.value[GRACE].as_f64().is_some_and(|seconds| seconds > LONGEST_GRACE) {
             let value = format!("{GRACE} {}", pod.value[GRACE]);
             found.push((format!("/{GRACE}"), format!("{value}: more than {LONGEST_GRACE}"), value));
         }
@@ -156,7 +157,7 @@ pub(super) fn unusual_fields(subject: Subject) -> Values {
     of_pods.into_iter().chain(of_containers).collect()
 }
 
-/// Whether a field says no more than if it were absent.
+/// Whether a field is of no use to anybody with this value.
 fn is_default(field: &str, value: &Value) -> bool {
     let is_of_field = [("schedulerName", "default-scheduler"), ("preemptionPolicy", "Never")];
     value == "" || value == false || is_of_field.iter().any(|(name, default)| *name == field && value == default)
