@@ -205,11 +205,8 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     let (bundles, mut report) = match target {
         Target::Package(loaded) => {
             let (bundles, policy) = (loaded.package.bundles(), args.policy.read()?);
-            let mut findings = foreign::check(&bundles, &policy);
             args.policy.warn_of_unused(&policy, &bundles);
-            let report = verify::verify(&bundles, None).without(&foreign::RESTATED);
-            findings.retain(|finding| !report.findings.iter().any(|other| other.explains(finding)));
-            let report = report.with(foreign::RULES.iter().map(|rule| rule.id), findings);
+            let report = foreign::report(&bundles, &policy);
             (bundles, report)
         }
         _ if args.policy.provider_policy.is_some() => {

@@ -18,14 +18,14 @@ use std::collections::BTreeSet;
 use crate::provider::{
     Error,
     folder::Bundle,
-    verify::{Finding, Rule, parts::Subject},
+    verify::{Finding, Report, Rule, parts::Subject, verify},
 };
 
 pub use policy::Policy;
 pub use rules::RULES;
 
 /// The rules of [`super::verify`] that find nothing but what rules here find too, where a policy can allow it.
-pub const RESTATED: [&str; 5] = ["capabilities", "host-path", "namespace", "privilege-escalation", "seccomp"];
+const RESTATED: [&str; 5] = ["capabilities", "host-path", "namespace", "privilege-escalation", "seccomp"];
 
 /// A rule for providers that do not come with this program.
 pub type ForeignRule = Rule<Check>;
@@ -58,16 +58,29 @@ impl ForeignRule {
     }
 }
 
+/// What all rules find in a package, those for every provider and those here, each defect once.
+pub fn report(bundles: &[Bundle], policy: &Policy) -> Report {
+    let report = verify(bundles, None).without(&RESTATED);
+    let mut findings = check(bundles, policy);
+    findings.retain(|finding| !report.findings.iter().any(|other| other.explains(finding)));
+    report.with(RULES.iter().map(|rule| rule.id), findings)
+}
+
 /// The findings that the policy does not allow.
 pub fn check(bundles: &[Bundle], policy: &Policy) -> Vec<Finding> {
-    let of_rule = |bundle: &Bundle, rule: &ForeignRule| -> Vec<Finding> {
-        let is_refused =
-            |value: &Option<String>| value.as_ref().is_none_or(|value| !policy.allows(&bundle.name, rule.id, value));
-        let refused = rule.defects(bundle).into_iter().filter(|(_, value)| is_refused(value));
-        let finding = |(defect, value)| rule.finding(&bundle.title(), defect).allowed_by(value);
-        refused.map(finding).collect()
+    let is_allowed = |bundle: &Bundle, rule: &ForeignRule, value: &Option<String>| {
+        value.as_ref().is_some_and(|value| policy.allows(&bundle.name, rule.id, value))
     };
-    bundles.iter().flat_map(|bundle| RULES.iter().flat_map(move |rule| of_rule(bundle, rule))).collect()
+    let refused = defects(bundles).filter(|(bundle, rule, _, value)| !is_allowed(bundle, rule, value));
+    refused.map(|(bundle, rule, defect, value)| rule.finding(&bundle.title(), defect).allowed_by(value)).collect()
+}
+
+/// The defects by provider and rule, each with the value by which a policy allows it.
+fn defects(bundles: &[Bundle]) -> impl Iterator<Item = (&Bundle, &'static ForeignRule, Error, Option<String>)> {
+    let of_rule = |bundle, rule: &'static ForeignRule| {
+        rule.defects(bundle).into_iter().map(move |(defect, value)| (bundle, rule, defect, value))
+    };
+    bundles.iter().flat_map(move |bundle| RULES.iter().flat_map(move |rule| of_rule(bundle, rule)))
 }
 
 /// What the policy allows these providers, as `rule: value`.
@@ -80,14 +93,7 @@ pub fn widened(bundles: &[Bundle], policy: &Policy) -> Vec<String> {
 
 /// Everything that a policy would have to allow, as (provider, rule, value).
 fn values(bundles: &[Bundle]) -> BTreeSet<(&str, &'static str, String)> {
-    let of_rule = |bundle: &'_ Bundle, rule: &ForeignRule| -> Vec<(&'static str, String)> {
-        rule.defects(bundle).into_iter().filter_map(|(_, value)| Some((rule.id, value?))).collect()
-    };
-    let of_bundle = |bundle| {
-        let values = RULES.iter().flat_map(move |rule| of_rule(bundle, rule));
-        values.map(|(rule, value)| (bundle.name.as_str(), rule, value))
-    };
-    bundles.iter().flat_map(of_bundle).collect()
+    defects(bundles).filter_map(|(bundle, rule, _, value)| Some((bundle.name.as_str(), rule.id, value?))).collect()
 }
 
 #[cfg(test)]

@@ -92,7 +92,7 @@ pub fn verify(bundles: &[Bundle], payload: Option<&Payload>) -> Report {
 
 impl Finding {
     /// Whether another finding at the same place follows from this one: a misspelt field is one that nobody needs.
-    pub fn explains(&self, other: &Self) -> bool {
+    pub(super) fn explains(&self, other: &Self) -> bool {
         let rules = (self.rule, other.rule) == ("known-field", "foreign-field");
         rules && (&self.file, self.place) == (&other.file, other.place)
     }
@@ -109,7 +109,7 @@ impl Report {
 
     /// Leaves rules out.
     #[must_use]
-    pub fn without(mut self, rules: &[&str]) -> Self {
+    pub(super) fn without(mut self, rules: &[&str]) -> Self {
         self.rules.retain(|rule| !rules.contains(rule));
         self.findings.retain(|finding| !rules.contains(&finding.rule));
         self

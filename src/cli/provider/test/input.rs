@@ -1,7 +1,5 @@
 //! What a test is made of: the provider, the configuration and the credentials.
 
-use std::path::Path;
-
 use anyhow::Context;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kube::Client;
@@ -12,36 +10,26 @@ use crate::{
     cli::{
         flags::{say, wrong_usage},
         init::ask,
+        provider::target::load,
     },
     cluster::read,
     object::reference::SECRET,
     proposal::credentials::{Values, fits},
     provider::{
         Flavour,
-        catalog::Catalog,
-        embedded,
         foreign::{self, Policy},
-        package,
+        package::read::Form,
         upstream::Upstream,
-        verify::verify,
     },
     text::Problem,
 };
 
 /// The flavour upstream of what is named.
 pub(super) fn provider(target: &str) -> anyhow::Result<Upstream> {
-    let catalog = embedded::catalog()?;
-    if !target.contains('/')
-        && let Ok(built_in) = catalog.upstream_of(target)
-    {
-        return Ok(built_in.clone());
-    }
-    if !Path::new(target).exists() {
-        wrong_usage(&not_found(&catalog, target));
-    }
-    let bundles = package::read::read(Path::new(target))?.package.bundles();
-    let findings = verify(&bundles, None).without(&foreign::RESTATED).findings.len();
-    let findings = findings + foreign::check(&bundles, &Policy::default()).len();
+    let loaded = load(target)?;
+    let bundles = loaded.package.bundles();
+    let is_built_in = loaded.form == Form::BuiltIn;
+    let findings = if is_built_in { 0 } else { foreign::report(&bundles, &Policy::default()).findings.len() };
     if findings > 0 {
         say(&format!("warning: `ccm-operator provider verify {target}` finds {findings} defects"));
     }
@@ -49,13 +37,6 @@ pub(super) fn provider(target: &str) -> anyhow::Result<Upstream> {
         wrong_usage(&format!("{target} has no flavour for any Kubernetes: there is no assets/upstream/"))
     };
     bundle.into_upstream().with_context(|| format!("`ccm-operator provider verify {target}` tells more"))
-}
-
-fn not_found(catalog: &Catalog, target: &str) -> String {
-    match catalog.upstream_of(target) {
-        Err(problem) if !target.contains('/') => format!("{problem}, and there is nothing of this name here"),
-        _ => format!("there is no {target:?}"),
-    }
 }
 
 /// What the Secret of the test holds: the file of `--cloud-config` and the credentials.
