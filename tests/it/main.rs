@@ -19,6 +19,7 @@ mod container;
 mod contested;
 mod contract;
 mod crash;
+mod dead_node;
 mod diff;
 mod docs;
 mod drift;

@@ -56,8 +56,16 @@ pub async fn add_master(client: &Client, name: &str) -> Result<()> {
 
 /// The kubelet of all nodes: bound Pods become Ready, deleted Pods go away. Runs until dropped.
 pub async fn run(client: Client) -> Result<()> {
+    run_where(client, |_| true).await
+}
+
+/// The same for some Pods; the kubelets of the others are silent.
+pub async fn run_where(client: Client, is_on_live_node: impl Fn(&Pod) -> bool) -> Result<()> {
     let mut pods = touched::<Pod>(&client);
     while let Some(pod) = pods.next().await {
+        if !is_on_live_node(&pod) {
+            continue;
+        }
         let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
         let name = pod.name_any();
         if pod.metadata.deletion_timestamp.is_some() {

@@ -294,4 +294,25 @@ pub static RULES: &[Rule<Check>] = &[
         "add a PodDisruptionBudget with maxUnavailable: 1",
         upstream::disruption_budget,
     ),
+    rule(
+        "upstream-eviction-policy",
+        "replicas that do not work would hold up the drain of every node that one of them is on",
+        "set unhealthyPodEvictionPolicy: AlwaysAllow",
+        upstream::eviction_policy,
+    ),
+    rule(
+        "upstream-deployment-strategy",
+        "Recreate takes all pods away and waits for the pod of a dead node before it makes a new one; more than one at a time leaves none if \
+         the new version does not start",
+        "set strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}",
+        upstream::deployment_strategy,
+    ),
+    rule(
+        "upstream-daemonset-strategy",
+        "the pod of a dead node is missing already: with a lower limit it keeps the others from being updated, with a higher one no pod of \
+         two is left if the new version does not start",
+        "set updateStrategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 0, maxUnavailable: 50%}}, and tolerate \
+         node.kubernetes.io/unreachable with effect NoSchedule, without which a dead node is not one of those that half is taken of",
+        upstream::daemon_set_strategy,
+    ),
 ];

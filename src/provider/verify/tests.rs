@@ -92,7 +92,7 @@ const FIXTURES: &[(&str, usize, &str, &str, &str)] = &[
     ("bootstrap-static-pod", POD, "kind: Pod", "kind: Service", "kind: Service"),
 ];
 
-const UPSTREAM: [(&str, &str); 4] = [
+const UPSTREAM: [(&str, &str); 7] = [
     ("assets/hcloud/upstream/deployment.yaml", include_str!("../../../assets/hcloud/upstream/deployment.yaml")),
     (
         "assets/hcloud/upstream/poddisruptionbudget.yaml",
@@ -100,10 +100,14 @@ const UPSTREAM: [(&str, &str); 4] = [
     ),
     ("assets/hcloud/upstream/provider.yaml", include_str!("../../../assets/hcloud/upstream/provider.yaml")),
     ("assets/hcloud/upstream/rbac.yaml", include_str!("../../../assets/hcloud/upstream/rbac.yaml")),
+    ("assets/vultr/upstream/daemonset.yaml", include_str!("../../../assets/vultr/upstream/daemonset.yaml")),
+    ("assets/vultr/upstream/provider.yaml", include_str!("../../../assets/vultr/upstream/provider.yaml")),
+    ("assets/vultr/upstream/rbac.yaml", include_str!("../../../assets/vultr/upstream/rbac.yaml")),
 ];
 
 const BUDGET: usize = 1;
 const UPSTREAM_DESCRIPTOR: usize = 2;
+const DAEMON_SET: usize = 4;
 
 const TAGS: &str =
     "tags: {\"1.32\": v1.30.1, \"1.33\": v1.35.0, \"1.34\": v1.35.0, \"1.35\": v1.35.0, \"1.36\": v1.35.0}";
@@ -133,7 +137,19 @@ const UPSTREAM_FIXTURES: &[(&str, usize, &str, &str)] = &[
     ("upstream-instance-label", BUDGET, "    app.kubernetes.io/instance: cluster\nspec", "spec"),
     ("upstream-instance-label", DEPLOYMENT, "    app.kubernetes.io/instance: cluster\nspec:\n  replicas", "    app.kubernetes.io/instance: other\nspec:\n  replicas"),
     ("upstream-disruption-budget", BUDGET, "policy/v1\nkind: PodDisruptionBudget", "v1\nkind: ConfigMap"),
+    ("upstream-eviction-policy", BUDGET, "  unhealthyPodEvictionPolicy: AlwaysAllow\n", ""),
+    ("upstream-eviction-policy", BUDGET, "AlwaysAllow", "IfHealthyBudget"),
+    ("upstream-deployment-strategy", DEPLOYMENT, ROLLING, "type: Recreate\n"),
+    ("upstream-deployment-strategy", DEPLOYMENT, "maxUnavailable: 1}", "maxUnavailable: 100%}"),
+    ("upstream-deployment-strategy", DEPLOYMENT, "maxSurge: 0", "maxSurge: 1"),
+    ("upstream-daemonset-strategy", DAEMON_SET, "maxUnavailable: 50%", "maxUnavailable: 1"),
+    ("upstream-daemonset-strategy", DAEMON_SET, "maxUnavailable: 50%", "maxUnavailable: 100%"),
+    ("upstream-daemonset-strategy", DAEMON_SET, "type: RollingUpdate\n    rollingUpdate: {maxSurge: 0, maxUnavailable: 50%}", "type: OnDelete"),
+    ("upstream-daemonset-strategy", DAEMON_SET, "      - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoSchedule}\n", ""),
 ];
+
+/// In the manifest of a Deployment.
+const ROLLING: &str = "type: RollingUpdate\n    rollingUpdate: {maxSurge: 0, maxUnavailable: 1}\n";
 
 #[test]
 fn each_fixture_of_the_flavour_upstream_breaks_only_its_rule() {

@@ -1,6 +1,6 @@
 //! Rules of the flavour upstream: what published manifests get wrong on one distribution or another (pure).
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     facts::{Fact, manager::ONLY},
@@ -88,15 +88,16 @@ pub(super) fn node_affinity(subject: Subject) -> Vec<Error> {
 pub(super) fn tolerations(subject: Subject) -> Vec<Error> {
     report(pods(subject), |pod| {
         let tolerations = items(&pod.value["tolerations"]);
-        let tolerates = move |key: &str, effect: &str| {
-            tolerations.iter().any(|one| {
-                (one["key"] == key || one["key"].is_null())
-                    && one["operator"] == "Exists"
-                    && (one["effect"] == effect || one["effect"].is_null())
-            })
-        };
-        let missing = TAINTS.into_iter().filter(move |(key, effect)| !tolerates(key, effect));
+        let missing = TAINTS.into_iter().filter(move |(key, effect)| !tolerates(tolerations, key, effect));
         missing.map(|(key, effect)| ("/tolerations", format!("no toleration of the taint {key}:{effect}")))
+    })
+}
+
+fn tolerates(tolerations: &[Value], key: &str, effect: &str) -> bool {
+    tolerations.iter().any(|one| {
+        (one["key"] == key || one["key"].is_null())
+            && one["operator"] == "Exists"
+            && (one["effect"] == effect || one["effect"].is_null())
     })
 }
 
@@ -148,6 +149,56 @@ pub(super) fn instance_label(subject: Subject) -> Vec<Error> {
         wrong.map(|pointer| manifest.defect(pointer, format!("no label {INSTANCE_LABEL}: {ONLY}")))
     });
     wrong.collect()
+}
+
+/// The strategy of a Deployment whose replicas share a port of the host: the others stay until a new pod is ready.
+pub(super) fn deployment_strategy(subject: Subject) -> Vec<Error> {
+    let one_at_a_time = json!({"maxSurge": 0, "maxUnavailable": 1});
+    not_updated_by(
+        subject,
+        "Deployment",
+        "/spec/strategy",
+        &one_at_a_time,
+        "the strategy is not RollingUpdate with maxSurge 0 and maxUnavailable 1",
+    )
+}
+
+/// The strategy of a DaemonSet whose pods share a port of the host, and what makes it count a dead node: half of three nodes, rounded
+/// up, are two, so that one may be dead; half of two are one.
+pub(super) fn daemon_set_strategy(subject: Subject) -> Vec<Error> {
+    let half = json!({"maxSurge": 0, "maxUnavailable": "50%"});
+    let strategy = not_updated_by(
+        subject,
+        "DaemonSet",
+        "/spec/updateStrategy",
+        &half,
+        "the updateStrategy is not RollingUpdate with maxSurge 0 and maxUnavailable 50%",
+    );
+    let key = "node.kubernetes.io/unreachable";
+    let uncounted = report(pods_of_control_plane(subject).filter(|pod| pod.kind() == "DaemonSet"), |pod| {
+        let is_tolerated = tolerates(items(&pod.value["tolerations"]), key, "NoSchedule");
+        (!is_tolerated).then(|| ("/tolerations", format!("no toleration of the taint {key}:NoSchedule")))
+    });
+    strategy.into_iter().chain(uncounted).collect()
+}
+
+/// The workloads of the cloud-controller-manager of a kind that are not updated in this way.
+fn not_updated_by(subject: Subject, kind: &str, pointer: &str, wanted: &Value, what: &str) -> Vec<Error> {
+    let workloads = pods_of_control_plane(subject).filter(|pod| pod.kind() == kind);
+    let wrong = workloads.filter_map(|pod| {
+        let strategy = pod.manifest.object.value().pointer(pointer).unwrap_or(&Value::Null);
+        let is_right = strategy["type"] == "RollingUpdate" && strategy["rollingUpdate"] == *wanted;
+        (!is_right).then(|| pod.manifest.defect(pointer, what))
+    });
+    wrong.collect()
+}
+
+/// A budget that does not count replicas that do not work.
+pub(super) fn eviction_policy(subject: Subject) -> Vec<Error> {
+    let manifests = subject.manifests(Phase::Cluster).filter(|_| is_upstream(subject));
+    let budgets = manifests.filter(|one| one.object.kind().kind == "PodDisruptionBudget");
+    let wrong = budgets.filter(|one| one.object.value()["spec"]["unhealthyPodEvictionPolicy"] != "AlwaysAllow");
+    wrong.map(|one| one.defect("/spec", "unhealthyPodEvictionPolicy is not AlwaysAllow")).collect()
 }
 
 pub(super) fn disruption_budget(subject: Subject) -> Vec<Error> {
