@@ -180,8 +180,11 @@ fn instance_label(value: &mut Value, name: &str) {
 /// The version of an image for a `CloudControllerManager`.
 pub(crate) fn choose(image: &Image, manager: &Manager) -> Result<Choice, Error> {
     let minor = manager.cluster.minor;
-    let choice = match &manager.spec.image.version {
-        Some(tag) => Some(image.versions.asked(tag, minor)),
+    let asked = &manager.spec.image;
+    // Another repository has tags of its own, and a digest is pulled whichever the tag. A mirror has those of the provider.
+    let is_pulled_by_tag = asked.repository.is_none() && asked.digest.is_none();
+    let choice = match &asked.version {
+        Some(tag) => Some(image.versions.asked(tag, minor, is_pulled_by_tag)),
         None => image.versions.choose(minor),
     };
     choice.ok_or_else(|| {

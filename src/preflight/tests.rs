@@ -210,6 +210,9 @@ fn cases() -> Vec<Case> {
         (Check::Version, Warned, "there is no tag for Kubernetes 1.60", aws, |world| {
             world.manager.cluster.minor = Minor(60);
         }),
+        (Check::Version, Warned, "1.35.2 is not among the tags", aws, |world| {
+            world.spec(json!({"provider": "aws", "image": {"version": "1.35.2", "registryMirror": "mirror:5000"}}));
+        }),
         (Check::Companions, Refused, "runs in the CloudControllerManager older (provider aws)", aws, |world| {
             let spec = json!({"provider": "aws", "ports": {"secure": 10300}});
             world.others.push((manager("older", spec), true, None));

@@ -1,6 +1,7 @@
 //! What only one cloud or another needs: a node manager, a namespace, an optional Secret.
 
 use super::*;
+use crate::provider::versions::UNKNOWN_VERSION;
 
 #[test]
 fn a_node_manager_initialises_nodes_in_place_of_the_controller() {
@@ -162,4 +163,20 @@ fn nothing_is_planned_that_an_api_server_would_drop() {
             assert!(!is_null(object.value()), "{}: {}", object.key(), object.value());
         }
     }
+}
+
+#[test]
+fn a_version_is_compared_with_the_tags_of_the_repository_that_it_is_pulled_from() {
+    let reason = |image: Value| {
+        let asked = manager("aws", json!({"image": image}));
+        let catalog = embedded::catalog().unwrap();
+        let image = &catalog.upstream_of("aws").unwrap().descriptor.images[CCM];
+        choose(image, &asked).unwrap().problem.map(|(reason, _)| reason)
+    };
+    assert_eq!(reason(json!({"version": "v1.35.2"})), None);
+    assert_eq!(reason(json!({"version": "v1.35.22"})), Some(UNKNOWN_VERSION));
+    assert_eq!(reason(json!({"version": "v1.35.22", "registryMirror": "mirror:5000"})), Some(UNKNOWN_VERSION));
+    assert_eq!(reason(json!({"version": "v1.35.2-own", "repository": "own/ccm"})), None);
+    let digest = format!("sha256:{}", "0".repeat(64));
+    assert_eq!(reason(json!({"version": "v1.35.22", "digest": digest})), None, "the tag is not looked at");
 }
