@@ -10,12 +10,13 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use futures::{StreamExt, stream::FuturesUnordered};
+use futures::{StreamExt, future::OptionFuture, stream::FuturesUnordered};
 use k8s_openapi::jiff::{Timestamp, Unit};
 use tokio::sync::{Notify, watch};
 use tracing::info;
 
 use crate::{
+    cluster::request::REQUEST_TIMEOUT,
     controllers::events::Events,
     files::changes::Changes,
     nodes::subject::Subject,
@@ -163,8 +164,13 @@ impl Controllers {
         let files = self.images_json.as_deref().into_iter().chain(system_bundle).map(Path::to_owned);
         let mut files = Changes::of(files.chain(self.view.provider_paths()).collect());
         self.read_files();
+        let mut shutdown = self.shutdown.clone();
         loop {
-            let wake = self.pass().await;
+            let wake = tokio::select! {
+                wake = self.pass() => wake,
+                // A request that hangs does not keep rights alive.
+                () = end_of_patience(&mut shutdown) => return self.withdraw().await,
+            };
             loop {
                 let mut leaderships: FuturesUnordered<_> =
                     self.leaderships.iter_mut().map(|(_, leadership)| leadership.changed()).collect();
@@ -173,6 +179,7 @@ impl Controllers {
                     () = files.next() => Some(true),
                     Some(_) = leaderships.next() => Some(false),
                     () = self.nodes.diagnoser.answered() => Some(false),
+                    Some(()) = OptionFuture::from(self.managers.as_mut().map(Managers::answered)) => Some(false),
                     () = self.rewound.notified() => {
                         self.view.observer.watches.restart();
                         Some(false)
@@ -192,7 +199,10 @@ impl Controllers {
     /// Takes back what must not stay while no operator runs.
     async fn withdraw(&mut self) {
         if let Some(managers) = &mut self.managers {
-            managers.withdraw(&mut self.view).await;
+            let withdrawn = tokio::time::timeout(REQUEST_TIMEOUT, managers.withdraw(&mut self.view)).await;
+            if withdrawn.is_err() {
+                managers.warn_of_rights(&self.view);
+            }
         }
     }
 
@@ -268,7 +278,7 @@ impl Controllers {
                     info!("this cluster is not OpenShift: acting on CloudControllerManagers");
                     let (authority, hands) = operator.into_parts();
                     let own_namespace = self.view.settings.own_namespace.clone();
-                    self.managers = Some(Managers::new(authority, hands, own_namespace));
+                    self.managers = Some(Managers::new(self.view.client.clone(), authority, hands, own_namespace));
                     // Those of the command line: the cluster has none.
                     self.view.serve_tls();
                 }
@@ -290,6 +300,15 @@ impl Controllers {
         self.measure(&passes, started);
         next_pass(passes.into_iter().flat_map(|pass| pass.due), started)
     }
+}
+
+/// Waits until a pass that is under way has had the time of a request since the process has to stop.
+async fn end_of_patience(shutdown: &mut watch::Receiver<bool>) {
+    // Whoever sends has gone: nothing has to stop.
+    if shutdown.wait_for(|stop| *stop).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+    tokio::time::sleep(REQUEST_TIMEOUT).await;
 }
 
 impl Nodes {

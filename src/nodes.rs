@@ -15,6 +15,7 @@ pub mod log;
 pub mod node;
 pub mod observed;
 pub mod pages;
+pub mod placement;
 pub mod read;
 pub mod reason;
 pub mod subject;

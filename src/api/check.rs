@@ -78,7 +78,7 @@ impl Spec {
             ),
             (
                 self.node_deletion.allow.len() <= 100 && self.node_deletion.allow.iter().all(|node| is_node(node)),
-                ("nodeDeletion.allow", "each is NAME/UID, at most a hundred"),
+                ("nodeDeletion.allow", "each is NAME/UID/TIME, at most a hundred: see ccm-operator nodes allow-delete"),
             ),
         ];
         rules.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, broken)| Err(broken))
@@ -118,10 +118,10 @@ impl Spec {
     }
 }
 
-/// Whether a text is the name and the unique id of a node.
+/// Whether a text is the name and the unique id of a node, with a time.
 fn is_node(text: &str) -> bool {
     let parts: Vec<_> = text.split('/').collect();
-    text.len() <= 300 && parts.len() == 2 && parts.iter().all(|part| !part.is_empty())
+    text.len() <= 320 && parts.len() == 3 && parts.iter().all(|part| !part.is_empty())
 }
 
 /// Whether this is a value of a label, as Kubernetes defines it.

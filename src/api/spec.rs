@@ -245,10 +245,11 @@ api_types! {
         /// How many of the cloud's nodes may wait for their deletion at the same time, in per cent; one always may.
         #[cfg_attr(test, schemars(range(min = 1, max = 100)))]
         pub max_percent: u8,
-        /// Nodes that somebody has confirmed, each as `NAME/UID`; `ccm-operator nodes allow-delete` adds them.
-        #[cfg_attr(test, schemars(length(max = 100), inner(length(max = 300)), extend("x-kubernetes-validations" = [{
-            "rule": "self.all(node, node.matches('^[^/]+/[^/]+$'))",
-            "message": "each is NAME/UID",
+        /// Nodes that somebody has confirmed, each in one state, as `NAME/UID/TIME` with the time at which its condition `Ready` last
+        /// changed; `ccm-operator nodes allow-delete` adds them. A node that was ready again meanwhile is not meant any more.
+        #[cfg_attr(test, schemars(length(max = 100), inner(length(max = 320)), extend("x-kubernetes-validations" = [{
+            "rule": "self.all(node, node.matches('^[^/]+/[^/]+/[^/]+$'))",
+            "message": "each is NAME/UID/TIME: see ccm-operator nodes allow-delete",
         }])))]
         pub allow: Vec<String>,
     }

@@ -196,7 +196,7 @@ impl<F: Fn() -> Option<Duration>> Asker<F> {
     async fn perform(&mut self, object: &Object, step: Step) -> Result<Option<Value>, Cause> {
         let (requests, name) = (&self.requests, object.name());
         match step {
-            Step::Read | Step::Probe(_) => requests.perform(object, step).await,
+            Step::Read | Step::ReadStandIn | Step::Probe(_) => requests.perform(object, step).await,
             Step::Fold(live) => {
                 self.folded = Some(live);
                 Ok(None)

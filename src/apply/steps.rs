@@ -29,6 +29,8 @@ pub enum Step {
     Fold(Value),
     /// Apply the object.
     Apply,
+    /// Read what has the name of the stand-in: it may be somebody else's.
+    ReadStandIn,
     /// Apply the object under the name of its stand-in: the API server has to accept it before the old one is deleted.
     /// A binding's stand-in is real, so that its rights are granted without a gap; others are dry runs.
     StandIn,
@@ -118,6 +120,7 @@ enum Stage {
     /// The apply after a fold.
     ApplyFolded,
     LookForRecreate,
+    LookAtStandIn(Value),
     StandIn(Value),
     /// The stand-in after an old one was deleted.
     StandInAgain(Value),
@@ -207,6 +210,10 @@ impl<'a> Ladder<'a> {
             // After the last conflict the refusal stands: an apply alone would leave other managers' fields.
             (Stage::Fold, Ok(_)) => self.step(Stage::ApplyFolded, Step::Apply),
             (Stage::LookForRecreate, Ok(Some(live))) => self.recreate(live),
+            (Stage::LookAtStandIn(live), Ok(stand_in)) => match stand_in.as_ref().and_then(|one| self.hands_off(one)) {
+                Some(end) => Next::Break(end),
+                None => self.step(Stage::StandIn(live), Step::StandIn),
+            },
             (Stage::StandIn(live) | Stage::StandInAgain(live), Ok(_)) => {
                 self.step(Stage::Delete(live.clone()), Step::Delete(live))
             }
@@ -289,10 +296,14 @@ impl<'a> Ladder<'a> {
         if let Some(end) = self.hands_off(&live) {
             return Next::Break(end);
         }
-        if live["metadata"]["deletionTimestamp"].is_null() {
-            return self.step(Stage::StandIn(live), Step::StandIn);
+        if !live["metadata"]["deletionTimestamp"].is_null() {
+            return Next::Break(End::Held(finalizers(&live)));
         }
-        Next::Break(End::Held(finalizers(&live)))
+        // Only a binding's is written.
+        if is_binding(self.desired) {
+            return self.step(Stage::LookAtStandIn(live), Step::ReadStandIn);
+        }
+        self.step(Stage::StandIn(live), Step::StandIn)
     }
 }
 

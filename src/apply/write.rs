@@ -88,7 +88,7 @@ fn redacted<'a>(mut cause: Cause, objects: impl Iterator<Item = &'a Value>) -> C
 
 fn action(step: &Step) -> &'static str {
     match step {
-        Step::Read => "read",
+        Step::Read | Step::ReadStandIn => "read",
         Step::Fold(_) => "take over",
         Step::Probe(_) | Step::Apply | Step::StandIn => "apply",
         Step::DeleteStandIn | Step::Delete(_) => "delete",
@@ -222,10 +222,8 @@ impl<F: Fn() -> Option<Duration>> Requests<F> {
     pub(super) async fn perform(&self, object: &Object, step: Step) -> Result<Option<Value>, Cause> {
         let name = object.name();
         match step {
-            Step::Read => {
-                let live = send(NO_DEADLINE, self.api.get_opt(name)).await?;
-                Ok(live.as_ref().map(to_value))
-            }
+            Step::Read => self.read(name).await,
+            Step::ReadStandIn => self.read(&format!("{name}{STAND_IN}")).await,
             Step::Probe(_) => self.apply(&ownership::bare(object.value()), true).await.map(Some),
             Step::Fold(live) => self.merge(name, &steps::fold_patch(&live), false).await.map(|_| None),
             Step::Apply => self.apply(object.value(), false).await.map(Some),
@@ -237,6 +235,11 @@ impl<F: Fn() -> Option<Duration>> Requests<F> {
             }
             Step::Delete(live) => self.delete(&live).await,
         }
+    }
+
+    async fn read(&self, name: &str) -> Result<Option<Value>, Cause> {
+        let live = send(NO_DEADLINE, self.api.get_opt(name)).await?;
+        Ok(live.as_ref().map(to_value))
     }
 
     pub(super) async fn apply(&self, object: &Value, dry_run: bool) -> Result<Value, Cause> {

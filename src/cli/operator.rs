@@ -189,7 +189,8 @@ async fn run(
     // A pass that has begun to write ends before another process may lead.
     stop.send_replace(true);
     let orderly = async {
-        let _ = tokio::time::timeout(REQUEST_TIMEOUT, running).await;
+        // A pass, and what is taken back after it.
+        let _ = tokio::time::timeout(REQUEST_TIMEOUT * 2, running).await;
         let elections =
             [for_operator, for_config_sync].into_iter().flatten().filter_map(|candidate| candidate.election);
         futures::future::join_all(elections.map(Election::release)).await;

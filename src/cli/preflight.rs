@@ -33,7 +33,13 @@ use crate::{
         manager::{Manager, SKIP_PREFLIGHT},
         version::Minor,
     },
-    nodes::{evidence::Unseen, node::Node, observed::words, read::nodes, subject::Need},
+    nodes::{
+        evidence::Unseen,
+        node::Node,
+        observed::words,
+        read::nodes,
+        subject::{Need, Subject},
+    },
     object::{
         KINDS, Kind,
         reference::{Reference, SECRET},
@@ -51,7 +57,7 @@ use crate::{
         self,
         evidence::{Evidence, Other, Reader, Seen},
         inputs, pods,
-        read::{missing, seen, survey},
+        read::{deletion_right, missing, seen, survey},
         rights,
         screen::Report,
     },
@@ -187,6 +193,10 @@ pub(super) async fn check(
         nodes: nodes.as_deref().map_err(Clone::clone),
         survey: &survey,
         missing_rights: missing_rights(client, catalog, manager, operator_namespace).await?,
+        deletion_right: match Subject::upstream(provider, manager) {
+            Some(subject) => deletion_right(client, &subject.user()).await?,
+            None => Ok(None),
+        },
     };
     Ok(Report::new(&manager.name, &spec.provider, preflight::rows(&evidence)))
 }

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview,
-    SubjectAccessReviewSpec,
+    ResourceAttributes, ResourceRule, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SelfSubjectRulesReview,
+    SelfSubjectRulesReviewSpec, SubjectAccessReview, SubjectAccessReviewSpec,
 };
 use kube::{Api, Client, api::PostParams};
 
 use super::request::{self, Cause};
+
+/// What no namespace is called: the rules that hold there are those of the cluster. The API server asks for some name.
+const NO_NAMESPACE: &str = "_";
 
 /// Whether the ServiceAccount with this user name may do something, or the caller for `None`.
 ///
@@ -23,7 +26,7 @@ pub async fn may(
 ) -> Result<bool, Cause> {
     let (resource_attributes, params) = (Some(attributes), PostParams::default());
     let status = if let Some(account) = account {
-        let (groups, user) = (Some(groups(account)), Some(account.to_owned()));
+        let (groups, user) = (Some(groups(account).into()), Some(account.to_owned()));
         let spec = SubjectAccessReviewSpec { resource_attributes, groups, user, ..SubjectAccessReviewSpec::default() };
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
         request::send(within, Api::all(client.clone()).create(&params, &review)).await?.status
@@ -35,9 +38,39 @@ pub async fn may(
     Ok(status.is_some_and(|status| status.allowed))
 }
 
+/// Whether a ServiceAccount may delete every node. Rights on single nodes do not count: the operator grants these.
+///
+/// # Errors
+///
+/// As [`may`].
+pub async fn may_delete_any_node(client: &Client, user: &str, within: Option<Duration>) -> Result<bool, Cause> {
+    let delete = ResourceAttributes {
+        verb: Some("delete".to_owned()),
+        resource: Some("nodes".to_owned()),
+        version: Some("v1".to_owned()),
+        ..ResourceAttributes::default()
+    };
+    may(client, Some(user), delete, within).await
+}
+
+/// The rules by which the caller may act in a namespace, or for an empty one on the cluster; and whether there may be more, which the
+/// API server cannot list.
+///
+/// # Errors
+///
+/// The request failed.
+pub async fn own_rules(client: &Client, namespace: &str) -> Result<(Vec<ResourceRule>, bool), Cause> {
+    let namespace = if namespace.is_empty() { NO_NAMESPACE } else { namespace };
+    let spec = SelfSubjectRulesReviewSpec { namespace: Some(namespace.to_owned()) };
+    let review = SelfSubjectRulesReview { spec, ..SelfSubjectRulesReview::default() };
+    let api = Api::all(client.clone());
+    let answer = request::send(request::NO_DEADLINE, api.create(&PostParams::default(), &review)).await?;
+    Ok(answer.status.map(|status| (status.resource_rules, status.incomplete)).unwrap_or((Vec::new(), true)))
+}
+
 /// The groups of a ServiceAccount: rights may be granted to them.
-fn groups(account: &str) -> Vec<String> {
+pub fn groups(account: &str) -> [String; 3] {
     let namespace = account.split(':').nth(2).unwrap_or_default();
     let own = format!("system:serviceaccounts:{namespace}");
-    ["system:serviceaccounts".to_owned(), own, "system:authenticated".to_owned()].into()
+    ["system:serviceaccounts".to_owned(), own, "system:authenticated".to_owned()]
 }

@@ -81,6 +81,10 @@ pub(super) struct Applier {
     contested: BTreeMap<Key, String>,
     /// Objects that have been as planned: a further write repairs them.
     settled: BTreeSet<Key>,
+    /// How many more objects may be written in this pass.
+    pub(super) room: usize,
+    /// Whether an object was not written for want of room.
+    pub(super) is_cut: bool,
 }
 
 impl Applier {
@@ -100,7 +104,22 @@ impl Applier {
             overruled: BTreeMap::new(),
             contested: BTreeMap::new(),
             settled: BTreeSet::new(),
+            room: usize::MAX,
+            is_cut: false,
         }
+    }
+
+    /// Lets this many objects be written in the next pass.
+    pub(super) fn make_room(&mut self, room: usize) {
+        (self.room, self.is_cut) = (room, false);
+    }
+
+    /// Takes the room for one more write, if there is some.
+    fn takes_room(&mut self) -> bool {
+        self.is_cut |= self.room == 0;
+        let has_room = self.room > 0;
+        self.room = self.room.saturating_sub(1);
+        has_room
     }
 
     /// Forgets objects that are no longer planned.
@@ -267,6 +286,9 @@ impl Applier {
         if !self.is_due(&object.key()) {
             return None;
         }
+        if !self.takes_room() {
+            return None;
+        }
         let restarts = live.is_some_and(|live| reference::hash_of(live) != reference::hash_of(object.value()));
         // Asking again is no repair: nobody has changed the object.
         let may_repair =
@@ -334,7 +356,7 @@ impl Applier {
         budget: &impl Fn() -> Option<Duration>,
     ) -> Option<Pruned> {
         let key = write::key_of(kind, live);
-        if !self.is_due(&key) {
+        if !self.is_due(&key) || !self.takes_room() {
             return None;
         }
         match write::prune(&self.client, kind, live, budget()).await {

@@ -38,7 +38,7 @@ pub(super) struct Wanted<'a> {
     /// Whose an object is.
     pub(super) owner: fn(&Value) -> &str,
     /// Whether what an owner has and should not have is deleted: the objects were planned from the current input.
-    pub(super) may_prune: &'a dyn Fn(&str) -> bool,
+    pub(super) may_prune: &'a dyn Fn(&Value) -> bool,
     /// Whether objects that others have made become ours.
     pub(super) takes_over: bool,
     /// The external provider that the objects are of, on OpenShift.
@@ -152,6 +152,9 @@ impl ApplyPlan {
             if self.applier.failures.is_servers() {
                 break;
             }
+            if self.applier.is_cut {
+                return self.applier.finish();
+            }
             // Without their accounts and rights new workloads would only fail.
             let is_missing = |object: &Object| object.kind().is_identity() && observer.live(object).is_none();
             let failed = Wanted::owners(objects, owner, |object| self.applier.failures.has(&object.key()));
@@ -160,9 +163,9 @@ impl ApplyPlan {
         // Not everything is applied while repairs are held back.
         let unsettled = Wanted::owners(objects, owner, |object| self.applier.is_unsettled(&object.key()));
         if !self.applier.failures.is_servers() && !observer.awaits_leftovers() {
-            let may_prune = |owner: &str| !unsettled.contains(owner) && (wanted.may_prune)(owner);
+            let may_prune = |live: &Value| !unsettled.contains(owner(live)) && (wanted.may_prune)(live);
             self.prune(observer, Wanted { may_prune: &may_prune, ..wanted }, &budget).await;
-            if self.applier.failures.is_empty() && unsettled.is_empty() {
+            if self.applier.failures.is_empty() && unsettled.is_empty() && !self.applier.is_cut {
                 let narrower = self.needed(observer, &planned).await;
                 self.write_inventory(observer, narrower, wanted.external, &budget).await?;
             }
@@ -214,7 +217,7 @@ impl ApplyPlan {
         let mut failed = BTreeSet::new();
         for wave in verdicts.chunk_by(|(first, ..), (second, ..)| first.kind.wave == second.kind.wave) {
             let prunable = wave.iter().filter(|(_, live, verdict)| {
-                *verdict == Verdict::Prune && may_prune(owner(live)) && !failed.contains(owner(live))
+                *verdict == Verdict::Prune && may_prune(live) && !failed.contains(owner(live))
             });
             for (place, live, _) in prunable {
                 let name = live["metadata"]["name"].as_str().unwrap_or_default();

@@ -39,7 +39,7 @@ impl DryRun {
     }
 
     pub(super) async fn act(&mut self, observer: &Observer, wanted: Wanted<'_>) -> Result<(), Stopped> {
-        let Wanted { objects, owner, may_prune, takes_over, .. } = wanted;
+        let Wanted { objects, may_prune, takes_over, .. } = wanted;
         self.backoff.ready(Instant::now())?;
         for object in objects {
             let live = observer.live(object);
@@ -62,9 +62,7 @@ impl DryRun {
             }
         }
         if !observer.awaits_leftovers() {
-            for (_, live, verdict) in
-                observer.verdicts(objects).into_iter().filter(|(_, live, _)| may_prune(owner(live)))
-            {
+            for (_, live, verdict) in observer.verdicts(objects).into_iter().filter(|(_, live, _)| may_prune(live)) {
                 if let Ok(Some(diff)) = dry_run::removal(live, verdict) {
                     self.log(&diff);
                 }

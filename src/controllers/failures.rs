@@ -61,6 +61,11 @@ impl Failures {
         self.0.iter().any(|failure| failure.object == *object)
     }
 
+    /// The failure of an object.
+    pub(super) fn of_object(&self, object: &Key) -> Option<&Stopped> {
+        self.0.iter().find(|failure| failure.object == *object).map(|failure| &failure.stopped)
+    }
+
     /// Whether the API server has failed.
     pub(super) fn is_servers(&self) -> bool {
         self.0.iter().any(|failure| failure.is_servers)

@@ -9,12 +9,16 @@ use std::{
     time::Instant,
 };
 
+use kube::Client;
 use serde_json::Value;
 use tracing::warn;
 
 use crate::{
     api::placement::Distribution,
-    apply::inventory::{Place, Scope},
+    apply::{
+        inventory::{Place, Scope},
+        ownership::is_label_of_others,
+    },
     cluster::{request, seen::Seen},
     controllers::{
         Nodes, Pass, RESYNC_PERIOD,
@@ -35,13 +39,20 @@ use crate::{
     provider::upstream::INSTANCE_LABEL,
     status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
 };
+use guard::{Grants, Withheld};
 use managed::Managed;
+use survey::Surveyor;
 
+mod change;
 mod exclusion;
 mod first;
 mod guard;
 mod managed;
 mod report;
+mod survey;
+
+/// How many objects are written in a pass while nodes may be deleted: what is not confirmed any more does not wait for longer.
+const ROOM: usize = 4;
 
 pub(super) struct Managers {
     authority: Authority,
@@ -63,6 +74,12 @@ pub(super) struct Managers {
     planned_revision: u64,
     /// Limits the writes of each status.
     limiter: RepairLimiter,
+    /// The nodes that may be deleted now, by the live roles.
+    grants: Grants,
+    /// The policies that the operator may not keep.
+    withheld: Withheld,
+    /// What is asked before a first installation.
+    surveyor: Surveyor,
 }
 
 /// The version of the API server. It is asked for only where no node is of the control plane.
@@ -81,7 +98,7 @@ const DEFAULT_NAMESPACE: &str = "kube-system";
 const ANSWERS: usize = 3;
 
 impl Managers {
-    pub(super) fn new(authority: Authority, hands: Hands, own_namespace: String) -> Self {
+    pub(super) fn new(client: Client, authority: Authority, hands: Hands, own_namespace: String) -> Self {
         Self {
             authority,
             hands,
@@ -95,7 +112,15 @@ impl Managers {
             revision: 0,
             planned_revision: 0,
             limiter: RepairLimiter::new(STATUS_WRITES),
+            grants: Grants::default(),
+            withheld: Withheld::default(),
+            surveyor: Surveyor::new(client),
         }
+    }
+
+    /// Waits for an answer to what is asked beside the passes, for the next one.
+    pub(super) async fn answered(&mut self) {
+        self.surveyor.answered().await;
     }
 
     pub(super) async fn pass(&mut self, view: &mut View, nodes: &mut Nodes) -> Pass {
@@ -130,8 +155,11 @@ impl Managers {
             }
             return pass;
         }
+        self.reconsider(&nodes.census);
         self.plan(view);
+        self.weigh_changes(view, &nodes.census);
         if leads {
+            self.grants.see(&view.observer);
             self.guard(view, &nodes.census, &mut pass).await;
         }
         self.assemble(view);
@@ -143,8 +171,13 @@ impl Managers {
         if !leads {
             return pass;
         }
-        self.check_first(view, &mut pass).await;
+        self.check_first(view, &mut pass);
         let acted = self.act(view).await;
+        if self.is_cut() {
+            pass.due.push(Instant::now());
+            return pass;
+        }
+        pass.due.extend(self.grants.due());
         for managed in self.fleet.values_mut() {
             pass.due.extend(managed.see_guard(&view.observer).then(Instant::now));
         }
@@ -274,33 +307,52 @@ impl Managers {
     /// Brings about what is planned. Objects whose places have not been seen yet wait.
     async fn act(&mut self, view: &mut View) -> Result<(), Stopped> {
         let unseen: BTreeSet<Place> = unseen_places(&view.observer).collect();
-        let is_seen = |object: &&Object| !unseen.contains(&Place::of(object));
         let closed: BTreeSet<&str> = self.closed().collect();
         // A grant that is left is taken back whatever else waits.
         let is_left = |object: &Object| is_of_guard(object.value()) && view.observer.live(object).is_some();
-        let is_seen =
-            |object: &&Object| is_seen(object) && (!closed.contains(owner(object.value())) || is_left(object));
-        let waiting: BTreeSet<&str> =
-            self.objects.iter().filter(|object| !is_seen(object)).map(|object| owner(object.value())).collect();
+        let is_ready = |object: &&Object| {
+            let may_be = !closed.contains(owner(object.value())) || is_left(object);
+            may_be && !unseen.contains(&Place::of(object)) && !self.withheld.rests(&object.key())
+        };
+        let waiting: Vec<&Object> = self.objects.iter().filter(|object| !is_ready(object)).collect();
         let objects: Cow<[Object]> = if waiting.is_empty() {
             Cow::Borrowed(&self.objects)
         } else {
-            self.objects.iter().filter(is_seen).cloned().collect()
+            self.objects.iter().filter(is_ready).cloned().collect()
         };
+        // One that the operator may not keep is no reason to keep what is not needed.
+        let is_missed = |object: &&&Object| !self.withheld.has(&object.key());
+        let incomplete: BTreeSet<&str> = waiting.iter().filter(is_missed).map(|object| owner(object.value())).collect();
+        let waiting: BTreeSet<_> = waiting.iter().map(|object| identity(object.value())).collect();
         let fleet = &self.fleet;
-        let is_all_known = fleet.values().all(Managed::may_prune);
-        let may_prune = |owner: &str| match fleet.get(owner) {
-            Some(managed) => managed.may_prune() && !waiting.contains(owner),
-            // What has lost its label may be of any.
-            None => !owner.is_empty() || is_all_known,
+        let is_all_known = fleet.values().all(Managed::may_prune) && incomplete.is_empty();
+        let may_prune = |live: &Value| {
+            let is_free = !waiting.contains(&identity(live)) && !self.grants.may_lag(live);
+            is_free
+                && match fleet.get(owner(live)) {
+                    Some(managed) => managed.may_prune() && !incomplete.contains(owner(live)),
+                    // Whose it is, only our own label tells. What has lost it, or was given another one, may be of any.
+                    None => is_all_known || (!owner(live).is_empty() && !is_label_of_others(live, INSTANCE_LABEL)),
+                }
         };
         let wanted =
             Wanted { objects: &objects, wave, owner, may_prune: &may_prune, takes_over: false, external: None };
         let budget = || self.authority.write_budget();
         match &mut self.hands {
-            Hands::Write(apply_plan) => apply_plan.act(&mut view.observer, wanted, budget).await,
+            Hands::Write(apply_plan) => {
+                apply_plan.applier.make_room(if self.grants.is_none() { usize::MAX } else { ROOM });
+                let acted = apply_plan.act(&mut view.observer, wanted, budget).await;
+                let policies = self.fleet.values().flat_map(Managed::optional_policies).map(Object::key).collect();
+                self.withheld.note(&policies, &apply_plan.applier);
+                acted
+            }
             Hands::DryRun(dry_run) => dry_run.act(&view.observer, wanted).await,
         }
+    }
+
+    /// Whether this pass has to end, so that the nodes are looked at before more is written.
+    fn is_cut(&self) -> bool {
+        matches!(&self.hands, Hands::Write(apply_plan) if apply_plan.applier.is_cut)
     }
 }
 
@@ -312,6 +364,12 @@ fn wave(kind: &Kind) -> u8 {
 /// Whether a watch is one that all depend on.
 fn is_common(id: &Id) -> bool {
     matches!(id, Id::Managers | Id::Nodes | Id::Inventory)
+}
+
+/// Kind, namespace and name of an object.
+fn identity(object: &Value) -> [&str; 3] {
+    let fields = [&object["kind"], &object["metadata"]["namespace"], &object["metadata"]["name"]];
+    fields.map(|field| field.as_str().unwrap_or_default())
 }
 
 /// The name of the `CloudControllerManager` that an object is of.
@@ -329,7 +387,7 @@ fn unseen_places(observer: &Observer) -> impl Iterator<Item = Place> {
 
 impl ApiServer {
     /// Asks for the version, if the last answer is old.
-    async fn ask(&mut self, client: &kube::Client) -> Result<(), String> {
+    async fn ask(&mut self, client: &Client) -> Result<(), String> {
         if self.asked.is_some_and(|asked| asked.elapsed() < RESYNC_PERIOD) {
             return Ok(());
         }

@@ -18,7 +18,7 @@ use crate::{
         backoff::{Backoff, Changes},
         dry_run::DryRun,
         now_in_seconds,
-        rollouts::Rollouts,
+        rollouts::{Rollouts, held_up_by},
         view::{View, external::not_given},
     },
     facts::Facts,
@@ -143,6 +143,7 @@ impl Operator {
             self.reporting.due(),
             self.gated_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
             self.rolling_since.map(|since| since + ROLLOUT_GRACE),
+            self.rolling_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
             self.stuck_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
             self.changes.due(),
             view.status_due(),
@@ -315,9 +316,14 @@ impl Operator {
         if let Some(error) = stuck
             && self.stuck_since.is_some_and(|since| since.elapsed() >= TRANSIENT_ERROR_PATIENCE)
         {
-            return Outcome::Failed { error };
+            return Outcome::Failed { error: error + &held_up_by(&view.observer, objects, &waiting) };
         }
-        if waiting.is_empty() { Outcome::Done } else { Outcome::Progressing { rollouts: waiting } }
+        if waiting.is_empty() {
+            return Outcome::Done;
+        }
+        let is_long = self.rolling_since.is_some_and(|since| since.elapsed() >= TRANSIENT_ERROR_PATIENCE);
+        let nodes = if is_long { held_up_by(&view.observer, objects, &waiting) } else { String::new() };
+        Outcome::Progressing { rollouts: waiting, nodes }
     }
 
     /// Reports an outcome, unless the status has it already.
@@ -377,9 +383,9 @@ impl Operator {
             _ if is_dry_run => {}
             Outcome::Done => info!("everything is applied and runs"),
             Outcome::Nothing { why } => info!("nothing is to be applied: {why}"),
-            Outcome::Progressing { rollouts } => {
+            Outcome::Progressing { rollouts, nodes } => {
                 for object in rollouts {
-                    info!("waiting for the rollout of {object}");
+                    info!("waiting for the rollout of {object}{nodes}");
                 }
             }
             Outcome::Failed { error } => error!("degraded: {error}"),

@@ -2,9 +2,13 @@
 
 use crate::{
     controllers::observer::Observer,
+    nodes::{node::Node, placement},
     object::{Key, Object},
     status::rollout::{self, Rollout},
 };
+
+/// How many nodes are named.
+const MOST_NODES: usize = 5;
 
 /// The rollouts of objects.
 #[derive(Debug, Default)]
@@ -43,4 +47,24 @@ impl Rollouts {
         }
         all
     }
+}
+
+/// The nodes that may hold up these rollouts, for people; empty without one. A pod on a machine that is gone is neither replaced nor
+/// removed before somebody says that the machine will not come back.
+pub(super) fn held_up_by(observer: &Observer, objects: &[Object], waiting: &[Key]) -> String {
+    let pods: Vec<_> =
+        objects.iter().filter(|object| waiting.contains(&object.key())).filter_map(Object::pod_spec).collect();
+    let is_one = |node: &Node| !node.is_ready() && pods.iter().any(|pod| placement::fits(pod, node));
+    let mut nodes: Vec<_> = observer.nodes().filter(is_one).map(|node| node.name).collect();
+    if pods.is_empty() || nodes.is_empty() {
+        return String::new();
+    }
+    nodes.sort();
+    let more = nodes.len().saturating_sub(MOST_NODES);
+    nodes.truncate(MOST_NODES);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!(
+        "; of the nodes for its pods these are not ready: {}{more}: repair them, or delete the Node of a machine that is gone for good",
+        nodes.join(", ")
+    )
 }

@@ -5,12 +5,14 @@
 //! cloud-controller-manager has asked for it lately, and nothing shows that the cause is another one. Events are hints that
 //! anybody may write: each rule has to hold by itself, and none of them confirms a node alone.
 
+pub mod leader;
 pub mod lists;
 mod why;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    time::Duration,
 };
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -76,7 +78,7 @@ impl Entry {
         is_valid.then(|| Self { name: node.name.clone(), uid: node.uid.clone(), since: since.clone() })
     }
 
-    /// The node, as people confirm it: `NAME/UID`.
+    /// The node, in whatever state: `NAME/UID`.
     pub fn node(&self) -> String {
         format!("{}/{}", self.name, self.uid)
     }
@@ -105,13 +107,13 @@ pub struct Situation<'a> {
     pub provider_ids: &'a [String],
     /// What its administrator allows.
     pub settings: &'a NodeDeletion,
-    /// Since when the pod that leads has led, if one does.
-    pub leads_since: Option<Timestamp>,
+    /// Since when the pod that leads has led, if it is of the current rollout; else why that is not known.
+    pub leads_since: Result<Timestamp, &'a str>,
     /// Why nothing may be confirmed now, if so.
     pub obstacle: Option<&'a str>,
     /// Why only what people have allowed may be confirmed now, if so.
     pub unsettled: Option<&'a str>,
-    /// The nodes that were deleted lately.
+    /// The nodes whose deletions count for the limit of an hour.
     pub deleted: &'a [Deleted],
 }
 
@@ -145,7 +147,8 @@ pub struct Waiting {
 pub fn decide(situation: &Situation) -> Decision {
     let asked = asked(situation);
     let allowed: BTreeSet<&str> = situation.settings.allow.iter().map(String::as_str).collect();
-    let is_allowed = |node: &Node| allowed.contains(format!("{}/{}", node.name, node.uid).as_str());
+    // For the state in which it was allowed: one that came back and went away again is another question.
+    let is_allowed = |node: &Node| Entry::of(node).is_some_and(|entry| allowed.contains(entry.to_string().as_str()));
     let is_asked_for = |node: &Node| asked.contains_key(node.uid.as_str());
     let mut candidates: Vec<&Node> = situation.nodes.iter().collect();
     candidates.retain(|node| !node.is_terminating && !node.is_ready() && (is_asked_for(node) || is_allowed(node)));
@@ -155,14 +158,13 @@ pub fn decide(situation: &Situation) -> Decision {
     let (would, kept): (Vec<&Node>, Vec<&Node>) = would.partition(|node| situation.fixed_rules(node).is_ok());
     let alarms = alarms(situation, would.len(), kept.len());
     let recent = situation.deleted.iter().filter_map(|one| one.at.parse::<Timestamp>().ok());
-    let recent: Vec<_> = recent.filter(|at| situation.now.duration_since(*at) < HOUR).collect();
     let most = usize::try_from(situation.settings.max_per_hour).unwrap_or(MOST).min(MOST);
-    let mut left = most.saturating_sub(recent.len());
+    let mut left = most.saturating_sub(situation.deleted.len());
     let mut room = LONGEST_LIST;
 
     let mut decision = Decision::default();
     let mut due: Vec<Timestamp> = asked.values().map(|last| later(*last, FRESH)).collect();
-    due.extend(recent.iter().map(|at| later(*at, HOUR)));
+    due.extend(recent.map(|at| later(at, HOUR)));
     for node in candidates {
         if is_asked_for(node) {
             decision.asked_for.push(node.name.clone());
@@ -196,10 +198,22 @@ pub fn decide(situation: &Situation) -> Decision {
     decision
 }
 
-/// The nodes that were deleted within the last hour: those that the last status calls confirmed and that are gone have been now.
-pub fn deleted(before: &Deletion, nodes: &[Node], now: Timestamp) -> Vec<Deleted> {
-    let is_recent = |one: &&Deleted| one.at.parse().is_ok_and(|at: Timestamp| now.duration_since(at) < HOUR);
-    let mut all: Vec<_> = before.deleted.iter().filter(is_recent).cloned().collect();
+/// How much longer a deletion counts for the limit, by this clock.
+pub fn counts_for(deleted: &Deleted, now: Timestamp) -> Duration {
+    let at: Timestamp = deleted.at.parse().unwrap_or(Timestamp::MIN);
+    let age = now.duration_since(at).max(SignedDuration::ZERO);
+    Duration::try_from(HOUR.saturating_sub(age)).unwrap_or_default()
+}
+
+/// The nodes whose deletions count: those of the last status that still do, and those that it calls confirmed and that are gone, as
+/// of now.
+pub fn deleted(
+    before: &Deletion,
+    nodes: &[Node],
+    now: Timestamp,
+    mut counts: impl FnMut(&Deleted) -> bool,
+) -> Vec<Deleted> {
+    let mut all: Vec<_> = before.deleted.iter().filter(|one| counts(one)).cloned().collect();
     for (node, uid) in before.confirmed.iter().filter_map(|confirmed| confirmed.split_once('/')) {
         let exists = nodes.iter().any(|one| one.uid == uid && !one.is_terminating);
         if !exists && all.iter().all(|known| known.uid != uid) {
@@ -316,7 +330,8 @@ fn settled(situation: &Situation) -> Result<(), Why> {
     if let Some(why) = situation.unsettled {
         return Err(Why::Obstacle(why.to_owned()));
     }
-    let settled = later(situation.leads_since.ok_or(Why::NoLeader)?, SETTLED);
+    let since = situation.leads_since.map_err(|why| Why::NoLeader(why.to_owned()))?;
+    let settled = later(since, SETTLED);
     if situation.now >= settled { Ok(()) } else { Err(Why::Unsettled(settled)) }
 }
 

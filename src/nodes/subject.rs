@@ -1,6 +1,6 @@
 //! A cloud-controller-manager as its plan describes it: where to look for it in a cluster (pure).
 
-use k8s_openapi::api::authorization::v1::ResourceAttributes;
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, ResourceRule};
 use serde_json::Value;
 
 use crate::{
@@ -164,6 +164,20 @@ impl Need {
         }
     }
 
+    /// Whether a rule that holds in its namespace grants it.
+    pub fn is_granted_by(&self, rule: &ResourceRule) -> bool {
+        let has = |list: Option<&Vec<String>>, wanted: &str| {
+            list.is_some_and(|list| list.iter().any(|one| one == wanted || one == "*"))
+        };
+        let of_any = self.resource.split_once('/').map(|(_, subresource)| format!("*/{subresource}"));
+        let resources = rule.resources.as_ref();
+        let names = rule.resource_names.as_deref().unwrap_or_default();
+        has(Some(&rule.verbs), &self.verb)
+            && has(rule.api_groups.as_ref(), &self.group)
+            && (has(resources, &self.resource) || of_any.is_some_and(|any| has(resources, &any)))
+            && (names.is_empty() || names.contains(&self.name))
+    }
+
     fn new(verb: &str, group: &str, resource: &str) -> Self {
         Self { verb: verb.to_owned(), group: group.to_owned(), resource: resource.to_owned(), ..Self::default() }
     }
@@ -251,6 +265,29 @@ mod tests {
                 "update leases.coordination.k8s.io cloud-controller-manager-second in namespace kube-system",
             ]
         );
+    }
+
+    #[test]
+    fn a_rule_grants_what_it_lists() {
+        let rule = |verbs: &[&str], groups: &[&str], resources: &[&str], names: &[&str]| {
+            let list = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+            ResourceRule {
+                verbs: list(verbs),
+                api_groups: Some(list(groups)),
+                resources: Some(list(resources)),
+                resource_names: Some(list(names)),
+            }
+        };
+        let scale = Need { name: "a".into(), ..Need::new("patch", "apps", "deployments/scale") };
+        assert!(scale.is_granted_by(&rule(&["get", "patch"], &["", "apps"], &["deployments/scale"], &[])));
+        assert!(scale.is_granted_by(&rule(&["*"], &["*"], &["*"], &["a", "b"])));
+        assert!(scale.is_granted_by(&rule(&["patch"], &["apps"], &["*/scale"], &[])));
+        assert!(!scale.is_granted_by(&rule(&["get"], &["apps"], &["deployments/scale"], &[])));
+        assert!(!scale.is_granted_by(&rule(&["patch"], &[""], &["deployments/scale"], &[])));
+        assert!(!scale.is_granted_by(&rule(&["patch"], &["apps"], &["deployments", "*/status"], &[])));
+        assert!(!scale.is_granted_by(&rule(&["patch"], &["apps"], &["deployments/scale"], &["b"])));
+        let any = Need::new("patch", "apps", "deployments");
+        assert!(!any.is_granted_by(&rule(&["patch"], &["apps"], &["deployments"], &["a"])), "of one name only");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::rights;
+use super::{rights, upstream::guard};
 use crate::{
     object::{KINDS, Kind, Object},
     provider::upstream::{NAMESPACE, Upstream},
@@ -44,23 +44,38 @@ impl Grants<'_> {
         let others = others.flat_map(|role| rights::of_role(role.value()));
         let granted = format!("What the ClusterRoles of {} grant.", self.names());
         let mut rules = vec![(granted, rights::merged(computed.chain(others)))];
+        rules.push(self.of_policies());
+        if self.node_deletion {
+            rules.push((
+                "With --node-deletion: the right that the roles of the guard grant by name. The operator itself deletes no node."
+                    .to_owned(),
+                json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"]}]),
+            ));
+        }
+        rules
+    }
+
+    /// What the operator needs for policies: those that keep nodes from being deleted, and those of the providers. Without names it
+    /// could take away anybody's, so it has names where they are known.
+    fn of_policies(&self) -> Commented {
         let is_policy = |kind: &Kind| kind.kind.starts_with("ValidatingAdmissionPolicy");
         let policies: Vec<_> = KINDS.iter().filter(|kind| is_policy(kind)).collect();
         let group = policies.first().map_or("", |kind| kind.group);
         let plurals: Vec<_> = policies.iter().map(|kind| kind.plural).collect();
-        let policies = json!({"apiGroups": [group], "resources": plurals, "verbs": VERBS});
-        if self.node_deletion {
-            rules.push((
-                "With --node-deletion: the policies that restrict which nodes are deleted, and the right that their roles grant by \
-                 name. The operator itself deletes no node."
-                    .to_owned(),
-                json!([policies, {"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"]}]),
-            ));
-        } else if self.manifests().any(|object| is_policy(object.kind())) {
-            let comment = "The policies that restrict each pod of a node manager to its own node.".to_owned();
-            rules.push((comment, json!([policies])));
+        if self.node_deletion || self.manifests().any(|object| is_policy(object.kind())) {
+            let comment = "The policies that restrict which nodes are deleted, and those of the providers. No names: those of a further \
+                           CloudControllerManager end with its name.";
+            return (comment.to_owned(), json!([{"apiGroups": [group], "resources": plurals, "verbs": VERBS}]));
         }
-        rules
+        let names: Vec<_> = self.providers.iter().filter_map(|one| guard::name(one)).collect();
+        let comment = "The policies that keep nodes from being deleted. Only those of the CloudControllerManager named cluster are known by \
+                       name; for others it needs --node-deletion.";
+        let rules = json!([
+            {"apiGroups": [group], "resources": plurals, "verbs": ["list", "watch", "create"]},
+            {"apiGroups": [group], "resources": plurals, "resourceNames": names, "verbs": ["get", "patch", "delete"]},
+        ]);
+        // Without a name the rule would be for all.
+        (comment.to_owned(), if names.is_empty() { json!([]) } else { rules })
     }
 
     /// What the operator needs in a managed namespace.

@@ -40,10 +40,14 @@ pub use check::ignored;
 /// The objects that should exist.
 pub(super) fn objects(provider: &Upstream, facts: &Facts, manager: &Manager) -> Result<Vec<Object>, Error> {
     check::check(provider, manager)?;
-    planned(provider, facts, manager)
+    let mut objects = planned(provider, facts, manager)?;
+    objects.extend(guard::objects(provider, manager)?);
+    // The sort is stable, and manifests are in the order of applying already.
+    objects.sort_by_key(|object| object.kind().wave);
+    Ok(objects)
 }
 
-/// The objects of what has been checked.
+/// The objects of what has been checked, without the guard of nodes.
 fn planned(provider: &Upstream, facts: &Facts, manager: &Manager) -> Result<Vec<Object>, Error> {
     let descriptor = &provider.descriptor;
     let own: Vec<(&str, &str)> = provider.manifests.iter().map(|one| (one.kind().kind, one.name())).collect();
@@ -86,8 +90,6 @@ fn planned(provider: &Upstream, facts: &Facts, manager: &Manager) -> Result<Vec<
         })
         .collect::<Result<Vec<_>, Error>>()?;
     objects.extend(inline);
-    objects.extend(guard::objects(provider, manager)?);
-    // The sort is stable, and manifests are in the order of applying already.
     objects.sort_by_key(|object| object.kind().wave);
     Ok(objects)
 }

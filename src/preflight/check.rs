@@ -63,6 +63,7 @@ checks! {
     PodCidrs "pod-cidrs" "the nodes have the subnets for which routes are created"
     PodSecurity "pod-security" "the namespace exists and allows pods on the network of the host"
     Rights "rights" "the operator may create the objects and grant their rights"
+    DeletionRight "deletion-right" "nobody has given its ServiceAccount the right to delete nodes"
     AtCloud "at-cloud" "the machines have what the cloud-controller-manager needs at the cloud"
     ImagePull "image-pull" "the nodes can pull the image"
     CredentialsAccepted "credentials-accepted" "the cloud accepts the credentials"

@@ -4,14 +4,15 @@ use super::{
     check::{Check, Row, names},
     evidence::Evidence,
 };
-use crate::{facts::manager::Controller, nodes::node::Node};
+use crate::{api::spec::Lifecycle, facts::manager::Controller, nodes::node::Node, plan::upstream::guard::is_policy};
 
-pub(super) fn rows(evidence: &Evidence) -> [Row; 7] {
+pub(super) fn rows(evidence: &Evidence) -> [Row; 8] {
     [
         network(evidence),
         pod_cidrs(evidence),
         pod_security(evidence),
         rights(evidence),
+        deletion_right(evidence),
         at_cloud(evidence),
         image_pull(evidence),
         Check::CredentialsAccepted.not_checked(
@@ -114,6 +115,15 @@ fn rights(evidence: &Evidence) -> Row {
     match &evidence.missing_rights {
         Err(unseen) => check.not_checked(&unseen.why, &unseen.command),
         Ok(missing) if missing.is_empty() => check.passed(""),
+        // Everything else is installed all the same.
+        Ok(missing) if missing.iter().all(|need| is_of_policies(need)) && !needs_policies(evidence) => check.warned(
+            format!(
+                "the operator may not {}: nothing keeps the cloud-controller-manager from using a right to delete nodes that \
+                 somebody grants it",
+                names(missing.iter().map(String::as_str))
+            ),
+            format!("install the operator again with {}", flags(evidence, missing)),
+        ),
         Ok(missing) => {
             let cure = match &evidence.provider.origin {
                 Some(origin) => format!("apply what `ccm-operator provider rbac {}` prints", origin.path),
@@ -124,9 +134,34 @@ fn rights(evidence: &Evidence) -> Row {
     }
 }
 
+fn deletion_right(evidence: &Evidence) -> Row {
+    let check = Check::DeletionRight;
+    let bindings = match &evidence.deletion_right {
+        Err(unseen) => return check.not_checked(&unseen.why, &unseen.command),
+        Ok(None) => return check.passed(""),
+        Ok(Some(bindings)) => bindings,
+    };
+    let account = evidence.subject(evidence.manager).map(|subject| subject.user()).unwrap_or_default();
+    let (by, fix) = if bindings.is_empty() {
+        let find =
+            format!("find out who grants it (`kubectl auth can-i delete nodes --as={account}` asks whether it has it)");
+        (String::new(), find)
+    } else {
+        let all = bindings.join(" ");
+        (
+            format!(", by {}", names(bindings.iter().map(String::as_str))),
+            format!("kubectl delete clusterrolebinding {all}"),
+        )
+    };
+    let message = format!(
+        "{account} may delete nodes already{by}: with wrong credentials it would delete nodes whose machines live"
+    );
+    check.refused(message, format!("{fix}; the operator grants it what it needs"))
+}
+
 /// The flags of the installation that give the rights that are missing.
 fn flags(evidence: &Evidence, missing: &[String]) -> String {
-    let is_of_deletion = |need: &&String| need.starts_with("delete nodes") || need.contains("validatingadmissionpolic");
+    let is_of_deletion = |need: &&String| need.starts_with("delete nodes") || is_of_policies(need);
     let (of_deletion, others): (Vec<_>, Vec<_>) = missing.iter().partition(is_of_deletion);
     let has = |part: &str| others.iter().any(|need| need.contains(part));
     let mut flags = Vec::new();
@@ -143,6 +178,16 @@ fn flags(evidence: &Evidence, missing: &[String]) -> String {
         flags.push("--node-deletion".to_owned());
     }
     flags.join(", with ")
+}
+
+fn is_of_policies(need: &str) -> bool {
+    need.contains("validatingadmissionpolic")
+}
+
+/// Whether the policies are more than a second lock.
+fn needs_policies(evidence: &Evidence) -> bool {
+    evidence.manager.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled
+        || evidence.provider.manifests.iter().any(is_policy)
 }
 
 fn at_cloud(evidence: &Evidence) -> Row {

@@ -54,6 +54,8 @@ pub struct Evidence<'a> {
     pub survey: &'a Survey,
     /// What the operator needs and may not do, such as `create deployments.apps in namespace kube-system`.
     pub missing_rights: Seen<Vec<String>>,
+    /// The bindings by which others let its ServiceAccount delete every node, as far as they were found; `None` if it may not.
+    pub deletion_right: Seen<Option<Vec<String>>>,
 }
 
 /// Another `CloudControllerManager`.

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::{
     evidence::{Seen, Survey},
     pods::{Pod, is_kube_proxy},
+    rights,
 };
 use crate::{
     cluster::{
@@ -22,7 +23,7 @@ use crate::{
         observed::words,
         subject::Need,
     },
-    object::{NAMESPACE, POD},
+    object::{KINDS, NAMESPACE, POD},
     process::lease::LEASE,
 };
 
@@ -85,6 +86,57 @@ async fn leases(client: &Client, namespace: &str) -> Result<Vec<Lease>, Error> {
     let take = |lease: Value| found.push(Lease::of(&lease));
     read::each(client, &LEASE, namespace, &ListParams::default().limit(PAGE), take).await?;
     found.retain(Lease::is_managers);
+    Ok(found)
+}
+
+/// The needs that the caller lacks.
+pub async fn own_missing(client: &Client, needs: &BTreeSet<Need>) -> Result<Seen<BTreeSet<Need>>, Error> {
+    let namespaces: BTreeSet<_> = needs.iter().map(|need| need.namespace.as_str()).collect();
+    let (mut missing, mut is_complete) = (BTreeSet::new(), true);
+    for namespace in namespaces {
+        let rules = access::own_rules(client, namespace).await;
+        let rules = rules.map_err(|source| Error::Read { what: "the rights of the operator".to_owned(), source });
+        let (rules, may_be_more) = match seen(rules, "rights", "kubectl auth can-i --list".to_owned())? {
+            Ok(rules) => rules,
+            Err(unseen) => return Ok(Err(unseen)),
+        };
+        is_complete &= !may_be_more;
+        let here = needs.iter().filter(|need| need.namespace == namespace);
+        missing.extend(here.filter(|need| !rules.iter().any(|rule| need.is_granted_by(rule))).cloned());
+    }
+    // A webhook may grant more, and lists nothing.
+    if is_complete || missing.is_empty() { Ok(Ok(missing)) } else { self::missing(client, None, missing).await }
+}
+
+/// The bindings by which others let a ServiceAccount delete every node, as far as they may be read; `None` if it may not.
+pub async fn deletion_right(client: &Client, user: &str) -> Result<Seen<Option<Vec<String>>>, Error> {
+    let held = access::may_delete_any_node(client, user, NO_DEADLINE).await;
+    let held = held.map_err(|source| Error::Read { what: format!("the rights of {user}"), source });
+    let command = format!("kubectl auth can-i delete nodes --as={user}");
+    match seen(held, "rights", command)? {
+        Err(unseen) => Ok(Err(unseen)),
+        Ok(false) => Ok(Ok(None)),
+        Ok(true) => Ok(Ok(Some(bindings(client, user).await.unwrap_or_default()))),
+    }
+}
+
+/// The bindings that let a ServiceAccount delete every node.
+async fn bindings(client: &Client, user: &str) -> Result<Vec<String>, Error> {
+    let kind = |name: &str| KINDS.iter().find(|kind| kind.kind == name);
+    let (Some(of_bindings), Some(of_roles)) = (kind("ClusterRoleBinding"), kind("ClusterRole")) else {
+        return Ok(Vec::new());
+    };
+    let mut found = Vec::new();
+    for binding in read::list(client, of_bindings, "", &ListParams::default()).await? {
+        if !rights::is_bound(&binding, user, &access::groups(user)) {
+            continue;
+        }
+        let role = binding["roleRef"]["name"].as_str().unwrap_or_default();
+        let role = read::get(client, of_roles, "", role).await?.unwrap_or_default();
+        if rights::lets_delete_any_node(&role) {
+            found.extend(binding["metadata"]["name"].as_str().map(ToOwned::to_owned));
+        }
+    }
     Ok(found)
 }
 

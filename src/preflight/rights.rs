@@ -3,7 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use crate::{nodes::subject::Need, object::Object, plan::rights};
+use serde_json::Value;
+
+use crate::{
+    nodes::subject::Need,
+    object::Object,
+    plan::{
+        rights,
+        upstream::guard::{is_of_guard, is_policy},
+    },
+};
 
 /// What is needed to apply these objects for the first time.
 pub fn needs(objects: &[Object]) -> BTreeSet<Need> {
@@ -15,11 +24,13 @@ pub fn needs_to(verbs: &[&str], objects: &[Object]) -> BTreeSet<Need> {
     let mut needs = BTreeSet::new();
     for object in objects {
         let (kind, namespace) = (object.kind(), object.namespace().to_owned());
+        // The policies of guards are the only objects that an installation lets it keep by name alone.
+        let name = if is_policy(object) && is_of_guard(object.value()) { object.name() } else { "" };
         let need = |verb: &str| Need {
             namespace: namespace.clone(),
             group: kind.group.to_owned(),
             resource: kind.plural.to_owned(),
-            name: String::new(),
+            name: name.to_owned(),
             verb: verb.to_owned(),
         };
         needs.extend(verbs.iter().map(|verb| need(verb)));
@@ -38,6 +49,27 @@ pub fn needs_to(verbs: &[&str], objects: &[Object]) -> BTreeSet<Need> {
         }
     }
     needs
+}
+
+/// Whether a live binding is for a ServiceAccount: by its name, or by a group that it is in.
+pub(super) fn is_bound(binding: &Value, user: &str, groups: &[String]) -> bool {
+    let is_it = |subject: &Value| {
+        let text = |field: &str| subject[field].as_str().unwrap_or_default();
+        match text("kind") {
+            "ServiceAccount" => user == format!("system:serviceaccount:{}:{}", text("namespace"), text("name")),
+            "Group" => groups.iter().any(|group| group == text("name")),
+            _ => user == text("name"),
+        }
+    };
+    binding["subjects"].as_array().is_some_and(|subjects| subjects.iter().any(is_it))
+}
+
+/// Whether a live ClusterRole lets every node be deleted.
+pub(super) fn lets_delete_any_node(role: &Value) -> bool {
+    let is = |text: &str, wanted: &str| text == wanted || text == "*";
+    rights::of_role(role).iter().any(|grant| {
+        grant.names.is_empty() && is(grant.verb, "delete") && is(grant.group, "") && is(grant.resource, "nodes")
+    })
 }
 
 #[cfg(test)]
@@ -63,5 +95,29 @@ mod tests {
             (attributes.resource.as_deref(), attributes.subresource.as_deref()),
             (Some("deployments"), Some("scale"))
         );
+    }
+
+    #[test]
+    fn a_binding_counts_by_the_name_or_a_group_of_the_account() {
+        let user = "system:serviceaccount:kube-system:ccm";
+        let groups = ["system:serviceaccounts:kube-system".to_owned()];
+        let bound =
+            |subject: Value| is_bound(&json!({"subjects": [{"kind": "User", "name": "a"}, subject]}), user, &groups);
+        assert!(bound(json!({"kind": "ServiceAccount", "name": "ccm", "namespace": "kube-system"})));
+        assert!(!bound(json!({"kind": "ServiceAccount", "name": "ccm", "namespace": "default"})));
+        assert!(bound(json!({"kind": "Group", "name": "system:serviceaccounts:kube-system"})));
+        assert!(!bound(json!({"kind": "Group", "name": "system:serviceaccounts:default"})));
+        assert!(bound(json!({"kind": "User", "name": user})));
+        assert!(!is_bound(&json!({}), user, &groups));
+    }
+
+    #[test]
+    fn a_role_that_names_nodes_lets_not_every_node_be_deleted() {
+        let lets = |rule: Value| lets_delete_any_node(&json!({"rules": [rule]}));
+        assert!(lets(json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]})));
+        assert!(lets(json!({"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "delete"]})));
+        assert!(!lets(json!({"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"], "resourceNames": ["a"]})));
+        assert!(!lets(json!({"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["delete"]})));
+        assert!(!lets(json!({"apiGroups": ["apps"], "resources": ["nodes"], "verbs": ["delete"]})));
     }
 }

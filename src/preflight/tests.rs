@@ -34,6 +34,7 @@ struct World {
     nodes: Result<Vec<Node>, Unseen>,
     survey: Survey,
     missing_rights: Result<Vec<String>, Unseen>,
+    deletion_right: Result<Option<Vec<String>>, Unseen>,
     is_installed: Result<bool, Unseen>,
 }
 
@@ -108,6 +109,7 @@ fn aws() -> World {
         nodes: Ok(vec![control_plane, node("i-0123456789abcdef0")]),
         survey: Survey { namespaces: BTreeMap::from([("kube-system".to_owned(), Ok(namespace))]), ..Survey::default() },
         missing_rights: Ok(Vec::new()),
+        deletion_right: Ok(None),
         is_installed: Ok(false),
     }
 }
@@ -146,6 +148,7 @@ impl World {
             nodes: self.nodes.as_deref().map_err(Clone::clone),
             survey: &self.survey,
             missing_rights: self.missing_rights.clone(),
+            deletion_right: self.deletion_right.clone(),
         })
     }
 
@@ -409,6 +412,16 @@ fn cases() -> Vec<Case> {
             world.missing_rights = Ok(vec!["create nodes".into()]);
         }),
         (Check::Rights, NotChecked, "forbidden", aws, |world| world.missing_rights = Err(unseen())),
+        (Check::Rights, Warned, "that somebody grants it", aws, |world| {
+            world.missing_rights = Ok(vec!["create validatingadmissionpolicies".into()]);
+        }),
+        (Check::DeletionRight, Refused, "may delete nodes already, by free, other: ", aws, |world| {
+            world.deletion_right = Ok(Some(vec!["free".into(), "other".into()]));
+        }),
+        (Check::DeletionRight, Refused, "aws-cloud-controller-manager may delete nodes already: ", aws, |world| {
+            world.deletion_right = Ok(Some(Vec::new()));
+        }),
+        (Check::DeletionRight, NotChecked, "forbidden", aws, |world| world.deletion_right = Err(unseen())),
     ]
 }
 

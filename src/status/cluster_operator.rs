@@ -60,6 +60,8 @@ pub enum Outcome {
     Progressing {
         /// These workloads.
         rollouts: Vec<Key>,
+        /// The nodes that may hold them up, for people, once they take long.
+        nodes: String,
     },
     /// An error has to be reported.
     Failed {
@@ -221,12 +223,12 @@ impl Status {
             Outcome::Nothing { why } => {
                 (available(&format!("; nothing is applied: {why}")), expected(PROGRESSING, "False"), None)
             }
-            Outcome::Progressing { rollouts } => {
+            Outcome::Progressing { rollouts, nodes } => {
                 let (reason, message) = if self.is_at(version) {
                     let waits = rollouts.iter().map(Key::to_string).collect::<Vec<_>>().join(", ");
-                    (AS_EXPECTED, format!("Waiting for the rollout of {waits}"))
+                    (AS_EXPECTED, format!("Waiting for the rollout of {waits}{nodes}"))
                 } else {
-                    (SYNCING, format!("Progressing towards operator: {version}"))
+                    (SYNCING, format!("Progressing towards operator: {version}{nodes}"))
                 };
                 (kept_available(), condition(PROGRESSING, "True", reason, &message), None)
             }

@@ -64,6 +64,12 @@ pub fn knows_guard(status: &Status) -> bool {
     known.is_some_and(|one| one.status != "Unknown" && one.reason != GUARD_NOT_IN_FORCE)
 }
 
+/// Whether a live object says that its cloud-controller-manager was installed, and not removed since.
+pub fn was_installed(live: &Value) -> bool {
+    let version = live["status"]["provider"]["version"].as_str().unwrap_or_default();
+    !version.is_empty() && has(live, PREFLIGHT_PASSED, "True")
+}
+
 /// The most nodes that are named.
 const MOST_NODES: usize = 100;
 

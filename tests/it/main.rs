@@ -10,6 +10,7 @@ mod azure;
 mod azure_credentials;
 mod bad_input;
 mod blind;
+mod changes;
 mod chart;
 mod cloud_config;
 mod clouds;

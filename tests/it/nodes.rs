@@ -458,7 +458,12 @@ async fn a_deletion_is_confirmed_by_name_and_uid() -> Result<()> {
     assert!(text.starts_with("gone is now in spec.nodeDeletion.allow of CloudControllerManager cluster\n"), "{text}");
     assert!(text.contains("gone is not deleted: spec.controllers.cloudNodeLifecycle is Rehearsal"), "{text}");
     let nodes: Api<Node> = Api::all(cluster.client.clone());
-    let entry = format!("gone/{}", nodes.get("gone").await?.metadata.uid.context("uid")?);
+    let entry_of = async |name: &str| {
+        let live = serde_json::to_value(nodes.get(name).await?)?;
+        let since = live["status"]["conditions"][0]["lastTransitionTime"].as_str().context("a time")?;
+        anyhow::Ok(format!("{name}/{}/{since}", live["metadata"]["uid"].as_str().context("uid")?))
+    };
+    let entry = entry_of("gone").await?;
     let list =
         async || anyhow::Ok(cluster.managers().get("cluster").await?.data["spec"]["nodeDeletion"]["allow"].clone());
     assert_eq!(list().await?, json!([entry]));
@@ -474,7 +479,7 @@ async fn a_deletion_is_confirmed_by_name_and_uid() -> Result<()> {
     let (code, _, error) = run(faults.kubeconfig(), &["allow-delete", "lost"]).await?;
     assert_eq!(code, Some(0), "{error}");
     assert_eq!(faults.seen().iter().filter(|seen| applies(seen)).count(), 2, "{:?}", faults.seen());
-    let entry = [entry, format!("lost/{}", nodes.get("lost").await?.metadata.uid.context("uid")?)];
+    let entry = [entry, entry_of("lost").await?];
     assert_eq!(list().await?, json!(entry));
 
     let second =

@@ -62,9 +62,12 @@ fn cases() -> Vec<(&'static str, Value, Value)> {
             with("nodeDeletion", json!({"maxPercent": 101})),
         ),
         (
-            "each is NAME/UID",
+            "each is NAME/UID/TIME",
+            with(
+                "nodeDeletion",
+                json!({"allow": ["node-1/2c5e0a3c-0b1f-4d59-9d52-2f3bb1a3f0b7/2026-01-01T00:00:00Z"]}),
+            ),
             with("nodeDeletion", json!({"allow": ["node-1/2c5e0a3c-0b1f-4d59-9d52-2f3bb1a3f0b7"]})),
-            with("nodeDeletion", json!({"allow": ["node-1"]})),
         ),
         (
             "should match '^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$'",

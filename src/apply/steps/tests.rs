@@ -33,7 +33,10 @@ fn run(desired: &Object, seen: Option<&Value>, answers: Vec<Answer>) -> (Vec<Str
 }
 
 fn climb(desired: &Object, sight: Sight, answers: Vec<Answer>) -> (Vec<String>, End) {
-    let mut ladder = Ladder::new(desired, sight);
+    finish(Ladder::new(desired, sight), answers)
+}
+
+fn finish(mut ladder: Ladder, answers: Vec<Answer>) -> (Vec<String>, End) {
     let (mut steps, mut next, mut answers) = (Vec::new(), ladder.first(), answers.into_iter());
     loop {
         match next {
@@ -196,13 +199,25 @@ fn an_old_stand_in_of_a_binding_is_replaced_once() {
     let immutable = || Err(Refusal::Immutable);
     let mut changed = ours();
     changed["spec"]["x"] = 2.into();
-    let head = || vec![immutable(), object(changed.clone()), immutable()];
+    let head = || vec![immutable(), object(changed.clone()), Ok(None), immutable()];
     let rest = vec![Ok(None), object(ours()), Ok(None), object(ours())];
     let (steps, _) = run(&desired("ClusterRoleBinding"), Some(&changed), [head(), rest].concat());
-    assert_eq!(steps.join(" "), "Apply Read StandIn DeleteStandIn StandIn Delete Apply");
+    assert_eq!(steps.join(" "), "Apply Read ReadStandIn StandIn DeleteStandIn StandIn Delete Apply");
     let (_, end) = run(&desired("ClusterRoleBinding"), Some(&changed), [head(), vec![Ok(None), immutable()]].concat());
     assert_eq!(end, End::Refused);
-    assert_eq!(run(&desired("Service"), Some(&changed), head()).1, End::Refused);
+    let of_service = vec![immutable(), object(changed.clone()), immutable()];
+    assert_eq!(run(&desired("Service"), Some(&changed), of_service).1, End::Refused);
+}
+
+#[test]
+fn a_stand_in_of_somebody_else_is_left_alone() {
+    let mut changed = ours();
+    changed["spec"]["x"] = 2.into();
+    let theirs = live(json!([entry("kubectl", "Update", json!({"f:roleRef": {}}))]));
+    let answers = vec![Err(Refusal::Immutable), object(changed.clone()), object(theirs)];
+    let binding = desired("ClusterRoleBinding");
+    let (steps, end) = finish(Ladder::new(&binding, Sight::Seen(&changed)).taking_over(false), answers);
+    assert_eq!((steps.join(" "), end), ("Apply Read ReadStandIn".into(), End::OfOthers("kubectl".into())));
 }
 
 #[test]

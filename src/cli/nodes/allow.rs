@@ -19,7 +19,7 @@ use crate::{
         request::{self, NO_DEADLINE, api},
     },
     nodes::{
-        guard,
+        guard::{self, Entry},
         node::{ALLOW_CONTROL_PLANE, KEEP, Node},
     },
     object::NODE,
@@ -65,12 +65,15 @@ pub(super) async fn run(args: &AllowDeleteArgs, catalog: &Catalog) -> anyhow::Re
         {
             bail!("{name} is not allowed to be deleted: {}", printable(&why));
         }
-        let entry = format!("{name}/{}", node.uid);
+        // The rules above have it.
+        let entry = Entry::of(node).context("its name, uid or the time of its condition Ready cannot be read")?;
         let mut allow = spec.node_deletion.allow.clone();
-        if allow.contains(&entry) {
+        if allow.contains(&entry.to_string()) {
             print(&format!("{name} is in spec.nodeDeletion.allow of CloudControllerManager {manager} already\n"))?;
         } else {
-            allow.push(entry);
+            // One for an earlier state of the node is of no use any more.
+            allow.retain(|other| !other.starts_with(&format!("{}/", entry.node())));
+            allow.push(entry.to_string());
             // With the version that was read: what others have added meanwhile is not lost.
             let patch = Patch::Merge(json!({
                 "metadata": {"resourceVersion": live["metadata"]["resourceVersion"]},

@@ -1,18 +1,22 @@
 //! The checks before a first installation (IO): what refuses keeps a cloud-controller-manager from being installed, and never touches
 //! one that is.
 //!
-//! Whether one is installed, its live Deployment or DaemonSet tells, so a restart of the operator changes nothing. Nothing is asked
-//! for one that is installed; for one that is refused the questions are repeated, later each time.
+//! Its live Deployment or DaemonSet, or else its status, tells whether one is installed, so a restart of the operator changes nothing.
+//! Nothing is asked for one that is installed; for one that is refused the questions are repeated, later each time.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Instant,
+    collections::BTreeMap,
+    time::{Duration, Instant},
 };
 
 use k8s_openapi::jiff::Timestamp;
 use tracing::warn;
 
-use super::{DEFAULT_NAMESPACE, Managed, Managers, report::live_of};
+use super::{
+    Managed, Managers,
+    report::live_of,
+    survey::{Answer, Found, Question},
+};
 use crate::{
     apply::inventory::Place,
     cluster::{read::Error, seen},
@@ -23,17 +27,23 @@ use crate::{
         view::View,
     },
     error::chain,
-    nodes::{evidence::Unseen, node::Node, subject::Need},
+    nodes::{
+        node::Node,
+        subject::{Need, Subject},
+    },
     object::Object,
     plan::upstream::conflict::as_it_runs,
     preflight::{
         self,
         check::{Outcome, Row, line, refusal},
-        evidence::{Evidence, Other, Reader, Seen, Survey},
-        inputs, read, rights,
+        evidence::{Evidence, Other, Reader, Seen},
+        inputs, rights,
     },
-    status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
+    status::{cluster_operator::TRANSIENT_ERROR_PATIENCE, manager::was_installed},
 };
+
+/// The first and the longest pause after a refusal; each is twice the one before. Of a large cluster a survey is many requests.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(600));
 
 /// What stands before the first installation of one.
 #[derive(Default)]
@@ -42,31 +52,39 @@ pub(super) struct Gate {
     pub(super) is_open: bool,
     /// What the checks have shown, if this process has made them.
     pub(super) rows: Option<Vec<Row>>,
-    /// After a refusal or a failure.
+    /// After a failure.
     backoff: Backoff,
+    /// After a refusal: the pause, and its end.
+    refused: Option<(Duration, Instant)>,
 }
 
 impl Gate {
     /// Why it is closed, once that is known; an error is what is waited for, and whether that is to be reported.
     pub(super) fn refusal(&self) -> Result<String, (String, bool)> {
-        let now = Instant::now();
         match &self.rows {
             Some(rows) if refusal(rows).is_some() => Ok(line(rows, Outcome::Refused)),
             _ => {
                 let error = self.backoff.error().unwrap_or("the checks before the first installation");
-                Err((error.to_owned(), self.backoff.has_lasted(now)))
+                Err((error.to_owned(), self.backoff.has_lasted(Instant::now())))
             }
         }
     }
 
+    /// Whether the checks are to be made now.
+    fn is_due(&self) -> bool {
+        let now = Instant::now();
+        self.backoff.ready(now).is_ok() && self.refused.is_none_or(|(_, until)| until <= now)
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.backoff.due().max(self.refused.map(|(_, until)| until))
+    }
+
     fn take(&mut self, rows: Vec<Row>) {
         self.is_open = refusal(&rows).is_none();
-        if self.is_open {
-            self.backoff = Backoff::default();
-        } else {
-            let now = Instant::now();
-            self.backoff.failed("refused", TRANSIENT_ERROR_PATIENCE, std::time::Duration::ZERO, now);
-        }
+        self.backoff = Backoff::default();
+        let pause = self.refused.map_or(PAUSE.0, |(pause, _)| (pause * 2).min(PAUSE.1));
+        self.refused = (!self.is_open).then(|| (pause, Instant::now() + pause));
         self.rows = Some(rows);
     }
 
@@ -81,8 +99,11 @@ impl Gate {
 
 impl Managers {
     /// Checks those that are to be installed for the first time.
-    pub(super) async fn check_first(&mut self, view: &View, pass: &mut Pass) {
-        let mut due = BTreeSet::new();
+    pub(super) fn check_first(&mut self, view: &View, pass: &mut Pass) {
+        if let Some(answer) = self.surveyor.take() {
+            self.take_survey(view, answer);
+        }
+        let mut due = BTreeMap::new();
         for (name, managed) in &mut self.fleet {
             if managed.is_removed() {
                 managed.gate = Gate::default();
@@ -96,19 +117,13 @@ impl Managers {
                 managed.gate.is_open = true;
             } else if let Some(bad) = managed.judgement.as_ref().filter(|judgement| judgement.objects.is_none()) {
                 managed.gate.rows = Some(inputs::rows(bad, Reader::Operator).into());
-            } else if !managed.objects().is_empty() && managed.gate.backoff.ready(Instant::now()).is_ok() {
-                due.insert(name.clone());
+            } else if !managed.objects().is_empty() && managed.gate.is_due() {
+                due.extend(managed.question().map(|question| (name.clone(), question)));
             }
         }
-        if !due.is_empty()
-            && let Err(error) = self.ask(view, &due).await
-        {
-            for name in &due {
-                self.fleet.entry(name.clone()).and_modify(|managed| managed.gate.failed(&error));
-            }
-        }
+        self.surveyor.ask(due);
         let closed = self.fleet.values().filter(|managed| !managed.gate.is_open);
-        pass.due.extend(closed.filter_map(|managed| managed.gate.backoff.due()));
+        pass.due.extend(closed.filter_map(|managed| managed.gate.due()));
     }
 
     /// The names of those that may not be installed yet.
@@ -116,34 +131,32 @@ impl Managers {
         self.fleet.iter().filter(|(_, managed)| !managed.gate.is_open).map(|(name, _)| name.as_str())
     }
 
-    async fn ask(&mut self, view: &View, due: &BTreeSet<String>) -> Result<(), Error> {
-        let managers = self.fleet.iter().filter(|(name, _)| due.contains(*name));
-        let managers: Vec<_> = managers.filter_map(|(_, managed)| managed.manager()).collect();
-        let namespaces: BTreeSet<_> = managers.iter().map(|manager| manager.spec.namespace.as_str()).collect();
-        // Others are in kube-system, or where ours are: there the operator may look.
-        let places = namespaces.iter().copied().chain([DEFAULT_NAMESPACE]).collect();
-        let survey = read::survey(&view.client, &places, &namespaces).await?;
+    /// Judges those that a survey was about, unless they ask for something else by now.
+    fn take_survey(&mut self, view: &View, (questions, found): Answer) {
+        let is_current = |name: &str, question: &Question| {
+            let managed = self.fleet.get(name).filter(|managed| !managed.gate.is_open && !managed.is_removed());
+            managed.and_then(Managed::question).is_some_and(|now| now == *question)
+        };
+        let current: Vec<_> = questions.into_iter().filter(|(name, question)| is_current(name, question)).collect();
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => {
+                for (name, _) in current {
+                    self.fleet.entry(name).and_modify(|managed| managed.gate.failed(&error));
+                }
+                return;
+            }
+        };
         let nodes: Vec<_> = view.observer.nodes().collect();
-        // Rights are many questions: they are asked when nothing else refuses.
-        let mut needs: BTreeMap<&str, BTreeSet<Need>> = BTreeMap::new();
-        for name in due {
-            let rows = self.rows(view, name, &nodes, &survey, not_asked());
-            if rows.is_some_and(|rows| refusal(&rows).is_none()) {
-                needs.insert(name, self.fleet.get(name).map(|one| rights::needs(one.objects())).unwrap_or_default());
-            }
+        for (name, question) in current {
+            let right = question.user.as_ref().and_then(|user| found.deletion_rights.get(user)).cloned();
+            let right = right.unwrap_or(Ok(None));
+            let Some(rows) = self.rows(view, &name, &nodes, (&question, &found, right.clone())) else { continue };
+            self.fleet.entry(name).and_modify(|managed| {
+                managed.gate.take(rows);
+                managed.guard.was_asked(right);
+            });
         }
-        let all = needs.values().flatten().cloned().collect();
-        let missing = read::missing(&view.client, None, all).await?;
-        for name in due {
-            let own = match needs.get(name.as_str()) {
-                None => not_asked(),
-                Some(needs) => missing.as_ref().map_err(Clone::clone).map(|missing| words(missing.intersection(needs))),
-            };
-            if let Some(rows) = self.rows(view, name, &nodes, &survey, own) {
-                self.fleet.entry(name.clone()).and_modify(|managed| managed.gate.take(rows));
-            }
-        }
-        Ok(())
     }
 
     fn rows(
@@ -151,8 +164,7 @@ impl Managers {
         view: &View,
         name: &str,
         nodes: &[Node],
-        survey: &Survey,
-        missing_rights: Seen<Vec<String>>,
+        (question, found, deletion_right): (&Question, &Found, Seen<Option<Vec<String>>>),
     ) -> Option<Vec<Row>> {
         let managed = self.fleet.get(name)?;
         let wanted = managed.manager()?;
@@ -164,6 +176,7 @@ impl Managers {
                 runs: running.and_then(|running| Some(as_it_runs(other.manager()?, running))),
             })
         });
+        let missing = found.missing.as_ref().map_err(Clone::clone);
         Some(preflight::rows(&Evidence {
             now: Timestamp::now(),
             by: Reader::Operator,
@@ -174,19 +187,11 @@ impl Managers {
             is_installed: Ok(false),
             others: Ok(others.collect()),
             nodes: Ok(nodes),
-            survey,
-            missing_rights,
+            survey: &found.survey,
+            missing_rights: missing.map(|missing| missing.intersection(&question.needs).map(Need::words).collect()),
+            deletion_right,
         }))
     }
-}
-
-fn words<'a>(needs: impl Iterator<Item = &'a Need>) -> Vec<String> {
-    needs.map(Need::words).collect()
-}
-
-fn not_asked() -> Seen<Vec<String>> {
-    let why = "another check refuses".to_owned();
-    Err(Unseen { what: "rights".to_owned(), why, command: "cure that first".to_owned() })
 }
 
 /// Whether a kind of objects runs pods for long.
@@ -201,12 +206,20 @@ fn is_seen(observer: &Observer, planned: &[Object]) -> bool {
     places.all(is_synced) && !observer.awaits_leftovers()
 }
 
-/// Whether it has a workload.
+/// Whether it has a workload, or had one when its status was last written: somebody has deleted that since.
 fn is_installed(observer: &Observer, name: &str) -> bool {
     live_of(observer, name).any(|(place, _)| is_workload(place.kind.kind))
+        || observer.watches.get(&Id::Managers, name).is_some_and(was_installed)
 }
 
 impl Managed {
+    /// What is asked before its first installation.
+    fn question(&self) -> Option<Question> {
+        let namespace = self.manager()?.spec.namespace.clone();
+        let user = self.subject.as_ref().map(Subject::user);
+        Some(Question { namespace, user, needs: rights::needs(self.objects()) })
+    }
+
     /// Whether the checks before its first installation keep it from being installed, and are to be heard.
     pub(super) fn is_gated(&self) -> bool {
         !self.gate.is_open && !self.is_removed()

@@ -1,13 +1,16 @@
 //! The guard of nodes (IO): decides in each pass which nodes may be deleted, and brings that about in two steps.
 //!
-//! The decision is pure (`nodes/guard.rs`), the objects are those of the plan. What is asked for here is only asked for while
-//! nodes are to be deleted or rights have changed.
+//! The decision is pure (`nodes/guard.rs`), the objects are those of the plan. What is not confirmed any more is taken back before
+//! anything is asked for, and that is only asked for while nodes are to be deleted or rights have changed.
 
 mod ask;
+mod proof;
 mod report;
 mod withdraw;
+mod withheld;
 
-pub(super) use withdraw::place;
+pub(super) use withdraw::{Grants, place};
+pub(super) use withheld::{Withheld, denied};
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,9 +24,9 @@ use super::{Managed, Managers, owner};
 use crate::{
     api::{
         spec::Lifecycle,
-        status::{Deleted, Status},
+        status::{Deleted, Deletion, Status},
     },
-    cluster::seen::Seen,
+    cluster::seen,
     controllers::{
         Pass,
         apply_plan::ApplyPlan,
@@ -36,11 +39,12 @@ use crate::{
     facts::manager::{Deletable, Manager},
     nodes::{
         evidence::NodeEvent,
-        guard::{self, Decision, Situation, lists},
+        guard::{self, Decision, Entry, Situation, lists},
         node::Node,
     },
     object::Object,
     plan::upstream::guard::{Guard, confirm, granted, is_of_guard, listed},
+    preflight::evidence::Seen,
     provider::upstream::is_manager,
     status::{
         manager::{self, Outcome},
@@ -48,8 +52,8 @@ use crate::{
     },
 };
 
-/// How long an answer of the API server counts while nodes are to be deleted.
-const ANSWER_LIFETIME: Duration = Duration::from_secs(60);
+/// Why a leader is not known that nobody has asked for.
+const NOT_ASKED: &str = "which pod leads is not known yet";
 
 /// The guard of one `CloudControllerManager`.
 #[derive(Default)]
@@ -65,30 +69,39 @@ pub(super) struct Guarded {
     is_free: Option<(Option<bool>, Instant)>,
     /// The rights at that time.
     rights: Option<BTreeSet<String>>,
-    /// Since when the pod that leads has led; and when that was asked.
-    leads_since: Option<(Option<Timestamp>, Instant)>,
+    /// Since when the pod of the current rollout that leads has led, or why that is not known; and when that was asked.
+    leads_since: Option<(Result<Timestamp, String>, Instant)>,
     /// What was decided.
     decision: Option<Decision>,
-    /// The nodes that were deleted lately; `None` while that cannot be seen.
+    /// What was confirmed before that.
+    before: Vec<Entry>,
+    /// The nodes whose deletions count for the limit of an hour; `None` while that cannot be seen.
     deleted: Option<Vec<Deleted>>,
+    /// Until when each of them counts, by uid. Found out once: no jump of the clock makes them forgotten.
+    counted: BTreeMap<String, Instant>,
 }
 
 impl Guarded {
     /// Decides nothing, because what is decided from cannot be seen.
     fn forget(&mut self) {
         (self.deletable, self.decision, self.deleted) = (Deletable::default(), None, None);
+        self.before.clear();
     }
-}
 
-/// What the API server is asked for.
-#[derive(Clone, Copy)]
-struct Needs {
-    /// Whether the rights matter now, or are wrong.
-    is_pressing: bool,
-    /// Whether nodes would be deleted.
-    has_candidates: bool,
-    /// Whether the status tells what the rights are.
-    is_known: bool,
+    /// Notes what the checks before the first installation have asked for.
+    pub(super) fn was_asked(&mut self, deletion_right: Seen<Option<Vec<String>>>) {
+        self.is_free = deletion_right.ok().map(|held| (Some(held.is_some()), Instant::now()));
+    }
+
+    /// Counts the deletions, as a status tells them.
+    fn count(&mut self, before: &Deletion, nodes: &[Node], now: Timestamp) {
+        let (counted, clock) = (&mut self.counted, Instant::now());
+        let deleted = guard::deleted(before, nodes, now, |one| {
+            *counted.entry(one.uid.clone()).or_insert_with(|| clock + guard::counts_for(one, now)) > clock
+        });
+        self.counted.retain(|uid, _| before.deleted.iter().any(|one| one.uid == *uid));
+        self.deleted = Some(deleted);
+    }
 }
 
 /// What is known now.
@@ -106,8 +119,9 @@ struct Known<'a> {
 }
 
 impl Managers {
-    /// Decides for each `CloudControllerManager` which nodes may be deleted.
-    pub(super) async fn guard(&mut self, view: &View, census: &Census, pass: &mut Pass) {
+    /// Decides for each `CloudControllerManager` which nodes may be deleted: first by what is known, so that rights which are to go
+    /// wait for no answer, then by what the API server answers.
+    pub(super) async fn guard(&mut self, view: &mut View, census: &Census, pass: &mut Pass) {
         let now = now_in_seconds();
         let events = view.observer.refusals();
         let nodes: Vec<Node> = if self.needs_nodes(&view.observer, events.as_deref()) {
@@ -115,21 +129,32 @@ impl Managers {
         } else {
             Vec::new()
         };
-        let Hands::Write(apply_plan) = &self.hands else { return };
-        let trouble = view.observer.watches.seen(&Id::Nodes).and_then(Seen::trouble);
+        let trouble = view.observer.watches.seen(&Id::Nodes).and_then(seen::Seen::trouble);
         let stale = trouble.map(|trouble| format!("the nodes may have changed, unseen: {}", trouble.error));
-        for (name, managed) in &mut self.fleet {
-            managed.guard.deleted = Some(guard::deleted(&status(&view.observer, name).deletion, &nodes, now));
-            let unsettled = managed.unsettled(apply_plan, &nodes, &view.observer);
-            let known = events.as_deref().map(|events| Known {
+        let mut unsettled = BTreeMap::new();
+        for (name, managed) in &self.fleet {
+            let Hands::Write(apply_plan) = &self.hands else { return };
+            unsettled.insert(name.clone(), managed.unsettled(apply_plan, &nodes, &view.observer));
+        }
+        let known = |name: &str| {
+            Some(Known {
                 nodes: &nodes,
-                events,
+                events: events.as_deref()?,
                 unready: &census.unready,
                 now,
-                unsettled: unsettled.as_deref(),
+                unsettled: unsettled.get(name).and_then(Option::as_deref),
                 stale: stale.as_deref(),
-            });
-            managed.guard(name, view, known, pass).await;
+            })
+        };
+        for (name, managed) in &mut self.fleet {
+            managed.guard.count(&status(&view.observer, name).deletion, &nodes, now);
+            managed.decide_deletions(name, view, known(name), pass);
+        }
+        self.take_back(view).await;
+        for (name, managed) in &mut self.fleet {
+            if let Some(known) = known(name) {
+                managed.prove(name, view, &known, pass).await;
+            }
         }
     }
 
@@ -162,41 +187,44 @@ fn status(observer: &Observer, name: &str) -> Status {
 }
 
 impl Managed {
-    /// Decides which nodes may be deleted, and what the policy and the role become. Without the Events nothing is known, and
-    /// nothing granted.
-    async fn guard(&mut self, name: &str, view: &View, known: Option<Known<'_>>, pass: &mut Pass) {
-        (self.guard.deletable, self.guard.decision) = (Deletable::default(), None);
+    /// Decides by what is known which nodes may be deleted, and what the policy and the role become. Without the Events nothing is
+    /// known, and nothing granted.
+    fn decide_deletions(&mut self, name: &str, view: &View, known: Option<Known<'_>>, pass: &mut Pass) {
+        self.guard.before = self.guard.decision.take().map(|decision| decision.confirmed).unwrap_or_default();
+        self.guard.deletable = Deletable::default();
         if self.is_paused() || self.is_removed() {
             return;
         }
-        let live = self.live(&view.observer);
         // What the role grants stays listed until it is taken back.
-        self.guard.deletable = lists::next(&[], &BTreeSet::new(), &live).0;
+        self.guard.deletable = lists::next(&[], &BTreeSet::new(), &self.live(&view.observer)).0;
         let Some(manager) = self.manager().cloned() else { return };
-        let lifecycle = manager.spec.controllers.cloud_node_lifecycle;
-        if lifecycle == Lifecycle::Disabled {
+        if manager.spec.controllers.cloud_node_lifecycle == Lifecycle::Disabled {
             self.guard.decision = Some(Decision::default());
             return;
         }
         let Some((known, guard)) = known.zip(guard_of(view, &manager)) else { return };
-        let previous = status(&view.observer, name);
-        let mut decision = self.decide(&manager, &guard, &known);
-        let has_candidates = !(decision.confirmed.is_empty() && decision.waiting.is_empty());
-        let is_known = previous.deletion.phase == phase(lifecycle) && manager::knows_guard(&previous);
-        let is_own = |id: &String| guard.provider_ids.iter().any(|prefix| id.starts_with(prefix.as_str()));
-        // What is wrong is asked for until it is cured, and what may become wrong while it matters.
-        let is_pressing = known.unready.iter().any(is_own) || self.is_free() == Some(true);
-        let needs = Needs { is_pressing: is_pressing || has_candidates, has_candidates, is_known };
-        if self.ask(view, (&manager, &guard), needs, pass).await {
-            decision = self.decide(&manager, &guard, &known);
-        }
-        if lifecycle == Lifecycle::Enabled {
-            let recorded: BTreeSet<_> = previous.deletion.confirmed.iter().map(String::as_str).collect();
+        let decision = self.decide(&manager, &guard, &known);
+        self.settle(name, (view, &manager), decision, known.now, pass);
+    }
+
+    /// Takes a decision.
+    fn settle(
+        &mut self,
+        name: &str,
+        (view, manager): (&View, &Manager),
+        decision: Decision,
+        now: Timestamp,
+        pass: &mut Pass,
+    ) {
+        if manager.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled {
+            let previous = status(&view.observer, name).deletion.confirmed;
+            let recorded: BTreeSet<_> = previous.iter().map(String::as_str).collect();
+            let live = self.live(&view.observer);
             let (deletable, due) = lists::next(&decision.confirmed, &recorded, &live);
             self.guard.deletable = deletable;
             pass.due.extend(due.map(|due| Instant::now() + due));
         }
-        let due = decision.due.and_then(|due| Duration::try_from(due.duration_since(known.now)).ok());
+        let due = decision.due.and_then(|due| Duration::try_from(due.duration_since(now)).ok());
         pass.due.extend(due.map(|due| Instant::now() + due));
         self.guard.decision = Some(decision);
     }
@@ -211,7 +239,11 @@ impl Managed {
             policy: &guard.name,
             provider_ids: &guard.provider_ids,
             settings: &manager.spec.node_deletion,
-            leads_since: self.guard.leads_since.and_then(|(since, _)| since),
+            leads_since: self
+                .guard
+                .leads_since
+                .as_ref()
+                .map_or(Err(NOT_ASKED), |(since, _)| since.as_ref().copied().map_err(String::as_str)),
             obstacle: obstacle.as_deref(),
             unsettled: known.unsettled,
             deleted: self.guard.deleted.as_deref().unwrap_or_default(),
@@ -266,31 +298,6 @@ impl Managed {
         let unready = nodes.iter().filter(|node| node.is_control_plane && !node.is_ready()).count();
         let mut workloads = self.planned().iter().filter(|object| object.pod_spec().is_some_and(is_manager));
         workloads.all(|object| observer.live(object).is_some_and(|live| rollout::is_done_without(live, unready)))
-    }
-
-    /// Asks the API server what no watch shows, if that is needed now. Returns whether there are new answers.
-    async fn ask(&mut self, view: &View, (manager, guard): (&Manager, &Guard), needs: Needs, pass: &mut Pass) -> bool {
-        let is_old = |asked: Option<Instant>| asked.is_none_or(|asked| asked.elapsed() >= ANSWER_LIFETIME);
-        let rights = self.live_rights(&view.observer);
-        let have_changed = rights.is_some() && self.guard.rights.is_some() && self.guard.rights != rights;
-        let is_due = is_old(self.guard.is_free.map(|(_, asked)| asked));
-        let is_needed = needs.is_pressing || (rights.is_some() && !needs.is_known);
-        self.guard.rights = rights.or(self.guard.rights.take());
-        let mut is_news = false;
-        if have_changed || (is_needed && is_due) {
-            is_news = true;
-            let answer = ask::may_delete_any_node(&view.client, &guard.user).await;
-            self.guard.is_free = Some((answer.ok(), Instant::now()));
-        }
-        if needs.has_candidates && is_old(self.guard.leads_since.map(|(_, asked)| asked)) {
-            is_news = true;
-            let since = ask::leads_since(&view.client, &manager.spec.namespace, &manager.lease_name()).await;
-            self.guard.leads_since = Some((since, Instant::now()));
-        }
-        if needs.is_pressing || self.is_free() == Some(true) {
-            pass.due.push(Instant::now() + ANSWER_LIFETIME);
-        }
-        is_news
     }
 
     /// The states of the live roles and bindings, once all of them exist.

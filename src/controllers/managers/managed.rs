@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{DEFAULT_NAMESPACE, first::Gate, guard::Guarded};
+use super::{DEFAULT_NAMESPACE, change::Change, first::Gate, guard::Guarded};
 use crate::{
     api::{
         check,
@@ -41,7 +41,7 @@ pub(super) struct Managed {
     /// The digest of the external provider that its objects are of, as its status says, unless they are to go.
     applied_digest: Option<String>,
     /// Where its cloud-controller-manager is to be looked for.
-    subject: Option<Subject>,
+    pub(super) subject: Option<Subject>,
     /// What was seen of that at the last judgement, unless it has to be judged again.
     found: Option<Vec<Found>>,
     /// When the object was created.
@@ -50,6 +50,10 @@ pub(super) struct Managed {
     pub(super) judgement: Option<Judgement>,
     /// The last good plan; it stays in force while an input is bad.
     objects: Option<Vec<Object>>,
+    /// The one before it, in case the change to it is refused.
+    before: Option<Vec<Object>>,
+    /// Whether what runs may become what is planned.
+    pub(super) change: Change,
     /// The checks before its first installation.
     pub(super) gate: Gate,
     /// What the last pass has come to.
@@ -60,6 +64,8 @@ pub(super) struct Managed {
     /// When the status was last written.
     pub(super) written: Option<Instant>,
     pub(super) stuck_since: Option<Instant>,
+    /// Since when a rollout has not ended.
+    pub(super) rolling_since: Option<Instant>,
     /// Which nodes it may delete.
     pub(super) guard: Guarded,
 }
@@ -123,10 +129,24 @@ impl Managed {
             }
             Err((reason, message)) => Judgement::refused(reason, message.clone()),
         };
-        if judged.objects.is_some() {
-            self.objects.clone_from(&judged.objects);
+        if judged.objects.is_some() && judged.objects != self.objects {
+            self.before = std::mem::replace(&mut self.objects, judged.objects.clone());
+            self.change = Change::Unknown;
         }
         (self.judgement, self.found) = (Some(judged), Some(found));
+    }
+
+    /// Has its inputs judged again.
+    pub(super) fn forget_judgement(&mut self) {
+        (self.judgement, self.change) = (None, Change::Unknown);
+    }
+
+    /// Refuses to make what runs what was planned; the plan before stays in force.
+    pub(super) fn refuse_change(&mut self, trouble: Trouble) {
+        self.objects = self.before.take();
+        if let Some(judgement) = &mut self.judgement {
+            (judgement.objects, judgement.configuration) = (None, Some(Err(trouble)));
+        }
     }
 
     /// Why no other provider may take the place of the external one that its objects are of.
@@ -220,6 +240,15 @@ fn manager(live: &Value, cluster: Cluster, settings: &ViewSettings) -> Result<Ma
     // The API server knows the fields: what is unknown here is of another version of the operator.
     let spec = Spec::deserialize(&live["spec"]);
     let mut spec = spec.map_err(|error| ("Unknown", format!("spec: {error}; this may need a newer operator")))?;
+    // It goes with everything that it has.
+    if live["metadata"]["deletionTimestamp"].is_string() {
+        spec.management = Management::Removed;
+    }
+    let skips = live["metadata"]["annotations"][SKIP_PREFLIGHT].as_str();
+    // Nothing that the installation does not allow any more keeps one from going.
+    if spec.management == Management::Removed {
+        return Ok(Manager::new(name.to_owned(), spec, cluster).annotated(skips));
+    }
     let default = [DEFAULT_NAMESPACE.to_owned()];
     let given = settings.manager_namespaces.as_slice();
     let namespaces = if given.is_empty() { &default } else { given };
@@ -236,10 +265,5 @@ fn manager(live: &Value, cluster: Cluster, settings: &ViewSettings) -> Result<Ma
                        the flag --node-deletion (ccm-operator render --phase install --flavour upstream --node-deletion)";
         return Err(("NodeDeletionNotAllowed", message.to_owned()));
     }
-    // It goes with everything that it has.
-    if live["metadata"]["deletionTimestamp"].is_string() {
-        spec.management = Management::Removed;
-    }
-    let skips = live["metadata"]["annotations"][SKIP_PREFLIGHT].as_str();
     Ok(Manager::new(name.to_owned(), spec, cluster).annotated(skips))
 }

@@ -9,7 +9,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use super::{Managed, Managers, is_common, owner};
+use super::{Managed, Managers, guard::denied, is_common, owner};
 use crate::{
     api::{
         CLOUD_CONTROLLER_MANAGER,
@@ -28,7 +28,7 @@ use crate::{
         now_in_seconds,
         observer::{Id, Observer},
         operator::Hands,
-        rollouts::Rollouts,
+        rollouts::{Rollouts, held_up_by},
         view::View,
     },
     nodes::subject::Subject,
@@ -60,7 +60,8 @@ impl Managers {
                 Ok(outcome) => self.tell((&mut managed, &name), outcome, (view, nodes), pass).await,
                 Err(waiting) => pass.retrying.extend(waiting),
             }
-            pass.due.extend(managed.stuck_since.map(|since| since + TRANSIENT_ERROR_PATIENCE));
+            let since = [managed.stuck_since, managed.rolling_since].into_iter().flatten();
+            pass.due.extend(since.map(|since| since + TRANSIENT_ERROR_PATIENCE));
             self.fleet.insert(name, managed);
         }
     }
@@ -103,8 +104,11 @@ impl Managers {
         }
         let observer = &view.observer;
         let places: BTreeSet<Place> = managed.planned().iter().map(Place::of).collect();
+        // Without a policy that it may not look at, all else is as it should be.
+        let optional: BTreeSet<Place> = managed.optional_policies().map(Place::of).collect();
+        let is_withheld = |place: &Place| optional.contains(place) && denied(observer, place).is_some();
         let is_needed = |id: &Id| match id {
-            Id::Ours(place) => places.contains(place),
+            Id::Ours(place) => places.contains(place) && !is_withheld(place),
             Id::Named(reference) => managed.named.iter().any(|named| named.reference == *reference),
             other => is_common(other),
         };
@@ -123,8 +127,9 @@ impl Managers {
             };
         }
         let is_of = self.is_of(managed, name, observer);
+        let counts = |key: &Key| is_of(key) && !self.withheld.has(key);
         let failure = match (&self.hands, acted) {
-            (Hands::Write(apply_plan), _) => apply_plan.applier.failures.of(&is_of).cloned(),
+            (Hands::Write(apply_plan), _) => apply_plan.applier.failures.of(counts).cloned(),
             (Hands::DryRun(_), Ok(())) => None,
             (Hands::DryRun(_), Err(stopped)) => Some(stopped.clone()),
         };
@@ -140,10 +145,15 @@ impl Managers {
             return Ok(Outcome::Failed { error, is_terminal: false });
         }
         if managed.is_removed() {
-            let left = self.left_of(observer, name);
+            let left = self.left_of(managed, observer, name);
             return Ok(if left.is_empty() { Outcome::Removed } else { Outcome::Removing(left) });
         }
-        let skips = |key: &Key| matches!(&self.hands, Hands::Write(plan) if plan.applier.skips(key));
+        let skips = |key: &Key| {
+            let is_it = |object: &&Object| object.key() == *key;
+            let optional = managed.optional_policies().find(is_it);
+            let is_unseen = optional.is_some_and(|object| denied(observer, &Place::of(object)).is_some());
+            is_unseen || self.withheld.has(key) || matches!(&self.hands, Hands::Write(plan) if plan.applier.skips(key))
+        };
         let rollouts = Rollouts::of(observer, managed.planned(), skips);
         for (sum, more) in pass.workloads.iter_mut().zip(rollouts.workloads) {
             *sum += more;
@@ -152,21 +162,46 @@ impl Managers {
         if let Some(why) = rollouts.stuck
             && managed.stuck_since.is_some_and(|since| since.elapsed() >= TRANSIENT_ERROR_PATIENCE)
         {
-            return Ok(Outcome::Stuck(why));
+            return Ok(Outcome::Stuck(why + &held_up_by(observer, managed.planned(), &rollouts.waiting)));
         }
         let waiting: Vec<_> = rollouts.waiting.iter().map(Key::to_string).collect();
+        managed.rolling_since = (!waiting.is_empty()).then(|| managed.rolling_since.unwrap_or_else(Instant::now));
+        if managed.rolling_since.is_some_and(|since| since.elapsed() >= TRANSIENT_ERROR_PATIENCE) {
+            let nodes = held_up_by(observer, managed.planned(), &rollouts.waiting);
+            if !nodes.is_empty() {
+                return Ok(Outcome::Stuck(format!("the rollout of {} does not end{nodes}", waiting.join(", "))));
+            }
+        }
         Ok(if waiting.is_empty() { Outcome::Applied } else { Outcome::RollingOut(waiting) })
     }
 
     /// What is left of the objects of one, except what is kept, and where that is not known.
-    fn left_of(&self, observer: &Observer, name: &str) -> Vec<String> {
-        let scope = self.leftovers(observer);
+    fn left_of(&self, managed: &Managed, observer: &Observer, name: &str) -> Vec<String> {
         let verdicts = observer.verdicts(&[]).into_iter();
         let of_one = verdicts.filter(|(_, live, verdict)| owner(live) == name && !matches!(verdict, Verdict::Keep(_)));
-        let left = of_one.map(|(place, live, _)| key_of(place.kind, live).to_string());
-        // One of its objects may be wherever any has been.
-        let unknown = observer.watches.pending(|id| matches!(id, Id::Ours(place) if scope.contains(place)));
+        let left = of_one.map(|(place, live, _)| key_of(place.kind, live));
+        let left = left.filter(|key| !self.withheld.has(key)).map(|key| key.to_string());
+        // One of its objects may be wherever any has been, but where the operator may not look only its own count.
+        let scope = self.leftovers(observer);
+        let own: BTreeSet<Place> = managed.removed().iter().map(Place::of).collect();
+        let optional: BTreeSet<Place> = managed.optional_policies().map(Place::of).collect();
+        let counts = |place: &Place| {
+            let is_own = own.contains(place) && !optional.contains(place);
+            scope.contains(place) && (is_own || denied(observer, place).is_none())
+        };
+        let unknown = observer.watches.pending(|id| matches!(id, Id::Ours(place) if counts(place)));
         left.chain(unknown).collect()
+    }
+
+    /// What may be left of one that the operator may neither see nor delete, for the message of its removal.
+    fn may_be_left(&self, managed: &Managed, observer: &Observer) -> String {
+        let is_unknown =
+            |object: &&Object| self.withheld.has(&object.key()) || denied(observer, &Place::of(object)).is_some();
+        let names: Vec<_> = managed.optional_policies().filter(is_unknown).map(|one| one.key().to_string()).collect();
+        if names.is_empty() || !managed.is_removed() {
+            return String::new();
+        }
+        format!("; may be left, because the operator may not look at or delete it: {}", names.join(", "))
     }
 
     /// Whether an object is of one: it is planned for it, or it exists and says so. The inventory is of all.
@@ -212,8 +247,10 @@ impl Managers {
         let Hands::Write(apply_plan) = &self.hands else { return Ok(()) };
         let Some(live) = view.observer.watches.get(&Id::Managers, name) else { return Ok(()) };
         let previous = manager::of(live);
+        let annotations = live["metadata"]["annotations"].clone();
         let not_judged = Judgement::default();
-        let guard = managed.guard_report(name, view, &previous);
+        let withheld = self.withheld.why(managed, &view.observer);
+        let guard = managed.guard_report(name, view, &previous, withheld.as_deref());
         // Until the Events have been seen, the previous answer stays: no start of the operator changes it back and forth.
         let gone_nodes = managed.gone_nodes().unwrap_or_else(|| previous.nodes.gone.iter().cloned().collect());
         let now = now_in_seconds().to_string();
@@ -229,7 +266,8 @@ impl Managers {
             nodes: initialization.as_ref(),
             gone_nodes: &gone_nodes,
             guard: Some(&guard),
-            remarks: &apply_plan.remarks(self.is_of(managed, name, &view.observer)),
+            remarks: &(apply_plan.remarks(self.is_of(managed, name, &view.observer))
+                + &self.may_be_left(managed, &view.observer)),
             now: &now,
         };
         let next = manager::next(&previous, &input);
@@ -267,11 +305,14 @@ impl Managers {
             Ok(written) => {
                 managed.written = Some(Instant::now());
                 // The answer may hold a change of somebody else's, which the watch then does not tell any more.
-                if written.metadata.generation != Some(managed.generation) {
+                let written = request::to_value(&written);
+                let is_same = written["metadata"]["generation"].as_i64() == Some(managed.generation)
+                    && written["metadata"]["annotations"] == annotations;
+                if !is_same {
                     view.observer.managers_changed = true;
                     pass.due.push(Instant::now());
                 }
-                view.observer.watches.put(&Id::Managers, name, request::to_value(&written));
+                view.observer.watches.put(&Id::Managers, name, written);
                 self.record_deletions(name, (&previous.deletion, &next.deletion), &gone_nodes);
                 Ok(())
             }

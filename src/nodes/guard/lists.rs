@@ -12,7 +12,7 @@ use super::Entry;
 use crate::facts::manager::Deletable;
 
 /// How long a list must have been live: each API server refreshes its policies every second.
-const REFRESH: Duration = Duration::from_secs(5);
+pub const REFRESH: Duration = Duration::from_secs(5);
 
 /// What is live.
 #[derive(Clone, Debug, Default)]

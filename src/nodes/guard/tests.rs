@@ -88,7 +88,7 @@ impl Case {
             policy: POLICY,
             provider_ids: &["aws:///".to_owned()],
             settings: &self.settings,
-            leads_since: self.leads_since.map(at),
+            leads_since: self.leads_since.map(at).ok_or("nobody leads"),
             obstacle: self.obstacle,
             unsettled: self.unsettled,
             deleted: &self.deleted,
@@ -227,7 +227,7 @@ fn only_fresh_events_of_this_cloud_controller_manager_about_this_node_count() {
 fn the_rules_about_all_nodes_deny() {
     assert_eq!(case(|one| one.obstacle = Some("bad")).why(), Why::Obstacle("bad".into()));
     assert_eq!(case(|one| one.unsettled = Some("it is rolled out")).why(), Why::Obstacle("it is rolled out".into()));
-    assert_eq!(case(|one| one.leads_since = None).why(), Why::NoLeader);
+    assert_eq!(case(|one| one.leads_since = None).why(), Why::NoLeader("nobody leads".into()));
     assert_eq!(case(|one| one.leads_since = Some(-599)).why(), Why::Unsettled(at(1)));
     assert_eq!(case(|one| one.leads_since = Some(-600)).confirmed(), ["gone"]);
     // The others are of another cloud, or wait for their initialisation, or are not ready for another cause.
@@ -285,7 +285,7 @@ fn what_was_deleted_within_the_hour_counts() {
     assert_eq!(limited.decide().due, Some(at(1)));
     let mut two = case(|one| {
         one.settings.max_per_hour = 2;
-        one.deleted = vec![deleted(-3600), deleted(-10)];
+        one.deleted = vec![deleted(-10)];
         one.lose("w0", -800);
     });
     assert_eq!(two.confirmed(), ["w0"], "the other one has its turn later");
@@ -297,7 +297,8 @@ fn what_was_deleted_within_the_hour_counts() {
 fn what_people_allow_passes_the_limits_and_no_fixed_rule() {
     let allowed = |change: fn(&mut Case)| {
         case(|one| {
-            one.settings.allow = vec!["gone/uid-gone".into()];
+            let since = [-700, -1].map(|since| format!("gone/uid-gone/{}", at(since)));
+            one.settings.allow = since.into();
             (one.events, one.leads_since, one.settings.max_per_hour) = (Vec::new(), None, 0);
             change(one);
         })
@@ -311,6 +312,8 @@ fn what_people_allow_passes_the_limits_and_no_fixed_rule() {
     assert_eq!(allowed(|one| one.gone().is_kept = true).why(), Why::Kept);
     assert_eq!(allowed(|one| one.obstacle = Some("bad")).why(), Why::Obstacle("bad".into()));
     assert_eq!(allowed(|one| one.gone().uid = "another".into()).decide(), Decision::default());
+    // It came back, and went away again.
+    assert_eq!(allowed(|one| *one.gone() = node("gone", Some(-60))).decide(), Decision::default());
 }
 
 #[test]
@@ -322,14 +325,18 @@ fn a_confirmed_node_that_is_gone_was_deleted_and_is_remembered_for_an_hour() {
         deleted: vec![known.clone()],
         ..Deletion::default()
     };
-    let now = deleted(&before, &nodes, at(0));
+    let deleted =
+        |before: &Deletion, now: i64| deleted(before, &nodes, at(now), |one| !counts_for(one, at(now)).is_zero());
+    let now = deleted(&before, 0);
     let gone = Deleted { node: "gone".into(), uid: "uid-gone".into(), at: at(0).to_string() };
     assert_eq!(now, [known, gone.clone()]);
     // Until the next status it is not counted twice, and later it is forgotten.
     let before = Deletion { deleted: now, ..before };
-    assert_eq!(deleted(&before, &nodes, at(1)), std::slice::from_ref(&gone));
+    assert_eq!(deleted(&before, 1), std::slice::from_ref(&gone));
     let before = Deletion { confirmed: Vec::new(), ..before };
-    assert_eq!(deleted(&before, &nodes, at(3600)), []);
+    assert_eq!(deleted(&before, 3600), []);
+    // A clock that goes back does not make it count for longer than an hour.
+    assert_eq!(counts_for(&gone, at(-500)), Duration::from_secs(3600));
 }
 
 #[test]
@@ -338,7 +345,7 @@ fn the_list_does_not_become_too_long_for_the_api_server() {
     for number in 0..400 {
         let mut lost = node(&format!("{number:03}-{}", "n".repeat(240)), Some(-700));
         lost.uid = format!("{number:036}");
-        case.settings.allow.push(format!("{}/{}", lost.name, lost.uid));
+        case.settings.allow.push(Entry::of(&lost).unwrap().to_string());
         case.nodes.push(lost);
     }
     let Decision { confirmed, waiting, .. } = case.decide();

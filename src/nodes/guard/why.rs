@@ -36,8 +36,8 @@ pub enum Why {
     NotAskedFor,
     /// Nothing may be confirmed now.
     Obstacle(String),
-    /// Nothing is known of the pod that leads.
-    NoLeader,
+    /// Nothing is known of the pod that leads, or it is not of the current rollout: why.
+    NoLeader(String),
     /// The pod that leads has not led for long.
     Unsettled(Timestamp),
     /// No node of the cloud is ready and initialised.
@@ -96,10 +96,7 @@ impl fmt::Display for Why {
             Self::NotAskedFor => f.write_str(
                 "the cloud-controller-manager has not asked for it since it has not been ready for long enough",
             ),
-            Self::Obstacle(why) => f.write_str(why),
-            Self::NoLeader => {
-                f.write_str("the lease of the cloud-controller-manager does not tell since when it has led")
-            }
+            Self::Obstacle(why) | Self::NoLeader(why) => f.write_str(why),
             Self::Unsettled(until) => write!(
                 f,
                 "the cloud-controller-manager must have led for {} minutes without a change: {until}",

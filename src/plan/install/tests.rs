@@ -255,12 +255,25 @@ fn the_operator_may_let_nodes_be_deleted_only_if_that_is_asked_for() {
         (rights(&role["rules"]), args.contains(NODE_DELETION_FLAG))
     };
     let (without, has_flag) = rights_with(false);
-    assert!(without.iter().all(|right| !right.contains("nodes:delete") && !right.contains("admission")), "{without:?}");
+    assert!(without.iter().all(|right| !right.contains("nodes:delete")), "{without:?}");
+    // It may not take away the policies of others.
+    let of_policies = |rights: &BTreeSet<String>, verb: &str| -> Vec<String> {
+        let of_verb = format!("/validatingadmissionpolicies:{verb} ");
+        rights.iter().filter_map(|right| Some(right.split_once(&of_verb)?.1.to_owned())).collect()
+    };
+    for verb in ["get", "patch", "delete"] {
+        assert_eq!(of_policies(&without, verb), ["aws-cloud-controller-manager-delete-nodes"], "{verb}");
+    }
+    for verb in ["list", "watch", "create"] {
+        assert_eq!(of_policies(&without, verb), [""], "a request for these has no name: {verb}");
+    }
     assert!(!has_flag);
     let (with, has_flag) = rights_with(true);
     let more: Vec<_> = with.difference(&without).filter(|right| !right.contains("admission")).collect();
     assert_eq!(more, ["/nodes:delete "], "{with:?}");
-    assert_eq!(with.difference(&without).count(), 13, "six verbs on two kinds besides");
+    for verb in VERBS {
+        assert_eq!(of_policies(&with, verb), [""], "those of a further one end with its name: {verb}");
+    }
     assert!(has_flag);
 }
 

@@ -1,6 +1,8 @@
-//! The objects with which a cloud-controller-manager may delete the nodes that are confirmed (pure): the manifests of `guard/`.
+//! The objects that keep a cloud-controller-manager from deleting nodes that are not confirmed (pure): the manifests of `guard/`.
 //!
-//! A plan lists nothing and grants nothing. What is confirmed enters its objects by [`confirm`].
+//! The policy stands in every mode: a right that somebody else grants to the ServiceAccount deletes nothing. The right itself, by
+//! name, exists only where nodes may be deleted. A plan lists nothing and grants nothing. What is confirmed enters its objects by
+//! [`confirm`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,21 +46,25 @@ impl Guard {
         let account = provider.account()?;
         let user = format!("system:serviceaccount:{}:{}", manager.spec.namespace, manager.named(account));
         let provider_ids = provider.descriptor.nodes.provider_ids.clone();
-        Some(Self { user, name: manager.named(&format!("{account}{SUFFIX}")), provider_ids })
+        Some(Self { user, name: manager.named(&name(provider)?), provider_ids })
     }
 }
 
-/// The objects, if the cloud-controller-manager may delete nodes.
+/// The name of the objects of a guard, of the only `CloudControllerManager` of a cluster; `None` if its pods have no account.
+pub fn name(provider: &Upstream) -> Option<String> {
+    provider.account().map(|account| format!("{account}{SUFFIX}"))
+}
+
+/// The objects: the policy and its binding, and where nodes may be deleted the right by name.
 pub(super) fn objects(provider: &Upstream, manager: &Manager) -> Result<Vec<Object>, Error> {
-    let Some(account) =
-        provider.account().filter(|_| manager.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled)
+    let (Some(account), Some(role), Some(guard)) = (provider.account(), name(provider), Guard::of(provider, manager))
     else {
         return Ok(Vec::new());
     };
-    let Some(guard) = Guard::of(provider, manager) else { return Ok(Vec::new()) };
-    let role = format!("{account}{SUFFIX}");
     let own = [("ServiceAccount", account), ("ClusterRole", role.as_str())];
     let mut objects = embedded::guard()?;
+    let may_delete = manager.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled;
+    objects.retain(|object| may_delete || is_policy(object));
     for object in &mut objects {
         let value = object.value_mut();
         for pointer in
@@ -92,6 +98,11 @@ pub fn confirm(object: &mut Object, deletable: &Deletable) {
         "ClusterRole" => object.value_mut()["rules"] = rules(&deletable.granted),
         _ => {}
     }
+}
+
+/// Whether an object is a policy or its binding: it denies, and grants nothing.
+pub fn is_policy(object: &Object) -> bool {
+    object.kind().kind.starts_with("ValidatingAdmissionPolicy")
 }
 
 /// Whether an object is one of a guard, by its name: that of an account is followed by what it is for.

@@ -15,7 +15,7 @@ fn summary(status: &Status) -> Vec<(&str, &str, &str)> {
 
 fn progressing() -> Outcome {
     let key = Key { group: "apps".into(), kind: "Deployment".into(), namespace: "n".into(), name: "ccm".into() };
-    Outcome::Progressing { rollouts: vec![key] }
+    Outcome::Progressing { rollouts: vec![key], nodes: String::new() }
 }
 
 #[test]

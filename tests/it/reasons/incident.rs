@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use ccm_operator::{cluster::request, object::KINDS};
 use k8s_openapi::{
     api::{
         coordination::v1::Lease,
@@ -41,7 +42,9 @@ async fn with_the_credentials_of_another_account_of_aws() -> Result<()> {
         return Ok(());
     }
     let mut cloud = aws::Cloud::new(World::guarded("aws").await?, NODES).await?;
+    grant(&cloud.world, "cluster-admin").await?;
     cloud.create().await?;
+    is_refused(&cloud.world).await?;
     cloud.world.roll_out().await?;
     for number in 0..NODES {
         cloud.register(number).await?;
@@ -53,6 +56,10 @@ async fn with_the_credentials_of_another_account_of_aws() -> Result<()> {
     incident.begins(&cloud.world, &nodes).await?;
     cloud.use_other_account().await?;
     cloud.world.restart().await?;
+    incident
+        .rights_of_others_delete_nothing(&cloud.world, &nodes, "cluster-admin, from before the installation")
+        .await?;
+    revoke(&cloud.world).await?;
     incident.is_rehearsed(&cloud.world, &nodes).await?;
     incident.is_guarded(&cloud.world, &nodes).await?;
 
@@ -64,7 +71,7 @@ async fn with_the_credentials_of_another_account_of_aws() -> Result<()> {
 
     cloud.use_other_account().await?;
     cloud.world.restart().await?;
-    incident.is_lost_without_the_guard(&cloud.world).await
+    incident.is_lost_without_the_guard(&mut cloud.world).await
 }
 
 #[tokio::test]
@@ -74,7 +81,9 @@ async fn with_a_datacenter_without_the_machines() -> Result<()> {
         return Ok(());
     }
     let mut cloud = vsphere::Cloud::new(World::guarded("vsphere").await?).await?;
+    grant(&cloud.world, "cluster-admin").await?;
     cloud.create().await?;
+    is_refused(&cloud.world).await?;
     cloud.world.roll_out().await?;
     let mut nodes = Vec::new();
     for number in 0..NODES {
@@ -87,6 +96,10 @@ async fn with_a_datacenter_without_the_machines() -> Result<()> {
     incident.begins(&cloud.world, &nodes).await?;
     cloud.set_vcenter("datacenters", empty.clone()).await?;
     cloud.world.roll_out().await?;
+    incident
+        .rights_of_others_delete_nothing(&cloud.world, &nodes, "cluster-admin, from before the installation")
+        .await?;
+    revoke(&cloud.world).await?;
     incident.is_rehearsed(&cloud.world, &nodes).await?;
     incident.is_guarded(&cloud.world, &nodes).await?;
 
@@ -98,7 +111,7 @@ async fn with_a_datacenter_without_the_machines() -> Result<()> {
 
     cloud.set_vcenter("datacenters", empty).await?;
     cloud.world.roll_out().await?;
-    incident.is_lost_without_the_guard(&cloud.world).await
+    incident.is_lost_without_the_guard(&mut cloud.world).await
 }
 
 async fn are_initialised(world: &World, nodes: &[String]) -> Result<()> {
@@ -207,34 +220,47 @@ impl Incident {
         self.note(world, "guarded, cured, one machine gone", started, "only its node is deleted")
     }
 
+    /// A right that somebody else grants deletes no node, in any mode: neither one from before, nor one that comes later.
+    async fn rights_of_others_delete_nothing(&self, world: &World, nodes: &[String], which: &str) -> Result<()> {
+        for mode in ["Enabled", "Disabled", "Rehearsal"] {
+            let started = Instant::now();
+            world.patch(json!({"controllers": {"cloudNodeLifecycle": mode}})).await?;
+            eventually("the mode", LIMIT, async || {
+                let status = world.status().await?;
+                ensure!(status["deletion"]["phase"] == mode, "{:#}", status["deletion"]);
+                Ok(Some(()))
+            })
+            .await
+            .with_context(|| world.operator.log())?;
+            // The one that runs is still that of the rehearsal, which tries in every mode.
+            let tried = || world.log().matches("unable to delete node").count();
+            let before = tried();
+            eventually("another attempt for each node", LIMIT, async || {
+                ensure!(tried() > before + nodes.len(), "{}", tried());
+                Ok(Some(()))
+            })
+            .await?;
+            ensure!(existing(world, nodes).await? == nodes.len(), "{mode}: nodes were deleted");
+            self.note(world, &format!("{mode}, with {which}"), started, "none of 10 nodes deleted")?;
+        }
+        Ok(())
+    }
+
     /// With the right to delete nodes, and no guard: nothing holds the cloud-controller-manager.
-    async fn is_lost_without_the_guard(&self, world: &World) -> Result<()> {
-        world.patch(json!({"controllers": {"cloudNodeLifecycle": "Rehearsal"}})).await?;
-        eventually("the end of the guard", LIMIT, async || {
-            let status = world.status().await?;
-            ensure!(status["deletion"]["phase"] == "Rehearsal", "{:#}", status["deletion"]);
-            Ok(Some(()))
-        })
-        .await?;
+    async fn is_lost_without_the_guard(&self, world: &mut World) -> Result<()> {
         let left: Vec<String> = of_cloud(world).await?;
         for node in &left {
             world.set_ready(node, "Unknown", LONG_AGO).await?;
         }
+        grant(world, UNGUARDED).await?;
+        self.rights_of_others_delete_nothing(world, &left, "a role that came while it ran").await?;
+        // Only what nobody should do: the operator is away, and its policy is taken away.
+        world.operator.terminate()?;
+        world.operator.wait(LIMIT).await?;
         let started = Instant::now();
-        let rbac = "rbac.authorization.k8s.io";
-        let metadata = json!({"name": UNGUARDED});
-        let role = json!({
-            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": metadata,
-            "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"]}],
-        });
-        let binding = json!({
-            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": metadata,
-            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": UNGUARDED},
-            "subjects": [{"kind": "ServiceAccount", "name": world.name(), "namespace": "kube-system"}],
-        });
-        for object in [role, binding] {
-            objects::apply(&world.cluster.client, object).await?;
-        }
+        let kind = KINDS.iter().find(|kind| kind.kind == "ValidatingAdmissionPolicyBinding").context("the kind")?;
+        let bindings = request::api(&world.cluster.client, kind, "");
+        bindings.delete(&format!("{}-delete-nodes", world.name()), &DeleteParams::default()).await?;
         eventually("the loss of all nodes", LONG, async || {
             let living = of_cloud(world).await?;
             ensure!(living.is_empty(), "{living:?}");
@@ -257,6 +283,45 @@ impl Incident {
             printed: printed.to_owned(),
         })
     }
+}
+
+/// Lets the account of the cloud-controller-manager delete nodes: by this role, which exists or is made for that.
+async fn grant(world: &World, role: &str) -> Result<()> {
+    let rbac = "rbac.authorization.k8s.io";
+    if role == UNGUARDED {
+        let rules = json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"]}]);
+        let metadata = json!({"name": role});
+        let role =
+            json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": metadata, "rules": rules});
+        objects::apply(&world.cluster.client, role).await?;
+    }
+    let binding = json!({
+        "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": UNGUARDED},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": world.name(), "namespace": "kube-system"}],
+    });
+    objects::apply(&world.cluster.client, binding).await.map(drop)
+}
+
+async fn revoke(world: &World) -> Result<()> {
+    let kind = KINDS.iter().find(|kind| kind.kind == "ClusterRoleBinding").context("the kind")?;
+    request::api(&world.cluster.client, kind, "").delete(UNGUARDED, &DeleteParams::default()).await?;
+    Ok(())
+}
+
+/// Sees that an account that may delete nodes already is refused, and insists.
+async fn is_refused(world: &World) -> Result<()> {
+    eventually("the refusal", LIMIT, async || {
+        let status = world.status().await?;
+        let conditions = items(&status["conditions"]).iter().map(|one| text(&one["message"]));
+        let why = conditions.filter(|message| message.contains("deletion-right")).collect::<Vec<_>>();
+        ensure!(why.iter().any(|message| message.contains(UNGUARDED)), "{status:#}");
+        Ok(Some(()))
+    })
+    .await
+    .with_context(|| world.operator.log())?;
+    let skip = json!({"metadata": {"annotations": {"ccm-operator.dev/skip-preflight": "deletion-right"}}});
+    world.cluster.patch("cluster", skip).await
 }
 
 /// Makes the lease tell that the cloud-controller-manager has led for long, once it leads.

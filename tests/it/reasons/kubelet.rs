@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -135,6 +136,10 @@ impl Kubelet {
         pod["metadata"]["ownerReferences"] = json!([{
             "apiVersion": "apps/v1", "kind": "DaemonSet", "name": metadata["name"], "uid": metadata["uid"], "controller": true,
         }]);
+        // As the controller of DaemonSets labels it.
+        let mut hasher = DefaultHasher::new();
+        template.to_string().hash(&mut hasher);
+        pod["metadata"]["labels"]["controller-revision-hash"] = json!(format!("{:x}", hasher.finish()));
         pod["spec"]["nodeName"] = json!(self.node);
         let namespace = metadata["namespace"].as_str().context("namespace")?;
         Ok(self.pods(namespace).create(&PostParams::default(), &serde_json::from_value(pod)?).await?)

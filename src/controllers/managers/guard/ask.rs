@@ -1,35 +1,25 @@
 //! What the guard asks the API server, because no watch shows it (IO).
 
-use k8s_openapi::{
-    api::{authorization::v1::ResourceAttributes, coordination::v1::Lease},
-    jiff::Timestamp,
+use k8s_openapi::jiff::Timestamp;
+use kube::{Client, api::ListParams};
+
+use crate::{
+    cluster::read,
+    error::chain,
+    nodes::{guard::leader, subject::Subject},
+    object::POD,
+    process::lease::LEASE,
 };
-use kube::{Api, Client};
-use tracing::debug;
 
-use crate::cluster::{
-    access,
-    request::{self, Cause, REQUEST_TIMEOUT},
-};
-
-/// Whether a ServiceAccount may delete every node. Rights on single nodes do not count: the operator grants these.
-pub(super) async fn may_delete_any_node(client: &Client, user: &str) -> Result<bool, Cause> {
-    let delete = ResourceAttributes {
-        verb: Some("delete".to_owned()),
-        resource: Some("nodes".to_owned()),
-        version: Some("v1".to_owned()),
-        ..ResourceAttributes::default()
-    };
-    let answer = access::may(client, Some(user), delete, Some(REQUEST_TIMEOUT)).await;
-    answer.inspect_err(|error| debug!("failed to ask for the rights of {user}: {error}"))
-}
-
-/// Since when the holder of a lease has held it; `None` if nobody holds it, or if it cannot be read.
-pub(super) async fn leads_since(client: &Client, namespace: &str, name: &str) -> Option<Timestamp> {
-    let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
-    let lease = request::send(Some(REQUEST_TIMEOUT), leases.get(name)).await;
-    let lease = lease.inspect_err(|error| debug!("failed to read lease {namespace}/{name}: {error}")).ok()?;
-    let spec = lease.spec?;
-    spec.holder_identity.filter(|holder| !holder.is_empty())?;
-    spec.acquire_time.map(|time| time.0)
+/// Since when the pod of the current rollout that leads has led.
+///
+/// # Errors
+///
+/// The lease or the pods cannot be read, or the leader is not known to be of the current rollout.
+pub(super) async fn leads_since(client: &Client, subject: &Subject) -> Result<Timestamp, String> {
+    let (namespace, name) = (subject.namespace.as_str(), subject.lease_name.as_str());
+    let lease = read::get(client, &LEASE, namespace, name).await.map_err(|error| chain(&error))?;
+    let lease = lease.ok_or_else(|| format!("there is no lease {namespace}/{name}"))?;
+    let pods = read::list(client, &POD, namespace, &ListParams::default().labels(&subject.selector)).await;
+    leader::leads_since(&lease, &pods.map_err(|error| chain(&error))?)
 }

@@ -22,6 +22,13 @@ use crate::{
     status::manager::{self, GUARD_NOT_IN_FORCE},
 };
 
+/// The reason of `NodeDeletionSafe` where only the missing right keeps nodes from being deleted.
+const NOT_ENFORCED: &str = "NotEnforced";
+
+/// What lets the operator keep the policies.
+const HOW_TO_GRANT: &str = "install the operator again with this provider in --providers, or with --node-deletion for a \
+                            CloudControllerManager that is not named cluster";
+
 /// The most nodes that the status names as waiting.
 const MOST_WAITING: usize = 32;
 
@@ -70,12 +77,18 @@ fn without<'a>(all: &'a [String], others: &'a [String]) -> impl Iterator<Item = 
 
 impl Managed {
     /// What is reported.
-    pub(in super::super) fn guard_report(&self, name: &str, view: &View, previous: &Status) -> manager::Guard {
+    pub(in super::super) fn guard_report(
+        &self,
+        name: &str,
+        view: &View,
+        previous: &Status,
+        withheld: Option<&str>,
+    ) -> manager::Guard {
         let live = withdraw::granted_to(&view.observer, name);
         let decided = self.guard.decision.as_ref().zip(self.manager());
         let decided = decided.and_then(|(decision, manager)| Some((decision, manager, guard_of(view, manager)?)));
         let mut report = match decided {
-            Some((decision, manager, guard)) => self.decided(view, previous, decision, (manager, &guard)),
+            Some((decision, manager, guard)) => self.decided(view, previous, decision, (manager, &guard), withheld),
             None => manager::Guard {
                 is_safe: self.unseen(&view.observer),
                 deletion: Deletion { confirmed: Vec::new(), ..previous.deletion.clone() },
@@ -123,6 +136,7 @@ impl Managed {
         previous: &Status,
         decision: &Decision,
         (manager, guard): (&Manager, &Guard),
+        withheld: Option<&str>,
     ) -> manager::Guard {
         let lifecycle = manager.spec.controllers.cloud_node_lifecycle;
         let is_enabled = lifecycle == Lifecycle::Enabled;
@@ -145,7 +159,7 @@ impl Managed {
             confirmed: decision.confirmed.iter().filter(|_| is_enabled).map(Entry::node).collect(),
             deleted: Vec::new(),
         };
-        let is_safe = self.is_safe(&view.observer, guard, decision, lifecycle);
+        let is_safe = self.is_safe(&view.observer, guard, (decision, lifecycle), withheld);
         let is_safe = is_safe.or_else(|| {
             let is_other = previous.deletion.phase != deletion.phase || !deletion.waiting.is_empty();
             is_other.then(|| {
@@ -160,8 +174,8 @@ impl Managed {
         &self,
         observer: &Observer,
         guard: &Guard,
-        decision: &Decision,
-        lifecycle: Lifecycle,
+        (decision, lifecycle): (&Decision, Lifecycle),
+        withheld: Option<&str>,
     ) -> Option<(&'static str, &'static str, String)> {
         if lifecycle == Lifecycle::Disabled {
             return Some(("True", "Disabled", "spec.controllers.cloudNodeLifecycle is Disabled".to_owned()));
@@ -173,8 +187,24 @@ impl Managed {
             };
             return Some(("False", GUARD_NOT_IN_FORCE, format!("{why}: nothing is granted meanwhile")));
         }
+        let is_enforced = self.in_force(observer).is_some();
         if self.is_free()? {
-            return Some(("False", GUARD_NOT_IN_FORCE, others_grant(guard)));
+            let meanwhile = if is_enforced {
+                format!("; until then only ValidatingAdmissionPolicy {} keeps it from deleting any", guard.name)
+            } else {
+                String::new()
+            };
+            return Some(("False", GUARD_NOT_IN_FORCE, others_grant(guard) + &meanwhile));
+        }
+        if !is_enforced {
+            let why = withheld.unwrap_or("it or its binding is missing or changed");
+            let message = format!(
+                "nobody has granted it the right to delete nodes, but ValidatingAdmissionPolicy {} does not keep it from using one that \
+                 somebody grants: {why}{}",
+                guard.name,
+                withheld.map(|_| format!("; {HOW_TO_GRANT}")).unwrap_or_default()
+            );
+            return Some(("Unknown", NOT_ENFORCED, message));
         }
         let alarm = decision.waiting.iter().find_map(|one| Some((one.why.alarm()?, one.why.to_string())));
         if let Some((reason, why)) = alarm {

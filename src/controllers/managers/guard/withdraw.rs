@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
@@ -20,6 +20,7 @@ use crate::{
         view::View,
     },
     facts::manager::Deletable,
+    nodes::guard::lists::REFRESH,
     object::{KINDS, Key, Object},
     plan::upstream::guard::{confirm, granted, is_of_guard},
     process::leadership::Authority,
@@ -27,6 +28,9 @@ use crate::{
 
 /// The kind of the roles.
 const ROLE: &str = "ClusterRole";
+
+/// What the kinds of policies and their bindings begin with.
+const POLICY: &str = "ValidatingAdmissionPolicy";
 
 /// How often the end of the process tries.
 const TRIES: usize = 3;
@@ -50,6 +54,50 @@ fn roles(observer: &Observer) -> impl Iterator<Item = &Value> {
 pub(super) fn granted_to(observer: &Observer, name: &str) -> Option<BTreeSet<String>> {
     let is_seen = observer.ours().any(|(place, _)| place.kind.kind == ROLE);
     is_seen.then(|| roles(observer).filter(|live| owner(live) == name).flat_map(granted).collect())
+}
+
+/// Which nodes may be deleted now, and when that was last so.
+pub(in super::super) struct Grants {
+    /// When the role of each `CloudControllerManager` was last seen to grant a name.
+    seen: BTreeMap<String, Instant>,
+    /// How many names are granted.
+    names: usize,
+    /// What was granted before is not known.
+    started: Instant,
+    /// The names that the last attempt to narrow a role has left.
+    narrowed: BTreeMap<Key, BTreeSet<String>>,
+}
+
+impl Default for Grants {
+    fn default() -> Self {
+        Self { seen: BTreeMap::new(), names: 0, started: Instant::now(), narrowed: BTreeMap::new() }
+    }
+}
+
+impl Grants {
+    /// Notes what the live roles grant.
+    pub(in super::super) fn see(&mut self, observer: &Observer) {
+        let granting: Vec<_> = roles(observer).filter(|live| !granted(live).is_empty()).collect();
+        self.names = granting.iter().map(|live| granted(live).len()).sum();
+        self.seen.extend(granting.into_iter().map(|live| (owner(live).to_owned(), Instant::now())));
+        self.seen.retain(|_, seen| seen.elapsed() < REFRESH);
+    }
+
+    /// Whether no node may be deleted.
+    pub(in super::super) fn is_none(&self) -> bool {
+        self.names == 0
+    }
+
+    /// Whether an object is a policy whose role an API server may still know as it was: then it has to stay.
+    pub(in super::super) fn may_lag(&self, live: &Value) -> bool {
+        let is_recent = self.seen.contains_key(owner(live)) || self.started.elapsed() < REFRESH;
+        is_recent && live["kind"].as_str().is_some_and(|kind| kind.starts_with(POLICY)) && is_of_guard(live)
+    }
+
+    /// When a policy that has to stay may go.
+    pub(in super::super) fn due(&self) -> impl Iterator<Item = Instant> {
+        self.seen.values().chain([&self.started]).map(|seen| *seen + REFRESH).filter(|due| *due > Instant::now())
+    }
 }
 
 impl Managers {
@@ -87,20 +135,26 @@ impl Managers {
                 break;
             }
         }
+        self.warn_of_rights(view);
         let Hands::Write(apply_plan) = &mut self.hands else { return };
-        let left: Vec<_> = roles(&view.observer).flat_map(granted).collect();
-        if !left.is_empty() && self.authority.last_budget().is_some() {
-            warn!("the right to delete these nodes could not be withdrawn: {}", left.join(", "));
-        }
+        let left = roles(&view.observer).flat_map(granted).count();
         let policies = self.objects.iter().filter(|one| one.kind().kind == "ValidatingAdmissionPolicy");
         let empty: Vec<_> = policies
-            .filter(|one| is_of_guard(one.value()) && left.is_empty())
+            .filter(|one| is_of_guard(one.value()) && left == 0)
             .map(|one| confirmed(one.clone(), &Deletable::default()))
             .collect();
         let live = empty.iter().map(|object| (object, view.observer.live(object)));
         let live: Vec<_> = live.filter(|(_, live)| live.is_some()).collect();
         let budget = || self.authority.last_budget();
         apply_plan.applier.apply(live.into_iter(), &budget).await;
+    }
+
+    /// Names the nodes that may still be deleted, if this process should have withdrawn the right.
+    pub(in crate::controllers) fn warn_of_rights(&self, view: &View) {
+        let left: Vec<_> = roles(&view.observer).flat_map(granted).collect();
+        if !left.is_empty() && self.authority.last_budget().is_some() {
+            warn!("the right to delete these nodes could not be withdrawn: {}", left.join(", "));
+        }
     }
 
     /// Leaves in each live role the names that are wanted for its owner.
@@ -126,10 +180,16 @@ impl Managers {
             Some((role, live.clone()))
         };
         let due: Vec<_> = roles(observer).filter_map(narrowed).collect();
+        let attempt: BTreeMap<_, _> = due.iter().map(|(role, _)| (role.key(), granted(role.value()))).collect();
+        // What has failed before says nothing about a name that is to go now.
+        let news = attempt.iter().filter(|(key, left)| self.grants.narrowed.get(key) != Some(left));
+        apply_plan.applier.replanned_some(&news.map(|(key, _)| key.clone()).collect(), false);
+        self.grants.narrowed = attempt;
         if due.is_empty() {
             return;
         }
         apply_plan.applier.failures = Failures::default();
+        apply_plan.applier.make_room(usize::MAX);
         let objects = due.iter().map(|(role, live)| (role, Some(live)));
         let written = apply_plan.applier.apply(objects, &|| budget(&self.authority)).await;
         for (key, live) in written {

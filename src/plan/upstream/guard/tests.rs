@@ -30,9 +30,12 @@ fn deletable(listed: &[&str], granted: &[&str]) -> Deletable {
 }
 
 #[test]
-fn the_guard_is_planned_only_where_nodes_may_be_deleted_and_then_lets_none_go() {
-    assert_eq!(planned("cluster", "Rehearsal"), []);
-    assert_eq!(planned("cluster", "Disabled"), []);
+fn the_policy_stands_in_every_mode_and_the_right_only_where_nodes_may_be_deleted() {
+    for lifecycle in ["Rehearsal", "Disabled"] {
+        let objects = planned("cluster", lifecycle);
+        assert_eq!(objects, planned("cluster", "Enabled")[..2], "{lifecycle}");
+        assert_eq!(listed(&objects[0], objects[0].value()), Some(BTreeSet::new()), "{lifecycle}");
+    }
     let texts: Vec<_> = planned("second", "Enabled").iter().map(|object| yaml::to_string(object).unwrap()).collect();
     insta::assert_snapshot!("guard", texts.join("---\n"));
 }

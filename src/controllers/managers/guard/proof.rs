@@ -1,0 +1,86 @@
+//! What a decision needs that no watch shows (IO): the rights of the account, and the pod that leads.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use tracing::debug;
+
+use super::{Known, ask, guard_of, phase, status};
+use crate::{
+    api::spec::Lifecycle,
+    cluster::{access, request::REQUEST_TIMEOUT},
+    controllers::{Pass, managers::Managed, view::View},
+    plan::upstream::guard::{Guard, granted},
+    status::manager,
+};
+
+/// How long an answer of the API server counts while nodes are to be deleted.
+const ANSWER_LIFETIME: Duration = Duration::from_secs(60);
+
+fn is_old(asked: Option<Instant>) -> bool {
+    asked.is_none_or(|asked| asked.elapsed() >= ANSWER_LIFETIME)
+}
+
+impl Managed {
+    /// Asks the API server, if that is needed now, and decides again by its answers.
+    pub(super) async fn prove(&mut self, name: &str, view: &View, known: &Known<'_>, pass: &mut Pass) {
+        let Some(manager) = self.manager().cloned() else { return };
+        let Some(decision) = &self.guard.decision else { return };
+        let (lifecycle, Some(guard)) = (manager.spec.controllers.cloud_node_lifecycle, guard_of(view, &manager)) else {
+            return;
+        };
+        if lifecycle == Lifecycle::Disabled {
+            return;
+        }
+        let has_candidates = !(decision.confirmed.is_empty() && decision.waiting.is_empty());
+        let previous = status(&view.observer, name);
+        let is_known = previous.deletion.phase == phase(lifecycle) && manager::knows_guard(&previous);
+        let is_own = |id: &String| guard.provider_ids.iter().any(|prefix| id.starts_with(prefix.as_str()));
+        // What is wrong is asked for until it is cured, and what may become wrong while it matters.
+        let is_pressing = has_candidates || known.unready.iter().any(is_own) || self.is_free() == Some(true);
+        let mut is_news = self.ask_for_rights(view, &guard, (is_pressing, is_known)).await;
+        if is_pressing || self.is_free() == Some(true) {
+            pass.due.push(Instant::now() + ANSWER_LIFETIME);
+        }
+        if has_candidates && (is_old(self.guard.leads_since.as_ref().map(|(_, asked)| *asked)) || self.counts_now(view))
+        {
+            is_news = true;
+            let leads_since = match &self.subject {
+                Some(subject) => ask::leads_since(&view.client, subject).await,
+                None => Err("its provider has no workload".to_owned()),
+            };
+            self.guard.leads_since = Some((leads_since, Instant::now()));
+        }
+        if is_news {
+            let decision = self.decide(&manager, &guard, known);
+            self.settle(name, (view, &manager), decision, known.now, pass);
+        }
+    }
+
+    /// Whether the leader has to be known as it is now: a node would be confirmed that was not, or granted that is not.
+    fn counts_now(&self, view: &View) -> bool {
+        let role = self.planned_of_guard("ClusterRole").and_then(|role| view.observer.live(role));
+        let granted: BTreeSet<_> = role.map(granted).unwrap_or_default();
+        let confirmed = self.guard.decision.iter().flat_map(|decision| &decision.confirmed);
+        let is_new = confirmed.clone().any(|entry| !self.guard.before.contains(entry));
+        is_new || self.guard.deletable.granted.difference(&granted).next().is_some()
+    }
+
+    /// Asks whether others grant the right to delete nodes. Returns whether there is a new answer.
+    async fn ask_for_rights(&mut self, view: &View, guard: &Guard, (is_pressing, is_known): (bool, bool)) -> bool {
+        let rights = self.live_rights(&view.observer);
+        let have_changed = rights.is_some() && self.guard.rights.is_some() && self.guard.rights != rights;
+        let is_due = is_old(self.guard.is_free.map(|(_, asked)| asked));
+        let is_needed = is_pressing || (rights.is_some() && !is_known);
+        self.guard.rights = rights.or(self.guard.rights.take());
+        if !(have_changed || (is_needed && is_due)) {
+            return false;
+        }
+        let answer = access::may_delete_any_node(&view.client, &guard.user, Some(REQUEST_TIMEOUT)).await;
+        let answer = answer.inspect_err(|error| debug!("failed to ask for the rights of {}: {error}", guard.user));
+        self.guard.is_free = Some((answer.ok(), Instant::now()));
+        true
+    }
+}

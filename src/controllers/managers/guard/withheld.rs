@@ -1,0 +1,80 @@
+//! The policies that the operator may not keep (pure, but for what it asks of the watches).
+//!
+//! An installation may withhold the right to create policies. Then everything else is done all the same: where the
+//! cloud-controller-manager has no right to delete nodes, the policy is a second lock, and the status says that it is missing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    api::spec::Lifecycle,
+    apply::inventory::Place,
+    cluster::seen::{Seen, Trouble},
+    controllers::{
+        applier::Applier,
+        managers::Managed,
+        observer::{Id, Observer},
+    },
+    object::{Key, Object},
+    plan::upstream::guard::{is_of_guard, is_policy},
+    status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
+};
+
+/// How long a refused write of a policy is not tried again.
+const PAUSE: Duration = Duration::from_secs(600);
+
+/// The policies whose writes were refused for want of a right: the error, and when that was.
+#[derive(Default)]
+pub(in super::super) struct Withheld(BTreeMap<Key, (String, Instant)>);
+
+impl Withheld {
+    /// Notes which of these policies could not be written.
+    pub(in super::super) fn note(&mut self, policies: &BTreeSet<Key>, applier: &Applier) {
+        for key in policies {
+            if let Some(denied) = applier.failures.of_object(key).filter(|stopped| stopped.is_denied) {
+                self.0.insert(key.clone(), (denied.error.clone(), Instant::now()));
+            }
+        }
+        self.0.retain(|key, _| policies.contains(key));
+    }
+
+    /// Whether nothing is to be tried for an object now.
+    pub(in super::super) fn rests(&self, key: &Key) -> bool {
+        self.0.get(key).is_some_and(|(_, refused)| refused.elapsed() < PAUSE)
+    }
+
+    /// Whether the write of an object was refused.
+    pub(in super::super) fn has(&self, key: &Key) -> bool {
+        self.0.contains_key(key)
+    }
+
+    /// Why the policies of one are not kept, if so.
+    pub(in super::super) fn why(&self, managed: &Managed, observer: &Observer) -> Option<String> {
+        let of_one = managed.optional_policies().map(Object::key).find_map(|key| self.0.get(&key));
+        let refused = of_one.map(|(error, _)| error.clone());
+        refused.or_else(|| managed.optional_policies().find_map(|object| denied(observer, &Place::of(object))))
+    }
+}
+
+/// Why a place may not be looked at, once that is certain.
+pub(in super::super) fn denied(observer: &Observer, place: &Place) -> Option<String> {
+    let is_denied = |trouble: &&Trouble| {
+        trouble.denied_since.is_some() && trouble.lasts_at(TRANSIENT_ERROR_PATIENCE) <= Instant::now()
+    };
+    let trouble = observer.watches.seen(&Id::Ours(place.clone())).and_then(Seen::trouble).filter(is_denied)?;
+    Some(trouble.error.clone())
+}
+
+impl Managed {
+    /// The policies of its guard that it can do without, those that are to go included: as long as nodes may be deleted, it cannot.
+    pub(in super::super) fn optional_policies(&self) -> impl Iterator<Item = &Object> {
+        let needs_them = !self.is_removed()
+            && self
+                .manager()
+                .is_some_and(|manager| manager.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled);
+        let own = self.planned().iter().chain(self.removed()).filter(move |_| !needs_them);
+        own.filter(|object| is_policy(object) && is_of_guard(object.value()))
+    }
+}

@@ -1,0 +1,131 @@
+//! The leader counts as it is when a node is confirmed, not as it was a minute ago, and withdrawals wait for nothing.
+
+use std::time::Duration;
+
+use kube::api::ListParams;
+
+use super::*;
+use crate::support::latency::Latency;
+
+/// How many objects the operator writes in a pass while a node may be deleted.
+const ROOM: usize = 4;
+
+/// Makes a pod on a node the holder of the lease.
+async fn lead(client: &Client, node: &str, since: Timestamp) -> Result<()> {
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "cloud-controller-manager", "namespace": "kube-system"},
+        "spec": {"holderIdentity": format!("{node}_2"), "acquireTime": since.to_string().replace('Z', ".000000Z")},
+    });
+    objects::apply(client, lease).await.map(drop)
+}
+
+/// Waits until a node waits for a reason, and then sees that nothing was listed or granted.
+async fn waits(world: &World, node: &str, why: &str) -> Result<()> {
+    let waited = eventually("the node to wait", LIMIT, async || {
+        let status = world.status().await?;
+        let waiting = status["waiting"].as_array().cloned().unwrap_or_default();
+        let one = waiting.iter().find(|one| one["node"] == node).with_context(|| format!("{status}"))?;
+        ensure!(one["message"].as_str().is_some_and(|message| message.contains(why)), "{one}");
+        Ok(Some(()))
+    });
+    waited.await.with_context(|| world.operator.log())
+}
+
+#[tokio::test]
+async fn a_new_leader_confirms_nothing_although_the_one_before_had_led_for_long() -> Result<()> {
+    let world = World::new().await?;
+    let client = &world.cluster.client;
+    // With a node that waits the leader is asked for each minute, so that there is an answer.
+    let kept =
+        add_node(client, "kept", ago(700), json!({"metadata": {"annotations": {"ccm-operator.dev/keep": ""}}})).await?;
+    world.ask_for(&kept).await?;
+    waits(&world, "kept", "it has the annotation ccm-operator.dev/keep").await?;
+    let mark = world.cluster.mark().await?;
+    world.lose("fine", 700).await?;
+    world.role_is(&granting(&["fine"])).await?;
+    eventually("the deletion", LIMIT, async || delete(&world.ccm, "fine").await.map(Some).map_err(anyhow::Error::msg))
+        .await?;
+    let asked = world.cluster.requests(mark).await?;
+    let of_lease = asked.iter().filter(|one| one.verb == "get" && one.name == "cloud-controller-manager").count();
+    assert_eq!(of_lease, 2, "when it is confirmed, and when it is granted: {asked:#?}");
+
+    // Credentials of another account, and so a new leader.
+    lead(client, CONTROL_PLANE, now()).await?;
+    world.lose("b", 700).await?;
+    waits(&world, "b", "must have led for 10 minutes").await?;
+    assert_eq!((world.listed().await?, world.role().await?), ("[]".to_owned(), json!([])));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_leader_that_is_no_pod_of_the_current_rollout_confirms_nothing() -> Result<()> {
+    let world = World::new().await?;
+    let client = &world.cluster.client;
+    // On a machine whose kubelet is dead and whose container lives; a newer pod has another template.
+    let before = Timestamp::now().as_second();
+    add_pod(client, "old", "0").await?;
+    eventually("the next second", LIMIT, async || Ok((Timestamp::now().as_second() > before + 1).then_some(())))
+        .await?;
+    add_pod(client, "new", "2").await?;
+    lead(client, "old", ago(3600)).await?;
+    world.lose("gone", 700).await?;
+    waits(&world, "gone", "pod aws-old-0 leads, which is not known to be of the current rollout").await?;
+    assert_eq!((world.listed().await?, world.role().await?), ("[]".to_owned(), json!([])));
+    Ok(())
+}
+
+/// How long each request of the operator takes.
+const DELAY: Duration = Duration::from_millis(150);
+
+#[tokio::test]
+async fn a_withdrawal_waits_for_a_few_requests_at_most_whatever_else_is_to_be_written() -> Result<()> {
+    let mut world = World::new().await?;
+    let client = &world.cluster.client;
+    world.lose("gone", 700).await?;
+    world.role_is(&granting(&["gone"])).await?;
+    // A slow API server, for which a pass that repairs everything takes seconds.
+    world.operator.terminate()?;
+    world.operator.wait(LIMIT).await?;
+    let slow = Latency::start(world.cluster.plane.port(), DELAY)?;
+    let kubeconfig = world.cluster.kubeconfig.with_file_name("slow.kubeconfig");
+    let text = std::fs::read_to_string(&world.cluster.kubeconfig)?;
+    std::fs::write(
+        &kubeconfig,
+        text.replace(&format!(":{}", world.cluster.plane.port()), &format!(":{}", slow.port())),
+    )?;
+    world.cluster.kubeconfig = kubeconfig;
+    world.operator = start(&world.cluster)?;
+    world.role_is(&granting(&["gone"])).await?;
+
+    let mark = world.cluster.mark().await?;
+    let own = "app.kubernetes.io/instance=cluster";
+    let drifted = Patch::Merge(json!({"metadata": {"labels": {"app.kubernetes.io/name": "other"}}}));
+    let mut count = 0;
+    for kind in ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "DaemonSet"].map(kind) {
+        let everywhere: Api<DynamicObject> = Api::all_with(client.clone(), &request::resource(kind));
+        for object in everywhere.list(&ListParams::default().labels(own)).await?.items {
+            let name = object.metadata.name.context("a name")?;
+            if name != NAME {
+                let api = request::api(client, kind, object.metadata.namespace.as_deref().unwrap_or_default());
+                api.patch(&name, &PatchParams::default(), &drifted).await?;
+                count += 1;
+            }
+        }
+    }
+    assert!(count > ROOM, "{count}");
+    let first = eventually("the first repair", LIMIT, async || {
+        let requests = world.cluster.requests(mark).await?;
+        Ok(requests.iter().find(|one| one.counts_as_write() && !one.is_lease()).map(|one| one.at))
+    })
+    .await?;
+    set_ready(client, "gone", "True", now()).await?;
+    world.role_is(&json!([])).await?;
+    let requests = world.cluster.requests(mark).await?;
+    let is_narrowed = |one: &&Request| one.counts_as_write() && one.name == NAME && one.resource == "clusterroles";
+    let narrowed = requests.iter().find(is_narrowed).context("the withdrawal")?.at;
+    let is_repair = |one: &&Request| one.counts_as_write() && !one.is_lease() && one.resource != "events";
+    let between = requests.iter().filter(is_repair).filter(|one| one.at >= first && one.at < narrowed).count();
+    assert!(between <= 2 * ROOM, "{between} repairs came first");
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! The rehearsal is enforced: whatever right somebody else grants, no node is deleted that was not confirmed.
+
+use super::*;
+
+/// Binds a right to delete nodes to the account.
+async fn free(client: &Client, role: &str) -> Result<()> {
+    let rbac = "rbac.authorization.k8s.io";
+    if role != "cluster-admin" {
+        let rules = json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"]}]);
+        let metadata = json!({"name": role});
+        let role =
+            json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": metadata, "rules": rules});
+        objects::apply(client, role).await?;
+    }
+    let binding = json!({
+        "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "free"},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": "aws-cloud-controller-manager", "namespace": "kube-system"}],
+    });
+    objects::apply(client, binding).await.map(drop)
+}
+
+async fn is_denied(ccm: &Client, node: &str) -> Result<()> {
+    let denied = eventually("the denial", LIMIT, async || {
+        let answer = delete_with(ccm, node, &DeleteParams::default().dry_run()).await;
+        ensure!(answer.as_ref().is_err_and(|why| why.contains("its deletion is not confirmed")), "{answer:?}");
+        Ok(Some(()))
+    });
+    denied.await?;
+    let answer = delete(ccm, node).await.expect_err("a node that is not confirmed");
+    ensure!(answer.contains("its deletion is not confirmed"), "{answer}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_right_of_others_deletes_nothing_in_any_mode_of_the_default_installation() -> Result<()> {
+    let cluster = Kubernetes::new("aws").await?;
+    let client = &cluster.client;
+    let start = cluster.mark().await?;
+    add_node(client, "gone", ago(700), json!({})).await?;
+    let operator = cluster.start()?;
+    let (bindings, ccm) = (request::api(client, kind("ClusterRoleBinding"), ""), client_as(&cluster.plane, USER)?);
+
+    // A binding that was there before.
+    free(client, "cluster-admin").await?;
+    cluster.create("cluster", json!({"provider": "aws"})).await?;
+    let live = cluster.conditions(&operator, "cluster", &["PreflightPassed=False", "Stalled=True"]).await?;
+    let why = message(&live, "PreflightPassed");
+    assert!(why.contains("deletion-right: ") && why.contains("may delete nodes already, by free: "), "{why}");
+    assert!(why.contains("kubectl delete clusterrolebinding free"), "{why}");
+    assert_eq!(cluster.objects(None).await?, Vec::<String>::new());
+    bindings.delete("free", &DeleteParams::default()).await?;
+    cluster.conditions(&operator, "cluster", &["Ready=True", "NodeDeletionSafe=True"]).await?;
+
+    // One that comes later, of each kind, in each mode.
+    for (role, mode) in [("cluster-admin", "Rehearsal"), ("deleter", "Rehearsal"), ("deleter", "Disabled")] {
+        cluster.patch("cluster", json!({"spec": {"controllers": {"cloudNodeLifecycle": mode}}})).await?;
+        cluster.ready(&operator, "cluster").await?;
+        free(client, role).await?;
+        is_denied(&ccm, "gone").await.with_context(|| format!("{role}, {mode}"))?;
+        if mode == "Rehearsal" {
+            // A change of rights asks again; so does a minute, while a node is not ready.
+            let touched = Patch::Merge(json!({"metadata": {"annotations": {"x": role}}}));
+            request::api(client, kind("ClusterRole"), "")
+                .patch("aws-cloud-controller-manager", &PatchParams::default(), &touched)
+                .await?;
+            let live = cluster.conditions(&operator, "cluster", &["NodeDeletionSafe=False"]).await?;
+            let why = message(&live, "NodeDeletionSafe");
+            assert!(why.contains(&format!("until then only ValidatingAdmissionPolicy {NAME} keeps it")), "{why}");
+        }
+        bindings.delete("free", &DeleteParams::default()).await?;
+    }
+
+    // The policy comes back, and nobody else's deletions are concerned.
+    let policies = request::api(client, kind("ValidatingAdmissionPolicy"), "");
+    policies.delete(NAME, &DeleteParams::default()).await?;
+    eventually("the policy to come back", LIMIT, async || Ok(policies.get_opt(NAME).await?)).await?;
+    assert_eq!(delete(client, "gone").await, Ok(()));
+
+    // It goes with the object, and the rights of the default installation were enough.
+    cluster.delete("cluster").await?;
+    cluster.objects_are(&operator, None, <[String]>::is_empty).await?;
+    let refused: Vec<_> = cluster.requests(start).await?.into_iter().filter(|one| one.code == 403).collect();
+    assert!(refused.is_empty(), "{refused:#?}");
+    Ok(())
+}
+
+/// The rules about policies in the operator's ClusterRole, taken away; the role as it was is returned.
+async fn withhold(client: &Client, keeps: impl Fn(&Value) -> bool) -> Result<DynamicObject> {
+    let roles = request::api(client, kind("ClusterRole"), "");
+    let before = roles.get("ccm-operator").await?;
+    let is_of_policies = |rule: &Value| rule["apiGroups"][0] == "admissionregistration.k8s.io";
+    let rules = before.data["rules"].as_array().cloned().unwrap_or_default();
+    let left: Vec<_> = rules.iter().filter(|rule| !is_of_policies(rule) || keeps(rule)).cloned().collect();
+    ensure!(left.len() < rules.len(), "{rules:?}");
+    roles.patch("ccm-operator", &PatchParams::default(), &Patch::Merge(json!({"rules": left}))).await?;
+    Ok(before)
+}
+
+#[tokio::test]
+async fn where_the_right_is_withheld_the_status_says_so_and_all_else_is_done() -> Result<()> {
+    let cluster = Kubernetes::new("aws").await?;
+    let client = &cluster.client;
+    // It may look, and not write.
+    let before = withhold(client, |rule| rule["verbs"] == json!(["list", "watch", "create"])).await?;
+    let operator = cluster.start()?;
+    cluster.create("cluster", json!({"provider": "aws"})).await?;
+    let live = cluster.conditions(&operator, "cluster", &["Ready=True", "NodeDeletionSafe=Unknown"]).await?;
+    let why = message(&live, "NodeDeletionSafe");
+    assert!(why.contains("forbidden") && why.contains("--node-deletion"), "{why}");
+    assert!(message(&live, "PreflightPassed").contains("rights: the operator may not"), "{live:#}");
+    let objects = cluster.objects(None).await?;
+    assert!(objects.iter().all(|object| !object.ends_with(NAME)), "{objects:?}");
+    cluster.patch("cluster", json!({"spec": {"management": "Removed"}})).await?;
+    cluster.conditions(&operator, "cluster", &["Ready=False", "Reconciling=False"]).await?;
+    cluster.objects_are(&operator, None, <[String]>::is_empty).await?;
+
+    // It has written them, and may not even look any more: `Removed` is reached, and says what may be left.
+    request::api(client, kind("ClusterRole"), "")
+        .patch("ccm-operator", &PatchParams::default(), &Patch::Merge(json!({"rules": before.data["rules"]})))
+        .await?;
+    operator.terminate()?;
+    operator.wait(LIMIT).await?;
+    let operator = cluster.start()?;
+    cluster.patch("cluster", json!({"spec": {"management": "Managed"}})).await?;
+    cluster.conditions(&operator, "cluster", &["Ready=True", "NodeDeletionSafe=True"]).await?;
+    withhold(client, |_| false).await?;
+    operator.terminate()?;
+    operator.wait(LIMIT).await?;
+    let operator = cluster.start()?;
+    cluster.patch("cluster", json!({"spec": {"management": "Removed"}})).await?;
+    let live = cluster.conditions(&operator, "cluster", &["Ready=False", "Reconciling=False"]).await?;
+    let why = message(&live, "Ready");
+    assert!(
+        why.contains("all its objects are deleted") && why.contains(&format!("ValidatingAdmissionPolicy {NAME}")),
+        "{why}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_installation_without_the_flag_lets_one_go_that_needed_it() -> Result<()> {
+    let world = World::new().await?;
+    let cluster = &world.cluster;
+    world.operator.terminate()?;
+    world.operator.wait(LIMIT).await?;
+    cluster.install("aws").await?;
+    let operator = cluster.start()?;
+    cluster.conditions(&operator, "cluster", &["ConfigurationValid=False", "Stalled=True"]).await?;
+    cluster.patch("cluster", json!({"spec": {"management": "Removed"}})).await?;
+    let live = cluster.conditions(&operator, "cluster", &["Ready=False", "Reconciling=False"]).await?;
+    assert!(message(&live, "Ready").contains("all its objects are deleted"), "{live:#}");
+    cluster.objects_are(&operator, None, <[String]>::is_empty).await.map(drop)
+}
