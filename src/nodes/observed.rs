@@ -52,6 +52,12 @@ pub fn holds(lease: &Lease, pod: &Pod) -> bool {
     !host.is_empty() && (holder == host || is_short(&holder, &host) || is_short(&host, &holder) || is_cut)
 }
 
+/// The pods that count: those that are not being deleted, or all if all are.
+pub fn current(pods: &[Pod]) -> Vec<&Pod> {
+    let staying: Vec<_> = pods.iter().filter(|pod| !pod.is_terminating).collect();
+    if staying.is_empty() { pods.iter().collect() } else { staying }
+}
+
 fn text(value: &Value) -> String {
     value.as_str().map(words).unwrap_or_default()
 }
@@ -172,6 +178,7 @@ impl Pod {
             is_on_host_network: spec["hostNetwork"] == true,
             phase: text(&status["phase"]),
             is_ready: condition("Ready").is_some_and(|one| one["status"] == "True"),
+            is_terminating: metadata["deletionTimestamp"].is_string(),
             created: text(&metadata["creationTimestamp"]),
             restarts: u32::try_from(restarts).unwrap_or(u32::MAX),
             waiting,
