@@ -122,7 +122,7 @@ impl Managers {
         let namespaces: BTreeSet<_> = managers.iter().map(|manager| manager.spec.namespace.as_str()).collect();
         // Others are in kube-system, or where ours are: there the operator may look.
         let places = namespaces.iter().copied().chain([DEFAULT_NAMESPACE]).collect();
-        let survey = read::survey(&view.client, &places, &namespaces).await?;
+        let survey = read::survey(&view.client, &view.catalog, &places, &namespaces).await?;
         let nodes: Vec<_> = view.observer.nodes().collect();
         // Rights are many questions: they are asked when nothing else refuses.
         let mut needs: BTreeMap<&str, BTreeSet<Need>> = BTreeMap::new();
