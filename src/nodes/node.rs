@@ -269,7 +269,7 @@ mod tests {
     fn a_node_of_no_cloud_waits_for_none_unless_the_taint_keeps_pods_away() {
         let waits = |has_no_cloud: bool, provider_id: &str, taint: &str| {
             let (provider_id, taints) = (provider_id.to_owned(), vec![taint.to_owned()]);
-            Node { has_no_cloud, provider_id, taints, ..Node::default() }.may_wait()
+            Node { provider_id, taints, has_no_cloud, ..Node::default() }.may_wait()
         };
         assert!(waits(false, "", "") && !waits(false, "aws:///i-1", "") && waits(false, "aws:///i-1", UNINITIALIZED));
         assert!(!waits(true, "", "") && !waits(true, "aws:///i-1", ""));

@@ -712,8 +712,8 @@ fn no_advice_makes_a_server_leave_etcd_unseen_and_a_node_of_no_cloud_is_fine() {
         assert!(row.result == Outcome::Passed || !row.fix.is_empty(), "{row:?}");
         row.fix
     };
-    let (bare, other): (fn(&mut Node), fn(&mut Node)) =
-        (|node| node.taints.clear(), |node| node.provider_id = "metal://1".into());
+    let bare = |node: &mut Node| node.taints.clear();
+    let other = |node: &mut Node| node.provider_id = "metal://1".into();
     assert!(fix(Check::Kubelets, true, bare).contains("; keep the Nodes of the control plane and of etcd"));
     assert!(!fix(Check::Kubelets, false, bare).contains("etcd"));
     assert!(fix(Check::ProviderIds, true, other).contains("servers one at a time"));

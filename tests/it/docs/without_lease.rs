@@ -1,4 +1,4 @@
-//! A migration from a cloud-controller-manager that holds no lease, as DigitalOcean publishes it, by the commands that `init
+//! A migration from a cloud-controller-manager that holds no lease, as `DigitalOcean` publishes it, by the commands that `init
 //! --from-existing` prints. Two of them would act at once: the old one is stopped first.
 
 use std::fs;

@@ -102,6 +102,7 @@ fn a_pod_of_somebody_else_that_is_being_deleted_is_no_cloud_controller_manager_f
 
 #[test]
 fn no_advice_for_a_server_makes_it_leave_etcd_unseen() {
+    use Reason::{DeletionRefused, ForeignProviderID, InstanceStopped, KubeletNotExternal};
     let fixes = |evidence: &Evidence| -> Vec<String> {
         let found: Vec<Diagnosis> = diagnose(evidence);
         found.iter().find(|one| one.node == "a").unwrap().findings.iter().map(|one| one.fix.clone()).collect()
@@ -118,7 +119,6 @@ fn no_advice_for_a_server_makes_it_leave_etcd_unseen() {
         changed.extend((of_server != ordinary).then_some(*reason));
     }
     changed.dedup();
-    use Reason::{DeletionRefused, ForeignProviderID, InstanceStopped, KubeletNotExternal};
     assert_eq!(changed, [ForeignProviderID, KubeletNotExternal, DeletionRefused, InstanceStopped]);
 }
 
