@@ -295,6 +295,10 @@ fn cases() -> Vec<Case> {
         (Check::Ports, Warned, "10258 of pod kube-system/web", aws, |world| {
             world.survey.pods = vec![pod("web", &json!({"image": "web", "ports": [{"containerPort": 10258}]}))];
         }),
+        (Check::Ports, Warned, "10258 of pod kube-system/web (being deleted)", aws, |world| {
+            let web = pod("web", &json!({"image": "web", "ports": [{"containerPort": 10258}]}));
+            world.survey.pods = vec![Pod { is_terminating: true, ..web }];
+        }),
         (Check::Ports, Warned, "10258 of the CloudControllerManager older", aws, |world| {
             let only = json!({"cloudNode": "Disabled", "cloudNodeLifecycle": "Disabled"});
             world.others.push((manager("older", json!({"provider": "aws", "controllers": only})), true, None));
