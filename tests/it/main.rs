@@ -58,6 +58,7 @@ mod published;
 mod reasons;
 mod recreate;
 mod render;
+mod reports;
 mod roll_back;
 mod rollout;
 mod scaffold;
