@@ -71,3 +71,4 @@ mod upstream;
 mod vcenter;
 mod vsphere;
 mod waiting;
+mod world;
