@@ -43,6 +43,7 @@ mod first;
 mod guard;
 mod managed;
 mod report;
+mod write;
 
 pub(super) struct Managers {
     authority: Authority,
@@ -138,7 +139,7 @@ impl Managers {
             pass.due.extend(managed.see_guard(&view.observer).then(Instant::now));
         }
         if matches!(self.hands, Hands::Write(_)) {
-            let subjects: Vec<_> = self.fleet.values().filter_map(Managed::initializes).cloned().collect();
+            let subjects: Vec<_> = self.fleet.values().flat_map(Managed::initializes).cloned().collect();
             pass.due.extend(nodes.pass(view, &subjects));
         }
         self.report(view, nodes, &acted, &mut pass).await;

@@ -1,14 +1,134 @@
 //! What the status of a `CloudControllerManager` says where little is known: in each state what is true then.
 
-use anyhow::Result;
-use ccm_operator::cluster::request;
+use anyhow::{Context, Result, ensure};
+use ccm_operator::{cluster::request, object::KINDS};
 use kube::{
     Api,
     api::{DynamicObject, Patch, PatchParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::{lab::LIMIT, support::kubernetes::Kubernetes};
+use crate::{
+    lab::{LIMIT, message},
+    support::{eventually, kubernetes::Kubernetes, operator::Operator},
+};
+
+fn aws() -> Value {
+    json!({"provider": "aws"})
+}
+
+fn condition<'a>(live: &'a Value, type_: &str) -> &'a Value {
+    let conditions = live["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    conditions.iter().find(|one| one["type"] == type_).unwrap_or(&Value::Null)
+}
+
+/// Waits until a condition has a reason.
+async fn reason_is(cluster: &Kubernetes, operator: &Operator, name: &str, type_: &str, reason: &str) -> Result<Value> {
+    let waited = eventually(reason, LIMIT, async || {
+        let live = serde_json::to_value(cluster.managers().get(name).await?)?;
+        ensure!(live["status"]["observedGeneration"] == live["metadata"]["generation"], "{live:#}");
+        ensure!(condition(&live, type_)["reason"] == reason, "{:#}", live["status"]);
+        Ok(Some(live))
+    });
+    waited.await.with_context(|| operator.log())
+}
+
+#[tokio::test]
+async fn it_is_told_why_no_nodes_are_initialized_and_of_which_generation_each_condition_is() -> Result<()> {
+    let cluster = Kubernetes::new("aws").await?;
+    let operator = cluster.start()?;
+    cluster.create("cluster", aws()).await?;
+    cluster.conditions(&operator, "cluster", &["Ready=True", "NodesInitialized=True"]).await?;
+    cluster.create("unknown", json!({"provider": "awz"})).await?;
+    let live = reason_is(&cluster, &operator, "unknown", "NodesInitialized", "BadInput").await?;
+    assert!(message(&live, "NodesInitialized").contains("ConfigurationValid"), "{live:#}");
+    assert_eq!(condition(&live, "NodesInitialized")["status"], "Unknown");
+    cluster.delete("unknown").await?;
+
+    operator.terminate()?;
+    operator.wait(LIMIT).await?;
+    let operator = cluster.start()?;
+    cluster.patch("cluster", json!({"spec": {"controllers": {"cloudNode": "Disabled"}}})).await?;
+    let live = reason_is(&cluster, &operator, "cluster", "NodesInitialized", "ControllerOff").await?;
+    assert_eq!(message(&live, "NodesInitialized"), "spec.controllers.cloudNode is Disabled");
+    // A wait for any of them ends.
+    let live = cluster.conditions(&operator, "cluster", &["Ready=True", "PreflightPassed=True"]).await?;
+    for one in live["status"]["conditions"].as_array().context("conditions")? {
+        assert_eq!(one["observedGeneration"], live["metadata"]["generation"], "{one:#}");
+    }
+
+    cluster.patch("cluster", json!({"spec": {"controllers": {"cloudNode": "Enabled"}}})).await?;
+    cluster.conditions(&operator, "cluster", &["Ready=True", "NodesInitialized=True"]).await?;
+    cluster.patch("cluster", json!({"spec": {"management": "Removed"}})).await?;
+    let live = reason_is(&cluster, &operator, "cluster", "NodesInitialized", "Removed").await?;
+    assert_eq!(condition(&live, "NodesInitialized")["status"], "Unknown");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_start_that_stays_blind_keeps_what_it_does_not_know() -> Result<()> {
+    let cluster = Kubernetes::new("aws").await?;
+    let operator = cluster.start()?;
+    cluster.create("cluster", aws()).await?;
+    let before = cluster.conditions(&operator, "cluster", &["Ready=True", "NodeDeletionSafe=True"]).await?;
+    operator.terminate()?;
+    operator.wait(LIMIT).await?;
+
+    let roles: Api<DynamicObject> =
+        request::api(&cluster.client, KINDS.iter().find(|kind| kind.kind == "ClusterRole").context("kind")?, "");
+    let role = roles.get("ccm-operator").await?;
+    let granted = role.data["rules"].as_array().context("rules")?;
+    let others: Vec<_> = granted.iter().filter(|rule| rule["resources"] != json!(["nodes"])).collect();
+    assert!(others.len() < granted.len(), "{granted:#?}");
+    roles.patch("ccm-operator", &PatchParams::default(), &Patch::Merge(json!({"rules": others}))).await?;
+    // With a lease it would wait for the topology first.
+    let operator = cluster.start_with(&["--manager-namespaces=kube-system", "--leader-elect=false"])?;
+    let live = reason_is(&cluster, &operator, "cluster", "Ready", "ApplyFailed").await?;
+    assert!(message(&live, "Ready").contains("failed to watch nodes"), "{live:#}");
+    for field in ["provider", "cluster", "workload", "nodes"] {
+        assert_eq!(live["status"][field], before["status"][field], "{field}");
+    }
+    for kept in ["ConfigurationValid", "CredentialsFound", "VersionSupported", "PreflightPassed", "NodesInitialized"] {
+        assert_eq!(condition(&live, kept), condition(&before, kept));
+    }
+    // What the guard has taken back is not called safe any more, nor allowed.
+    assert_eq!(condition(&live, "NodeDeletionSafe")["reason"], "ClusterUnseen", "{live:#}");
+
+    roles.patch("ccm-operator", &PatchParams::default(), &Patch::Merge(json!({"rules": granted}))).await?;
+    let live = cluster.conditions(&operator, "cluster", &["Ready=True", "NodeDeletionSafe=True"]).await?;
+    assert_eq!(live["status"]["provider"], before["status"]["provider"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn another_writer_of_the_status_is_named_and_only_where_there_is_one() -> Result<()> {
+    let cluster = Kubernetes::new("aws").await?;
+    let operator = cluster.start()?;
+    cluster.create("cluster", aws()).await?;
+    cluster.ready(&operator, "cluster").await?;
+    let mut number = 0;
+    eventually("the limit", LIMIT, async || {
+        number += 1;
+        cluster.patch("cluster", json!({"spec": {"logging": {"verbosity": number % 4}}})).await?;
+        // It logs what it retries.
+        operator.ask()?;
+        let log = operator.log();
+        ensure!(log.contains("the status of CloudControllerManager cluster changes often"), "{log}");
+        Ok(Some(()))
+    })
+    .await?;
+    assert!(!operator.log().contains("another writer"), "{}", operator.log());
+
+    let waited = eventually("the other writer to be named", LIMIT, async || {
+        let status = Patch::Merge(json!({"status": {"workload": {"ready": 77}}}));
+        cluster.managers().patch_status("cluster", &PatchParams::default(), &status).await?;
+        operator.ask()?;
+        let log = operator.log();
+        ensure!(log.contains("another writer keeps changing the status of CloudControllerManager cluster"), "{log}");
+        Ok(Some(()))
+    });
+    waited.await
+}
 
 #[tokio::test]
 async fn a_start_where_the_control_plane_is_elsewhere_keeps_the_version_until_many_answers_differ() -> Result<()> {

@@ -71,6 +71,8 @@ pub(super) struct Guarded {
     decision: Option<Decision>,
     /// The nodes that were deleted lately; `None` while that cannot be seen.
     deleted: Option<Vec<Deleted>>,
+    /// Why what is decided from has not been seen for long, if so.
+    pub(super) blind: Option<String>,
 }
 
 impl Guarded {
@@ -165,13 +167,15 @@ impl Managed {
     /// Decides which nodes may be deleted, and what the policy and the role become. Without the Events nothing is known, and
     /// nothing granted.
     async fn guard(&mut self, name: &str, view: &View, known: Option<Known<'_>>, pass: &mut Pass) {
-        (self.guard.deletable, self.guard.decision) = (Deletable::default(), None);
-        if self.is_paused() || self.is_removed() {
+        (self.guard.deletable, self.guard.decision, self.guard.blind) = (Deletable::default(), None, None);
+        if self.is_removed() {
             return;
         }
         let live = self.live(&view.observer);
-        // What the role grants stays listed until it is taken back.
-        self.guard.deletable = lists::next(&[], &BTreeSet::new(), &live).0;
+        if !self.is_paused() {
+            // What the role grants stays listed until it is taken back.
+            self.guard.deletable = lists::next(&[], &BTreeSet::new(), &live).0;
+        }
         let Some(manager) = self.manager().cloned() else { return };
         let lifecycle = manager.spec.controllers.cloud_node_lifecycle;
         if lifecycle == Lifecycle::Disabled {
@@ -190,7 +194,7 @@ impl Managed {
         if self.ask(view, (&manager, &guard), needs, pass).await {
             decision = self.decide(&manager, &guard, &known);
         }
-        if lifecycle == Lifecycle::Enabled {
+        if lifecycle == Lifecycle::Enabled && !self.is_paused() {
             let recorded: BTreeSet<_> = previous.deletion.confirmed.iter().map(String::as_str).collect();
             let (deletable, due) = lists::next(&decision.confirmed, &recorded, &live);
             self.guard.deletable = deletable;
@@ -229,6 +233,9 @@ impl Managed {
 
     /// Why nothing may be confirmed now.
     fn obstacle(&self, guard: &Guard) -> Option<String> {
+        if self.is_paused() {
+            return Some("spec.management is Paused: nothing is confirmed meanwhile".to_owned());
+        }
         if let Some(trouble) = self.judgement.as_ref().and_then(|judgement| judgement.trouble()) {
             return Some(format!("an input of the cloud-controller-manager is bad: {}", trouble.reason));
         }
