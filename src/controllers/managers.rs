@@ -38,6 +38,7 @@ use api_server::ApiServer;
 use managed::Managed;
 
 mod api_server;
+mod definition;
 mod exclusion;
 mod first;
 mod guard;

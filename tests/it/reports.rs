@@ -10,7 +10,12 @@ use serde_json::{Value, json};
 
 use crate::{
     lab::{LIMIT, message},
-    support::{eventually, kubernetes::Kubernetes, operator::Operator},
+    support::{
+        eventually,
+        kubernetes::{Kubernetes, installation},
+        objects,
+        operator::Operator,
+    },
 };
 
 fn aws() -> Value {
@@ -97,6 +102,83 @@ async fn a_start_that_stays_blind_keeps_what_it_does_not_know() -> Result<()> {
     roles.patch("ccm-operator", &PatchParams::default(), &Patch::Merge(json!({"rules": granted}))).await?;
     let live = cluster.conditions(&operator, "cluster", &["Ready=True", "NodeDeletionSafe=True"]).await?;
     assert_eq!(live["status"]["provider"], before["status"]["provider"]);
+    Ok(())
+}
+
+/// What `helm upgrade` leaves, which never changes a definition.
+#[tokio::test]
+async fn under_a_definition_that_is_older_than_the_operator_the_rest_of_the_status_is_written() -> Result<()> {
+    let cluster = Kubernetes::new("aws").await?;
+    let current = installation(&["--providers", "aws"])?;
+    let current = current.into_iter().find(|object| object["kind"] == "CustomResourceDefinition").context("it")?;
+    let mut older = current.clone();
+    let status = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties";
+    let fields = older.pointer_mut(status).and_then(Value::as_object_mut).context("the status")?;
+    fields.remove("deletion");
+    fields.remove("stuck");
+    fields["provider"]["properties"].as_object_mut().context("the provider")?.remove("because");
+    objects::apply(&cluster.client, older).await?;
+    eventually("the older definition to be served", LIMIT, async || {
+        let object = json!({"apiVersion": "ccm-operator.dev/v1alpha1", "kind": "CloudControllerManager",
+            "metadata": {"name": "probe"}, "spec": {"provider": "aws", "management": "Paused"}});
+        objects::apply(&cluster.client, object).await?;
+        let answer = objects::apply_status(
+            &cluster.client,
+            json!({"apiVersion": "ccm-operator.dev/v1alpha1", "kind": "CloudControllerManager",
+                "metadata": {"name": "probe"}, "status": {"stuck": []}}),
+        )
+        .await;
+        ensure!(answer.is_err(), "the field is still known");
+        Ok(Some(()))
+    })
+    .await?;
+    cluster.delete("probe").await?;
+
+    let operator = cluster.start()?;
+    cluster.create("cluster", aws()).await?;
+    let live = cluster.ready(&operator, "cluster").await?;
+    let text = message(&live, "Ready");
+    assert!(text.starts_with("1 of 1 pods are ready; "), "{text}");
+    for word in
+        ["status.deletion", "status.provider.because", "status.stuck", "CustomResourceDefinition", "helm show crds"]
+    {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    assert_eq!(live["status"]["deletion"], Value::Null);
+    assert!(live["status"]["provider"]["version"].is_string(), "{live:#}");
+    // A change is written as well, and the log has it once, however often the whole status is tried.
+    cluster.patch("cluster", json!({"spec": {"logging": {"verbosity": 3}}})).await?;
+    cluster.ready(&operator, "cluster").await?;
+    let mark = cluster.mark().await?;
+    eventually("another try", LIMIT, async || {
+        let requests = cluster.requests(mark).await?;
+        Ok(requests.iter().any(|one| one.code == 500 && one.subresource == "status").then_some(()))
+    })
+    .await?;
+    let again = cluster.ready(&operator, "cluster").await?;
+    assert_eq!(again["status"]["conditions"][0]["message"], live["status"]["conditions"][0]["message"]);
+    let log = operator.log();
+    assert_eq!(log.matches("is older than the operator").count(), 1, "{log}");
+    assert!(!log.contains("failed to write the status"), "{log}");
+
+    // With the definition of this version everything is there, without a restart.
+    objects::apply(&cluster.client, current).await?;
+    let waited = eventually("the whole status", 2 * LIMIT, async || {
+        let live = cluster.ready(&operator, "cluster").await?;
+        ensure!(live["status"]["deletion"]["phase"] == "Rehearsal", "{:#}", live["status"]);
+        ensure!(message(&live, "Ready") == "1 of 1 pods are ready", "{:#}", live["status"]);
+        Ok(Some(()))
+    });
+    waited.await.with_context(|| operator.log())?;
+    // From then on each change costs one request again.
+    let mark = cluster.mark().await?;
+    cluster.patch("cluster", json!({"spec": {"logging": {"verbosity": 4}}})).await?;
+    cluster.ready(&operator, "cluster").await?;
+    let requests = cluster.requests(mark).await?;
+    let refused: Vec<_> =
+        requests.iter().filter(|one| one.resource == "cloudcontrollermanagers" && one.code != 200).collect();
+    assert!(refused.is_empty(), "{refused:#?}");
+    assert!(requests.iter().all(|one| !one.dry_run), "{requests:#?}");
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{DEFAULT_NAMESPACE, first::Gate, guard::Guarded};
+use super::{DEFAULT_NAMESPACE, definition::Definition, first::Gate, guard::Guarded};
 use crate::{
     api::{
         check,
@@ -60,6 +60,8 @@ pub(super) struct Managed {
     pub(super) reporting: Backoff,
     /// When the status was last written, and what.
     pub(super) written: Option<(Instant, Status)>,
+    /// What the installed definition lacks of it.
+    pub(super) definition: Definition,
     pub(super) stuck_since: Option<Instant>,
     /// Which nodes it may delete.
     pub(super) guard: Guarded,

@@ -2,9 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use kube::api::{Patch, PatchParams};
+use kube::{
+    api::{DynamicObject, Patch, PatchParams, ValidationDirective},
+    client::Client,
+};
 use serde_json::{Value, json};
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::{Managed, Managers, report::live_of};
 use crate::{
@@ -13,7 +16,10 @@ use crate::{
         status::{Condition, Status, Workload},
     },
     apply::{inventory::Place, ownership::FIELD_MANAGER},
-    cluster::{request, seen::Seen},
+    cluster::{
+        request::{self, Cause},
+        seen::Seen,
+    },
     controllers::{
         Nodes, Pass,
         backoff::Backoff,
@@ -64,10 +70,12 @@ impl Managers {
             remarks: &apply_plan.remarks(self.is_of(managed, name, &view.observer)),
             now: &time,
         };
-        let next = manager::next(&previous, &input);
+        let whole = manager::next(&previous, &input);
         let now = Instant::now();
+        let mut next = managed.definition.fit(&whole, now).into_owned();
         if next == previous {
             managed.reporting = Backoff::default();
+            pass.due.extend(managed.definition.due());
             return Ok(());
         }
         let written = managed.written.as_ref();
@@ -87,17 +95,28 @@ impl Managers {
                 format!("the status of CloudControllerManager {name} changes often: it is written less often")
             });
         }
-        let object = json!({
-            "apiVersion": CLOUD_CONTROLLER_MANAGER.api_version(),
-            "kind": CLOUD_CONTROLLER_MANAGER.kind,
-            "metadata": {"name": name},
-            "status": next,
-        });
-        let api = request::api(&view.client, &CLOUD_CONTROLLER_MANAGER, "");
-        let params = PatchParams::apply(FIELD_MANAGER).force();
-        let patch = Patch::Apply(object);
-        match request::send(self.authority.write_budget(), api.patch_status(name, &params, &patch)).await {
+        let mut answer = self.apply_status(&view.client, name, &managed.definition.value(&next, now)).await;
+        if answer.as_ref().is_err_and(may_be_of_definition) {
+            let is_known = managed.definition.due().is_some();
+            let sent = managed.definition.value(&next, now);
+            let kept = self.kept_status(&view.client, name, &sent).await;
+            if kept.is_ok_and(|kept| managed.definition.refused(&sent, &kept.data["status"], now)) {
+                if !is_known {
+                    warn!("CloudControllerManager {name}: {}", managed.definition.problem());
+                }
+                pass.due.extend(managed.definition.due());
+                next = managed.definition.fit(&whole, now).into_owned();
+                if next == previous {
+                    return Ok(());
+                }
+                answer = self.apply_status(&view.client, name, &managed.definition.value(&next, now)).await;
+            }
+        }
+        match answer {
             Ok(written) => {
+                if managed.definition.accepted(now) {
+                    info!("CloudControllerManager {name}: its CustomResourceDefinition is of this version now");
+                }
                 // The answer may hold a change of somebody else's, which the watch then does not tell any more.
                 if written.metadata.generation != Some(managed.generation) {
                     view.observer.managers_changed = true;
@@ -120,6 +139,44 @@ impl Managers {
             }
         }
     }
+
+    async fn apply_status(&self, client: &Client, name: &str, status: &Value) -> Result<DynamicObject, Cause> {
+        let object = json!({
+            "apiVersion": CLOUD_CONTROLLER_MANAGER.api_version(),
+            "kind": CLOUD_CONTROLLER_MANAGER.kind,
+            "metadata": {"name": name},
+            "status": status,
+        });
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        self.patch_status(client, name, &params, &Patch::Apply(object)).await
+    }
+
+    /// What the API server would keep of a status.
+    async fn kept_status(&self, client: &Client, name: &str, status: &Value) -> Result<DynamicObject, Cause> {
+        let params = PatchParams {
+            dry_run: true,
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            field_validation: Some(ValidationDirective::Ignore),
+            ..PatchParams::default()
+        };
+        self.patch_status(client, name, &params, &Patch::Merge(json!({"status": status}))).await
+    }
+
+    async fn patch_status(
+        &self,
+        client: &Client,
+        name: &str,
+        params: &PatchParams,
+        patch: &Patch<Value>,
+    ) -> Result<DynamicObject, Cause> {
+        let api = request::api(client, &CLOUD_CONTROLLER_MANAGER, "");
+        request::send(self.authority.write_budget(), api.patch_status(name, params, patch)).await
+    }
+}
+
+/// Whether a status may have been refused for a field that the definition lacks. The API server has no word for that but the text.
+fn may_be_of_definition(cause: &Cause) -> bool {
+    matches!(cause.code(), 422 | 500)
 }
 
 fn key(name: &str) -> Key {
