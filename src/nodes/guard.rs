@@ -105,8 +105,8 @@ pub struct Situation<'a> {
     pub provider_ids: &'a [String],
     /// What its administrator allows.
     pub settings: &'a NodeDeletion,
-    /// Since when the pod that leads has led, if one does.
-    pub leads_since: Option<Timestamp>,
+    /// Since when the pod that leads has led, or why that is not known.
+    pub leads_since: Result<Timestamp, String>,
     /// Why nothing may be confirmed now, if so.
     pub obstacle: Option<&'a str>,
     /// Why only what people have allowed may be confirmed now, if so.
@@ -316,7 +316,7 @@ fn settled(situation: &Situation) -> Result<(), Why> {
     if let Some(why) = situation.unsettled {
         return Err(Why::Obstacle(why.to_owned()));
     }
-    let settled = later(situation.leads_since.ok_or(Why::NoLeader)?, SETTLED);
+    let settled = later(situation.leads_since.clone().map_err(Why::NoLeader)?, SETTLED);
     if situation.now >= settled { Ok(()) } else { Err(Why::Unsettled(settled)) }
 }
 

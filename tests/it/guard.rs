@@ -16,7 +16,7 @@ use ccm_operator::{
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::{
     Api, Client,
-    api::{DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams, PostParams},
+    api::{DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -691,4 +691,26 @@ async fn an_outage_is_told_once_for_each_node_and_blamed_on_nobody() -> Result<(
     assert!(!log.contains("another writer"), "{log}");
     assert_eq!(live["waiting"][0]["reason"], "TooManyNodes", "{live:#}");
     Ok(())
+}
+
+#[tokio::test]
+async fn a_lease_that_may_not_be_read_is_said_to_be_so() -> Result<()> {
+    let world = World::new().await?;
+    let roles = request::api(&world.cluster.client, kind("Role"), "kube-system");
+    for role in roles.list(&ListParams::default()).await? {
+        let granted = role.data["rules"].as_array().cloned().unwrap_or_default();
+        let others: Vec<_> = granted.iter().filter(|rule| rule["resources"] != json!(["leases"])).cloned().collect();
+        let name = role.metadata.name.context("a name")?;
+        if name.starts_with("ccm-operator") && others != granted {
+            roles.patch(&name, &PatchParams::default(), &Patch::Merge(json!({"rules": others}))).await?;
+        }
+    }
+    world.lose("gone", 700).await?;
+    let waited = eventually("the reason", LIMIT, async || {
+        let status = world.status().await?;
+        let text = status["waiting"][0]["message"].as_str().unwrap_or_default();
+        ensure!(text.contains("kube-system/cloud-controller-manager") && text.contains("forbidden"), "{status:#}");
+        Ok(Some(()))
+    });
+    waited.await.with_context(|| world.operator.log())
 }

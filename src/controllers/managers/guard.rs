@@ -65,8 +65,8 @@ pub(super) struct Guarded {
     is_free: Option<(Option<bool>, Instant)>,
     /// The rights at that time.
     rights: Option<BTreeSet<String>>,
-    /// Since when the pod that leads has led; and when that was asked.
-    leads_since: Option<(Option<Timestamp>, Instant)>,
+    /// Since when the pod that leads has led, or why that is not known; and when that was asked.
+    leads_since: Option<(Result<Timestamp, String>, Instant)>,
     /// What was decided.
     decision: Option<Decision>,
     /// The nodes that were deleted lately; `None` while that cannot be seen.
@@ -206,6 +206,8 @@ impl Managed {
     }
 
     fn decide(&self, manager: &Manager, guard: &Guard, known: &Known) -> Decision {
+        let not_asked = || Err("its lease has not been read yet".to_owned());
+        let leads_since = self.guard.leads_since.as_ref().map_or_else(not_asked, |(since, _)| since.clone());
         let obstacle = known.stale.map(ToOwned::to_owned).or_else(|| self.obstacle(guard));
         guard::decide(&Situation {
             now: known.now,
@@ -215,7 +217,7 @@ impl Managed {
             policy: &guard.name,
             provider_ids: &guard.provider_ids,
             settings: &manager.spec.node_deletion,
-            leads_since: self.guard.leads_since.and_then(|(since, _)| since),
+            leads_since,
             obstacle: obstacle.as_deref(),
             unsettled: known.unsettled,
             deleted: self.guard.deleted.as_deref().unwrap_or_default(),
@@ -289,7 +291,7 @@ impl Managed {
             let answer = ask::may_delete_any_node(&view.client, &guard.user).await;
             self.guard.is_free = Some((answer.ok(), Instant::now()));
         }
-        if needs.has_candidates && is_old(self.guard.leads_since.map(|(_, asked)| asked)) {
+        if needs.has_candidates && is_old(self.guard.leads_since.as_ref().map(|(_, asked)| *asked)) {
             is_news = true;
             let since = ask::leads_since(&view.client, &manager.spec.namespace, &manager.lease_name()).await;
             self.guard.leads_since = Some((since, Instant::now()));

@@ -88,7 +88,7 @@ impl Case {
             policy: POLICY,
             provider_ids: &["aws:///".to_owned()],
             settings: &self.settings,
-            leads_since: self.leads_since.map(at),
+            leads_since: self.leads_since.map(at).ok_or_else(|| "why".into()),
             obstacle: self.obstacle,
             unsettled: self.unsettled,
             deleted: &self.deleted,
@@ -227,7 +227,7 @@ fn only_fresh_events_of_this_cloud_controller_manager_about_this_node_count() {
 fn the_rules_about_all_nodes_deny() {
     assert_eq!(case(|one| one.obstacle = Some("bad")).why(), Why::Obstacle("bad".into()));
     assert_eq!(case(|one| one.unsettled = Some("it is rolled out")).why(), Why::Obstacle("it is rolled out".into()));
-    assert_eq!(case(|one| one.leads_since = None).why(), Why::NoLeader);
+    assert_eq!(case(|one| one.leads_since = None).why(), Why::NoLeader("why".into()));
     assert_eq!(case(|one| one.leads_since = Some(-599)).why(), Why::Unsettled(at(1)));
     assert_eq!(case(|one| one.leads_since = Some(-600)).confirmed(), ["gone"]);
     // The others are of another cloud, or wait for their initialisation, or are not ready for another cause.

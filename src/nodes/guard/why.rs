@@ -36,8 +36,8 @@ pub enum Why {
     NotAskedFor,
     /// Nothing may be confirmed now.
     Obstacle(String),
-    /// Nothing is known of the pod that leads.
-    NoLeader,
+    /// Nothing is known of the pod that leads, and why.
+    NoLeader(String),
     /// The pod that leads has not led for long.
     Unsettled(Timestamp),
     /// No node of the cloud is ready and initialised.
@@ -76,7 +76,7 @@ impl Why {
             Self::ClocksDiffer => "ClocksDiffer",
             Self::NotAskedFor => "NotAskedFor",
             Self::Obstacle(_) => "Blocked",
-            Self::NoLeader => "NoLeader",
+            Self::NoLeader(_) => "NoLeader",
             Self::Unsettled(_) => "LeaderTooNew",
             Self::NoReadyNode => "NoReadyNode",
             Self::TooMany { .. } => "TooManyNodes",
@@ -117,8 +117,8 @@ impl fmt::Display for Why {
                 "the cloud-controller-manager has not asked for it since it has not been ready for long enough",
             ),
             Self::Obstacle(why) => f.write_str(why),
-            Self::NoLeader => {
-                f.write_str("the lease of the cloud-controller-manager does not tell since when it has led")
+            Self::NoLeader(why) => {
+                write!(f, "since when the cloud-controller-manager has led is not known: {why}")
             }
             Self::Unsettled(until) => write!(
                 f,

@@ -24,12 +24,13 @@ pub(super) async fn may_delete_any_node(client: &Client, user: &str) -> Result<b
     answer.inspect_err(|error| debug!("failed to ask for the rights of {user}: {error}"))
 }
 
-/// Since when the holder of a lease has held it; `None` if nobody holds it, or if it cannot be read.
-pub(super) async fn leads_since(client: &Client, namespace: &str, name: &str) -> Option<Timestamp> {
+/// Since when the holder of a lease has held it; else what keeps that from being known.
+pub(super) async fn leads_since(client: &Client, namespace: &str, name: &str) -> Result<Timestamp, String> {
     let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
     let lease = request::send(Some(REQUEST_TIMEOUT), leases.get(name)).await;
-    let lease = lease.inspect_err(|error| debug!("failed to read lease {namespace}/{name}: {error}")).ok()?;
-    let spec = lease.spec?;
-    spec.holder_identity.filter(|holder| !holder.is_empty())?;
-    spec.acquire_time.map(|time| time.0)
+    let lease = lease.map_err(|error| format!("failed to read lease {namespace}/{name}: {error}"))?;
+    let spec = lease.spec.unwrap_or_default();
+    let is_held = spec.holder_identity.is_some_and(|holder| !holder.is_empty());
+    let since = spec.acquire_time.filter(|_| is_held).map(|time| time.0);
+    since.ok_or_else(|| format!("lease {namespace}/{name} has no holder, or no time since when"))
 }
