@@ -5,7 +5,7 @@
 # make image    the container image, by podman or docker; BUILD_ARGS=… for arguments of its build
 # make e2e      the image in a Docker Engine of its own, in namespaces of its own, and the life of a node of real kubelets; needs root
 # make test-reasons  reasons why nodes wait, and the loss of all nodes, with the real cloud-controller-managers of AWS and vSphere
-# make e2e-all  the same with the release binary, make test-reasons, and CloudControllerManagers on other versions of Kubernetes
+# make e2e-all  the same with the release binary, rollouts while a machine is dead, make test-reasons, and CloudControllerManagers on other versions of Kubernetes
 # make reproducible  builds the binary and the image twice and compares them
 # make release-artifacts  the files of a release, in target/release-artifacts; hack/release.sh signs and verifies them
 # make check    format, lints and docs

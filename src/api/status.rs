@@ -50,7 +50,8 @@ status_types! {
 
     /// The deletion of nodes.
     pub struct Deletion {
-        /// `Disabled`, `Rehearsal` or `Enabled`.
+        /// `Disabled`, `Rehearsal` or `Enabled`; `Removed` for a cloud-controller-manager that is to go; empty while the
+        /// specification cannot be read.
         pub phase: String,
         /// The nodes that the cloud-controller-manager would delete and may not, with the reason. At most 32.
         pub waiting: Vec<Candidate>,
@@ -78,7 +79,9 @@ status_types! {
         pub uid: String,
         /// Since when it is not ready.
         pub since: String,
-        /// Why it stays.
+        /// Why it stays, one word for programs.
+        pub reason: String,
+        /// The same for people.
         pub message: String,
     }
 

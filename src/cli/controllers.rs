@@ -118,7 +118,7 @@ pub struct OperatorArgs {
     pub images_json: PathBuf,
 
     /// On clusters other than OpenShift: the namespaces that a CloudControllerManager may name [default: kube-system]. The operator
-    /// needs a Role in each.
+    /// needs a Role in each. With this flag it never takes the cluster for OpenShift.
     #[arg(long, value_name = "NAMESPACES", value_delimiter = ',')]
     pub manager_namespaces: Vec<String>,
 

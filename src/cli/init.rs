@@ -170,7 +170,7 @@ impl Seen {
         let client = args.cluster.client().await?;
         let catalog = embedded::catalog()?;
         let look = Look::at(&client).await?;
-        let survey = survey(&client, &[""].into(), &[].into()).await?;
+        let survey = survey(&client, &catalog, &[""].into(), &[].into()).await?;
         let existing = read::existing(&client, &catalog).await?;
         let account = KINDS.iter().find(|kind| kind.kind == "ServiceAccount").context("the kind ServiceAccount")?;
         let operator = crate::cluster::read::get(&client, account, &args.operator_namespace, NAME).await?;

@@ -101,7 +101,9 @@ impl Report {
         if let Some(name) = name {
             if !nodes.iter().any(|node| node.node == name) {
                 let hint = did_you_mean(name, nodes.iter().map(|node| node.node.as_str()));
-                bail!("there is no node {name:?}, and no Event tells that there was one{hint}");
+                bail!(
+                    "there is no node {name:?}, and nothing tells that a cloud-controller-manager has deleted it{hint}"
+                );
             }
             nodes.retain(|node| node.node == name);
         } else {

@@ -180,7 +180,7 @@ pub(super) async fn check(
             runs: running.as_ref().filter(|_| own_standing != Standing::Runs).map(|running| as_it_runs(other, running)),
         }
     });
-    let survey = survey(client, &BTreeSet::from([""]), &BTreeSet::from([spec.namespace.as_str()])).await?;
+    let survey = survey(client, catalog, &BTreeSet::from([""]), &BTreeSet::from([spec.namespace.as_str()])).await?;
     let evidence = Evidence {
         now: Timestamp::now(),
         by: Reader::Caller,

@@ -65,7 +65,7 @@ pub async fn own_rules(client: &Client, namespace: &str) -> Result<(Vec<Resource
     let review = SelfSubjectRulesReview { spec, ..SelfSubjectRulesReview::default() };
     let api = Api::all(client.clone());
     let answer = request::send(request::NO_DEADLINE, api.create(&PostParams::default(), &review)).await?;
-    Ok(answer.status.map(|status| (status.resource_rules, status.incomplete)).unwrap_or((Vec::new(), true)))
+    Ok(answer.status.map_or((Vec::new(), true), |status| (status.resource_rules, status.incomplete)))
 }
 
 /// The groups of a ServiceAccount: rights may be granted to them.

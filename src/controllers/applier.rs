@@ -82,7 +82,7 @@ pub(super) struct Applier {
     /// Objects that have been as planned: a further write repairs them.
     settled: BTreeSet<Key>,
     /// How many more objects may be written in this pass.
-    pub(super) room: usize,
+    room: usize,
     /// Whether an object was not written for want of room.
     pub(super) is_cut: bool,
 }
@@ -286,13 +286,10 @@ impl Applier {
         if !self.is_due(&object.key()) {
             return None;
         }
-        if !self.takes_room() {
-            return None;
-        }
         let restarts = live.is_some_and(|live| reference::hash_of(live) != reference::hash_of(object.value()));
         // Asking again is no repair: nobody has changed the object.
-        let may_repair =
-            self.overruled.contains_key(&object.key()) || self.may_repair_again(object.key(), live, restarts);
+        let is_known = self.overruled.contains_key(&object.key());
+        let may_repair = self.takes_room() && (is_known || self.may_repair_again(object.key(), live, restarts));
         may_repair.then_some((ladder, next))
     }
 

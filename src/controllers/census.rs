@@ -37,8 +37,7 @@ impl Census {
                 let created = node.created.parse::<Timestamp>().ok();
                 self.tainted = [self.tainted, created].into_iter().flatten().min();
             }
-            // Without both the taint and an id, its kubelet was started for no cloud.
-            if node.is_uninitialized() || node.provider_id.is_empty() {
+            if node.may_wait() {
                 self.waiting.extend(node.created.parse::<Timestamp>());
             }
             if !node.is_ready() {

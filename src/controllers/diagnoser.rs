@@ -226,8 +226,7 @@ impl Diagnoser {
 
 /// The uids of the nodes that no cloud-controller-manager has initialised.
 fn still_waiting(observer: &Observer) -> BTreeSet<String> {
-    let waits = |node: &Node| node.is_uninitialized() || node.provider_id.is_empty();
-    observer.nodes().filter(waits).map(|node| node.uid).collect()
+    observer.nodes().filter(Node::may_wait).map(|node| node.uid).collect()
 }
 
 fn age(since: Timestamp, now: Timestamp) -> Duration {

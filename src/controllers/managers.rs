@@ -11,7 +11,6 @@ use std::{
 
 use kube::Client;
 use serde_json::Value;
-use tracing::warn;
 
 use crate::{
     api::placement::Distribution,
@@ -19,11 +18,11 @@ use crate::{
         inventory::{Place, Scope},
         ownership::is_label_of_others,
     },
-    cluster::{request, seen::Seen},
+    cluster::seen::Seen,
     controllers::{
-        Nodes, Pass, RESYNC_PERIOD,
+        Nodes, Pass,
         apply_plan::Wanted,
-        backoff::{Backoff, Changes, RepairLimiter, STATUS_WRITES},
+        backoff::{Changes, RepairLimiter, STATUS_WRITES},
         failures::Stopped,
         observer::{Id, Observer},
         operator::Hands,
@@ -39,17 +38,21 @@ use crate::{
     provider::upstream::INSTANCE_LABEL,
     status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
 };
+use api_server::ApiServer;
 use guard::{Grants, Withheld};
 use managed::Managed;
 use survey::Surveyor;
 
+mod api_server;
 mod change;
+mod definition;
 mod exclusion;
 mod first;
 mod guard;
 mod managed;
 mod report;
 mod survey;
+mod write;
 
 /// How many objects are written in a pass while nodes may be deleted: what is not confirmed any more does not wait for longer.
 const ROOM: usize = 4;
@@ -82,20 +85,8 @@ pub(super) struct Managers {
     surveyor: Surveyor,
 }
 
-/// The version of the API server. It is asked for only where no node is of the control plane.
-#[derive(Default)]
-struct ApiServer {
-    /// The last answers, the newest first: API servers of different versions may answer in turn.
-    versions: Vec<String>,
-    asked: Option<Instant>,
-    backoff: Backoff,
-}
-
 /// Where `CloudControllerManager`s may be unless namespaces are given.
 const DEFAULT_NAMESPACE: &str = "kube-system";
-
-/// How many answers of API servers count. The lowest decides, so that no answer of one of several leads back and forth.
-const ANSWERS: usize = 3;
 
 impl Managers {
     pub(super) fn new(client: Client, authority: Authority, hands: Hands, own_namespace: String) -> Self {
@@ -182,7 +173,7 @@ impl Managers {
             pass.due.extend(managed.see_guard(&view.observer).then(Instant::now));
         }
         if matches!(self.hands, Hands::Write(_)) {
-            let subjects: Vec<_> = self.fleet.values().filter_map(Managed::initializes).cloned().collect();
+            let subjects: Vec<_> = self.fleet.values().flat_map(Managed::initializes).cloned().collect();
             pass.due.extend(nodes.pass(view, &subjects));
         }
         self.report(view, nodes, &acted, &mut pass).await;
@@ -207,8 +198,8 @@ impl Managers {
     ) -> Result<(), String> {
         let mut cluster = Cluster::of(control_plane, None);
         if cluster.is_none() {
-            let asked = self.api_server.ask(&view.client).await;
-            cluster = Cluster::of(control_plane, self.api_server.lowest());
+            let asked = self.api_server.ask(&view.client, || version_before(&view.observer)).await;
+            cluster = self.api_server.cluster(control_plane);
             if cluster.is_none() {
                 asked?;
             }
@@ -356,6 +347,12 @@ impl Managers {
     }
 }
 
+/// The version of Kubernetes that an earlier process has reported.
+fn version_before(observer: &Observer) -> Option<Minor> {
+    let mut live = observer.watches.seen(&Id::Managers).into_iter().flat_map(Seen::objects);
+    live.find_map(|live| live["status"]["cluster"]["kubernetes"].as_str()?.parse().ok())
+}
+
 /// The order of applying. A binding needs its role: the operator may not bind roles that do not exist.
 fn wave(kind: &Kind) -> u8 {
     kind.wave * 2 + u8::from(matches!(kind.kind, "ClusterRoleBinding" | "RoleBinding"))
@@ -383,46 +380,4 @@ fn unseen_places(observer: &Observer) -> impl Iterator<Item = Place> {
         Id::Ours(place) if !seen.is_synced() => Some(place.clone()),
         _ => None,
     })
-}
-
-impl ApiServer {
-    /// Asks for the version, if the last answer is old.
-    async fn ask(&mut self, client: &Client) -> Result<(), String> {
-        if self.asked.is_some_and(|asked| asked.elapsed() < RESYNC_PERIOD) {
-            return Ok(());
-        }
-        self.backoff.ready(Instant::now())?;
-        match request::send(request::NO_DEADLINE, client.apiserver_version()).await {
-            Ok(info) => {
-                self.versions.insert(0, info.git_version);
-                self.versions.truncate(ANSWERS);
-                (self.asked, self.backoff) = (Some(Instant::now()), Backoff::default());
-                Ok(())
-            }
-            Err(error) => {
-                let text = format!("failed to ask the API server for its version: {error}");
-                if self.backoff.failed(&text, TRANSIENT_ERROR_PATIENCE, error.retry_after(), Instant::now()) {
-                    warn!("{text}; retrying");
-                }
-                Err(text)
-            }
-        }
-    }
-
-    /// The last error, if it has lasted.
-    fn lasting_trouble(&self) -> Option<String> {
-        let now = Instant::now();
-        self.backoff.ready(now).err().filter(|_| self.backoff.has_lasted(now))
-    }
-
-    fn lowest(&self) -> Option<&str> {
-        let minor = |version: &&String| version.parse::<Minor>().ok();
-        self.versions.iter().min_by_key(minor).map(String::as_str)
-    }
-
-    fn due(&self, cluster: Option<&Cluster>) -> impl Iterator<Item = Instant> + use<> {
-        let needed = cluster.is_none_or(|cluster| cluster.control_plane_nodes == 0);
-        let next = self.asked.map(|asked| asked + RESYNC_PERIOD).filter(|_| needed);
-        [self.backoff.due(), next].into_iter().flatten()
-    }
 }

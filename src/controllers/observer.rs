@@ -58,6 +58,8 @@ pub(super) struct Observer {
     pub(super) set_id: String,
     pub(super) watches: Watches<Id>,
     pub(super) world: World,
+    /// Whether the process is told that the cluster is no OpenShift.
+    is_told: bool,
     documents: Vec<&'static Document>,
     /// Where nothing is planned any more and objects may have to be pruned.
     leftovers: BTreeSet<Place>,
@@ -74,12 +76,13 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    /// Watches what tells which kind of cluster this is.
+    /// Watches nothing yet.
     pub(super) fn new(client: Client, set_id: String) -> Self {
-        let mut observer = Self {
+        Self {
             set_id,
             watches: Watches::new(client),
             world: World::Unknown,
+            is_told: false,
             documents: Vec::new(),
             leftovers: BTreeSet::new(),
             documents_changed: true,
@@ -87,9 +90,7 @@ impl Observer {
             managers_changed: false,
             nodes_changed: false,
             checks: BTreeMap::new(),
-        };
-        observer.ask_for_world();
-        observer
+        }
     }
 
     /// Watches these documents, and no others.

@@ -318,12 +318,9 @@ impl Operator {
         {
             return Outcome::Failed { error: error + &held_up_by(&view.observer, objects, &waiting) };
         }
-        if waiting.is_empty() {
-            return Outcome::Done;
-        }
         let is_long = self.rolling_since.is_some_and(|since| since.elapsed() >= TRANSIENT_ERROR_PATIENCE);
         let nodes = if is_long { held_up_by(&view.observer, objects, &waiting) } else { String::new() };
-        Outcome::Progressing { rollouts: waiting, nodes }
+        if waiting.is_empty() { Outcome::Done } else { Outcome::Progressing { rollouts: waiting, nodes } }
     }
 
     /// Reports an outcome, unless the status has it already.

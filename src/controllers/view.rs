@@ -99,6 +99,8 @@ impl View {
             // On OpenShift, as is likely, nothing is waited for before the rest is asked for.
             observer.want_documents(Documents::needed(&settings.facts, settings.with_config_sync, None).collect());
             observer.watch_status();
+        } else {
+            observer.is_told_kubernetes();
         }
         if settings.with_operator {
             observer.watch_inventory(&settings.own_namespace);

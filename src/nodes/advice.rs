@@ -3,11 +3,12 @@
 use crate::nodes::reason::Reason;
 
 /// The order of fixing: without the first, the others cannot be fixed, or come back.
-const ORDER: [Reason; 29] = [
+const ORDER: [Reason; 30] = [
     Reason::NodeDeleted,
     Reason::KubeletNotExternal,
     Reason::ForeignProviderID,
     Reason::NotInstalled,
+    Reason::PodStuckTerminating,
     Reason::Unschedulable,
     Reason::NetworkNotReady,
     Reason::ApiServerUnreachable,
@@ -103,6 +104,33 @@ impl Reason {
             Self::CauseUnknown => {
                 "Read the log of the cloud-controller-manager, or retry with `ccm-operator nodes retry NODE`"
             }
+            Self::PodStuckTerminating => {
+                "Delete the pod by force (`kubectl delete pod --force --grace-period=0`), or its Node if the machine is gone for good"
+            }
         }
+    }
+
+    /// What to do about a server, a node of the control plane or of etcd, where the advice for other nodes would cost it its
+    /// membership of etcd, or its labels.
+    pub fn fix_of_server(self) -> Option<&'static str> {
+        let fix = match self {
+            Self::ForeignProviderID => {
+                "Leave this server as it is, or let it register again, one server at a time: a k3s or RKE2 server whose Node is deleted \
+                 leaves etcd"
+            }
+            Self::KubeletNotExternal => {
+                "Start its kubelet with --cloud-provider=external and put the taint on its Node; do not delete the Node of this server: a \
+                 k3s or RKE2 server would leave etcd"
+            }
+            Self::InstanceStopped => {
+                "Start the instance of this server; delete its Node only if it never comes back: a k3s or RKE2 server leaves etcd with it"
+            }
+            Self::DeletionRefused => {
+                "Correct the configuration or the credentials; delete the Node of this server only if its instance is gone: a k3s or RKE2 \
+                 server leaves etcd with it"
+            }
+            _ => return None,
+        };
+        Some(fix)
     }
 }

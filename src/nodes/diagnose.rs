@@ -4,7 +4,7 @@
 //! they cost: its own fields, then the objects of its cloud-controller-manager, the lease, all nodes or some, Events, rights, and
 //! at last the log.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -12,12 +12,14 @@ use crate::nodes::{
     diagnosis::{Diagnosis, Finding, Look, State},
     evidence::{Evidence, Lease, NodeEvent, Pod},
     log::{Attempt, clean},
-    node::Node,
+    node::{NO_CLOUD, Node},
+    observed::current,
     reason::Reason,
 };
 use judged::Judged;
 
 mod attempts;
+mod deleted;
 mod events;
 mod fields;
 mod judged;
@@ -71,6 +73,10 @@ impl Owners {
         let all = |fits: &dyn Fn(&Judged) -> bool| -> Vec<usize> {
             managers.iter().enumerate().filter(|(_, manager)| fits(manager)).map(|(index, _)| index).collect()
         };
+        // It is of no cloud.
+        if !node.may_wait() && node.provider_id.is_empty() {
+            return Self { managers: Vec::new(), is_foreign: false };
+        }
         if node.provider_id.is_empty() {
             let initialising = all(&|manager| manager.initialises);
             let managers = if initialising.is_empty() { all(&|_| true) } else { initialising };
@@ -120,22 +126,22 @@ impl Cluster<'_> {
         let state = match () {
             () if node.is_terminating => State::Deleted,
             () if waits => State::Uninitialized,
+            () if node.has_no_cloud && managers.is_empty() => State::NoCloud,
             () if managers.is_empty() || node.provider_id.is_empty() => State::NotManaged,
             () => State::Initialized,
         };
         let mut answer = Answer::default();
-        fields::ask(self, node, owners, &mut answer);
-        if waits && !owners.is_foreign {
-            self.ask_managers(node, &managers, &mut answer);
+        if state == State::NoCloud {
+            answer.look("the Node", format!("it has the annotation {NO_CLOUD}"));
+        } else {
+            self.ask(node, (owners, &managers), &mut answer);
         }
-        events::ask(self, node, &mut answer);
-        for manager in &managers {
-            attempts::ask(manager, node, &mut answer);
+        let (mut findings, looked_at) = answer.sorted();
+        for finding in findings.iter_mut().filter(|_| node.is_server()) {
+            if let Some(fix) = finding.reason.fix_of_server() {
+                fix.clone_into(&mut finding.fix);
+            }
         }
-        if waits {
-            self.conclude(node, &managers, &mut answer);
-        }
-        let (findings, looked_at) = answer.sorted();
         let providers: BTreeSet<&str> = managers.iter().map(|manager| manager.manager.provider.as_str()).collect();
         Diagnosis {
             node: node.name.clone(),
@@ -146,6 +152,22 @@ impl Cluster<'_> {
             since: matches!(state, State::Uninitialized | State::NotManaged).then(|| node.created.clone()),
             findings,
             looked_at,
+        }
+    }
+
+    /// The questions, in their order.
+    fn ask(&self, node: &Node, (owners, managers): (&Owners, &[&Judged]), answer: &mut Answer) {
+        let waits = node.is_uninitialized() && !node.is_terminating;
+        fields::ask(self, node, owners, answer);
+        if waits && !owners.is_foreign {
+            self.ask_managers(node, managers, answer);
+        }
+        events::ask(self, node, answer);
+        for manager in managers {
+            attempts::ask(manager, node, answer);
+        }
+        if waits {
+            self.conclude(node, managers, answer);
         }
     }
 
@@ -180,7 +202,9 @@ impl Cluster<'_> {
         let stranger = if let Some(Lease { namespace, name, holder, .. }) = held {
             Some((format!("holder {holder}"), format!("lease {namespace}/{name}")))
         } else {
-            pods().find(|pod| pod.is_ready).map(|pod| (showed.clone(), format!("pod {}/{}", pod.namespace, pod.name)))
+            pods()
+                .find(|pod| pod.is_ready && !pod.is_terminating)
+                .map(|pod| (showed.clone(), format!("pod {}/{}", pod.namespace, pod.name)))
         };
         match stranger {
             Some(_) if self.is_young(&node.created) => {}
@@ -211,7 +235,7 @@ impl Cluster<'_> {
             return;
         }
         let has_begun = |manager: &&Judged| manager.log.attempts.get(&node.name) == Some(&Attempt::Started);
-        let pods = || managers.iter().flat_map(|manager| manager.manager.pods.iter().flatten());
+        let pods = || managers.iter().flat_map(|manager| current(manager.manager.pods.as_deref().unwrap_or_default()));
         let has_pods = pods().next().is_some();
         let are_young = if has_pods {
             pods().all(|pod| self.is_young(&pod.created))
@@ -239,42 +263,6 @@ impl Cluster<'_> {
             "the cause stands in the log of its cloud-controller-manager only".to_owned()
         };
         answer.find(found(Reason::CauseUnknown, "", cause));
-    }
-
-    /// The nodes that are no longer there, and that a cloud-controller-manager has deleted.
-    fn deleted(&self) -> Vec<Diagnosis> {
-        let names: BTreeSet<&str> = self.evidence.nodes.iter().map(|node| node.name.as_str()).collect();
-        let mut last: BTreeMap<&str, &NodeEvent> = BTreeMap::new();
-        let all = || self.evidence.events.iter().flatten();
-        let gone = all().filter(|event| events::is_deletion(event) && !all().any(|other| events::undoes(other, event)));
-        for event in gone.filter(|event| !names.contains(event.node.as_str())) {
-            let known = last.entry(&event.node).or_insert(event);
-            if known.last < event.last {
-                *known = event;
-            }
-        }
-        let provider = match self.managers.as_slice() {
-            [one] => one.manager.provider.clone(),
-            _ => String::new(),
-        };
-        let diagnosis = |event: &NodeEvent| {
-            let finding = events::deletion(event);
-            Diagnosis {
-                node: clean(&event.node),
-                uid: clean(&event.uid),
-                state: State::Deleted,
-                provider: provider.clone(),
-                provider_id: String::new(),
-                since: event.last.map(|last| last.to_string()),
-                looked_at: vec![Look {
-                    what: "the Events about the node".into(),
-                    showed: finding.evidence.clone(),
-                    was_seen: true,
-                }],
-                findings: vec![finding],
-            }
-        };
-        last.into_values().map(diagnosis).collect()
     }
 }
 

@@ -36,6 +36,8 @@ pub enum State {
     Uninitialized,
     /// It waits for nothing, and no cloud-controller-manager will initialise it.
     NotManaged,
+    /// It waits for nothing, and its annotation says that it is of no cloud.
+    NoCloud,
     /// It was deleted, or is being deleted.
     Deleted,
 }

@@ -6,7 +6,7 @@
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::nodes::node::Node;
+use crate::{api::status::Deleted, nodes::node::Node};
 
 /// What was found in a cluster.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +25,8 @@ pub struct Evidence {
     pub leases: Option<Vec<Lease>>,
     /// Events about nodes; `None` if they may not be listed.
     pub events: Option<Vec<NodeEvent>>,
+    /// The nodes that the status of a `CloudControllerManager` lists as deleted, each with the name of that.
+    pub deleted: Vec<(String, Deleted)>,
     /// What could not be looked at.
     pub unseen: Vec<Unseen>,
 }
@@ -90,6 +92,8 @@ pub struct Pod {
     pub phase: String,
     /// Whether it is ready.
     pub is_ready: bool,
+    /// Whether it is being deleted. It goes on until its kubelet has stopped it.
+    pub is_terminating: bool,
     /// When it was created, RFC 3339.
     pub created: String,
     /// How often its containers were restarted.

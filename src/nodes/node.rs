@@ -23,6 +23,9 @@ pub const KEEP: &str = "ccm-operator.dev/keep";
 /// The annotation without which no control-plane node is deleted by a cloud-controller-manager.
 pub const ALLOW_CONTROL_PLANE: &str = "ccm-operator.dev/allow-control-plane-deletion";
 
+/// The annotation of a node that is of no cloud: nobody has to initialize it.
+pub const NO_CLOUD: &str = "ccm-operator.dev/no-cloud";
+
 /// The label of etcd's nodes, where they are not of the control plane.
 pub const ETCD_LABEL: &str = "node-role.kubernetes.io/etcd";
 
@@ -96,6 +99,9 @@ pub struct Node {
     /// Whether it has the annotation [`ALLOW_CONTROL_PLANE`].
     #[serde(skip_serializing_if = "is_false")]
     pub allows_control_plane_deletion: bool,
+    /// Whether it has the annotation [`NO_CLOUD`].
+    #[serde(skip_serializing_if = "is_false")]
+    pub has_no_cloud: bool,
 }
 
 /// The condition `Ready`, without its heartbeat.
@@ -172,12 +178,24 @@ impl Node {
             is_terminating: metadata["deletionTimestamp"].is_string(),
             is_kept: !metadata["annotations"][KEEP].is_null(),
             allows_control_plane_deletion: !metadata["annotations"][ALLOW_CONTROL_PLANE].is_null(),
+            has_no_cloud: !metadata["annotations"][NO_CLOUD].is_null(),
         }
     }
 
     /// Whether a cloud-controller-manager has not initialised it.
     pub fn is_uninitialized(&self) -> bool {
         self.has_taint(UNINITIALIZED)
+    }
+
+    /// Whether it may wait for a cloud-controller-manager: it has the taint, or its kubelet was started for no cloud, and nobody
+    /// says that this is meant.
+    pub fn may_wait(&self) -> bool {
+        self.is_uninitialized() || (self.provider_id.is_empty() && !self.has_no_cloud)
+    }
+
+    /// Whether it is of the control plane or of etcd: with its Node, a server of k3s or RKE2 loses its member of etcd.
+    pub fn is_server(&self) -> bool {
+        self.is_control_plane || self.is_etcd
     }
 
     /// Whether it has a taint with this key.
@@ -203,7 +221,7 @@ mod tests {
             json!({
                 "metadata": {"name": "a", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z",
                     "labels": {CONTROL_PLANE_LABEL: "", "topology.kubernetes.io/zone": "z"},
-                    "annotations": {PROVIDED_IP: "10.0.0.1", KEEP: ""}},
+                    "annotations": {PROVIDED_IP: "10.0.0.1", KEEP: "", NO_CLOUD: "edge"}},
                 "spec": {"providerID": "aws:///z/i-1", "podCIDR": "10.1.0.0/24",
                     "taints": [
                         {"key": UNINITIALIZED, "effect": "NoSchedule", "value": "true"},
@@ -227,6 +245,7 @@ mod tests {
         assert_eq!(node, Node::of(&live("2026-01-01T00:10:00Z")));
         assert_eq!(serde_json::from_value::<Node>(serde_json::to_value(&node).unwrap()).unwrap(), node);
         assert!(node.is_uninitialized() && !node.is_ready() && node.is_control_plane && node.is_kept);
+        assert!(node.has_no_cloud && node.is_server());
         assert_eq!(
             (&node.own_taints[..], node.distribution),
             (&["dedicated=gpu:NoExecute".to_owned()][..], Some(Distribution::Rke2))
@@ -243,6 +262,17 @@ mod tests {
         assert!(!shown.contains(|c: char| c.is_control() || c == '\u{202e}'), "{shown:?}");
         let bare = Node::of(&json!({"metadata": {"name": "b"}}));
         assert_eq!(serde_json::from_value::<Node>(serde_json::to_value(&bare).unwrap()).unwrap(), bare);
-        assert!(!bare.is_ready() && !bare.is_uninitialized());
+        assert!(!bare.is_ready() && !bare.is_uninitialized() && !bare.is_server());
+    }
+
+    #[test]
+    fn a_node_of_no_cloud_waits_for_none_unless_the_taint_keeps_pods_away() {
+        let waits = |has_no_cloud: bool, provider_id: &str, taint: &str| {
+            let (provider_id, taints) = (provider_id.to_owned(), vec![taint.to_owned()]);
+            Node { provider_id, taints, has_no_cloud, ..Node::default() }.may_wait()
+        };
+        assert!(waits(false, "", "") && !waits(false, "aws:///i-1", "") && waits(false, "aws:///i-1", UNINITIALIZED));
+        assert!(!waits(true, "", "") && !waits(true, "aws:///i-1", ""));
+        assert!(waits(true, "", UNINITIALIZED) && waits(true, "aws:///i-1", UNINITIALIZED));
     }
 }

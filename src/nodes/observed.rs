@@ -52,6 +52,12 @@ pub fn holds(lease: &Lease, pod: &Pod) -> bool {
     !host.is_empty() && (holder == host || is_short(&holder, &host) || is_short(&host, &holder) || is_cut)
 }
 
+/// The pods that count: those that are not being deleted, or all if all are.
+pub fn current(pods: &[Pod]) -> Vec<&Pod> {
+    let staying: Vec<_> = pods.iter().filter(|pod| !pod.is_terminating).collect();
+    if staying.is_empty() { pods.iter().collect() } else { staying }
+}
+
 fn text(value: &Value) -> String {
     value.as_str().map(words).unwrap_or_default()
 }
@@ -66,13 +72,18 @@ fn time(value: &Value) -> Option<Timestamp> {
 
 /// Whether a live pod runs a cloud-controller-manager, whoever made it.
 pub fn is_manager(live: &Value) -> bool {
+    let is_named = live["metadata"]["name"].as_str().is_some_and(is_managers) && !is_other_pod(live);
+    is_named || runs_image(live, is_managers)
+}
+
+/// Whether a live pod runs an image that is known, and is not of another program.
+pub fn runs_image(live: &Value, is_known: impl Fn(&str) -> bool) -> bool {
     let containers = list(&live["spec"]["containers"]).iter().filter(|container| !is_other_program(container));
-    let images = containers.filter_map(|container| container["image"].as_str());
-    !is_other_pod(live) && live["metadata"]["name"].as_str().into_iter().chain(images).any(is_managers)
+    !is_other_pod(live) && containers.filter_map(|container| container["image"].as_str()).any(is_known)
 }
 
 /// Whether a live pod is named as what is no cloud-controller-manager, although it may have the image of one.
-pub fn is_other_pod(live: &Value) -> bool {
+fn is_other_pod(live: &Value) -> bool {
     let name = live["metadata"]["name"].as_str().unwrap_or_default();
     // The name of a static pod ends in that of its node.
     let node = live["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
@@ -80,7 +91,7 @@ pub fn is_other_pod(live: &Value) -> bool {
 }
 
 /// Whether a container is named as, or runs, what is no cloud-controller-manager.
-pub fn is_other_program(container: &Value) -> bool {
+fn is_other_program(container: &Value) -> bool {
     let words = list(&container["command"]).iter().chain(list(&container["args"]).first());
     let words = words.filter_map(Value::as_str).flat_map(str::split_whitespace).filter(|word| !word.starts_with('-'));
     container["name"].as_str().into_iter().chain(words).any(is_other)
@@ -172,6 +183,7 @@ impl Pod {
             is_on_host_network: spec["hostNetwork"] == true,
             phase: text(&status["phase"]),
             is_ready: condition("Ready").is_some_and(|one| one["status"] == "True"),
+            is_terminating: metadata["deletionTimestamp"].is_string(),
             created: text(&metadata["creationTimestamp"]),
             restarts: u32::try_from(restarts).unwrap_or(u32::MAX),
             waiting,

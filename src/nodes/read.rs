@@ -10,7 +10,7 @@ use kube::{Client, api::ListParams};
 use serde_json::Value;
 
 use crate::{
-    api::{CLOUD_CONTROLLER_MANAGER, placement::Distribution, spec::Spec},
+    api::{CLOUD_CONTROLLER_MANAGER, placement::Distribution, spec::Spec, status::Deleted},
     cluster::{
         access,
         read::{self, Error},
@@ -44,9 +44,9 @@ const PAGE: u32 = 500;
 pub async fn evidence(client: &Client, catalog: &Catalog, node: Option<&str>) -> Result<Evidence, Error> {
     let mut evidence = Evidence { now: Timestamp::now(), nodes: nodes(client).await?, ..Evidence::default() };
     let subjects = match subjects(client, catalog).await {
-        Ok((subjects, unseen)) => {
-            evidence.unseen = unseen;
-            subjects
+        Ok(asked) => {
+            (evidence.unseen, evidence.deleted) = (asked.unseen, asked.deleted);
+            asked.subjects
         }
         Err(error) => {
             evidence.unseen.push(unseen("the CloudControllerManagers", &error, "kubectl get ccm".to_owned()));
@@ -136,35 +136,60 @@ pub async fn manager_pods(client: &Client, namespace: &str) -> (Option<Vec<Pod>>
     seen(read.map(|()| pods), what, format!("kubectl get pods -n {namespace}"))
 }
 
-/// The cloud-controller-managers that the operator has, or should have, installed: those that are asked for, or on OpenShift that
-/// of the platform. Also those that cannot be told.
-pub async fn subjects(client: &Client, catalog: &Catalog) -> Result<(Vec<Subject>, Vec<Unseen>), Error> {
+/// The cloud-controller-managers that the operator has, or should have, installed.
+#[derive(Debug, Default)]
+pub struct Asked {
+    /// Those that are asked for, or on OpenShift that of the platform.
+    pub subjects: Vec<Subject>,
+    /// What their statuses list as deleted, each with the name of the `CloudControllerManager`.
+    pub deleted: Vec<(String, Deleted)>,
+    /// Those that cannot be told.
+    pub unseen: Vec<Unseen>,
+}
+
+impl From<Option<Subject>> for Asked {
+    fn from(subject: Option<Subject>) -> Self {
+        Self { subjects: subject.into_iter().collect(), ..Self::default() }
+    }
+}
+
+/// The cloud-controller-managers that the operator has, or should have, installed.
+pub async fn subjects(client: &Client, catalog: &Catalog) -> Result<Asked, Error> {
     match read::list(client, &CLOUD_CONTROLLER_MANAGER, "", &ListParams::default()).await {
         Ok(managers) if !managers.is_empty() => {
-            let (mut subjects, mut unseen) = (Vec::new(), Vec::new());
+            let mut asked = Asked::default();
             for live in &managers {
+                let name = observed::words(live["metadata"]["name"].as_str().unwrap_or_default());
+                asked.deleted.extend(deleted(live).map(|one| (name.clone(), one)));
                 match asked_for(live, catalog) {
-                    Ok(subject) => subjects.push(subject),
+                    Ok(subject) => asked.subjects.push(subject),
                     Err(why) => {
-                        let name = observed::words(live["metadata"]["name"].as_str().unwrap_or_default());
                         let command = format!("kubectl get ccm {name} -o yaml");
-                        unseen.push(Unseen { what: format!("the CloudControllerManager {name}"), why, command });
+                        asked.unseen.push(Unseen { what: format!("the CloudControllerManager {name}"), why, command });
                     }
                 }
             }
-            Ok((subjects, unseen))
+            Ok(asked)
         }
-        Err(Error::Read { source, .. }) if source.is_absent() => {
-            Ok((on_openshift(client, catalog).await?.into_iter().collect(), Vec::new()))
-        }
+        Err(Error::Read { source, .. }) if source.is_absent() => Ok(on_openshift(client, catalog).await?.into()),
         // On OpenShift the kind need not be there; who has no right to list it is denied it all the same.
-        Ok(_) => Ok((on_openshift(client, catalog).await.ok().flatten().into_iter().collect(), Vec::new())),
+        Ok(_) => Ok(on_openshift(client, catalog).await.ok().flatten().into()),
         Err(error @ Error::Read { .. }) => match on_openshift(client, catalog).await {
-            Ok(Some(subject)) => Ok((vec![subject], Vec::new())),
+            Ok(Some(subject)) => Ok(Some(subject).into()),
             _ => Err(error),
         },
         Err(error) => Err(error),
     }
+}
+
+/// The nodes that the status of a `CloudControllerManager` lists as deleted.
+fn deleted(live: &Value) -> impl Iterator<Item = Deleted> {
+    let all: Vec<Deleted> = serde_json::from_value(live["status"]["deletion"]["deleted"].clone()).unwrap_or_default();
+    all.into_iter().map(|Deleted { node, uid, at }| Deleted {
+        node: observed::words(&node),
+        uid: observed::words(&uid),
+        at: observed::words(&at),
+    })
 }
 
 /// That of a live `CloudControllerManager`, or why it cannot be told.

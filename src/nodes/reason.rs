@@ -72,6 +72,7 @@ reasons! {
     N26 NoZone "the node has no zone or region"
     N27 NodeManagerNotReady "the node manager on the node does not run"
     N28 CauseUnknown "the cause is not known"
+    N29 PodStuckTerminating "the pod of the cloud-controller-manager is stuck in Terminating"
 }
 
 impl fmt::Display for Reason {

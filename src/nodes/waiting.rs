@@ -27,7 +27,7 @@ pub fn waiting(diagnoses: &[Diagnosis]) -> Vec<Waiting> {
     let is_open = |diagnosis: &&Diagnosis| match diagnosis.state {
         State::Uninitialized => true,
         State::NotManaged => diagnosis.findings.iter().any(|one| one.reason == Reason::KubeletNotExternal),
-        State::Initialized | State::Deleted => false,
+        State::Initialized | State::NoCloud | State::Deleted => false,
     };
     let of = |diagnosis: &Diagnosis| {
         let Finding { reason, cause, .. } = diagnosis.findings.first()?;

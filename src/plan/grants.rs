@@ -44,38 +44,41 @@ impl Grants<'_> {
         let others = others.flat_map(|role| rights::of_role(role.value()));
         let granted = format!("What the ClusterRoles of {} grant.", self.names());
         let mut rules = vec![(granted, rights::merged(computed.chain(others)))];
-        rules.push(self.of_policies());
-        if self.node_deletion {
-            rules.push((
-                "With --node-deletion: the right that the roles of the guard grant by name. The operator itself deletes no node."
-                    .to_owned(),
-                json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"]}]),
-            ));
-        }
+        rules.extend(self.of_policies());
         rules
     }
 
     /// What the operator needs for policies: those that keep nodes from being deleted, and those of the providers. Without names it
     /// could take away anybody's, so it has names where they are known.
-    fn of_policies(&self) -> Commented {
+    fn of_policies(&self) -> Vec<Commented> {
         let is_policy = |kind: &Kind| kind.kind.starts_with("ValidatingAdmissionPolicy");
         let policies: Vec<_> = KINDS.iter().filter(|kind| is_policy(kind)).collect();
         let group = policies.first().map_or("", |kind| kind.group);
         let plurals: Vec<_> = policies.iter().map(|kind| kind.plural).collect();
-        if self.node_deletion || self.manifests().any(|object| is_policy(object.kind())) {
-            let comment = "The policies that restrict which nodes are deleted, and those of the providers. No names: those of a further \
-                           CloudControllerManager end with its name.";
-            return (comment.to_owned(), json!([{"apiGroups": [group], "resources": plurals, "verbs": VERBS}]));
-        }
+        let of_any = json!({"apiGroups": [group], "resources": plurals, "verbs": VERBS});
         let names: Vec<_> = self.providers.iter().filter_map(|one| guard::name(one)).collect();
-        let comment = "The policies that keep nodes from being deleted. Only those of the CloudControllerManager named cluster are known by \
-                       name; for others it needs --node-deletion.";
-        let rules = json!([
-            {"apiGroups": [group], "resources": plurals, "verbs": ["list", "watch", "create"]},
-            {"apiGroups": [group], "resources": plurals, "resourceNames": names, "verbs": ["get", "patch", "delete"]},
-        ]);
+        let mut rules = Vec::new();
         // Without a name the rule would be for all.
-        (comment.to_owned(), if names.is_empty() { json!([]) } else { rules })
+        if !names.is_empty() {
+            let comment = "The policies that keep nodes from being deleted. Only those of the CloudControllerManager named cluster are known \
+                           by name; for others it needs --node-deletion.";
+            let by_name = json!([
+                {"apiGroups": [group], "resources": plurals, "verbs": ["list", "watch", "create"]},
+                {"apiGroups": [group], "resources": plurals, "resourceNames": names, "verbs": ["get", "patch", "delete"]},
+            ]);
+            rules.push((comment.to_owned(), by_name));
+        }
+        if self.manifests().any(|object| is_policy(object.kind())) {
+            let comment = "The policies that restrict each pod of a node manager to its own node.";
+            rules.push((comment.to_owned(), json!([of_any])));
+        }
+        if self.node_deletion {
+            let comment = "With --node-deletion: the policies that restrict which nodes are deleted, whatever their CloudControllerManager is \
+                           called, and the right that the roles of the guard grant by name. The operator itself deletes no node.";
+            let delete = json!({"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"]});
+            rules.push((comment.to_owned(), json!([of_any, delete])));
+        }
+        rules
     }
 
     /// What the operator needs in a managed namespace.

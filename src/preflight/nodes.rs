@@ -9,7 +9,7 @@ use super::{
 use crate::{
     api::{placement::Distribution, spec::Lifecycle},
     facts::distribution::author,
-    nodes::node::Node,
+    nodes::node::{NO_CLOUD, Node, UNINITIALIZED},
     object::Object,
     plan::Plan,
     provider::{CCM, Phase, upstream::Answer},
@@ -20,10 +20,16 @@ const REHEARSE: &str =
     "install with spec.controllers.cloudNodeLifecycle: Rehearsal, and see in status.deletion what would be deleted";
 
 /// What to do with nodes that nobody initialises.
-fn initialize(evidence: &Evidence) -> String {
+fn initialize<'a>(evidence: &Evidence, nodes: impl IntoIterator<Item = &'a Node>) -> String {
     let how = evidence.manager.cluster.distribution.external_kubelets();
+    let keep = if nodes.into_iter().any(Node::is_server) {
+        format!("; keep the Nodes of the control plane and of etcd, and put the taint {UNINITIALIZED} on them instead")
+    } else {
+        String::new()
+    };
     format!(
-        "start their kubelets with --cloud-provider=external ({how}): drain the node, delete its Node, and start the kubelet again"
+        "start their kubelets with --cloud-provider=external ({how}): drain the node, delete its Node, and start the kubelet \
+         again{keep}; a node that is meant to be of no cloud gets the annotation {NO_CLOUD}"
     )
 }
 
@@ -57,12 +63,12 @@ fn named<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Option<String> {
 }
 
 fn kubelets(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
-    let bare = nodes.iter().filter(|node| !node.is_uninitialized() && node.provider_id.is_empty());
-    match named(bare) {
+    let bare = || nodes.iter().filter(|node| !node.is_uninitialized() && node.may_wait());
+    match named(bare()) {
         None => check.passed(""),
         Some(nodes) => check.warned(
             format!("neither a providerID nor the taint of an uninitialised node: {nodes}; no cloud-controller-manager initialises them"),
-            initialize(evidence),
+            initialize(evidence, bare()),
         ),
     }
 }
@@ -73,14 +79,18 @@ fn provider_ids(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     let may_delete = evidence.manager.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled;
     let Some(all) = named(foreign()) else {
         // Those that wait are never deleted.
-        let bare = nodes.iter().filter(|node| node.provider_id.is_empty() && !node.is_uninitialized());
-        let Some(all) = named(bare).filter(|_| cloud.without_provider_id == Answer::Gone) else {
+        let bare = || nodes.iter().filter(|node| node.provider_id.is_empty() && !node.is_uninitialized());
+        let Some(all) = named(bare()).filter(|_| cloud.without_provider_id == Answer::Gone) else {
             return check.passed("");
         };
         let message = format!(
             "without a providerID: {all}; this cloud-controller-manager takes such a node for gone if it does not know its name"
         );
-        return if may_delete { check.refused(message, REHEARSE) } else { check.warned(message, initialize(evidence)) };
+        return if may_delete {
+            check.refused(message, REHEARSE)
+        } else {
+            check.warned(message, initialize(evidence, bare()))
+        };
     };
     let mut schemes: Vec<_> = foreign().map(|node| scheme(&node.provider_id)).collect();
     schemes.sort_unstable();
@@ -92,7 +102,9 @@ fn provider_ids(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     let again = "drain the node, delete its Node, and start its kubelet again";
     let authors: Vec<_> = schemes.iter().filter_map(|scheme| author(scheme)).collect();
     if authors.is_empty() {
-        let fix = format!("a providerID cannot be changed: if the machine is of this cloud, {again}");
+        let servers =
+            if foreign().any(Node::is_server) { ", of servers one at a time: they may leave etcd" } else { "" };
+        let fix = format!("a providerID cannot be changed: if the machine is of this cloud, {again}{servers}");
         return check.warned(message, fix);
     }
     let (who, off) = (names(authors.iter().map(|one| one.name)), names(authors.iter().map(|one| one.off)));
@@ -125,7 +137,7 @@ fn region(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
 fn node_names(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     let rule = &evidence.provider.descriptor.nodes.names;
     // An initialised node was found.
-    let waiting = || nodes.iter().filter(|node| node.provider_id.is_empty());
+    let waiting = || nodes.iter().filter(|node| node.provider_id.is_empty() && node.may_wait());
     if waiting().next().is_none() {
         return check.passed("no node waits for its initialisation");
     }

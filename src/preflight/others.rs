@@ -46,16 +46,35 @@ fn companions(evidence: &Evidence) -> Row {
 struct Foreign {
     who: String,
     controllers: Vec<Controller>,
-    /// Whether more than its name tells that it is one.
-    is_certain: bool,
+    state: State,
     /// If it is part of the distribution.
     built_in: Option<BuiltIn>,
+}
+
+/// What such a cloud-controller-manager does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It acts.
+    Acts,
+    /// Its pod is being deleted, and may act until it is gone.
+    Leaves,
+    /// Its pod is being deleted, and has ended as far as the API shows.
+    Ended,
+    /// Only its name tells that it is one.
+    Named,
 }
 
 impl Foreign {
     /// One that is part of the distribution, by what it was found.
     fn built_in(one: BuiltIn, by: &str, controllers: Vec<Controller>) -> Self {
-        Self { who: format!("{} ({by})", one.name), controllers, is_certain: true, built_in: Some(one) }
+        Self { who: format!("{} ({by})", one.name), controllers, state: State::Acts, built_in: Some(one) }
+    }
+
+    /// That it runs what this one would run, if it does.
+    fn clash(&self, own: &[Controller]) -> Option<String> {
+        let shared: Vec<_> = self.controllers.iter().filter(|one| own.contains(one)).map(|one| one.field()).collect();
+        let verb = if self.state == State::Ended { "ran" } else { "runs" };
+        (!shared.is_empty()).then(|| format!("{} {verb} {}", self.who, shared.join(", ")))
     }
 }
 
@@ -65,26 +84,35 @@ fn other_manager(evidence: &Evidence) -> Row {
     let Survey { pods, unseen_pods, leases, unseen_leases, .. } = evidence.survey;
     let of_pods = pods.iter().filter_map(|pod| foreign_pod(evidence, pod));
     let of_leases = leases.iter().filter_map(|lease| foreign_lease(evidence, lease));
-    let clashing = of_k3s(evidence).into_iter().chain(of_pods).chain(of_leases).filter_map(|foreign| {
-        let shared: Vec<_> =
-            foreign.controllers.iter().filter(|one| own.contains(one)).map(|one| one.field()).collect();
-        (!shared.is_empty()).then(|| (format!("{} runs {}", foreign.who, shared.join(", ")), foreign))
-    });
-    let (certain, uncertain): (Vec<_>, Vec<_>) = clashing.partition(|(_, foreign)| foreign.is_certain);
-    if !certain.is_empty() {
-        let built_in = certain.iter().find_map(|(_, foreign)| foreign.built_in);
-        let remove = built_in.map_or("remove the other cloud-controller-manager", |one| one.off);
+    let all = of_k3s(evidence).into_iter().chain(of_pods).chain(of_leases);
+    let clashing: Vec<_> = all.filter_map(|foreign| Some((foreign.clash(&own)?, foreign))).collect();
+    let texts = |states: &[State]| {
+        let of = clashing.iter().filter(|(_, foreign)| states.contains(&foreign.state));
+        let texts: Vec<_> = of.map(|(text, _)| text.as_str()).collect();
+        (!texts.is_empty()).then(|| names(texts))
+    };
+    if let Some(message) = texts(&[State::Acts, State::Leaves]) {
+        let remove = match clashing.iter().find_map(|(_, foreign)| foreign.built_in) {
+            Some(one) => one.off,
+            None if texts(&[State::Acts]).is_some() => "remove the other cloud-controller-manager",
+            None => "wait until it is gone, as it may act until then; if its node is not ready stop its machine",
+        };
         let fix = format!(
             "{remove}, or disable these controllers in one of the two; if it is none, give the CloudControllerManager the \
              annotation ccm-operator.dev/skip-preflight: other-ccm"
         );
-        return check.refused(names(certain.iter().map(|(text, _)| text.as_str())), fix);
+        return check.refused(message, fix);
     }
-    if !uncertain.is_empty() {
-        return check.warned(
-            format!("by its name, {}", names(uncertain.iter().map(|(text, _)| text.as_str()))),
-            "if it is a cloud-controller-manager remove it, or disable these controllers in one of the two",
-        );
+    let named = texts(&[State::Named]).map(|text| {
+        let fix = "if it is a cloud-controller-manager remove it, or disable these controllers in one of the two";
+        (format!("by its name, {text}"), fix)
+    });
+    let ended = texts(&[State::Ended]).map(|text| {
+        (text, "see that its machine is off, then delete the pod by force, or the Node if the machine is gone for good")
+    });
+    let (warnings, fixes): (Vec<_>, Vec<_>) = named.into_iter().chain(ended).unzip();
+    if !warnings.is_empty() {
+        return check.warned(warnings.join("; "), fixes.join("; "));
     }
     // Its own lease, held by what cannot be told from another one.
     if let Err(unseen) = &evidence.is_installed
@@ -126,19 +154,48 @@ fn is_of(manager: &Manager, lease: &Lease) -> bool {
     manager.spec.namespace == lease.namespace && manager.lease_name() == lease.name
 }
 
+/// Whether a pod that is being deleted has ended, as far as the API shows: no kubelet that is ready runs it, and it leads nowhere. What
+/// cannot be seen is not so.
+fn has_ended(evidence: &Evidence, pod: &Pod) -> bool {
+    let Ok(nodes) = evidence.nodes else { return false };
+    let is_hosted = nodes.iter().any(|node| node.name == pod.node && node.is_ready());
+    pod.is_terminating && !is_hosted && evidence.survey.unseen_leases.is_none() && !leads(evidence, pod)
+}
+
+/// Whether a pod holds a lease that is renewed.
+fn leads(evidence: &Evidence, pod: &Pod) -> bool {
+    evidence.survey.leases.iter().any(|lease| is_fresh(evidence, lease) && pod.holds(lease))
+}
+
+/// A pod, for people.
+fn describe(evidence: &Evidence, pod: &Pod) -> String {
+    match pod.is_terminating {
+        false => format!("pod {}", pod.key()),
+        true if has_ended(evidence, pod) => {
+            format!("pod {} (being deleted on node {}, which is not ready)", pod.key(), pod.node)
+        }
+        true => format!("pod {} (being deleted)", pod.key()),
+    }
+}
+
 fn foreign_pod(evidence: &Evidence, pod: &Pod) -> Option<Foreign> {
     let controllers = pod.controllers.clone()?;
     if is_ours(evidence, pod) {
         return None;
     }
-    let who = format!("pod {}", pod.key());
+    let who = describe(evidence, pod);
     // The name of a static pod: that of its manifest, and that of its node.
     let is_static = pod.namespace == "kube-system" && pod.name == format!("cloud-controller-manager-{}", pod.node);
     if is_static && evidence.manager.cluster.distribution == Distribution::Rke2 {
         return Some(Foreign::built_in(RKE2, &who, controllers));
     }
-    let leads = || evidence.survey.leases.iter().any(|lease| is_fresh(evidence, lease) && pod.holds(lease));
-    Some(Foreign { who, controllers, is_certain: pod.is_certain || leads(), built_in: None })
+    let state = match () {
+        () if has_ended(evidence, pod) => State::Ended,
+        () if !pod.is_certain && !leads(evidence, pod) => State::Named,
+        () if pod.is_terminating => State::Leaves,
+        () => State::Acts,
+    };
+    Some(Foreign { who, controllers, state, built_in: None })
 }
 
 /// That of k3s, as the servers show it: it is no pod.
@@ -185,7 +242,8 @@ fn foreign_lease(evidence: &Evidence, lease: &Lease) -> Option<Foreign> {
         let of_nodes = vec![Controller::CloudNode, Controller::CloudNodeLifecycle];
         return Some(Foreign::built_in(K0S, &who, if is_shared { Controller::ALL.to_vec() } else { of_nodes }));
     }
-    Some(Foreign { who, controllers: Controller::ALL.to_vec(), is_certain: true, built_in: None })
+    let controllers = Controller::ALL.to_vec();
+    Some(Foreign { who, controllers, state: State::Acts, built_in: None })
 }
 
 /// The ports that the pods take on the network of the host.
@@ -194,7 +252,7 @@ fn own_ports(evidence: &Evidence, manager: &Manager) -> Vec<u16> {
     let objects = plan.as_ref().map(Plan::objects).unwrap_or_default();
     let pods = objects.iter().filter_map(|object| {
         let spec = object.pod_spec()?;
-        Pod::of(&serde_json::json!({"spec": spec}))
+        Pod::of(&serde_json::json!({"spec": spec}), evidence.catalog)
     });
     pods.flat_map(|pod| pod.ports).collect()
 }
@@ -214,7 +272,7 @@ fn ports(evidence: &Evidence) -> Row {
     let hosts = evidence.hosts(nodes);
     let is_host = |node: &str| node.is_empty() || hosts.iter().any(|host| host.name == node);
     let pods = evidence.survey.pods.iter().filter(|pod| is_host(&pod.node) && !is_ours(evidence, pod));
-    let of_pods = pods.filter_map(|pod| Some(format!("{} of pod {}", shared(&pod.ports)?, pod.key())));
+    let of_pods = pods.filter_map(|pod| Some(format!("{} of {}", shared(&pod.ports)?, describe(evidence, pod))));
     let taken: Vec<_> = of_others.chain(of_pods).collect();
     if !taken.is_empty() {
         let message = format!("taken on nodes that the pods would run on: {}", names(taken.iter().map(String::as_str)));

@@ -8,10 +8,10 @@ use crate::{
     facts::manager::Controller,
     nodes::{
         evidence::{self, Lease},
-        observed::{self, container, flag, is_manager},
+        observed::{self, container, flag, is_manager, runs_image},
     },
     plan::upstream::conflict::Running,
-    provider::upstream,
+    provider::{CCM, catalog::Catalog, upstream},
 };
 
 /// The port of a cloud-controller-manager without `--secure-port`.
@@ -40,22 +40,27 @@ pub struct Pod {
     pub ports: Vec<u16>,
     /// The controllers that it runs, if it is a cloud-controller-manager.
     pub controllers: Option<Vec<Controller>>,
-    /// Whether its arguments say that it is a cloud-controller-manager; else only its name does.
+    /// Whether its arguments say that it is a cloud-controller-manager, or its image is a provider's; else only its name does.
     pub is_certain: bool,
+    /// Whether it is being deleted.
+    pub is_terminating: bool,
     /// The subnets of which kube-controller-manager gives some to nodes, if it is that one; empty if it gives none.
     pub subnets: Option<Vec<String>>,
 }
 
 impl Pod {
     /// Of a live Pod; `None` if it does not matter.
-    pub fn of(live: &Value) -> Option<Self> {
+    pub fn of(live: &Value, catalog: &Catalog) -> Option<Self> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         if matches!(live["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
             return None;
         }
         let (metadata, spec) = (&live["metadata"], &live["spec"]);
-        let ccm = (is_manager(live) || is_kube_vip(container(spec))).then(|| container(spec));
-        let is_certain = ccm.is_some_and(|ccm| CERTAIN.iter().any(|name| flag(ccm, name).is_some()));
+        let is_known = runs_image(live, |image| {
+            catalog.upstream().any(|provider| provider.descriptor.container_of(image) == Some(CCM))
+        });
+        let ccm = (is_known || is_manager(live) || is_kube_vip(container(spec))).then(|| container(spec));
+        let is_certain = is_known || ccm.is_some_and(|ccm| CERTAIN.iter().any(|name| flag(ccm, name).is_some()));
         let controllers = ccm.map(controllers);
         let subnets = items(&spec["containers"]).find(|one| one["name"] == "kube-controller-manager").map(subnets);
         let ports = ports(spec, ccm);
@@ -69,6 +74,7 @@ impl Pod {
                 .map(|labels| labels.iter().map(|(key, value)| (key.clone(), text(value))).collect())
                 .unwrap_or_default(),
             is_certain,
+            is_terminating: metadata["deletionTimestamp"].is_string(),
             name: text(&metadata["name"]),
             ports,
             controllers,
@@ -160,10 +166,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::provider::embedded;
 
     fn pod(name: &str, container: &Value) -> Option<Pod> {
         let metadata = json!({"name": name, "namespace": "kube-system"});
-        Pod::of(&json!({"metadata": metadata, "spec": {"hostNetwork": true, "containers": [container]}}))
+        read(&json!({"metadata": metadata, "spec": {"hostNetwork": true, "containers": [container]}}))
+    }
+
+    fn read(live: &Value) -> Option<Pod> {
+        Pod::of(live, &embedded::catalog().unwrap())
     }
 
     #[test]
@@ -211,9 +222,43 @@ mod tests {
         }
         let mut done =
             json!({"metadata": {"name": "a"}, "spec": {"containers": [image("a/cloud-controller-manager", &[])]}});
-        assert!(Pod::of(&done).is_some());
+        assert!(read(&done).is_some_and(|pod| !pod.is_terminating));
+        done["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        assert!(read(&done).is_some_and(|pod| pod.is_terminating));
         done["status"]["phase"] = "Failed".into();
-        assert_eq!(Pod::of(&done), None);
+        assert_eq!(read(&done), None);
+    }
+
+    #[test]
+    fn the_image_of_a_provider_makes_one_certain_and_another_program_in_it_none() {
+        let is_certain = |name: &str, container: Value| pod(name, &container).map(|pod| pod.is_certain);
+        let started = |image: &str, command: &[&str]| json!({"name": "main", "image": image, "command": command});
+        for image in [
+            "digitalocean/digitalocean-cloud-controller-manager:v0.1.68",
+            "docker.io/digitalocean/digitalocean-cloud-controller-manager:v0.1.68",
+            "mirror.example/do/digitalocean-cloud-controller-manager@sha256:1",
+            "ghcr.io/oracle/cloud-provider-oci:v1",
+            // Its last name is common, and its pod is named like no cloud-controller-manager.
+            "mirror.example/cloud-provider-nutanix/controller:v1",
+        ] {
+            assert_eq!(is_certain("a", started(image, &["--leader-elect=false"])), Some(true), "{image}");
+        }
+        let oci = "ghcr.io/oracle/cloud-provider-oci:v1";
+        let nutanix = "ghcr.io/nutanix-cloud-native/cloud-provider-nutanix/controller:v1";
+        for (name, image, command) in [
+            ("csi-oci-controller", oci, "main"),
+            ("a", oci, "/usr/local/bin/oci-csi-controller-driver"),
+            ("nutanix-csi", nutanix, "main"),
+            // Of another project, under a name that many have.
+            ("a", "registry.example/ingress/controller:v1", "main"),
+        ] {
+            let ports = json!({"containerPort": 10258});
+            let mut container = started(image, &[command]);
+            container["ports"] = json!([ports]);
+            assert_eq!(is_certain(name, container), Some(false), "{name} {image} {command}");
+        }
+        let unknown = started("registry.example/cloud-controller-manager:v1", &[]);
+        assert_eq!(is_certain("a", unknown), Some(false));
     }
 
     #[test]
@@ -225,7 +270,7 @@ mod tests {
         let web = json!({"image": "web", "ports": [{"containerPort": 10258}, {"containerPort": 80, "hostPort": 8080}]});
         assert_eq!(ports(web.clone()), Some(vec![8080, 10258]));
         let in_network = json!({"metadata": {}, "spec": {"containers": [web]}});
-        assert_eq!(Pod::of(&in_network).map(|pod| pod.ports), Some(vec![8080]));
+        assert_eq!(read(&in_network).map(|pod| pod.ports), Some(vec![8080]));
     }
 
     #[test]

@@ -25,6 +25,7 @@ use crate::{
     },
     object::{KINDS, NAMESPACE, POD},
     process::lease::LEASE,
+    provider::catalog::Catalog,
 };
 
 /// How many pods are read at once.
@@ -35,7 +36,12 @@ const AT_ONCE: usize = 8;
 
 /// Reads the pods and leases of these places, namespaces or all of them for an empty one, and these namespaces. What is forbidden is
 /// not seen; any other error is one.
-pub async fn survey(client: &Client, places: &BTreeSet<&str>, namespaces: &BTreeSet<&str>) -> Result<Survey, Error> {
+pub async fn survey(
+    client: &Client,
+    catalog: &Catalog,
+    places: &BTreeSet<&str>,
+    namespaces: &BTreeSet<&str>,
+) -> Result<Survey, Error> {
     let mut found = Survey::default();
     for name in namespaces {
         let read = read::get(client, &NAMESPACE, "", name).await.map(Option::unwrap_or_default);
@@ -44,7 +50,7 @@ pub async fn survey(client: &Client, places: &BTreeSet<&str>, namespaces: &BTree
     }
     for place in places {
         let flag = if place.is_empty() { "--all-namespaces".to_owned() } else { format!("--namespace {place}") };
-        match seen(pods(client, place).await, "pods", format!("kubectl get pods {flag}"))? {
+        match seen(pods(client, catalog, place).await, "pods", format!("kubectl get pods {flag}"))? {
             Ok((pods, has_kube_proxy)) => {
                 found.pods.extend(pods);
                 found.has_kube_proxy |= has_kube_proxy;
@@ -71,11 +77,11 @@ pub fn seen<T>(read: Result<T, Error>, what: &str, command: String) -> Result<Se
 }
 
 /// The pods that matter, and whether there is one of kube-proxy. A page at a time: of a large cluster few pods matter.
-async fn pods(client: &Client, namespace: &str) -> Result<(Vec<Pod>, bool), Error> {
+async fn pods(client: &Client, catalog: &Catalog, namespace: &str) -> Result<(Vec<Pod>, bool), Error> {
     let (mut found, mut has_kube_proxy) = (Vec::new(), false);
     let take = |pod: Value| {
         has_kube_proxy |= is_kube_proxy(&pod);
-        found.extend(Pod::of(&pod));
+        found.extend(Pod::of(&pod, catalog));
     };
     read::each(client, &POD, namespace, &ListParams::default().limit(PAGE), take).await?;
     Ok((found, has_kube_proxy))

@@ -57,7 +57,8 @@ fn node(name: &str) -> Node {
 /// A pod of kube-system on a host.
 fn pod(name: &str, container: &Value) -> Pod {
     let spec = json!({"hostNetwork": true, "nodeName": "ip-10-0-0-1.ec2.internal", "containers": [container]});
-    Pod::of(&json!({"metadata": {"name": name, "namespace": "kube-system"}, "spec": spec})).unwrap()
+    let live = json!({"metadata": {"name": name, "namespace": "kube-system"}, "spec": spec});
+    Pod::of(&live, &embedded::catalog().unwrap()).unwrap()
 }
 
 /// Those of the control planes of kubeadm, Talos and k0s, of k3s and RKE2 as their documentation has it, of Rancher, and of Cluster
@@ -73,6 +74,11 @@ const DISTRIBUTION_TAINTS: [&str; 6] = [
 
 fn ccm(arguments: &[&str]) -> Pod {
     pod("foreign", &json!({"name": "ccm", "image": "registry.example/cloud-controller-manager:v1", "args": arguments}))
+}
+
+/// One that is being deleted on this node.
+fn leaving(node: &str) -> Pod {
+    Pod { node: node.into(), is_terminating: true, ..ccm(&["--controllers=cloud-node", "--secure-port=0"]) }
 }
 
 /// With the labels of the pods of a CloudControllerManager of AWS.
@@ -253,6 +259,31 @@ fn cases() -> Vec<Case> {
         (Check::OtherManager, Warned, "by its name, pod kube-system/foreign runs cloudNode", aws, |world| {
             world.survey.pods = vec![ccm(&["--secure-port=0"])];
         }),
+        (Check::OtherManager, Refused, "pod kube-system/foreign runs cloudNode", aws, |world| {
+            let image = "digitalocean/digitalocean-cloud-controller-manager:v0.1.68";
+            let arguments = ["--leader-elect=false", "--secure-port=0"];
+            world.survey.pods = vec![pod("foreign", &json!({"name": "ccm", "image": image, "args": arguments}))];
+        }),
+        // It was removed, and its node is dead.
+        (
+            Check::OtherManager,
+            Warned,
+            "pod kube-system/foreign (being deleted on node old, which is not ready) ran cloudNode",
+            aws,
+            |world| world.survey.pods = vec![leaving("old")],
+        ),
+        (Check::OtherManager, Refused, "pod kube-system/foreign (being deleted) runs cloudNode", aws, |world| {
+            world.survey.pods = vec![leaving("ip-10-0-0-1.ec2.internal")];
+        }),
+        (Check::OtherManager, Refused, "pod kube-system/foreign (being deleted) runs cloudNode", aws, |world| {
+            let holder = "old_1".into();
+            world.survey.leases = vec![Lease { holder, ..lease("cloud-controller-manager", "2026-01-01T00:01:00Z") }];
+            world.survey.pods = vec![leaving("old")];
+        }),
+        // Nobody knows whether it leads.
+        (Check::OtherManager, Refused, "pod kube-system/foreign (being deleted) runs cloudNode", aws, |world| {
+            (world.survey.pods, world.survey.unseen_leases) = (vec![leaving("old")], Some(unseen()));
+        }),
         // One that leads is one.
         (Check::OtherManager, Refused, "pod kube-system/foreign runs cloudNode", aws, |world| {
             world.survey.pods = vec![ccm(&["--secure-port=0"])];
@@ -269,6 +300,10 @@ fn cases() -> Vec<Case> {
         }),
         (Check::Ports, Warned, "10258 of pod kube-system/web", aws, |world| {
             world.survey.pods = vec![pod("web", &json!({"image": "web", "ports": [{"containerPort": 10258}]}))];
+        }),
+        (Check::Ports, Warned, "10258 of pod kube-system/web (being deleted)", aws, |world| {
+            let web = pod("web", &json!({"image": "web", "ports": [{"containerPort": 10258}]}));
+            world.survey.pods = vec![Pod { is_terminating: true, ..web }];
         }),
         (Check::Ports, Warned, "10258 of the CloudControllerManager older", aws, |world| {
             let only = json!({"cloudNode": "Disabled", "cloudNodeLifecycle": "Disabled"});
@@ -685,4 +720,28 @@ fn the_page_describes_each_check() {
     let described: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
     let missing: Vec<_> = Check::ALL.iter().filter(|check| !described.contains(&check.id())).collect();
     assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn no_advice_makes_a_server_leave_etcd_unseen_and_a_node_of_no_cloud_is_fine() {
+    let fix = |check: Check, is_etcd: bool, change: fn(&mut Node)| {
+        let mut world = aws();
+        world.nodes()[1].is_etcd = is_etcd;
+        change(&mut world.nodes()[1]);
+        let row = world.rows().into_iter().find(|row| row.check == check).unwrap();
+        assert!(row.result == Outcome::Passed || !row.fix.is_empty(), "{row:?}");
+        row.fix
+    };
+    let bare = |node: &mut Node| node.taints.clear();
+    let other = |node: &mut Node| node.provider_id = "metal://1".into();
+    assert!(fix(Check::Kubelets, true, bare).contains("; keep the Nodes of the control plane and of etcd"));
+    assert!(!fix(Check::Kubelets, false, bare).contains("etcd"));
+    assert!(fix(Check::ProviderIds, true, other).contains("servers one at a time"));
+    assert!(!fix(Check::ProviderIds, false, other).contains("etcd"));
+    let no_cloud = |node: &mut Node| {
+        node.taints.clear();
+        (node.has_no_cloud, node.name) = (true, "edge".into());
+    };
+    assert_eq!(fix(Check::Kubelets, false, no_cloud), "");
+    assert_eq!(fix(Check::NodeNames, false, no_cloud), "");
 }

@@ -8,7 +8,7 @@ use super::shell::is_name;
 use crate::{
     apply::inventory::PART_OF_LABEL,
     facts::manager::Controller,
-    nodes::observed::{container, flags, is_manager, is_other_pod, is_other_program},
+    nodes::observed::{container, flags, is_manager, runs_image},
     object::{self, reference::Reference},
     preflight::pods::DEFAULT_PORT,
     provider::{
@@ -94,14 +94,9 @@ impl Existing {
         let as_pod = json!({
             "metadata": {"name": metadata["name"]}, "spec": {"containers": pod["containers"], "nodeName": pod["nodeName"]},
         });
-        let is_known = || {
-            let containers = items(&pod["containers"]).filter(|one| !is_other_program(one));
-            containers.map(|one| text(&one["image"])).any(|image| {
-                descriptors.iter().any(|one| one.images.values().any(|known| is_of(&image, &known.repository)))
-            })
-        };
-        let is_other = is_other_pod(&as_pod) || !(is_manager(&as_pod) || is_known());
-        if is_owned || !metadata["labels"][PART_OF_LABEL].is_null() || is_other {
+        let is_known = |image: &str| descriptors.iter().any(|one| one.container_of(image).is_some());
+        let is_one = is_manager(&as_pod) || runs_image(&as_pod, is_known);
+        if is_owned || !metadata["labels"][PART_OF_LABEL].is_null() || !is_one {
             return None;
         }
         let ccm = container(pod);
@@ -189,10 +184,7 @@ impl Existing {
 
     /// Whether its image is another one of a provider, such as that of a node manager, and not the cloud-controller-manager's.
     pub fn is_beside(&self, provider: &Upstream) -> bool {
-        let images = &provider.descriptor.images;
-        let is_it = |name: &String| is_of(&self.image, &images[name].repository);
-        let (own, mut others): (Vec<_>, Vec<_>) = images.keys().partition(|name| *name == CCM);
-        !own.into_iter().any(is_it) && others.drain(..).any(is_it)
+        provider.descriptor.container_of(&self.image).is_some_and(|container| container != CCM)
     }
 
     /// Its container.
@@ -215,18 +207,6 @@ impl Existing {
 pub(super) fn release(live: &Value) -> Option<(String, String)> {
     let annotation = |name: &str| live["metadata"]["annotations"][name].as_str().filter(|text| is_name(text));
     Some((annotation(HELM[0])?.to_owned(), annotation(HELM[1])?.to_owned()))
-}
-
-/// Whether an image is of a repository, also from another registry, or under another path that ends alike.
-pub(super) fn is_of(image: &str, repository: &str) -> bool {
-    let path = image.split('@').next().unwrap_or_default();
-    let end = path.rfind('/').unwrap_or_default();
-    let path = path[end..].find(':').map_or(path, |at| &path[..end + at]);
-    let last = |text: &str, count: usize| -> Vec<String> { text.rsplit('/').take(count).map(str::to_owned).collect() };
-    // Names that more than one cloud uses.
-    let is_common = ["cloud-controller-manager", "controller"].contains(&last(repository, 1).concat().as_str());
-    let count = if is_common { 2 } else { 1 };
-    last(path, count) == last(repository, count)
 }
 
 fn environment(container: &Value, namespace: &str) -> BTreeMap<String, Origin> {

@@ -1,6 +1,6 @@
 //! Which provider a cluster needs (pure).
 
-use super::existing::{Existing, is_of};
+use super::existing::Existing;
 use crate::{
     nodes::{node::Node, observed::flags},
     object,
@@ -50,10 +50,7 @@ pub fn signs(catalog: &Catalog, nodes: &[Node], existing: &[Existing]) -> Vec<Si
 
 /// The provider of a cloud-controller-manager, by its image or by `--cloud-provider`.
 pub fn of_existing<'a>(catalog: &'a Catalog, existing: &Existing) -> Option<&'a Upstream> {
-    let by_image = catalog.upstream().find(|provider| {
-        let image = provider.descriptor.images.get(CCM);
-        image.is_some_and(|image| is_of(&existing.image, &image.repository))
-    });
+    let by_image = catalog.upstream().find(|one| one.descriptor.container_of(&existing.image) == Some(CCM));
     by_image.or_else(|| {
         let asked = existing.flag("cloud-provider")?;
         catalog.upstream().find(|provider| argument(provider, "cloud-provider").as_deref() == Some(asked))

@@ -213,6 +213,13 @@ impl Descriptor {
         found
     }
 
+    /// The container that an image is for, if it is one of these; of several the cloud-controller-manager's.
+    pub fn container_of(&self, image: &str) -> Option<&str> {
+        let fits = |(_, known): &(&String, &Image)| is_of(image, &known.repository);
+        let names = self.images.iter().filter(fits).map(|(name, _)| name.as_str());
+        names.max_by_key(|name| *name == CCM)
+    }
+
     /// The controllers that the cloud-controller-manager itself has.
     pub fn controllers(&self) -> Vec<Controller> {
         let has = |controller: &Controller| match controller {
@@ -258,6 +265,17 @@ impl Upstream {
         let own = |one: &&Object| one.pod_spec().is_some() && self.descriptor.is_of_node_manager(one);
         self.manifests.iter().find(own)
     }
+}
+
+/// Whether an image is of a repository, also from another registry, or under another path that ends alike.
+fn is_of(image: &str, repository: &str) -> bool {
+    let path = image.split('@').next().unwrap_or_default();
+    let end = path.rfind('/').unwrap_or_default();
+    let path = path[end..].find(':').map_or(path, |at| &path[..end + at]);
+    let name = repository.rsplit('/').next().unwrap_or_default();
+    // Names that more than one cloud uses.
+    let count = if ["cloud-controller-manager", "controller"].contains(&name) { 2 } else { 1 };
+    path.rsplit('/').take(count).eq(repository.rsplit('/').take(count))
 }
 
 /// Whether a pod is of the cloud-controller-manager itself.

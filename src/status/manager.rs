@@ -21,7 +21,8 @@ use crate::{
     provider::Origin,
 };
 
-const READY: &str = "Ready";
+/// The condition of one that does what it is to do.
+pub const READY: &str = "Ready";
 const RECONCILING: &str = "Reconciling";
 /// The condition of an object that waits for its administrator.
 pub(crate) const STALLED: &str = "Stalled";
@@ -31,7 +32,8 @@ const VERSION_SUPPORTED: &str = "VersionSupported";
 const PREFLIGHT_PASSED: &str = "PreflightPassed";
 /// The condition about the nodes that wait.
 pub const NODES_INITIALIZED: &str = "NodesInitialized";
-const NODE_DELETION_SAFE: &str = "NodeDeletionSafe";
+/// The condition about the nodes that may be deleted.
+pub const NODE_DELETION_SAFE: &str = "NodeDeletionSafe";
 
 /// Every condition, in the order in which they are written.
 pub const CONDITIONS: [&str; 9] = [
@@ -77,7 +79,7 @@ const MOST_NODES: usize = 100;
 const MOST_STUCK: usize = 32;
 
 /// The nodes, as one `CloudControllerManager` sees them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Initialization {
     /// How many nodes there are.
     pub total: usize,
@@ -85,8 +87,19 @@ pub struct Initialization {
     pub uninitialized: usize,
     /// Whether it is known which of them wait for long.
     pub is_judged: bool,
-    /// Those, the ones that wait longest first; `None` if it does not initialise nodes.
-    pub waiting: Option<Vec<Waiting>>,
+    /// Those, the ones that wait longest first; an error if it is not known to initialize nodes.
+    pub waiting: Result<Vec<Waiting>, NotInitializing>,
+}
+
+/// Why a `CloudControllerManager` is not known to initialize nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotInitializing {
+    /// The controller that does is off.
+    ControllerOff,
+    /// It is removed, or is being removed.
+    Removed,
+    /// What it asks for cannot be read, or its provider is not known.
+    BadInput,
 }
 
 /// The guard of nodes, of one `CloudControllerManager`.
@@ -131,16 +144,16 @@ pub enum Outcome {
 pub struct Input<'a> {
     /// The generation of the object.
     pub generation: i64,
-    /// What was found about its inputs.
-    pub judgement: &'a Judgement,
-    /// What was found about the cluster.
+    /// What was found about its inputs; `None` while these have not been read.
+    pub judgement: Option<&'a Judgement>,
+    /// What was found about the cluster; `None` while that is not known.
     pub cluster: Option<&'a cluster::Cluster>,
     /// What the pass has come to.
     pub outcome: &'a Outcome,
     /// The checks before its first installation; `None` if this process has not made them.
     pub preflight: Option<&'a [Row]>,
-    /// Its pods.
-    pub workload: Workload,
+    /// Its pods; `None` while these have not been seen.
+    pub workload: Option<Workload>,
     /// The nodes; `None` while that is not known.
     pub nodes: Option<&'a Initialization>,
     /// The nodes that it would delete.
@@ -176,9 +189,12 @@ pub fn of(live: &Value) -> Status {
 }
 
 /// The three conditions of kstatus, and the message of `Ready`.
-fn summary(input: &Input) -> (&'static str, &'static str, String, bool, bool) {
-    let Workload { kind, desired, ready } = &input.workload;
-    let trouble = || input.judgement.trouble().map(|trouble| trouble.message.clone()).unwrap_or_default();
+fn summary(input: &Input, workload: &Workload) -> (&'static str, &'static str, String, bool, bool) {
+    let Workload { kind, desired, ready } = workload;
+    let trouble = || {
+        let trouble = input.judgement.and_then(Judgement::trouble);
+        trouble.map(|trouble| trouble.message.clone()).unwrap_or_default()
+    };
     match input.outcome {
         Outcome::BadInput => ("False", "BadInput", trouble(), false, true),
         Outcome::Refused(why) => ("False", "PreflightRefused", why.clone(), false, true),
@@ -212,9 +228,11 @@ fn summary(input: &Input) -> (&'static str, &'static str, String, bool, bool) {
     }
 }
 
-/// The next status after a previous one.
+/// The next status after a previous one. What is not known stays as the previous one has it: no start of the operator changes it
+/// back and forth.
 pub fn next(previous: &Status, input: &Input) -> Status {
-    let Input { generation, judgement, cluster, workload, nodes, gone_nodes, guard, now, .. } = input;
+    let Input { generation, judgement, cluster, nodes, gone_nodes, guard, now, .. } = input;
+    let workload = input.workload.as_ref().unwrap_or(&previous.workload);
     let condition = |type_: &str, status: &str, reason: &str, message: &str| {
         let before = previous.conditions.iter().find(|one| one.type_ == type_ && one.status == status);
         Condition {
@@ -226,12 +244,20 @@ pub fn next(previous: &Status, input: &Input) -> Status {
             message: message.to_owned(),
         }
     };
-    let (ready, reason, message, is_reconciling, is_stalled) = summary(input);
+    let before = |type_: &str| previous.conditions.iter().find(|one| one.type_ == type_);
+    // Still true of this generation.
+    let still = |before: &Condition| Condition { observed_generation: *generation, ..before.clone() };
+    let (ready, reason, message, is_reconciling, is_stalled) = summary(input, workload);
     let abnormal = |type_: &str, is_so: bool| {
         let (status, why) = if is_so { ("True", (reason, message.as_str())) } else { ("False", ("AsExpected", "")) };
         condition(type_, status, why.0, why.1)
     };
-    let of_input = |type_: &str, row: &Row| {
+    let of_input = |type_: &str, row: Option<&Row>| {
+        let Some(row) = row else {
+            // It says itself of which generation it is.
+            let unread = || condition(type_, "Unknown", "NotChecked", "the inputs have not been read yet");
+            return before(type_).cloned().unwrap_or_else(unread);
+        };
         let status = match row.result {
             Checked::Passed => "True",
             // What is ignored does no harm; a version without an image of its own may.
@@ -241,51 +267,47 @@ pub fn next(previous: &Status, input: &Input) -> Status {
         };
         condition(type_, status, row.reason, &row.message)
     };
-    let [configuration, credentials, supported] = inputs::rows(judgement, Reader::Operator);
-    let before = previous.conditions.iter().find(|one| one.type_ == PREFLIGHT_PASSED && one.status == "True");
+    let rows = judgement.map(|judgement| inputs::rows(judgement, Reader::Operator));
+    let [configuration, credentials, supported] = rows.as_ref().map_or([None; 3], |rows| rows.each_ref().map(Some));
+    let passed = before(PREFLIGHT_PASSED).filter(|one| one.status == "True");
     let is_going = matches!(input.outcome, Outcome::Removing(_) | Outcome::Removed);
-    let preflight = match (input.preflight, before.filter(|_| !is_going)) {
+    let preflight = match (input.preflight, passed.filter(|_| !is_going)) {
         (Some(rows), _) => {
             let (status, reason, message) = check::summary(rows);
             condition(PREFLIGHT_PASSED, status, reason, &message)
         }
         // Only a first installation is checked.
-        (None, Some(before)) => before.clone(),
+        (None, Some(passed)) => still(passed),
         (None, None) => condition(PREFLIGHT_PASSED, "Unknown", "NotChecked", "only a first installation is checked"),
     };
-    // Until it is known, the previous answer stays: no start of the operator changes it back and forth.
-    let of_nodes = |type_: &str, known: Option<(&str, &str, String)>, not_known: &str| match (
-        known,
-        previous.conditions.iter().find(|one| one.type_ == type_),
-    ) {
+    let of_nodes = |type_: &str, known: Option<(&str, &str, String)>, not_known: &str| match (known, before(type_)) {
         (Some((status, reason, message)), _) => condition(type_, status, reason, &message),
-        (None, Some(before)) => Condition { observed_generation: *generation, ..before.clone() },
+        (None, Some(before)) => still(before),
         (None, None) => condition(type_, "Unknown", "NotChecked", not_known),
     };
     let judged = nodes.filter(|nodes| nodes.is_judged);
     let is_safe = guard.and_then(|guard| guard.is_safe.clone());
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let of_cluster = |cluster: &cluster::Cluster| Cluster {
+        kubernetes: cluster.minor.to_string(),
+        distribution: cluster.distribution.name().to_owned(),
+        control_plane_nodes: count(cluster.control_plane_nodes),
+    };
     Status {
         observed_generation: *generation,
         conditions: vec![
             condition(READY, ready, reason, &message),
             abnormal(RECONCILING, is_reconciling),
             abnormal(STALLED, is_stalled),
-            of_input(CONFIGURATION_VALID, &configuration),
-            of_input(CREDENTIALS_FOUND, &credentials),
-            of_input(VERSION_SUPPORTED, &supported),
+            of_input(CONFIGURATION_VALID, configuration),
+            of_input(CREDENTIALS_FOUND, credentials),
+            of_input(VERSION_SUPPORTED, supported),
             preflight,
             of_nodes(NODES_INITIALIZED, judged.map(initialization), "the nodes have not been seen yet"),
             of_nodes(NODE_DELETION_SAFE, is_safe, "there was nothing to delete yet"),
         ],
         provider: provider(previous, input),
-        cluster: cluster
-            .map(|cluster| Cluster {
-                kubernetes: cluster.minor.to_string(),
-                distribution: cluster.distribution.name().to_owned(),
-                control_plane_nodes: count(cluster.control_plane_nodes),
-            })
-            .unwrap_or_default(),
+        cluster: cluster.map_or_else(|| previous.cluster.clone(), of_cluster),
         workload: workload.clone(),
         nodes: Nodes {
             total: nodes.map_or(previous.nodes.total, |nodes| count(nodes.total)),
@@ -299,22 +321,32 @@ pub fn next(previous: &Status, input: &Input) -> Status {
 
 /// The provider. As long as objects may be left, their origin stays: it keeps another provider of the same name from taking them.
 fn provider(previous: &Status, input: &Input) -> Provider {
-    let origin = match (&input.judgement.origin, input.outcome) {
+    let Some(judgement) = input.judgement else { return previous.provider.clone() };
+    let origin = match (&judgement.origin, input.outcome) {
         (_, Outcome::Removed) => Origin::default(),
         (Some(origin), _) => origin.clone(),
-        (None, _) if input.judgement.version.is_some() => Origin::default(),
+        (None, _) if judgement.version.is_some() => Origin::default(),
         (None, _) => Origin { digest: previous.provider.digest.clone(), ..Origin::default() },
     };
-    let (choice, image) = input.judgement.version.clone().unwrap_or_default();
+    let (choice, image) = judgement.version.clone().unwrap_or_default();
     Provider { version: choice.tag, image, because: choice.because, digest: origin.digest, widened: origin.widened }
 }
 
 /// Status, reason and message of `NodesInitialized`.
 fn initialization(nodes: &Initialization) -> (&'static str, &'static str, String) {
     match nodes.waiting.as_deref() {
-        None => ("Unknown", "ControllerOff", "spec.controllers.cloudNode is Disabled".to_owned()),
-        Some([]) => ("True", "Initialized", String::new()),
-        Some(waiting) => {
+        Err(NotInitializing::ControllerOff) => {
+            ("Unknown", "ControllerOff", "spec.controllers.cloudNode is Disabled".to_owned())
+        }
+        Err(NotInitializing::Removed) => {
+            ("Unknown", "Removed", "the cloud-controller-manager is removed, or is being removed".to_owned())
+        }
+        Err(NotInitializing::BadInput) => {
+            let message = "where to look for the cloud-controller-manager is not known, see ConfigurationValid";
+            ("Unknown", "BadInput", message.to_owned())
+        }
+        Ok([]) => ("True", "Initialized", String::new()),
+        Ok(waiting) => {
             let counts = by_reason(waiting);
             let most = counts.first().map_or("", |(reason, _)| reason.name());
             let counts =

@@ -4,12 +4,14 @@
 use std::{fs, path::PathBuf, process::Command};
 
 use anyhow::{Context, Result};
+use futures::future::try_join_all;
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{
     docker::{docker_at_length, operator, run},
@@ -29,9 +31,13 @@ pub(crate) struct Blueprint {
     pub(crate) network: &'static str,
     /// The addresses of the machines.
     pub(crate) addresses: &'static str,
-    /// Whether the worker's kubelet waits for a cloud-controller-manager, as it should.
-    pub(crate) worker_waits: bool,
+    /// Whether the workers' kubelets wait for a cloud-controller-manager, as they should.
+    pub(crate) workers_wait: bool,
 }
+
+/// How many machines clusters may have at once. Every kubelet and every program of a control plane watches files, and Linux gives all
+/// processes of a user 128 instances of inotify.
+static ROOM: Semaphore = Semaphore::const_new(6);
 
 /// The port of the API server.
 const PORT: u16 = 6443;
@@ -50,19 +56,22 @@ pub(crate) struct Kubeadm {
     pub(crate) client: Client,
     /// The address and the port of the API server.
     pub(crate) api_server: (String, u16),
-    /// The machines of the control plane and of the worker.
-    pub(crate) machines: [Machine; 2],
+    /// The machines, of which the first is the control plane.
+    pub(crate) machines: Vec<Machine>,
     programs: PathBuf,
     dir: TempDir,
+    /// Given back when the machines are gone.
+    _room: SemaphorePermit<'static>,
 }
 
 impl Kubeadm {
     /// A cluster of these instances; the first is the control plane, on which `load` puts images for this version.
     pub(crate) async fn start(
         blueprint: &Blueprint,
-        instances: &[Instance; 2],
+        instances: &[Instance],
         load: impl AsyncFnOnce(&Machine, &str) -> Result<()>,
     ) -> Result<Self> {
+        let room = ROOM.acquire_many(instances.len().try_into()?).await?;
         let programs = artifacts::node_images().await?.join("testplane");
         let version = run(Command::new(programs.join("kubelet")).arg("--version"))?.replace("Kubernetes ", "");
         docker_at_length(&["network", "create", "--subnet", blueprint.addresses, blueprint.network]).await?;
@@ -73,8 +82,9 @@ impl Kubeadm {
             );
             async move { Machine::start(&name, &network.each_ref().map(String::as_str)).await }
         };
-        let [first, second] = instances;
-        let (plane, worker) = tokio::try_join!(machine(first), machine(second))?;
+        let (first, others) = instances.split_first().context("no instance")?;
+        let machines = try_join_all(instances.iter().map(machine)).await?;
+        let (plane, workers) = machines.split_first().context("no machine")?;
 
         let images = plane.exec(&["kubeadm", "config", "images", "list", "--kubernetes-version", &version]).await?;
         plane.load("plane", &images.lines().collect::<Vec<_>>()).await?;
@@ -84,11 +94,15 @@ impl Kubeadm {
             plane.exec_or_log(&["kubeadm", "init", "--config=/root/init.yaml"]).await?;
             // The signature by which a token alone finds the cluster comes only many seconds later.
             let cluster = plane.exec(&[&KUBECTL[..], &CLUSTER_INFO].concat()).await?;
-            worker.write("/root/cluster.conf", &cluster).await?;
-            worker.write("/root/join.yaml", &join(second, blueprint.worker_waits)).await?;
-            worker.exec_or_log(&["kubeadm", "join", "--config=/root/join.yaml"]).await
+            let (cluster, waits) = (&cluster, blueprint.workers_wait);
+            try_join_all(workers.iter().zip(others).map(|(worker, instance)| async move {
+                worker.write("/root/cluster.conf", cluster).await?;
+                worker.write("/root/join.yaml", &join(instance, waits)).await?;
+                worker.exec_or_log(&["kubeadm", "join", "--config=/root/join.yaml"]).await
+            }))
+            .await
         };
-        tokio::try_join!(made, load(&plane, &version))?;
+        tokio::try_join!(made, load(plane, &version))?;
         let dir = process::temp_dir()?;
         let kubeconfig = plane.exec(&["cat", "/etc/kubernetes/admin.conf"]).await?;
         fs::write(dir.path().join("kubeconfig"), &kubeconfig)?;
@@ -99,7 +113,7 @@ impl Kubeadm {
         config.proxy_url = None;
         let client = Client::try_from(config)?;
         let api_server = (first.address.clone(), PORT);
-        Ok(Self { client, api_server, machines: [plane, worker], programs, dir })
+        Ok(Self { client, api_server, machines, programs, dir, _room: room })
     }
 
     /// The file of an administrator's configuration.

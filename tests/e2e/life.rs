@@ -1,7 +1,7 @@
 //! The life of a node, with everything real but the cloud: kubelets that wait for a cloud-controller-manager, the CCM of AWS as
 //! the plan installs it, instances that are stopped and terminated.
 
-use std::{collections::BTreeSet, process::Command, time::Instant};
+use std::{collections::BTreeSet, time::Instant};
 
 use anyhow::{Context, Result, ensure};
 use ccm_operator::{api::CLOUD_CONTROLLER_MANAGER, cluster::request, object::KINDS};
@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 
 use crate::{
     cloud,
-    docker::{docker_at_length, image, operator, owns_the_engine, run},
+    docker::owns_the_engine,
+    installation::{ccm_log, install, load_images},
     kubeadm::{Blueprint, Kubeadm},
-    machine::Machine,
     story::Story,
     support::{
         audit, eventually,
         lab::{LIMIT, conditions},
-        moto::{CLUSTER, Cloud, Instance},
-        process, rights,
+        moto::{Cloud, Instance},
+        rights,
     },
     table::{Column, Table},
     trial,
@@ -33,7 +33,7 @@ const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// The taint of a node whose instance is stopped.
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 const BLUEPRINT: Blueprint =
-    Blueprint { network: "ccm-operator-e2e-life", addresses: "172.30.204.0/24", worker_waits: true };
+    Blueprint { network: "ccm-operator-e2e-life", addresses: "172.30.204.0/24", workers_wait: true };
 /// The pods of the CCM.
 const CCM: &str = "aws-cloud-controller-manager";
 
@@ -302,56 +302,6 @@ impl Life {
     }
 }
 
-/// Gives the machine of the control plane the images that the plan asks for, under their names: the test's image of the real CCM,
-/// and the operator's own.
-pub(crate) async fn load_images(plane: &Machine, version: &str) -> Result<()> {
-    let minor = version.trim_start_matches('v');
-    let listed =
-        run(Command::new(operator()?).args(["images", "--kubernetes", minor, "--provider=aws", "--output=json"]))?;
-    let listed: Value = serde_json::from_str(&listed)?;
-    plane.load("aws", &[listed[0]["image"].as_str().context("no image is listed")?]).await?;
-    let dir = process::temp_dir()?;
-    let file = dir.path().join("operator.tar");
-    let own = image().await?;
-    docker_at_length(&["save", "--output", &file.to_string_lossy(), own]).await?;
-    plane.copy(&file, "/root/operator.tar").await?;
-    plane.import("/root/operator.tar", own, &[]).await
-}
-
-/// Installs the operator with Helm, as docs/installing-with-helm.md does, and asks it for the CCM of AWS. Returns the commands.
-pub(crate) async fn install(cluster: &Kubeadm, configuration: &str) -> Result<Vec<String>> {
-    let (repository, tag) = image().await?.rsplit_once(':').context("a tag")?;
-    // No kube-proxy leads from the Service to the API server.
-    let (host, port) = &cluster.api_server;
-    let values = format!(
-        "providers={{aws}},distribution=kubeadm,controlPlaneNodes=1,apiServer.host={host},apiServer.port={port},\
-         image.repository={repository},image.tag={tag}"
-    );
-    let privileged = "pod-security.kubernetes.io/enforce=privileged";
-    let mut commands = Vec::new();
-    for (program, arguments) in [
-        ("kubectl", &["create", "namespace", "ccm-operator"][..]),
-        ("kubectl", &["label", "namespace", "ccm-operator", privileged]),
-        (
-            "helm",
-            &["install", "ccm-operator", "charts/ccm-operator", "--namespace=ccm-operator", "--wait", "--set", &values],
-        ),
-    ] {
-        cluster.administer(program, arguments).await?;
-        commands.push(format!("{program} {}", arguments.join(" ")));
-    }
-    let manager = json!({
-        "apiVersion": "ccm-operator.dev/v1alpha1", "kind": "CloudControllerManager", "metadata": {"name": "cluster"},
-        "spec": {
-            "provider": "aws", "clusterName": CLUSTER, "cloudConfig": {"inline": configuration},
-            "placement": {"apiServer": {"host": host, "port": port}},
-        },
-    });
-    cluster.apply(&manager.to_string()).await?;
-    commands.push("kubectl apply --server-side -f ccm.yaml".into());
-    Ok(commands)
-}
-
 /// Whether the CCM has written everything that it knows of the instance.
 pub(crate) fn is_initialised(node: &Node, instance: &Instance) -> Result<()> {
     ensure!(!has_taint(node, UNINITIALIZED), "taints {}", taints(node));
@@ -362,13 +312,6 @@ pub(crate) fn is_initialised(node: &Node, instance: &Instance) -> Result<()> {
         ensure!(found.is_some_and(|found| found == value), "the label {label} is {found:?}, not {value}");
     }
     Ok(())
-}
-
-/// The last lines of the operator and of the CCM, as the kubelet keeps them.
-pub(crate) async fn ccm_log(plane: &Machine) -> String {
-    let tail = format!("tail -n 30 /var/log/pods/*ccm-operator*/*/*.log /var/log/pods/*{CCM}*/*/*.log");
-    let tail = plane.exec(&["sh", "-c", &tail]).await;
-    tail.unwrap_or_else(|error| format!("no log of the CCM: {error:#}; the kubelet's:\n{}", plane.log()))
 }
 
 /// The keys of the node's taints.

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use crate::{
     cloud,
     docker::{operator, owns_the_engine},
+    installation::{ccm_log, install, load_images},
     kubeadm::{Blueprint, Kubeadm},
-    life::{ccm_log, install, load_images},
     support::{
         eventually,
         moto::{CLUSTER, Instance, Subnet},
@@ -24,7 +24,7 @@ use crate::{
 
 /// The worker's kubelet was started without `--cloud-provider=external`.
 const BLUEPRINT: Blueprint =
-    Blueprint { network: "ccm-operator-e2e-reasons", addresses: "172.30.206.0/24", worker_waits: false };
+    Blueprint { network: "ccm-operator-e2e-reasons", addresses: "172.30.206.0/24", workers_wait: false };
 /// The wait limit: what may settle by itself counts only after minutes.
 const LIMIT: Duration = Duration::from_secs(300);
 

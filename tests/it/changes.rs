@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     lab::{LIMIT, message},
-    support::{eventually, kubernetes::Kubernetes, operator::Operator},
+    support::{audit::Request, eventually, kubernetes::Kubernetes, operator::Operator},
 };
 
 const CCM: &str = "hcloud-cloud-controller-manager";
@@ -94,7 +94,7 @@ async fn pods_do_not_end_for_a_selector_that_no_node_has() -> Result<()> {
         Ok(Some(()))
     })
     .await?;
-    let writes: Vec<_> = cluster.requests(mark).await?.into_iter().filter(|one| one.counts_as_write()).collect();
+    let writes: Vec<_> = cluster.requests(mark).await?.into_iter().filter(Request::counts_as_write).collect();
     assert!(writes.iter().all(|one| one.name != ccm), "{writes:#?}");
     // Once a node has them it is done.
     let nodes: Api<DynamicObject> = request::api(&cluster.client, &NODE, "");

@@ -10,6 +10,7 @@ mod page;
 mod paths;
 pub(crate) mod shell;
 mod version_operator;
+mod without_lease;
 mod world;
 
 use std::{

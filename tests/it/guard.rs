@@ -19,7 +19,7 @@ use ccm_operator::{
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::{
     Api, Client,
-    api::{DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams, PostParams},
+    api::{DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -633,4 +633,129 @@ async fn a_rehearsal_tells_what_would_go_and_leaves_no_right() -> Result<()> {
         assert!(pause >= SignedDuration::from_secs(4), "{}: {pause}", one.resource);
     }
     Ok(())
+}
+
+#[tokio::test]
+async fn what_is_paused_removed_or_unreadable_says_nothing_of_the_past() -> Result<()> {
+    let world = World::new().await?;
+    let client = &world.cluster.client;
+    let status = async |what: &str, is_so: &dyn Fn(&Value, &Value) -> bool| {
+        let waited = eventually(what, LIMIT, async || {
+            let live = serde_json::to_value(world.cluster.managers().get("cluster").await?)?;
+            let safe = live["status"]["conditions"].as_array().into_iter().flatten();
+            let safe = safe.clone().find(|one| one["type"] == "NodeDeletionSafe").cloned().unwrap_or_default();
+            ensure!(live["status"]["observedGeneration"] == live["metadata"]["generation"], "{live:#}");
+            ensure!(is_so(&live["status"], &safe), "{:#}", live["status"]);
+            Ok(Some(()))
+        });
+        waited.await.with_context(|| world.operator.log())
+    };
+    world.lose("gone", 700).await?;
+    world.role_is(&granting(&["gone"])).await?;
+    let names = |nodes: &Value| {
+        let nodes = nodes.as_array().into_iter().flatten();
+        nodes.filter_map(|one| one["node"].as_str().or(one.as_str()).map(str::to_owned)).collect::<Vec<_>>()
+    };
+
+    // A pause takes the right back, and goes on looking.
+    world.cluster.patch("cluster", json!({"spec": {"management": "Paused"}})).await?;
+    status("the pause", &|status, safe| {
+        names(&status["deletion"]["waiting"]) == ["gone"]
+            && status["deletion"]["waiting"][0]["message"].as_str().is_some_and(|text| text.contains("Paused"))
+            && (&safe["status"], &safe["reason"]) == (&json!("True"), &json!("Paused"))
+            && status["deletion"]["confirmed"] == json!([])
+    })
+    .await?;
+    world.lose("too", 650).await?;
+    status("another node", &|status, _| {
+        names(&status["deletion"]["waiting"]) == ["gone", "too"] && names(&status["nodes"]["gone"]) == ["gone", "too"]
+    })
+    .await?;
+    set_ready(client, "too", "True", now()).await?;
+    status("it to be back", &|status, _| {
+        names(&status["deletion"]["waiting"]) == ["gone"] && names(&status["nodes"]["gone"]) == ["gone"]
+    })
+    .await?;
+
+    // An installation without the flag: what the object asks for cannot be brought about.
+    world.cluster.patch("cluster", json!({"spec": {"management": "Managed"}})).await?;
+    world.role_is(&granting(&["gone"])).await?;
+    world.operator.terminate()?;
+    world.operator.wait(LIMIT).await?;
+    let other = world.cluster.start()?;
+    status("the bad input", &|status, safe| {
+        (&safe["status"], &safe["reason"]) == (&json!("Unknown"), &json!("BadInput"))
+            && status["deletion"]["waiting"] == json!([])
+            && status["deletion"]["confirmed"] == json!([])
+            && status["nodes"]["gone"] == json!([])
+    })
+    .await?;
+    other.terminate()?;
+    other.wait(LIMIT).await?;
+
+    let operator = start(&world.cluster)?;
+    world.role_is(&granting(&["gone"])).await?;
+    world.cluster.conditions(&operator, "cluster", &["NodeDeletionSafe=True"]).await?;
+    world.cluster.patch("cluster", json!({"spec": {"management": "Removed"}})).await?;
+    status("the removal", &|status, safe| {
+        (&safe["status"], &safe["reason"]) == (&json!("Unknown"), &json!("Removed"))
+            && status["deletion"]["phase"] == "Removed"
+            && status["deletion"]["waiting"] == json!([])
+            && status["deletion"]["confirmed"] == json!([])
+            && status["nodes"]["gone"] == json!([])
+    })
+    .await
+}
+
+/// Enough of them for the limit of writes that nobody else has caused.
+const OUTAGE: usize = 45;
+
+#[tokio::test]
+async fn an_outage_is_told_once_for_each_node_and_blamed_on_nobody() -> Result<()> {
+    let world = World::new().await?;
+    for number in 0..OUTAGE {
+        world.lose(&format!("node-{number:02}"), 700).await?;
+    }
+    let live = eventually("all of them to wait", LIMIT, async || {
+        let status = world.status().await?;
+        let text = status["waiting"][0]["message"].as_str().unwrap_or_default();
+        ensure!(text.starts_with(&format!("{OUTAGE} of ")), "{status:#}");
+        Ok(Some(status))
+    })
+    .await?;
+    world.operator.ask()?;
+    eventually("the answer", LIMIT, async || Ok(world.operator.log().contains("the watches of").then_some(()))).await?;
+    let log = world.operator.log();
+    let held = |number: usize| {
+        let node = format!("Node node-{number:02}: ");
+        log.lines().filter(|line| line.contains(&node) && line.contains("nodeDeletion.maxPercent")).count()
+    };
+    let repeated: Vec<_> = (0..OUTAGE).filter(|number| held(*number) > 1).collect();
+    assert!(repeated.is_empty(), "{repeated:?} are told again: {log}");
+    assert!(!log.contains("another writer"), "{log}");
+    assert_eq!(live["waiting"][0]["reason"], "TooManyNodes", "{live:#}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_lease_that_may_not_be_read_is_said_to_be_so() -> Result<()> {
+    let world = World::new().await?;
+    let roles = request::api(&world.cluster.client, kind("Role"), "kube-system");
+    for role in roles.list(&ListParams::default()).await? {
+        let granted = role.data["rules"].as_array().cloned().unwrap_or_default();
+        let others: Vec<_> = granted.iter().filter(|rule| rule["resources"] != json!(["leases"])).cloned().collect();
+        let name = role.metadata.name.context("a name")?;
+        if name.starts_with("ccm-operator") && others != granted {
+            roles.patch(&name, &PatchParams::default(), &Patch::Merge(json!({"rules": others}))).await?;
+        }
+    }
+    world.lose("gone", 700).await?;
+    let waited = eventually("the reason", LIMIT, async || {
+        let status = world.status().await?;
+        let text = status["waiting"][0]["message"].as_str().unwrap_or_default();
+        let lease = "leases.coordination.k8s.io cloud-controller-manager in namespace kube-system";
+        ensure!(text.contains(lease) && text.contains("forbidden"), "{status:#}");
+        Ok(Some(()))
+    });
+    waited.await.with_context(|| world.operator.log())
 }

@@ -292,8 +292,6 @@ async fn an_object_is_paused_removed_and_cleaned_up_after_a_crash() -> Result<()
     let services = cluster.objects(Some("cluster")).await?;
     // The installation knows the names of the policies of the one named cluster only.
     assert_eq!(services.len(), other.len() + 2);
-    let live = cluster.conditions(&operator, "other", &["NodeDeletionSafe=Unknown"]).await?;
-    assert!(message(&live, "NodeDeletionSafe").contains("--node-deletion"), "{live:#}");
 
     let daemon_set = services.iter().find_map(|object| object.strip_prefix("DaemonSet ")).unwrap();
     let generation = async || {

@@ -1,6 +1,7 @@
 //! `nodes`: why nodes wait, read from a real control plane with the rights of the caller. The objects are made by hand; a stand-in
 //! kubelet serves the log.
 
+mod gone;
 pub(crate) mod kubelet;
 
 use std::{os::unix::fs::symlink, path::Path, process::Command, time::Duration};

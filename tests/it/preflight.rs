@@ -276,7 +276,7 @@ async fn a_first_installation_waits_for_the_checks_and_what_is_installed_is_left
 /// Whether a request is one of the checks.
 fn is_question(request: &Request) -> bool {
     let text = describe(request);
-    text.starts_with("list pods") || text.contains("selfsubjectaccessreviews") || text.starts_with("get namespaces")
+    text.starts_with("list pods") || text.contains("selfsubjectrulesreviews") || text.starts_with("get namespaces")
 }
 
 #[tokio::test]
@@ -410,5 +410,50 @@ async fn a_right_to_delete_nodes_that_is_left_is_taken_back_although_an_input_is
         })
         .await?;
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_that_is_being_deleted_refuses_as_long_as_it_may_act() -> Result<()> {
+    let cluster = Kubernetes::new("aws").await?;
+    is_served(&cluster).await?;
+    let folder = TempDir::new()?;
+    let aws = manifest(folder.path(), "cluster", &json!({"provider": "aws"}))?;
+    let other = || -> Result<(i32, Value)> {
+        let (report, code) = rows(&cluster, &["-f", aws.to_str().unwrap()])?;
+        Ok((code, row(&report, "other-ccm").clone()))
+    };
+    let set_ready = async |status: &str| {
+        let condition = json!({"type": "Ready", "status": status, "reason": "Test", "message": "",
+            "lastHeartbeatTime": Timestamp::now(), "lastTransitionTime": Timestamp::now()});
+        let nodes: Api<DynamicObject> = request::api(&cluster.client, &ccm_operator::object::NODE, "");
+        let patch = Patch::Merge(json!({"status": {"conditions": [condition]}}));
+        nodes.patch_status("control-plane", &PatchParams::default(), &patch).await
+    };
+    // No kubelet confirms it.
+    put_pod(&cluster, "cloud-node").await?;
+    pods(&cluster).delete("chart-ccm", &DeleteParams::default()).await?;
+    let (code, row) = other()?;
+    assert_eq!((code, &row["result"]), (1, &json!("Refused")), "{row:#}");
+    assert_eq!(row["message"], "pod kube-system/chart-ccm (being deleted) runs cloudNode");
+    assert!(row["fix"].as_str().is_some_and(|fix| fix.starts_with("wait until it is gone")), "{row:#}");
+
+    set_ready("Unknown").await?;
+    let (code, row) = other()?;
+    assert_eq!((code, &row["result"]), (0, &json!("Warned")), "{row:#}");
+    let message = "pod kube-system/chart-ccm (being deleted on node control-plane, which is not ready) ran cloudNode";
+    assert_eq!(row["message"], message);
+    let mut held = lease("cloud-controller-manager", Timestamp::now());
+    held["spec"]["holderIdentity"] = json!("control-plane_1");
+    objects::apply(&cluster.client, held).await?;
+    let (code, row) = other()?;
+    assert_eq!((code, &row["result"]), (1, &json!("Refused")), "its container lives: {row:#}");
+    let leases: Api<k8s_openapi::api::coordination::v1::Lease> = Api::namespaced(cluster.client.clone(), "kube-system");
+    leases.delete("cloud-controller-manager", &DeleteParams::default()).await?;
+
+    let operator = cluster.start()?;
+    cluster.create("cluster", json!({"provider": "aws"})).await?;
+    let live = cluster.ready(&operator, "cluster").await?;
+    assert!(crate::lab::message(&live, "PreflightPassed").contains(message), "{live:#}");
     Ok(())
 }

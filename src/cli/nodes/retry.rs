@@ -127,7 +127,7 @@ struct Logs {
 impl Logs {
     async fn new(client: &Client, catalog: &Catalog, name: &str) -> anyhow::Result<Self> {
         // A cluster whose cloud-controller-managers cannot be told has no logs.
-        let subjects = read::subjects(client, catalog).await.map(|(subjects, _)| subjects).unwrap_or_default();
+        let subjects = read::subjects(client, catalog).await.map(|asked| asked.subjects).unwrap_or_default();
         Ok(Self { subjects, before: read::evidence(client, catalog, Some(name)).await? })
     }
 

@@ -43,17 +43,17 @@ fn row(node: &Diagnosis, now: Timestamp) -> [String; 5] {
     [node.node.clone(), or_none(&node.provider), state(node, now), reasons, or_none(&shortened(&node.provider_id))]
 }
 
-/// Each reason once, with how many nodes have it and what to do.
+/// Each reason once for each advice, with how many nodes have it: not every node may be treated alike.
 fn what_to_do(report: &Report) -> String {
-    let mut reasons: BTreeMap<Reason, (usize, &Finding)> = BTreeMap::new();
-    for finding in report.nodes.iter().flat_map(|node| &node.findings) {
-        reasons.entry(finding.reason).or_insert((0, finding)).0 += 1;
+    let mut reasons: BTreeMap<(Reason, &str), usize> = BTreeMap::new();
+    for Finding { reason, fix, .. } in report.nodes.iter().flat_map(|node| &node.findings) {
+        *reasons.entry((*reason, fix)).or_default() += 1;
     }
     if reasons.is_empty() {
         return String::new();
     }
-    let row = |(reason, (count, finding)): (&Reason, &(usize, &Finding))| {
-        [reason.to_string(), count.to_string(), format!("{} (`ccm-operator explain {}`)", finding.fix, reason.id())]
+    let row = |((reason, fix), count): (&(Reason, &str), &usize)| {
+        [reason.to_string(), count.to_string(), format!("{fix} (`ccm-operator explain {}`)", reason.id())]
     };
     let rows: Vec<_> = reasons.iter().map(row).collect();
     format!("\n{}", table(["REASON", "NODES", "WHAT TO DO"], &rows))
@@ -119,6 +119,7 @@ fn state(node: &Diagnosis, now: Timestamp) -> String {
         State::Initialized => "yes".to_owned(),
         State::Uninitialized => format!("no{since}"),
         State::NotManaged => "not managed".to_owned(),
+        State::NoCloud => "no cloud".to_owned(),
         State::Deleted => format!("deleted{since}"),
     }
 }
@@ -183,6 +184,19 @@ mod tests {
         assert!(report.needs_somebody());
         let gone = Report { nodes: vec![node("a", State::Deleted, &[Reason::NodeDeleted])], unseen: Vec::new() };
         assert!(!gone.needs_somebody());
+    }
+
+    #[test]
+    fn other_advice_for_the_same_reason_has_a_row_of_its_own() {
+        let mut nodes =
+            ["a", "b", "c"].map(|name| node(name, State::Initialized, &[Reason::ForeignProviderID])).to_vec();
+        nodes[0].findings[0].fix = "leave it".into();
+        let text = all(&Report { nodes, unseen: Vec::new() }, now());
+        let rows: Vec<_> = text.lines().filter(|line| line.starts_with("N12 ForeignProviderID")).collect();
+        assert!(
+            rows.len() == 2 && rows[0].contains("  2      fix N12") && rows[1].contains("  1      leave it"),
+            "{text}"
+        );
     }
 
     #[test]

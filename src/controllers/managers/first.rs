@@ -121,7 +121,7 @@ impl Managers {
                 due.extend(managed.question().map(|question| (name.clone(), question)));
             }
         }
-        self.surveyor.ask(due);
+        self.surveyor.ask(&view.catalog, due);
         let closed = self.fleet.values().filter(|managed| !managed.gate.is_open);
         pass.due.extend(closed.filter_map(|managed| managed.gate.due()));
     }

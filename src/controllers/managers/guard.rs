@@ -20,7 +20,7 @@ use std::{
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Managed, Managers, owner};
+use super::{Managed, Managers, ROOM, owner};
 use crate::{
     api::{
         spec::Lifecycle,
@@ -53,7 +53,7 @@ use crate::{
 };
 
 /// Why a leader is not known that nobody has asked for.
-const NOT_ASKED: &str = "which pod leads is not known yet";
+const NOT_ASKED: &str = "its lease has not been read yet";
 
 /// The guard of one `CloudControllerManager`.
 #[derive(Default)]
@@ -79,6 +79,8 @@ pub(super) struct Guarded {
     deleted: Option<Vec<Deleted>>,
     /// Until when each of them counts, by uid. Found out once: no jump of the clock makes them forgotten.
     counted: BTreeMap<String, Instant>,
+    /// Why what is decided from has not been seen for long, if so.
+    pub(super) blind: Option<String>,
 }
 
 impl Guarded {
@@ -151,9 +153,14 @@ impl Managers {
             managed.decide_deletions(name, view, known(name), pass);
         }
         self.take_back(view).await;
+        let mut asked = 0;
         for (name, managed) in &mut self.fleet {
             if let Some(known) = known(name) {
-                managed.prove(name, view, &known, pass).await;
+                asked += usize::from(managed.prove(name, view, &known, pass).await);
+            }
+            if asked >= ROOM && !self.grants.is_none() {
+                pass.due.push(Instant::now());
+                break;
             }
         }
     }
@@ -191,12 +198,14 @@ impl Managed {
     /// known, and nothing granted.
     fn decide_deletions(&mut self, name: &str, view: &View, known: Option<Known<'_>>, pass: &mut Pass) {
         self.guard.before = self.guard.decision.take().map(|decision| decision.confirmed).unwrap_or_default();
-        self.guard.deletable = Deletable::default();
-        if self.is_paused() || self.is_removed() {
+        (self.guard.deletable, self.guard.blind) = (Deletable::default(), None);
+        if self.is_removed() {
             return;
         }
-        // What the role grants stays listed until it is taken back.
-        self.guard.deletable = lists::next(&[], &BTreeSet::new(), &self.live(&view.observer)).0;
+        if !self.is_paused() {
+            // What the role grants stays listed until it is taken back.
+            self.guard.deletable = lists::next(&[], &BTreeSet::new(), &self.live(&view.observer)).0;
+        }
         let Some(manager) = self.manager().cloned() else { return };
         if manager.spec.controllers.cloud_node_lifecycle == Lifecycle::Disabled {
             self.guard.decision = Some(Decision::default());
@@ -216,7 +225,7 @@ impl Managed {
         now: Timestamp,
         pass: &mut Pass,
     ) {
-        if manager.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled {
+        if manager.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled && !self.is_paused() {
             let previous = status(&view.observer, name).deletion.confirmed;
             let recorded: BTreeSet<_> = previous.iter().map(String::as_str).collect();
             let live = self.live(&view.observer);
@@ -230,6 +239,9 @@ impl Managed {
     }
 
     fn decide(&self, manager: &Manager, guard: &Guard, known: &Known) -> Decision {
+        let leads_since = self.guard.leads_since.as_ref();
+        let leads_since =
+            leads_since.map_or(Err(NOT_ASKED), |(since, _)| since.as_ref().copied().map_err(String::as_str));
         let obstacle = known.stale.map(ToOwned::to_owned).or_else(|| self.obstacle(guard));
         guard::decide(&Situation {
             now: known.now,
@@ -239,11 +251,7 @@ impl Managed {
             policy: &guard.name,
             provider_ids: &guard.provider_ids,
             settings: &manager.spec.node_deletion,
-            leads_since: self
-                .guard
-                .leads_since
-                .as_ref()
-                .map_or(Err(NOT_ASKED), |(since, _)| since.as_ref().copied().map_err(String::as_str)),
+            leads_since,
             obstacle: obstacle.as_deref(),
             unsettled: known.unsettled,
             deleted: self.guard.deleted.as_deref().unwrap_or_default(),
@@ -261,6 +269,9 @@ impl Managed {
 
     /// Why nothing may be confirmed now.
     fn obstacle(&self, guard: &Guard) -> Option<String> {
+        if self.is_paused() {
+            return Some("spec.management is Paused: nothing is confirmed meanwhile".to_owned());
+        }
         if let Some(trouble) = self.judgement.as_ref().and_then(|judgement| judgement.trouble()) {
             return Some(format!("an input of the cloud-controller-manager is bad: {}", trouble.reason));
         }

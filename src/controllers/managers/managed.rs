@@ -5,11 +5,12 @@ use std::time::Instant;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{DEFAULT_NAMESPACE, change::Change, first::Gate, guard::Guarded};
+use super::{DEFAULT_NAMESPACE, change::Change, definition::Definition, first::Gate, guard::Guarded};
 use crate::{
     api::{
         check,
         spec::{Lifecycle, Management, Spec},
+        status::Status,
     },
     controllers::{backoff::Backoff, observer::Observer, view::ViewSettings},
     facts::{
@@ -23,7 +24,7 @@ use crate::{
         sources::{Found, Named, Trouble},
     },
     provider::catalog::Catalog,
-    status::manager::Outcome,
+    status::manager::{NotInitializing, Outcome},
 };
 
 /// The reason of one that another one excludes.
@@ -61,8 +62,10 @@ pub(super) struct Managed {
     /// What of that was logged last.
     pub(super) logged: String,
     pub(super) reporting: Backoff,
-    /// When the status was last written.
-    pub(super) written: Option<Instant>,
+    /// When the status was last written, and what.
+    pub(super) written: Option<(Instant, Status)>,
+    /// What the installed definition lacks of it.
+    pub(super) definition: Definition,
     pub(super) stuck_since: Option<Instant>,
     /// Since when a rollout has not ended.
     pub(super) rolling_since: Option<Instant>,
@@ -99,10 +102,19 @@ impl Managed {
         self.manager = None;
     }
 
-    /// Where its cloud-controller-manager is to be looked for, if that should initialise nodes.
-    pub(super) fn initializes(&self) -> Option<&Subject> {
+    /// Where its cloud-controller-manager is to be looked for, if that should initialize nodes.
+    pub(super) fn initializes(&self) -> Result<&Subject, NotInitializing> {
         let is_on = |manager: &Manager| manager.controllers().any(|on| on == Controller::CloudNode);
-        self.subject.as_ref().filter(|_| !self.is_removed() && self.manager().is_some_and(is_on))
+        match self.manager() {
+            _ if self.is_removed() => Err(NotInitializing::Removed),
+            Some(manager) if !is_on(manager) => Err(NotInitializing::ControllerOff),
+            _ => self.subject.as_ref().ok_or(NotInitializing::BadInput),
+        }
+    }
+
+    /// Whether the object has been read, be it to no avail.
+    pub(super) fn is_read(&self) -> bool {
+        self.manager.is_some()
     }
 
     /// What it asks for, if that can be read.

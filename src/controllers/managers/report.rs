@@ -1,48 +1,29 @@
 //! Reports to each `CloudControllerManager` what has come of it (IO).
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, time::Instant};
 
-use kube::api::{Patch, PatchParams};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tracing::{info, warn};
 
-use super::{Managed, Managers, guard::denied, is_common, owner};
+use super::{Managed, Managers, ROOM, guard::denied, is_common, owner};
 use crate::{
-    api::{
-        CLOUD_CONTROLLER_MANAGER,
-        status::{Status, Workload},
-    },
     apply::{
         inventory::{self, Place, Verdict},
-        ownership::FIELD_MANAGER,
         write::key_of,
     },
-    cluster::{request, seen::Seen},
+    cluster::seen::Seen,
     controllers::{
         Nodes, Pass,
-        backoff::Backoff,
         failures::Stopped,
-        now_in_seconds,
         observer::{Id, Observer},
         operator::Hands,
         rollouts::{Rollouts, held_up_by},
         view::View,
     },
-    nodes::subject::Subject,
     object::{Key, Object, reference::CONFIG_MAP},
     plan::upstream::judgement::Judgement,
-    provider::upstream::is_manager,
-    status::{
-        cluster_operator::TRANSIENT_ERROR_PATIENCE,
-        manager::{self, Initialization, Input, NODES_INITIALIZED, Outcome},
-    },
+    status::{cluster_operator::TRANSIENT_ERROR_PATIENCE, manager::Outcome},
 };
-
-/// The shortest time between two writes of a status that differ only in how many nodes there are.
-const COUNT_PERIOD: Duration = Duration::from_secs(10);
 
 impl Managers {
     /// Reports to each `CloudControllerManager`, after a pass that has `acted`.
@@ -54,12 +35,19 @@ impl Managers {
         pass: &mut Pass,
     ) {
         let names: Vec<_> = self.fleet.keys().cloned().collect();
+        let mut written = 0;
         for name in names {
+            if written >= ROOM && !self.grants.is_none() {
+                pass.due.push(Instant::now());
+                break;
+            }
             let Some(mut managed) = self.fleet.remove(&name) else { continue };
+            let before = managed.written.as_ref().map(|(at, _)| *at);
             match self.outcome(&mut managed, &name, view, acted, pass) {
                 Ok(outcome) => self.tell((&mut managed, &name), outcome, (view, nodes), pass).await,
                 Err(waiting) => pass.retrying.extend(waiting),
             }
+            written += usize::from(managed.written.as_ref().map(|(at, _)| *at) != before);
             let since = [managed.stuck_since, managed.rolling_since].into_iter().flatten();
             pass.due.extend(since.map(|since| since + TRANSIENT_ERROR_PATIENCE));
             self.fleet.insert(name, managed);
@@ -73,7 +61,11 @@ impl Managers {
         for live in live {
             let name = live["metadata"]["name"].as_str().unwrap_or_default().to_owned();
             let mut managed = self.fleet.remove(&name).unwrap_or_default();
-            managed.generation = live["metadata"]["generation"].as_i64().unwrap_or_default();
+            let generation = live["metadata"]["generation"].as_i64().unwrap_or_default();
+            if std::mem::replace(&mut managed.generation, generation) != generation {
+                managed.judgement = None;
+            }
+            managed.guard.blind = Some(error.clone());
             let outcome = Outcome::Failed { error: error.clone(), is_terminal: false };
             self.tell((&mut managed, &name), outcome, (view, nodes), pass).await;
             self.fleet.insert(name, managed);
@@ -194,7 +186,7 @@ impl Managers {
     }
 
     /// What may be left of one that the operator may neither see nor delete, for the message of its removal.
-    fn may_be_left(&self, managed: &Managed, observer: &Observer) -> String {
+    pub(super) fn may_be_left(&self, managed: &Managed, observer: &Observer) -> String {
         let is_unknown =
             |object: &&Object| self.withheld.has(&object.key()) || denied(observer, &Place::of(object)).is_some();
         let names: Vec<_> = managed.optional_policies().filter(is_unknown).map(|one| one.key().to_string()).collect();
@@ -205,7 +197,7 @@ impl Managers {
     }
 
     /// Whether an object is of one: it is planned for it, or it exists and says so. The inventory is of all.
-    fn is_of(&self, managed: &Managed, name: &str, observer: &Observer) -> impl Fn(&Key) -> bool + use<> {
+    pub(super) fn is_of(&self, managed: &Managed, name: &str, observer: &Observer) -> impl Fn(&Key) -> bool + use<> {
         let inventory = Key {
             group: String::new(),
             kind: CONFIG_MAP.kind.to_owned(),
@@ -235,113 +227,9 @@ impl Managers {
         pass.retrying.extend(reported.err());
         pass.due.extend(managed.reporting.due());
     }
-
-    /// Writes the status of one, unless it is so already.
-    async fn write(
-        &mut self,
-        (managed, name): (&mut Managed, &str),
-        (view, nodes): (&mut View, &Nodes),
-        pass: &mut Pass,
-    ) -> Result<(), String> {
-        let Some(outcome) = &managed.last else { return Ok(()) };
-        let Hands::Write(apply_plan) = &self.hands else { return Ok(()) };
-        let Some(live) = view.observer.watches.get(&Id::Managers, name) else { return Ok(()) };
-        let previous = manager::of(live);
-        let annotations = live["metadata"]["annotations"].clone();
-        let not_judged = Judgement::default();
-        let withheld = self.withheld.why(managed, &view.observer);
-        let guard = managed.guard_report(name, view, &previous, withheld.as_deref());
-        // Until the Events have been seen, the previous answer stays: no start of the operator changes it back and forth.
-        let gone_nodes = managed.gone_nodes().unwrap_or_else(|| previous.nodes.gone.iter().cloned().collect());
-        let now = now_in_seconds().to_string();
-        let is_seen = view.observer.watches.seen(&Id::Nodes).is_some_and(Seen::is_synced);
-        let initialization = (is_seen && managed.manager().is_some()).then(|| managed.initialization(nodes));
-        let input = Input {
-            generation: managed.generation,
-            judgement: managed.judgement.as_ref().unwrap_or(&not_judged),
-            cluster: managed.manager().map(|manager| &manager.cluster),
-            outcome,
-            preflight: managed.gate.rows.as_deref(),
-            workload: workload(managed, name, &view.observer),
-            nodes: initialization.as_ref(),
-            gone_nodes: &gone_nodes,
-            guard: Some(&guard),
-            remarks: &(apply_plan.remarks(self.is_of(managed, name, &view.observer))
-                + &self.may_be_left(managed, &view.observer)),
-            now: &now,
-        };
-        let next = manager::next(&previous, &input);
-        if next == previous {
-            managed.reporting = Backoff::default();
-            return Ok(());
-        }
-        // Nodes come and go by the hundred, and others watch the status, too.
-        let free = managed.written.map(|written| written + COUNT_PERIOD).filter(|free| *free > Instant::now());
-        if let Some(free) = free.filter(|_| counts_only(&previous, &next)) {
-            pass.due.push(free);
-            return Ok(());
-        }
-        managed.reporting.ready(Instant::now())?;
-        let key = Key {
-            group: CLOUD_CONTROLLER_MANAGER.group.into(),
-            kind: CLOUD_CONTROLLER_MANAGER.kind.into(),
-            namespace: String::new(),
-            name: name.to_owned(),
-        };
-        if let Err(free) = self.limiter.repair(key, Instant::now()) {
-            pass.due.push(free);
-            return Err(format!("another writer keeps changing the status of CloudControllerManager {name}"));
-        }
-        let object = json!({
-            "apiVersion": CLOUD_CONTROLLER_MANAGER.api_version(),
-            "kind": CLOUD_CONTROLLER_MANAGER.kind,
-            "metadata": {"name": name},
-            "status": next,
-        });
-        let api = request::api(&view.client, &CLOUD_CONTROLLER_MANAGER, "");
-        let params = PatchParams::apply(FIELD_MANAGER).force();
-        let patch = Patch::Apply(object);
-        match request::send(self.authority.write_budget(), api.patch_status(name, &params, &patch)).await {
-            Ok(written) => {
-                managed.written = Some(Instant::now());
-                // The answer may hold a change of somebody else's, which the watch then does not tell any more.
-                let written = request::to_value(&written);
-                let is_same = written["metadata"]["generation"].as_i64() == Some(managed.generation)
-                    && written["metadata"]["annotations"] == annotations;
-                if !is_same {
-                    view.observer.managers_changed = true;
-                    pass.due.push(Instant::now());
-                }
-                view.observer.watches.put(&Id::Managers, name, written);
-                self.record_deletions(name, (&previous.deletion, &next.deletion), &gone_nodes);
-                Ok(())
-            }
-            // It has just been deleted.
-            Err(cause) if cause.is_absent() => Ok(()),
-            Err(cause) => {
-                let text = format!("failed to write the status of CloudControllerManager {name}: {cause}");
-                if managed.reporting.failed(&text, TRANSIENT_ERROR_PATIENCE, cause.retry_after(), Instant::now()) {
-                    warn!("{text}; retrying");
-                }
-                Err(text)
-            }
-        }
-    }
 }
 
 impl Managed {
-    /// The nodes, as far as it initialises them.
-    fn initialization(&self, nodes: &Nodes) -> Initialization {
-        let Nodes { census, diagnoser } = nodes;
-        let waiting = |subject: &Subject| diagnoser.waiting(&subject.provider).cloned().collect();
-        Initialization {
-            total: census.total,
-            uninitialized: census.uninitialized,
-            is_judged: self.initializes().is_none_or(|subject| diagnoser.knows(subject, census)),
-            waiting: self.initializes().map(waiting),
-        }
-    }
-
     fn log(&mut self, name: &str, outcome: &Outcome, is_dry_run: bool) {
         let trouble = self.judgement.as_ref().and_then(Judgement::trouble).map(|trouble| trouble.message.as_str());
         let (text, is_bad) = match outcome {
@@ -368,59 +256,8 @@ impl Managed {
     }
 }
 
-/// Whether nothing but how many nodes there are, or wait, tells two of them apart.
-fn counts_only(previous: &Status, next: &Status) -> bool {
-    let mut same = next.clone();
-    (same.nodes.total, same.nodes.uninitialized) = (previous.nodes.total, previous.nodes.uninitialized);
-    same.stuck.clone_from(&previous.stuck);
-    let of_nodes = |status: &Status| status.conditions.iter().position(|one| one.type_ == NODES_INITIALIZED);
-    if let (Some(at), Some(before)) = (of_nodes(&same), of_nodes(previous)) {
-        same.conditions[at].message.clone_from(&previous.conditions[before].message);
-    }
-    same == *previous
-}
-
 /// Our objects of one that have been seen, each with its place.
 pub(super) fn live_of<'a>(observer: &'a Observer, name: &'a str) -> impl Iterator<Item = (&'a Place, &'a Value)> {
     let objects = observer.ours().flat_map(|(place, objects)| objects.map(move |object| (place, object)));
     objects.filter(move |(_, object)| owner(object) == name)
-}
-
-/// The pods of one: those of the planned workload, or else of one that it has.
-fn workload(managed: &Managed, name: &str, observer: &Observer) -> Workload {
-    if let Some(planned) = managed.planned().iter().find(|object| object.pod_spec().is_some_and(is_manager)) {
-        return manager::workload(planned.kind().kind, observer.live(planned).unwrap_or(&Value::Null));
-    }
-    let mut live = live_of(observer, name);
-    let live = live.find(|(_, live)| is_manager(&live["spec"]["template"]["spec"]));
-    live.map(|(place, live)| manager::workload(place.kind.kind, live)).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::api::status::Condition;
-
-    #[test]
-    fn a_change_of_more_than_counts_is_written_at_once() {
-        let condition = |status: &str, message: &str| Condition {
-            type_: NODES_INITIALIZED.into(),
-            status: status.into(),
-            observed_generation: 1,
-            last_transition_time: "1".into(),
-            reason: "CrashLoop".into(),
-            message: message.into(),
-        };
-        let of = |status: &str, message: &str, total: u32| {
-            let mut one = Status { conditions: vec![condition(status, message)], ..Status::default() };
-            one.nodes.total = total;
-            one
-        };
-        let before = of("False", "1 of 2", 2);
-        assert!(counts_only(&before, &of("False", "2 of 3", 3)));
-        assert!(!counts_only(&before, &of("True", "", 2)));
-        let mut gone = before.clone();
-        gone.nodes.gone = vec!["a".into()];
-        assert!(!counts_only(&before, &gone));
-    }
 }

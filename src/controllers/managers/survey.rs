@@ -13,6 +13,7 @@ use crate::{
         evidence::{Seen, Survey},
         read,
     },
+    provider::catalog::Catalog,
 };
 
 /// What is asked about one `CloudControllerManager`.
@@ -68,25 +69,25 @@ impl Surveyor {
     }
 
     /// Asks, unless it is asking already.
-    pub(super) fn ask(&mut self, questions: BTreeMap<String, Question>) {
+    pub(super) fn ask(&mut self, catalog: &Catalog, questions: BTreeMap<String, Question>) {
         if self.is_asking || questions.is_empty() {
             return;
         }
         self.is_asking = true;
-        let (client, results) = (self.client.clone(), self.results.clone());
+        let (client, results, catalog) = (self.client.clone(), self.results.clone(), catalog.clone());
         tokio::spawn(async move {
-            let found = find(&client, &questions).await;
+            let found = find(&client, &catalog, &questions).await;
             // Nobody asks any more if this process stops.
             drop(results.send((questions, found)));
         });
     }
 }
 
-async fn find(client: &Client, questions: &BTreeMap<String, Question>) -> Result<Found, Error> {
+async fn find(client: &Client, catalog: &Catalog, questions: &BTreeMap<String, Question>) -> Result<Found, Error> {
     let namespaces: BTreeSet<_> = questions.values().map(|question| question.namespace.as_str()).collect();
     // Others are in kube-system, or where ours are: there the operator may look.
     let places = namespaces.iter().copied().chain([DEFAULT_NAMESPACE]).collect();
-    let survey = read::survey(client, &places, &namespaces).await?;
+    let survey = read::survey(client, catalog, &places, &namespaces).await?;
     let needs = questions.values().flat_map(|question| &question.needs).cloned().collect();
     let missing = read::own_missing(client, &needs).await?;
     let mut deletion_rights = BTreeMap::new();

@@ -1,8 +1,9 @@
 //! Which kind of cluster a process is in: OpenShift, or another Kubernetes with `CloudControllerManager`s (IO, by watches).
 //!
-//! OpenShift serves Infrastructures. Only where the API server says that it does not are `CloudControllerManager`s looked
-//! for: on OpenShift this costs no request. A process that is told namespaces for `CloudControllerManager`s asks for nothing
-//! else before, and so needs no right to OpenShift's other documents.
+//! OpenShift has the Infrastructure `cluster`, or the ClusterOperator. That these kinds are served proves nothing: their definitions
+//! may be anywhere. Only where the Infrastructure does not exist are `CloudControllerManager`s looked for: on OpenShift this costs no
+//! request. A process that is told namespaces for `CloudControllerManager`s is on another Kubernetes: it asks for none of
+//! OpenShift's kinds, and needs no right to them.
 
 use std::time::Instant;
 
@@ -30,7 +31,7 @@ pub(in crate::controllers) enum World {
     /// Nothing has said yet which.
     #[default]
     Unknown,
-    /// It serves neither kind so far.
+    /// It has neither kind so far.
     Neither,
     /// OpenShift or OKD: the Infrastructure and the ClusterOperator.
     OpenShift,
@@ -52,14 +53,22 @@ fn all(kind: &'static Kind, label: &str) -> Target {
     Target { kind, namespace: String::new(), selector, heard }
 }
 
-/// What is said of a cluster that is neither.
+/// What is said of a cluster that serves neither kind.
 const NEITHER: &str = "this cluster serves neither infrastructures.config.openshift.io (OpenShift) nor \
                                   cloudcontrollermanagers.ccm-operator.dev: install the CustomResourceDefinition of the \
                                   latter, which `ccm-operator render --phase install --flavour upstream` prints";
 
+/// What is said of a process that is told namespaces, where the definition is missing.
+const NO_DEFINITION: &str = "this cluster does not serve cloudcontrollermanagers.ccm-operator.dev: install the \
+                             CustomResourceDefinition, which `ccm-operator render --phase install --flavour upstream` prints";
+
+/// What is said of a cluster that serves OpenShift's kinds and has no object of either.
+const NO_OBJECT: &str = "this cluster has neither infrastructures.config.openshift.io cluster nor clusteroperators.config.openshift.io \
+                         cloud-controller-manager (OpenShift), nor a CloudControllerManager: waiting for one of them";
+
 impl Observer {
     /// Asks for the one document by which OpenShift is known.
-    pub(in crate::controllers) fn ask_for_world(&mut self) {
+    fn ask_for_world(&mut self) {
         let is_asked_for = |document: &&Document| INFRASTRUCTURE == Id::Document(document.kind.plural);
         self.want_documents(DOCUMENTS.iter().filter(is_asked_for).collect());
     }
@@ -69,13 +78,44 @@ impl Observer {
         self.watches.seen(&INFRASTRUCTURE)?.objects().next()
     }
 
+    /// Notes that the process is told that this is no OpenShift, whatever it serves.
+    pub(in crate::controllers) fn is_told_kubernetes(&mut self) {
+        self.is_told = true;
+        self.watch_managers();
+    }
+
     /// What is waited for while the kind of the cluster is not known.
     pub(in crate::controllers) fn waits_for_world(&self) -> Vec<String> {
-        let is_unserved = |id| self.watches.seen(id).and_then(Seen::trouble).is_some_and(|trouble| trouble.is_unserved);
-        if is_unserved(&INFRASTRUCTURE) && is_unserved(&Id::Managers) {
-            return vec![NEITHER.to_owned()];
+        if let Some(why) = self.why_undecided() {
+            return vec![why.to_owned()];
         }
         self.watches.pending(|id| *id == INFRASTRUCTURE || *id == Id::Managers)
+    }
+
+    /// Why the kind of the cluster does not become known, although everything has been answered.
+    fn why_undecided(&self) -> Option<&'static str> {
+        let is_defined = !self.is_unserved(&Id::Managers);
+        if self.is_told {
+            return (!is_defined).then_some(NO_DEFINITION);
+        }
+        if self.is_unserved(&INFRASTRUCTURE) {
+            return (!is_defined).then_some(NEITHER);
+        }
+        let is_absent = self.watches.seen(&INFRASTRUCTURE).is_some_and(Seen::is_synced);
+        (is_absent && self.is_answered(&Id::Managers) && !self.exists(&Id::Managers)).then_some(NO_OBJECT)
+    }
+
+    fn is_unserved(&self, id: &Id) -> bool {
+        self.watches.seen(id).and_then(Seen::trouble).is_some_and(|trouble| trouble.is_unserved)
+    }
+
+    fn is_answered(&self, id: &Id) -> bool {
+        self.watches.seen(id).is_some_and(|seen| seen.is_synced() || seen.trouble().is_some())
+    }
+
+    /// Whether a watch has seen that there is an object.
+    fn exists(&self, id: &Id) -> bool {
+        self.watches.seen(id).is_some_and(|seen| seen.is_synced() && seen.objects().next().is_some())
     }
 
     /// The kind of the cluster; once it is known it stays. An Infrastructure that cannot be read for long is reported as on
@@ -84,13 +124,16 @@ impl Observer {
         if matches!(self.world, World::OpenShift | World::Kubernetes) {
             return self.world;
         }
-        let infrastructure = self.watches.seen(&INFRASTRUCTURE);
-        let trouble = infrastructure.and_then(Seen::trouble);
-        if infrastructure.is_some_and(Seen::is_synced) {
+        let is_synced = self.watches.seen(&INFRASTRUCTURE).is_some_and(Seen::is_synced);
+        if is_synced {
             self.watch_status();
+        }
+        let is_absent = is_synced && self.is_answered(&Id::Status);
+        let trouble = self.watches.seen(&INFRASTRUCTURE).and_then(Seen::trouble);
+        if self.exists(&INFRASTRUCTURE) || self.exists(&Id::Status) {
             self.watches.keep(|id| *id != Id::Managers);
             self.world = World::OpenShift;
-        } else if trouble.is_some_and(|trouble| trouble.is_unserved) {
+        } else if self.is_told || is_absent || self.is_unserved(&INFRASTRUCTURE) {
             self.look_for_managers();
         } else if trouble.is_some_and(|trouble| trouble.lasts_at(TRANSIENT_ERROR_PATIENCE) <= Instant::now()) {
             self.watch_status();
@@ -153,19 +196,27 @@ impl Observer {
         self.watches.lasting_trouble(TRANSIENT_ERROR_PATIENCE, |id| *id == Id::Deletions)
     }
 
-    fn look_for_managers(&mut self) {
-        // What was watched only in case this is OpenShift.
-        self.watches.keep(|id| *id != Id::Status);
-        self.ask_for_world();
+    fn watch_managers(&mut self) {
         self.watches.start(Id::Managers, || all(&CLOUD_CONTROLLER_MANAGER, ""));
-        let managers = self.watches.seen(&Id::Managers);
-        if managers.is_some_and(Seen::is_synced) {
+    }
+
+    fn look_for_managers(&mut self) {
+        // Where OpenShift's kinds are served, their objects may follow.
+        let may_be_openshift = !self.is_told && !self.is_unserved(&INFRASTRUCTURE);
+        if !self.is_told {
+            self.watches.keep(|id| *id != Id::Status || may_be_openshift);
+            self.ask_for_world();
+            self.watch_managers();
+        }
+        let is_synced = self.watches.seen(&Id::Managers).is_some_and(Seen::is_synced);
+        if is_synced && (!may_be_openshift || self.exists(&Id::Managers)) {
             self.want_documents(Vec::new());
+            self.watches.keep(|id| *id != Id::Status);
             self.world = World::Kubernetes;
-        } else if managers.and_then(Seen::trouble).is_some_and(|trouble| trouble.is_unserved)
+        } else if let Some(why) = self.why_undecided()
             && std::mem::replace(&mut self.world, World::Neither) != World::Neither
         {
-            warn!("{NEITHER}");
+            warn!("{why}");
         }
     }
 }

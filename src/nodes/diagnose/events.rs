@@ -22,9 +22,9 @@ pub(super) fn undoes(event: &NodeEvent, deletion: &NodeEvent) -> bool {
 }
 
 /// The finding of a node that was deleted.
-pub(super) fn deletion(event: &NodeEvent) -> Finding {
+pub(super) fn deletion(shown: &str) -> Finding {
     let cause = "the cloud-controller-manager deleted the node, because its cloud has no such instance";
-    found(Reason::NodeDeleted, &event.message, cause.into())
+    found(Reason::NodeDeleted, shown, cause.into())
 }
 
 /// Asks the Events about a node.
@@ -46,7 +46,7 @@ pub(super) fn ask(cluster: &Cluster, node: &Node, answer: &mut Answer) {
     let newest = |reason: &str| events.iter().filter(|event| event.reason == reason).max_by_key(|event| event.last);
     if node.is_terminating {
         if let Some(event) = events.iter().find(|event| is_deletion(event)) {
-            answer.find(deletion(event));
+            answer.find(deletion(&event.message));
         }
         return;
     }

@@ -53,7 +53,7 @@ impl Judged<'_> {
         evidence.leases.iter().flatten().find(is_it)
     }
 
-    /// Whether a pod holds its lease.
+    /// Whether a pod holds its lease, and renews it.
     pub(super) fn is_held_by(&self, evidence: &Evidence, pod: &Pod) -> bool {
         self.lease(evidence).is_some_and(|lease| is_valid(lease, evidence) && holds(lease, pod))
     }

@@ -10,7 +10,7 @@ use super::{
 use crate::nodes::{
     evidence::{Evidence, Lease, Manager, Pod},
     log::Log,
-    observed::holds,
+    observed::{current, holds},
     reason::Reason,
 };
 
@@ -25,7 +25,8 @@ impl<'a> Judged<'a> {
             format!("CloudControllerManager/{}", manager.name)
         };
         let log = manager.log.as_deref().map(Log::of).unwrap_or_default();
-        let is_on = manager.pods.iter().flatten().all(is_cloud_node_on) && log.off.is_none();
+        let pods = current(manager.pods.as_deref().unwrap_or_default());
+        let is_on = pods.into_iter().all(is_cloud_node_on) && log.off.is_none();
         let mut judged = Self {
             manager,
             name,
@@ -87,14 +88,16 @@ impl<'a> Judged<'a> {
         let Some(pods) = manager.pods.as_ref().filter(|pods| !pods.is_empty() && self.findings.is_empty()) else {
             return;
         };
-        let is_old = |pod: &Pod, seconds: i64| seconds_since(&pod.created, now).is_none_or(|age| age >= seconds);
+        let is_old = |pod: &&Pod, seconds: i64| seconds_since(&pod.created, now).is_none_or(|age| age >= seconds);
+        let current = current(pods);
         match held {
+            // One that is being deleted leads until it has ended.
             Some(held) if pods.iter().any(|pod| holds(held, pod)) => {}
             // The host name of a machine may be another one than that of its node.
             Some(_) if self.log.leads() => {}
             Some(held) => {
                 // After a rollout the lease is still that of a pod that has gone.
-                if !pods.iter().all(|pod| is_old(pod, held.duration_seconds + SKEW)) {
+                if !current.iter().all(|pod| is_old(pod, held.duration_seconds + SKEW)) {
                     return;
                 }
                 let other = evidence.other_pods.iter().flatten().find(|pod| holds(held, pod));
@@ -104,12 +107,12 @@ impl<'a> Judged<'a> {
                 self.find(Reason::NoLeader, &format!("holder {}", held.holder), cause);
             }
             // A pod that is being started renews nothing.
-            None if !pods.iter().any(|pod| pod.phase == "Running") => {}
-            None if self.log.works() || !pods.iter().all(|pod| is_old(pod, GRACE + SKEW)) => {}
+            None if !current.iter().any(|pod| pod.phase == "Running") => {}
+            None if self.log.works() || !current.iter().all(|pod| is_old(pod, GRACE + SKEW)) => {}
             None => {
                 let shown = self.log.api_server.clone();
                 let renewed = lease.and_then(|lease| lease.renewed);
-                let never = renewed.is_none_or(|renewed| pods.iter().all(|pod| is_before(renewed, pod)));
+                let never = renewed.is_none_or(|renewed| current.iter().all(|pod| is_before(renewed, pod)));
                 let lacks = manager.missing_rights.iter().flatten().any(|right| right.contains("leases"));
                 if shown.is_some() || (never && manager.log.is_none() && !lacks) {
                     let cause = format!("{} runs, and has never renewed its lease", self.name);

@@ -7,6 +7,7 @@ use crate::nodes::{
     evidence::{Evidence, Pod},
     log,
     node::Node,
+    observed::current,
     reason::Reason,
 };
 
@@ -28,7 +29,7 @@ pub(super) fn ask(judged: &mut Judged, evidence: &Evidence) {
         }
     }
     let Some(pods) = &manager.pods else { return };
-    let ready = pods.iter().filter(|pod| pod.is_ready).count();
+    let ready = pods.iter().filter(|pod| pod.is_ready && !pod.is_terminating).count();
     judged.look(format!("the pods of {name}"), format!("{ready} of {} are ready{}", pods.len(), names(pods)));
     let is_new = seconds_since(&manager.installed, evidence.now).is_some_and(|age| age < GRACE);
     if pods.is_empty() && is_new {
@@ -39,24 +40,48 @@ pub(super) fn ask(judged: &mut Judged, evidence: &Evidence) {
         judged.find(Reason::NotInstalled, &shown, format!("{name} has no pods: they are not created"));
         return;
     }
-    if pods.iter().any(|pod| pod.is_ready && (pod.terminated.is_none() || leads(judged, evidence, pod))) {
+    let (stuck, others): (Vec<&Pod>, Vec<&Pod>) = pods.iter().partition(|pod| is_stuck(evidence, pod));
+    if others.iter().any(|pod| pod.is_ready && (pod.terminated.is_none() || leads(judged, evidence, pod))) {
         return;
     }
+    // Its container may live although its kubelet does not.
+    let is_led = stuck.iter().any(|pod| judged.is_held_by(evidence, pod));
+    if let Some(pod) = stuck.first().filter(|_| others.is_empty() && !is_led) {
+        find_stuck(judged, pod);
+        return;
+    }
+    let pods = current(pods);
     if pods.iter().all(|pod| pod.node.is_empty()) {
-        unscheduled(judged, evidence, pods);
+        unscheduled(judged, evidence, &pods);
         return;
     }
-    for pod in pods.iter().filter(|pod| !pod.node.is_empty()) {
+    for pod in pods.into_iter().filter(|pod| !pod.node.is_empty()) {
         ask_pod(judged, evidence, pod);
     }
 }
 
+/// Whether a pod is being deleted on a node that is not ready, or not there: no kubelet confirms that it has ended.
+fn is_stuck(evidence: &Evidence, pod: &Pod) -> bool {
+    let is_host = |node: &Node| node.name == pod.node && node.is_ready();
+    pod.is_terminating && !evidence.nodes.iter().any(is_host)
+}
+
+fn find_stuck(judged: &mut Judged, pod: &Pod) {
+    let (Pod { name, namespace, node, .. }, of) = (pod, &judged.name);
+    let cause = format!(
+        "pod {namespace}/{name} of {of} is being deleted on node {node}, which is not ready: nobody confirms that it has ended, and no \
+         other pod takes its place before"
+    );
+    judged.find(Reason::PodStuckTerminating, "it is Terminating, and there is no other pod", cause);
+}
+
 fn names(pods: &[Pod]) -> String {
-    let names: Vec<&str> = pods.iter().map(|pod| pod.name.as_str()).collect();
+    let name = |pod: &Pod| format!("{}{}", pod.name, if pod.is_terminating { " (it is being deleted)" } else { "" });
+    let names: Vec<String> = pods.iter().map(name).collect();
     if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) }
 }
 
-fn unscheduled(judged: &mut Judged, evidence: &Evidence, pods: &[Pod]) {
+fn unscheduled(judged: &mut Judged, evidence: &Evidence, pods: &[&Pod]) {
     let says = pods.iter().find_map(|pod| pod.unschedulable.clone());
     let is_old = pods.iter().any(|pod| seconds_since(&pod.created, evidence.now).is_none_or(|age| age >= GRACE));
     if says.is_some() || is_old {
@@ -118,7 +143,7 @@ pub(super) fn of_node_manager(judged: &Judged, node: &Node, evidence: &Evidence)
         return None;
     }
     let name = &node.name;
-    let Some(pod) = pods.iter().find(|pod| pod.node == node.name) else {
+    let Some(pod) = pods.iter().filter(|pod| pod.node == node.name).min_by_key(|pod| pod.is_terminating) else {
         let cause = format!("no pod of the node manager is on {name}");
         return Some(found(Reason::NodeManagerNotReady, "there is no pod", cause));
     };

@@ -7,6 +7,8 @@ use crate::nodes::{
     observed,
 };
 
+mod gone;
+
 const NOW: &str = "2026-01-01T12:00:00Z";
 const LONG_AGO: &str = "2026-01-01T10:00:00Z";
 const JUST_NOW: &str = "2026-01-01T11:59:50Z";
@@ -615,6 +617,8 @@ const CASES: &[(Reason, Change, Change)] = &[
         |e| e.managers[0].node_manager = Some(vec![pod()]),
         |e| e.managers[0].node_manager = Some(vec![Pod { node: "a".into(), ..pod() }]),
     ),
+    // Its kubelet still reports, and will stop it.
+    (Reason::PodStuckTerminating, gone::stuck, |e| first(e).is_terminating = true),
     (Reason::CauseUnknown, |e| fails(e, "the moon is full"), |e| e.nodes[0].created = JUST_NOW.into()),
 ];
 

@@ -14,7 +14,7 @@ use crate::nodes::{
     observed,
 };
 
-/// The labels by which the controllers of Deployments and DaemonSets tell the pods of one template from those of another.
+/// The labels by which the controllers of Deployments and `DaemonSets` tell the pods of one template from those of another.
 const TEMPLATE_LABELS: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
 
 /// Since when the holder of a live lease has held it; `pods` are the live pods of the workload.

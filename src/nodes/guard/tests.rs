@@ -256,7 +256,7 @@ fn many_at_once_are_the_sign_of_another_cause() {
     let whys: Vec<_> = decision.waiting.iter().map(|waiting| waiting.why.clone()).collect();
     let many = Why::TooMany { would: 3, of: 10, may: 2, kept: 0 };
     assert_eq!(whys, [many.clone(), many.clone(), many.clone()], "before anything is old enough");
-    assert!(many.alarm().is_some());
+    assert!(many.is_alarm());
     // What can never go is not in the way of the others; people are told of it.
     let mut kept = Case { nodes: case.nodes.clone(), events: case.events.clone(), ..Case::new() };
     kept.nodes.iter_mut().find(|one| one.name == "w1").unwrap().is_kept = true;

@@ -60,14 +60,34 @@ pub enum Why {
 }
 
 impl Why {
-    /// The reason of the condition, if the cause threatens all nodes and not only this one.
-    pub fn alarm(&self) -> Option<&'static str> {
+    /// One word for programs. The same cause has the same word, whatever its numbers are.
+    pub fn reason(&self) -> &'static str {
         match self {
-            Self::NoReadyNode => Some("NoReadyNode"),
-            Self::TooMany { .. } => Some("TooManyNodes"),
-            Self::ClocksDiffer => Some("ClocksDiffer"),
-            _ => None,
+            Self::ForeignProviderID(_) => "OtherCloud",
+            Self::NotSelected => "NotSelected",
+            Self::Kept => "Kept",
+            Self::Uninitialized => "Uninitialized",
+            Self::Ready => "Ready",
+            Self::NeverReported => "NeverReported",
+            Self::ControlPlane => "ControlPlane",
+            Self::LastControlPlane => "LastControlPlane",
+            Self::Unreadable => "Unreadable",
+            Self::Young(..) => "NotReadyTooShort",
+            Self::ClocksDiffer => "ClocksDiffer",
+            Self::NotAskedFor => "NotAskedFor",
+            Self::Obstacle(_) => "Blocked",
+            Self::NoLeader(_) => "NoLeader",
+            Self::Unsettled(_) => "LeaderTooNew",
+            Self::NoReadyNode => "NoReadyNode",
+            Self::TooMany { .. } => "TooManyNodes",
+            Self::PerHour(_) => "MaxPerHour",
+            Self::ListFull => "ListFull",
         }
+    }
+
+    /// Whether the cause threatens all nodes and not only this one.
+    pub fn is_alarm(&self) -> bool {
+        matches!(self, Self::NoReadyNode | Self::TooMany { .. } | Self::ClocksDiffer)
     }
 }
 
@@ -96,7 +116,10 @@ impl fmt::Display for Why {
             Self::NotAskedFor => f.write_str(
                 "the cloud-controller-manager has not asked for it since it has not been ready for long enough",
             ),
-            Self::Obstacle(why) | Self::NoLeader(why) => f.write_str(why),
+            Self::Obstacle(why) => f.write_str(why),
+            Self::NoLeader(why) => {
+                write!(f, "since when the cloud-controller-manager has led is not known: {why}")
+            }
             Self::Unsettled(until) => write!(
                 f,
                 "the cloud-controller-manager must have led for {} minutes without a change: {until}",

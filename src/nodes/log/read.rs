@@ -35,8 +35,9 @@ pub async fn log(
 ) -> (Option<Vec<String>>, Vec<Unseen>) {
     // Without its pods nobody knows where a log is; that they were not seen is noted already.
     let Some(pods) = pods.filter(|pods| !pods.is_empty()) else { return (None, Vec::new()) };
+    let pods = observed::current(pods);
     let leader = lease.and_then(|lease| pods.iter().find(|pod| observed::holds(lease, pod)));
-    let only = || (pods.len() == 1).then(|| &pods[0]);
+    let only = || pods.first().filter(|_| pods.len() == 1);
     if let Some(pod) = leader.or_else(only) {
         return log_of(client, subject, pod).await;
     }

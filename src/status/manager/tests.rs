@@ -33,11 +33,11 @@ fn input<'a>(
 ) -> Input<'a> {
     Input {
         generation: 3,
-        judgement,
+        judgement: Some(judgement),
         cluster: None,
         outcome,
         preflight: None,
-        workload,
+        workload: Some(workload),
         nodes: None,
         gone_nodes,
         guard: None,
@@ -135,22 +135,7 @@ fn nodes_whose_machines_are_gone_are_named() {
 fn nodes_that_wait_are_counted_by_their_reasons() {
     let (judgement, outcome, none) = (judgement(), Outcome::Applied, BTreeSet::new());
     let after = |previous: &Status, nodes: Option<&Initialization>| {
-        let (judgement, outcome, workload) = (&judgement, &outcome, pods(2, 2));
-        let (cluster, gone_nodes, guard, remarks, now) = (None, &none, None, "", "1");
-        let input = Input {
-            generation: 3,
-            judgement,
-            cluster,
-            outcome,
-            preflight: None,
-            workload,
-            nodes,
-            gone_nodes,
-            guard,
-            remarks,
-            now,
-        };
-        next(previous, &input)
+        next(previous, &Input { nodes, ..input(&judgement, &outcome, pods(2, 2), &none, "1") })
     };
     let shown = |status: &Status| {
         let one = &status.conditions[7];
@@ -167,24 +152,59 @@ fn nodes_that_wait_are_counted_by_their_reasons() {
     };
     let mut all: Vec<_> = (0..40).map(|number| waiting(number, Reason::CredentialsRefused)).collect();
     all.push(waiting(40, Reason::NodeIPNotFound));
-    let nodes = Initialization { total: 50, uninitialized: 41, is_judged: true, waiting: Some(all) };
+    let nodes = Initialization { total: 50, uninitialized: 41, is_judged: true, waiting: Ok(all) };
     let stuck = after(&unknown, Some(&nodes));
     let expected = "NodesInitialized=False CredentialsRefused: 41 of 50 nodes wait for their initialisation: \
                     N07 CredentialsRefused (40), N10 NodeIPNotFound (1)";
     assert_eq!(shown(&stuck), expected);
     assert_eq!((stuck.stuck.len(), stuck.stuck[0].reason.as_str(), stuck.nodes.uninitialized), (32, "N07", 41));
     assert_eq!(after(&stuck, None), stuck, "not seen again yet");
-    let done = after(
-        &stuck,
-        Some(&Initialization { total: 50, uninitialized: 0, is_judged: true, waiting: Some(Vec::new()) }),
-    );
+    let done =
+        after(&stuck, Some(&Initialization { total: 50, uninitialized: 0, is_judged: true, waiting: Ok(Vec::new()) }));
     assert_eq!((shown(&done).as_str(), done.stuck.len()), ("NodesInitialized=True Initialized: ", 0));
     // After a start, until somebody has asked why.
-    let unknown = Initialization { total: 51, uninitialized: 41, is_judged: false, waiting: Some(Vec::new()) };
+    let unknown = Initialization { total: 51, uninitialized: 41, is_judged: false, waiting: Ok(Vec::new()) };
     let started = after(&stuck, Some(&unknown));
     assert_eq!((&started.conditions, &started.stuck, started.nodes.total), (&stuck.conditions, &stuck.stuck, 51));
-    let off = after(&done, Some(&Initialization { total: 50, uninitialized: 0, is_judged: true, waiting: None }));
-    assert!(shown(&off).starts_with("NodesInitialized=Unknown ControllerOff"), "{}", shown(&off));
+    for (why, expected) in [
+        (NotInitializing::ControllerOff, "ControllerOff: spec.controllers.cloudNode is Disabled"),
+        (NotInitializing::Removed, "Removed: the cloud-controller-manager is removed, or is being removed"),
+        (
+            NotInitializing::BadInput,
+            "BadInput: where to look for the cloud-controller-manager is not known, see Configur",
+        ),
+    ] {
+        let none = Initialization { total: 50, uninitialized: 0, is_judged: true, waiting: Err(why) };
+        let found = after(&done, Some(&none));
+        assert!(shown(&found).starts_with(&format!("NodesInitialized=Unknown {expected}")), "{}", shown(&found));
+    }
+}
+
+#[test]
+fn what_is_not_known_stays_and_a_condition_says_of_which_generation_it_is() {
+    let (judgement, none) = (judgement(), BTreeSet::new());
+    let cluster = cluster::Cluster {
+        minor: crate::facts::version::Minor(35),
+        distribution: crate::api::placement::Distribution::K3s,
+        control_plane_nodes: 3,
+    };
+    let known = Input { cluster: Some(&cluster), ..input(&judgement, &Outcome::Applied, pods(2, 2), &none, "1") };
+    let mut before = next(&Status::default(), &known);
+    before.conditions[6].status = "True".into();
+    let failed = Outcome::Failed { error: "nodes cannot be read".into(), is_terminal: false };
+    let blind = Input { generation: 4, judgement: None, workload: None, ..known.clone() };
+    let after = next(&before, &Input { outcome: &failed, cluster: None, ..blind.clone() });
+    assert_eq!(
+        (&after.provider, &after.cluster, &after.workload),
+        (&before.provider, &before.cluster, &before.workload)
+    );
+    assert_eq!(after.provider.version, "v1.35.2");
+    let generations: Vec<_> = after.conditions.iter().map(|one| one.observed_generation).collect();
+    // The inputs of this generation have not been read; a first installation is checked once.
+    assert_eq!(generations, [4, 4, 4, 3, 3, 3, 4, 4, 4]);
+    assert_eq!((&after.conditions[0].reason, &after.conditions[3]), (&"ApplyFailed".into(), &before.conditions[3]));
+    let first = next(&Status::default(), &Input { outcome: &failed, cluster: None, ..blind });
+    assert_eq!((first.conditions[3].status.as_str(), first.conditions[3].reason.as_str()), ("Unknown", "NotChecked"));
 }
 
 #[test]

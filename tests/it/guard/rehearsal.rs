@@ -87,13 +87,13 @@ async fn a_right_of_others_deletes_nothing_in_any_mode_of_the_default_installati
 
 /// The rules about policies in the operator's ClusterRole, taken away; the role as it was is returned.
 async fn withhold(client: &Client, keeps: impl Fn(&Value) -> bool) -> Result<DynamicObject> {
-    let roles = request::api(client, kind("ClusterRole"), "");
-    let before = roles.get("ccm-operator").await?;
+    let api = request::api(client, kind("ClusterRole"), "");
+    let before = api.get("ccm-operator").await?;
     let is_of_policies = |rule: &Value| rule["apiGroups"][0] == "admissionregistration.k8s.io";
     let rules = before.data["rules"].as_array().cloned().unwrap_or_default();
     let left: Vec<_> = rules.iter().filter(|rule| !is_of_policies(rule) || keeps(rule)).cloned().collect();
     ensure!(left.len() < rules.len(), "{rules:?}");
-    roles.patch("ccm-operator", &PatchParams::default(), &Patch::Merge(json!({"rules": left}))).await?;
+    api.patch("ccm-operator", &PatchParams::default(), &Patch::Merge(json!({"rules": left}))).await?;
     Ok(before)
 }
 
@@ -151,4 +151,23 @@ async fn an_installation_without_the_flag_lets_one_go_that_needed_it() -> Result
     let live = cluster.conditions(&operator, "cluster", &["Ready=False", "Reconciling=False"]).await?;
     assert!(message(&live, "Ready").contains("all its objects are deleted"), "{live:#}");
     cluster.objects_are(&operator, None, <[String]>::is_empty).await.map(drop)
+}
+
+#[tokio::test]
+async fn of_one_with_another_name_the_status_says_what_the_installation_lacks() -> Result<()> {
+    let cluster = Kubernetes::new("aws").await?;
+    let operator = cluster.start()?;
+    cluster.create("second", json!({"provider": "aws"})).await?;
+    let live = cluster.conditions(&operator, "second", &["Ready=True", "NodeDeletionSafe=Unknown"]).await?;
+    let why = message(&live, "NodeDeletionSafe");
+    assert!(
+        why.contains(&format!("ValidatingAdmissionPolicy {NAME}-second")) && why.contains("--node-deletion"),
+        "{why}"
+    );
+    // With the flag the operator may keep it, whatever its name is.
+    cluster.install_with(&["--providers", "aws", "--node-deletion"]).await?;
+    operator.terminate()?;
+    operator.wait(LIMIT).await?;
+    let operator = start(&cluster)?;
+    cluster.conditions(&operator, "second", &["Ready=True", "NodeDeletionSafe=True"]).await.map(drop)
 }

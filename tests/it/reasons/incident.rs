@@ -268,9 +268,9 @@ impl Incident {
         })
         .await
         .with_context(|| world.log())?;
-        // What tells afterwards why.
+        // What tells afterwards why: the Event or, if that was dropped after so many attempts, the log.
         let lost = left.first().context("a node")?;
-        world.finds(lost, "N21", "does not exist in the cloud provider", &format!("{}, unguarded", self.how)).await?;
+        world.finds(lost, "N21", "cloud provider", &format!("{}, unguarded", self.how)).await?;
         self.note(world, "unguarded", started, &format!("all {} nodes deleted, whose machines live", left.len()))
     }
 

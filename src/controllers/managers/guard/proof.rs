@@ -24,15 +24,15 @@ fn is_old(asked: Option<Instant>) -> bool {
 }
 
 impl Managed {
-    /// Asks the API server, if that is needed now, and decides again by its answers.
-    pub(super) async fn prove(&mut self, name: &str, view: &View, known: &Known<'_>, pass: &mut Pass) {
-        let Some(manager) = self.manager().cloned() else { return };
-        let Some(decision) = &self.guard.decision else { return };
+    /// Asks the API server, if that is needed now, and decides again by its answers. Returns whether it has asked.
+    pub(super) async fn prove(&mut self, name: &str, view: &View, known: &Known<'_>, pass: &mut Pass) -> bool {
+        let Some(manager) = self.manager().cloned() else { return false };
+        let Some(decision) = &self.guard.decision else { return false };
         let (lifecycle, Some(guard)) = (manager.spec.controllers.cloud_node_lifecycle, guard_of(view, &manager)) else {
-            return;
+            return false;
         };
         if lifecycle == Lifecycle::Disabled {
-            return;
+            return false;
         }
         let has_candidates = !(decision.confirmed.is_empty() && decision.waiting.is_empty());
         let previous = status(&view.observer, name);
@@ -57,6 +57,7 @@ impl Managed {
             let decision = self.decide(&manager, &guard, known);
             self.settle(name, (view, &manager), decision, known.now, pass);
         }
+        is_news
     }
 
     /// Whether the leader has to be known as it is now: a node would be confirmed that was not, or granted that is not.

@@ -19,7 +19,7 @@ use crate::{
     facts::manager::Manager,
     nodes::guard::{Decision, Entry},
     plan::upstream::guard::Guard,
-    status::manager::{self, GUARD_NOT_IN_FORCE},
+    status::manager::{self, GUARD_NOT_IN_FORCE, NODE_DELETION_SAFE},
 };
 
 /// The reason of `NodeDeletionSafe` where only the missing right keeps nodes from being deleted.
@@ -28,6 +28,8 @@ const NOT_ENFORCED: &str = "NotEnforced";
 /// What lets the operator keep the policies.
 const HOW_TO_GRANT: &str = "install the operator again with this provider in --providers, or with --node-deletion for a \
                             CloudControllerManager that is not named cluster";
+/// The reason of the condition during a pause.
+const PAUSED: &str = "Paused";
 
 /// The most nodes that the status names as waiting.
 const MOST_WAITING: usize = 32;
@@ -42,7 +44,7 @@ impl Managers {
     ) {
         let Hands::Write(apply_plan) = &self.hands else { return };
         let events = &apply_plan.applier.events;
-        for one in now.waiting.iter().filter(|one| !before.waiting.contains(one)) {
+        for one in now.waiting.iter().filter(|one| !is_told(&before.waiting, one)) {
             let what = if asked_for.contains(&one.node) { "would" } else { "is allowed to" };
             let message =
                 format!("CloudControllerManager {name} {what} delete this node, which stays: {}", one.message);
@@ -70,6 +72,11 @@ impl Managers {
     }
 }
 
+/// Whether it has been told that a node stays, and of which kind the reason is: numbers in it change with each other node.
+fn is_told(before: &[Candidate], now: &Candidate) -> bool {
+    before.iter().any(|one| (&one.uid, &one.reason) == (&now.uid, &now.reason))
+}
+
 /// Name and uid of each of these nodes that is not among the others.
 fn without<'a>(all: &'a [String], others: &'a [String]) -> impl Iterator<Item = (&'a str, &'a str)> {
     all.iter().filter(|one| !others.contains(one)).filter_map(|one| one.split_once('/'))
@@ -89,10 +96,7 @@ impl Managed {
         let decided = decided.and_then(|(decision, manager)| Some((decision, manager, guard_of(view, manager)?)));
         let mut report = match decided {
             Some((decision, manager, guard)) => self.decided(view, previous, decision, (manager, &guard), withheld),
-            None => manager::Guard {
-                is_safe: self.unseen(&view.observer),
-                deletion: Deletion { confirmed: Vec::new(), ..previous.deletion.clone() },
-            },
+            None => self.undecided(view, previous),
         };
         let confirmed = &mut report.deletion.confirmed;
         let before = previous.deletion.confirmed.iter();
@@ -121,12 +125,46 @@ impl Managed {
         live.contains(node) && deleted.iter().all(|one| one.uid != uid)
     }
 
-    /// What is said while the Events have not been seen for long.
-    fn unseen(&self, observer: &Observer) -> Option<(&'static str, &'static str, String)> {
-        let is_on = |manager: &Manager| manager.spec.controllers.cloud_node_lifecycle != Lifecycle::Disabled;
-        self.manager().filter(|manager| is_on(manager) && !self.is_paused() && !self.is_removed())?;
-        let message = |error| format!("nothing is confirmed, because Events of nodes are not seen: {error}");
-        observer.refusals_trouble().map(|error| ("Unknown", "EventsUnseen", message(error)))
+    /// What is reported without a decision. For a moment, as at a start, that is what was reported last.
+    fn undecided(&self, view: &View, previous: &Status) -> manager::Guard {
+        let before = Deletion { confirmed: Vec::new(), ..previous.deletion.clone() };
+        let Some(is_safe) = self.why_undecided(view, &before.phase) else {
+            return manager::Guard { is_safe: None, deletion: before };
+        };
+        let phase = match self.manager() {
+            _ if self.is_removed() => "Removed",
+            Some(manager) => phase(manager.spec.controllers.cloud_node_lifecycle),
+            None if self.is_read() => "",
+            None => &before.phase,
+        };
+        let deletion = Deletion { phase: phase.to_owned(), ..Deletion::default() };
+        manager::Guard { is_safe: Some(is_safe), deletion }
+    }
+
+    /// Why nothing is decided, unless that is so for a moment only, as status, reason and message of the condition. `before` is
+    /// the phase that was reported last.
+    fn why_undecided(&self, view: &View, before: &str) -> Option<(&'static str, &'static str, String)> {
+        if self.is_removed() {
+            let message = "the cloud-controller-manager is removed, or is being removed: its rights are not checked";
+            return Some(("Unknown", "Removed", message.to_owned()));
+        }
+        let lifecycle = self.manager().map(|manager| manager.spec.controllers.cloud_node_lifecycle);
+        let is_off = match lifecycle {
+            Some(lifecycle) => lifecycle == Lifecycle::Disabled,
+            None => !self.is_read() && before == phase(Lifecycle::Disabled),
+        };
+        if is_off {
+            return None;
+        }
+        let why = |reason, why: &str| Some(("Unknown", reason, format!("nothing is confirmed, because {why}")));
+        if let Some(error) = &self.guard.blind {
+            return why("ClusterUnseen", error);
+        }
+        if self.is_read() && self.manager().and_then(|manager| guard_of(view, manager)).is_none() {
+            return why("BadInput", "the specification cannot be read, or its provider is not known");
+        }
+        let error = view.observer.refusals_trouble()?;
+        why("EventsUnseen", &format!("Events of nodes are not seen: {error}"))
     }
 
     /// What is reported of a decision.
@@ -144,12 +182,14 @@ impl Managed {
             node: entry.name.clone(),
             uid: entry.uid.clone(),
             since: entry.since.clone(),
+            reason: "Rehearsal".to_owned(),
             message: "spec.controllers.cloudNodeLifecycle is Rehearsal: with Enabled it would be deleted".to_owned(),
         };
         let waiting = decision.waiting.iter().map(|one| Candidate {
             node: one.node.clone(),
             uid: one.uid.clone(),
             since: one.since.clone(),
+            reason: one.why.reason().to_owned(),
             message: one.why.to_string(),
         });
         let rehearsed = decision.confirmed.iter().filter(|_| !is_enabled).map(rehearsed);
@@ -161,8 +201,10 @@ impl Managed {
         };
         let is_safe = self.is_safe(&view.observer, guard, (decision, lifecycle), withheld);
         let is_safe = is_safe.or_else(|| {
+            let mut before = previous.conditions.iter().filter(|one| one.type_ == NODE_DELETION_SAFE);
+            let is_past = before.any(|one| one.status == "Unknown" || (one.reason == PAUSED) != self.is_paused());
             let is_other = previous.deletion.phase != deletion.phase || !deletion.waiting.is_empty();
-            is_other.then(|| {
+            (is_past || is_other).then(|| {
                 ("Unknown", "NotChecked", "the rights of the cloud-controller-manager are not known".to_owned())
             })
         });
@@ -180,7 +222,9 @@ impl Managed {
         if lifecycle == Lifecycle::Disabled {
             return Some(("True", "Disabled", "spec.controllers.cloudNodeLifecycle is Disabled".to_owned()));
         }
-        if lifecycle == Lifecycle::Enabled && self.in_force(observer).is_none() {
+        // The role is empty during a pause.
+        let needs_guard = lifecycle == Lifecycle::Enabled && !self.is_paused();
+        if needs_guard && self.in_force(observer).is_none() {
             let why = match self.planned_of_guard("ValidatingAdmissionPolicy") {
                 Some(_) => format!("ValidatingAdmissionPolicy {} or its binding is missing or changed", guard.name),
                 None => "an input of the cloud-controller-manager is bad, so nothing is planned".to_owned(),
@@ -206,11 +250,17 @@ impl Managed {
             );
             return Some(("Unknown", NOT_ENFORCED, message));
         }
-        let alarm = decision.waiting.iter().find_map(|one| Some((one.why.alarm()?, one.why.to_string())));
-        if let Some((reason, why)) = alarm {
-            return Some(("False", reason, why));
+        if let Some(alarm) = decision.waiting.iter().map(|one| &one.why).find(|why| why.is_alarm()) {
+            return Some(("False", alarm.reason(), alarm.to_string()));
         }
         let (confirmed, waiting) = (decision.confirmed.len(), decision.waiting.len());
+        if self.is_paused() {
+            let message = match waiting {
+                0 => String::new(),
+                _ => format!("no node may be deleted meanwhile, {waiting} wait: see status.deletion"),
+            };
+            return Some(("True", PAUSED, message));
+        }
         Some(if lifecycle == Lifecycle::Enabled {
             let message = match (confirmed, waiting) {
                 (0, 0) => String::new(),
@@ -227,8 +277,12 @@ impl Managed {
         })
     }
 
-    /// The names of the nodes that it would delete.
-    pub(in super::super) fn gone_nodes(&self) -> Option<BTreeSet<String>> {
-        Some(self.guard.decision.as_ref()?.asked_for.iter().cloned().collect())
+    /// The names of the nodes that it would delete. For a moment without a decision these are the ones that were reported last.
+    pub(in super::super) fn gone_nodes(&self, view: &View, previous: &Status) -> BTreeSet<String> {
+        match &self.guard.decision {
+            Some(decision) => decision.asked_for.iter().cloned().collect(),
+            None if self.why_undecided(view, &previous.deletion.phase).is_some() => BTreeSet::new(),
+            None => previous.nodes.gone.iter().cloned().collect(),
+        }
     }
 }

@@ -1,0 +1,291 @@
+//! Writes the status of each `CloudControllerManager` (IO): only what differs, and counts not more often than people read them.
+
+use std::time::{Duration, Instant};
+
+use kube::{
+    api::{DynamicObject, Patch, PatchParams, ValidationDirective},
+    client::Client,
+};
+use serde_json::{Value, json};
+use tracing::{info, warn};
+
+use super::{Managed, Managers, report::live_of};
+use crate::{
+    api::{
+        CLOUD_CONTROLLER_MANAGER,
+        status::{Condition, Status, Workload},
+    },
+    apply::{inventory::Place, ownership::FIELD_MANAGER},
+    cluster::{
+        request::{self, Cause},
+        seen::Seen,
+    },
+    controllers::{
+        Nodes, Pass,
+        backoff::Backoff,
+        now_in_seconds,
+        observer::{Id, Observer},
+        operator::Hands,
+        view::View,
+    },
+    nodes::subject::Subject,
+    object::Key,
+    provider::upstream::is_manager,
+    status::{
+        cluster_operator::TRANSIENT_ERROR_PATIENCE,
+        manager::{self, Initialization, Input, NODE_DELETION_SAFE, NODES_INITIALIZED, READY},
+    },
+};
+
+/// The shortest time between two writes of a status that differ only in which nodes are meant, and how many.
+const COUNT_PERIOD: Duration = Duration::from_secs(10);
+
+impl Managers {
+    /// Writes the status of one, unless it is so already.
+    pub(super) async fn write(
+        &mut self,
+        (managed, name): (&mut Managed, &str),
+        (view, nodes): (&mut View, &Nodes),
+        pass: &mut Pass,
+    ) -> Result<(), String> {
+        let Some(outcome) = &managed.last else { return Ok(()) };
+        let Hands::Write(apply_plan) = &self.hands else { return Ok(()) };
+        let Some(live) = view.observer.watches.get(&Id::Managers, name) else { return Ok(()) };
+        let previous = manager::of(live);
+        let annotations = live["metadata"]["annotations"].clone();
+        let withheld = self.withheld.why(managed, &view.observer);
+        let guard = managed.guard_report(name, view, &previous, withheld.as_deref());
+        let gone_nodes = managed.gone_nodes(view, &previous);
+        let time = now_in_seconds().to_string();
+        let is_seen = view.observer.watches.seen(&Id::Nodes).is_some_and(Seen::is_synced);
+        let initialization = (is_seen && managed.is_read()).then(|| managed.initialization(nodes));
+        let input = Input {
+            generation: managed.generation,
+            judgement: managed.judgement.as_ref(),
+            cluster: self.cluster.as_ref(),
+            outcome,
+            preflight: managed.gate.rows.as_deref(),
+            workload: workload(managed, name, &view.observer),
+            nodes: initialization.as_ref(),
+            gone_nodes: &gone_nodes,
+            guard: Some(&guard),
+            remarks: &(apply_plan.remarks(self.is_of(managed, name, &view.observer))
+                + &self.may_be_left(managed, &view.observer)),
+            now: &time,
+        };
+        let whole = manager::next(&previous, &input);
+        let now = Instant::now();
+        let mut next = managed.definition.fit(&whole, now).into_owned();
+        if next == previous {
+            managed.reporting = Backoff::default();
+            pass.due.extend(managed.definition.due());
+            return Ok(());
+        }
+        let written = managed.written.as_ref();
+        // Nodes come and go by the hundred, and others watch the status, too.
+        let free = written.map(|(written, _)| *written + COUNT_PERIOD).filter(|free| *free > now);
+        if let Some(free) = free.filter(|_| counts_only(&previous, &next)) {
+            pass.due.push(free);
+            return Ok(());
+        }
+        managed.reporting.ready(now)?;
+        if let Err(free) = self.limiter.repair(key(name), now) {
+            pass.due.push(free);
+            let is_of_another = written.is_some_and(|(_, written)| *written != previous);
+            return Err(if is_of_another {
+                format!("another writer keeps changing the status of CloudControllerManager {name}")
+            } else {
+                format!("the status of CloudControllerManager {name} changes often: it is written less often")
+            });
+        }
+        let mut answer = self.apply_status(&view.client, name, &managed.definition.value(&next, now)).await;
+        if answer.as_ref().is_err_and(may_be_of_definition) {
+            let is_known = managed.definition.due().is_some();
+            let sent = managed.definition.value(&next, now);
+            let kept = self.kept_status(&view.client, name, &sent).await;
+            if kept.is_ok_and(|kept| managed.definition.refused(&sent, &kept.data["status"], now)) {
+                if !is_known {
+                    warn!("CloudControllerManager {name}: {}", managed.definition.problem());
+                }
+                pass.due.extend(managed.definition.due());
+                next = managed.definition.fit(&whole, now).into_owned();
+                if next == previous {
+                    return Ok(());
+                }
+                answer = self.apply_status(&view.client, name, &managed.definition.value(&next, now)).await;
+            }
+        }
+        match answer {
+            Ok(written) => {
+                if managed.definition.accepted(now) {
+                    info!("CloudControllerManager {name}: its CustomResourceDefinition is of this version now");
+                }
+                // The answer may hold a change of somebody else's, which the watch then does not tell any more.
+                let written = request::to_value(&written);
+                let metadata = &written["metadata"];
+                let is_same = metadata["generation"].as_i64() == Some(managed.generation)
+                    && metadata["annotations"] == annotations;
+                if !is_same {
+                    view.observer.managers_changed = true;
+                    pass.due.push(Instant::now());
+                }
+                managed.written = Some((Instant::now(), manager::of(&written)));
+                view.observer.watches.put(&Id::Managers, name, written);
+                self.record_deletions(name, (&previous.deletion, &next.deletion), &gone_nodes);
+                Ok(())
+            }
+            // It has just been deleted.
+            Err(cause) if cause.is_absent() => Ok(()),
+            Err(cause) => {
+                let text = format!("failed to write the status of CloudControllerManager {name}: {cause}");
+                if managed.reporting.failed(&text, TRANSIENT_ERROR_PATIENCE, cause.retry_after(), Instant::now()) {
+                    warn!("{text}; retrying");
+                }
+                Err(text)
+            }
+        }
+    }
+
+    async fn apply_status(&self, client: &Client, name: &str, status: &Value) -> Result<DynamicObject, Cause> {
+        let object = json!({
+            "apiVersion": CLOUD_CONTROLLER_MANAGER.api_version(),
+            "kind": CLOUD_CONTROLLER_MANAGER.kind,
+            "metadata": {"name": name},
+            "status": status,
+        });
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        self.patch_status(client, name, &params, &Patch::Apply(object)).await
+    }
+
+    /// What the API server would keep of a status.
+    async fn kept_status(&self, client: &Client, name: &str, status: &Value) -> Result<DynamicObject, Cause> {
+        let params = PatchParams {
+            dry_run: true,
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            field_validation: Some(ValidationDirective::Ignore),
+            ..PatchParams::default()
+        };
+        self.patch_status(client, name, &params, &Patch::Merge(json!({"status": status}))).await
+    }
+
+    async fn patch_status(
+        &self,
+        client: &Client,
+        name: &str,
+        params: &PatchParams,
+        patch: &Patch<Value>,
+    ) -> Result<DynamicObject, Cause> {
+        let api = request::api(client, &CLOUD_CONTROLLER_MANAGER, "");
+        request::send(self.authority.write_budget(), api.patch_status(name, params, patch)).await
+    }
+}
+
+/// Whether a status may have been refused for a field that the definition lacks. The API server has no word for that but the text.
+fn may_be_of_definition(cause: &Cause) -> bool {
+    matches!(cause.code(), 422 | 500)
+}
+
+fn key(name: &str) -> Key {
+    Key {
+        group: CLOUD_CONTROLLER_MANAGER.group.into(),
+        kind: CLOUD_CONTROLLER_MANAGER.kind.into(),
+        namespace: String::new(),
+        name: name.to_owned(),
+    }
+}
+
+impl Managed {
+    /// The nodes, as far as it initializes them.
+    fn initialization(&self, nodes: &Nodes) -> Initialization {
+        let Nodes { census, diagnoser } = nodes;
+        let waiting = |subject: &Subject| diagnoser.waiting(&subject.provider).cloned().collect();
+        Initialization {
+            total: census.total,
+            uninitialized: census.uninitialized,
+            is_judged: self.initializes().map_or(true, |subject| diagnoser.knows(subject, census)),
+            waiting: self.initializes().map(waiting),
+        }
+    }
+}
+
+/// Whether nothing but which nodes are meant, and how many there are, tells two of them apart.
+fn counts_only(previous: &Status, next: &Status) -> bool {
+    let mut same = next.clone();
+    same.nodes.clone_from(&previous.nodes);
+    same.stuck.clone_from(&previous.stuck);
+    same.deletion.waiting.clone_from(&previous.deletion.waiting);
+    for condition in same.conditions.iter_mut().filter(|one| counts_nodes(one)) {
+        let is_it = |one: &&Condition| (&one.type_, &one.reason) == (&condition.type_, &condition.reason);
+        if let Some(before) = previous.conditions.iter().find(is_it) {
+            condition.message.clone_from(&before.message);
+        }
+    }
+    same == *previous
+}
+
+/// Whether the message of a condition has numbers of nodes. `Ready` has no others while the pods stay as they are.
+fn counts_nodes(condition: &Condition) -> bool {
+    match condition.type_.as_str() {
+        NODES_INITIALIZED | NODE_DELETION_SAFE => true,
+        READY => condition.status == "True",
+        _ => false,
+    }
+}
+
+/// The pods of one: those of the planned workload, or else of one that it has. `None` while these have not been seen.
+fn workload(managed: &Managed, name: &str, observer: &Observer) -> Option<Workload> {
+    if let Some(planned) = managed.planned().iter().find(|object| object.pod_spec().is_some_and(is_manager)) {
+        observer.watches.seen(&Id::Ours(Place::of(planned))).filter(|seen| seen.is_synced())?;
+        return Some(manager::workload(planned.kind().kind, observer.live(planned).unwrap_or(&Value::Null)));
+    }
+    let mut live = live_of(observer, name);
+    let live = live.find(|(_, live)| is_manager(&live["spec"]["template"]["spec"]));
+    let none = || (managed.is_judged() && !observer.awaits_leftovers()).then(Workload::default);
+    live.map(|(place, live)| manager::workload(place.kind.kind, live)).or_else(none)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::status::Candidate;
+
+    #[test]
+    fn a_change_of_more_than_nodes_is_written_at_once() {
+        let condition = |type_: &str, status: &str, reason: &str, message: &str| Condition {
+            type_: type_.into(),
+            status: status.into(),
+            observed_generation: 1,
+            last_transition_time: "1".into(),
+            reason: reason.into(),
+            message: message.into(),
+        };
+        let of = |safe: [&str; 3], gone: &[&str]| {
+            let conditions = vec![
+                condition(READY, "True", "Running", &format!("2 of 2 pods are ready; {} are gone", gone.len())),
+                condition(NODES_INITIALIZED, "False", "CrashLoop", &format!("{} of 9", gone.len())),
+                condition(NODE_DELETION_SAFE, safe[0], safe[1], safe[2]),
+            ];
+            let mut one = Status { conditions, ..Status::default() };
+            one.nodes.gone = gone.iter().map(|node| (*node).to_owned()).collect();
+            let waiting =
+                |node: &&str| Candidate { node: (*node).into(), message: safe[2].into(), ..Candidate::default() };
+            one.deletion.waiting = gone.iter().map(waiting).collect();
+            one
+        };
+        let before = of(["False", "TooManyNodes", "3 of 9"], &["a", "b", "c"]);
+        assert!(counts_only(&before, &of(["False", "TooManyNodes", "4 of 9"], &["a", "b", "c", "d"])));
+        assert!(!counts_only(&before, &of(["False", "NoReadyNode", "why"], &["a", "b", "c"])), "another reason");
+        assert!(!counts_only(&before, &of(["True", "Guarded", ""], &[])));
+        let mut confirmed = before.clone();
+        confirmed.deletion.confirmed = vec!["a/u".into()];
+        assert!(!counts_only(&before, &confirmed), "a node may go as soon as that is written");
+        let mut pods = before.clone();
+        pods.workload.ready = 1;
+        assert!(!counts_only(&before, &pods));
+        let mut failed = before.clone();
+        failed.conditions[0] = condition(READY, "False", "ApplyFailed", "why");
+        let mut otherwise = failed.clone();
+        otherwise.conditions[0].message = "another error".into();
+        assert!(!counts_only(&failed, &otherwise));
+    }
+}

@@ -1,0 +1,96 @@
+//! The nodes that are no longer there, and that a cloud-controller-manager has deleted.
+//!
+//! It announces each attempt by an Event, and its client drops Events: of those about a node, once there were 25, one in five
+//! minutes is left. So the Event of the attempt that succeeds may be missing. The status of a `CloudControllerManager` lists the nodes
+//! that the operator has let go, and the log of the leader has the newest attempts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Cluster, clean, events};
+use crate::nodes::{
+    diagnosis::{Diagnosis, Look, State},
+    evidence::NodeEvent,
+};
+
+/// What shows that a node was deleted.
+struct Sign<'a> {
+    uid: &'a str,
+    provider: &'a str,
+    since: Option<String>,
+    what: String,
+    shown: String,
+}
+
+impl Cluster<'_> {
+    /// The nodes that are gone; of several signs of one the Event, which has its time, or else the status.
+    pub(super) fn deleted(&self) -> Vec<Diagnosis> {
+        let names: BTreeSet<&str> = self.evidence.nodes.iter().map(|node| node.name.as_str()).collect();
+        let mut signs: BTreeMap<&str, Sign> = self.by_log().collect();
+        signs.extend(self.by_status());
+        signs.extend(self.by_event());
+        let diagnosis = |(node, sign): (&str, Sign)| {
+            let finding = events::deletion(&sign.shown);
+            Diagnosis {
+                node: clean(node),
+                uid: clean(sign.uid),
+                state: State::Deleted,
+                provider: sign.provider.to_owned(),
+                provider_id: String::new(),
+                since: sign.since,
+                looked_at: vec![Look { what: sign.what, showed: finding.evidence.clone(), was_seen: true }],
+                findings: vec![finding],
+            }
+        };
+        signs.into_iter().filter(|(node, _)| !names.contains(node)).map(diagnosis).collect()
+    }
+
+    fn by_log(&self) -> impl Iterator<Item = (&str, Sign<'_>)> {
+        self.managers.iter().flat_map(|judged| {
+            judged.log.deleted.iter().map(|(node, message)| {
+                let what = format!("the log of {}", judged.name);
+                let provider = &judged.manager.provider;
+                (node.as_str(), Sign { uid: "", provider, since: None, what, shown: message.clone() })
+            })
+        })
+    }
+
+    fn by_status(&self) -> impl Iterator<Item = (&str, Sign<'_>)> {
+        self.evidence.deleted.iter().map(|(manager, deleted)| {
+            let provider = self.managers.iter().find(|judged| judged.manager.name == *manager);
+            let shown = format!("status.deletion.deleted of CloudControllerManager/{manager}");
+            let sign = Sign {
+                uid: &deleted.uid,
+                provider: provider.map_or("", |judged| &judged.manager.provider),
+                since: Some(deleted.at.clone()),
+                what: format!("the status of CloudControllerManager/{manager}"),
+                shown,
+            };
+            (deleted.node.as_str(), sign)
+        })
+    }
+
+    /// The newest Event of each.
+    fn by_event(&self) -> BTreeMap<&str, Sign<'_>> {
+        let all = || self.evidence.events.iter().flatten();
+        let mut last: BTreeMap<&str, &NodeEvent> = BTreeMap::new();
+        for event in all().filter(|event| events::is_deletion(event)) {
+            if all().any(|other| events::undoes(other, event)) {
+                continue;
+            }
+            let known = last.entry(&event.node).or_insert(event);
+            if known.last < event.last {
+                *known = event;
+            }
+        }
+        let provider = match self.managers.as_slice() {
+            [one] => one.manager.provider.as_str(),
+            _ => "",
+        };
+        let signs = last.into_iter().map(|(node, event)| {
+            let since = event.last.map(|last| last.to_string());
+            let what = "the Events about the node".to_owned();
+            (node, Sign { uid: &event.uid, provider, since, what, shown: event.message.clone() })
+        });
+        signs.collect()
+    }
+}
