@@ -76,6 +76,11 @@ impl Kind {
         self.group == RBAC || self.kind == "ServiceAccount"
     }
 
+    /// Whether it is a policy or its binding: it denies, and grants nothing.
+    pub fn is_policy(&self) -> bool {
+        self.kind.starts_with("ValidatingAdmissionPolicy")
+    }
+
     /// The `apiVersion` of manifests.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{rights, upstream::guard};
 use crate::{
-    object::{KINDS, Kind, Object},
+    object::{KINDS, Object},
     provider::upstream::{NAMESPACE, Upstream},
     text::yaml,
 };
@@ -51,8 +51,7 @@ impl Grants<'_> {
     /// What the operator needs for policies: those that keep nodes from being deleted, and those of the providers. Without names it
     /// could take away anybody's, so it has names where they are known.
     fn of_policies(&self) -> Vec<Commented> {
-        let is_policy = |kind: &Kind| kind.kind.starts_with("ValidatingAdmissionPolicy");
-        let policies: Vec<_> = KINDS.iter().filter(|kind| is_policy(kind)).collect();
+        let policies: Vec<_> = KINDS.iter().filter(|kind| kind.is_policy()).collect();
         let group = policies.first().map_or("", |kind| kind.group);
         let plurals: Vec<_> = policies.iter().map(|kind| kind.plural).collect();
         let of_any = json!({"apiGroups": [group], "resources": plurals, "verbs": VERBS});
@@ -68,7 +67,7 @@ impl Grants<'_> {
             ]);
             rules.push((comment.to_owned(), by_name));
         }
-        if self.manifests().any(|object| is_policy(object.kind())) {
+        if self.manifests().any(guard::is_policy) {
             let comment = "The policies that restrict each pod of a node manager to its own node.";
             rules.push((comment.to_owned(), json!([of_any])));
         }

@@ -155,12 +155,12 @@ impl Managers {
         self.take_back(view).await;
         let mut asked = 0;
         for (name, managed) in &mut self.fleet {
-            if let Some(known) = known(name) {
-                asked += usize::from(managed.prove(name, view, &known, pass).await);
-            }
             if asked >= ROOM && !self.grants.is_none() {
+                // The next pass asks for it. Until then nothing is granted that nobody has asked for.
                 pass.due.push(Instant::now());
-                break;
+                managed.grant_nothing_new(&view.observer);
+            } else if let Some(known) = known(name) {
+                asked += usize::from(managed.prove(name, view, &known, pass).await);
             }
         }
     }

@@ -102,7 +102,7 @@ pub fn confirm(object: &mut Object, deletable: &Deletable) {
 
 /// Whether an object is a policy or its binding: it denies, and grants nothing.
 pub fn is_policy(object: &Object) -> bool {
-    object.kind().kind.starts_with("ValidatingAdmissionPolicy")
+    object.kind().is_policy()
 }
 
 /// Whether an object is one of a guard, by its name: that of an account is followed by what it is for.

@@ -181,13 +181,7 @@ impl Incident {
             Ok(Some(text(&deletion["waiting"][0]["message"]).to_owned()))
         });
         let why = waited.await.with_context(|| world.operator.log())?;
-        let tried = || world.log().matches("unable to delete node").count();
-        let before = tried();
-        eventually("another attempt for each node", LIMIT, async || {
-            ensure!(tried() > before + nodes.len(), "{}", tried());
-            Ok(Some(()))
-        })
-        .await?;
+        tries_again(world, nodes).await?;
         ensure!(existing(world, nodes).await? == nodes.len(), "the guard let nodes be deleted");
         Ok(why)
     }
@@ -233,13 +227,7 @@ impl Incident {
             .await
             .with_context(|| world.operator.log())?;
             // The one that runs is still that of the rehearsal, which tries in every mode.
-            let tried = || world.log().matches("unable to delete node").count();
-            let before = tried();
-            eventually("another attempt for each node", LIMIT, async || {
-                ensure!(tried() > before + nodes.len(), "{}", tried());
-                Ok(Some(()))
-            })
-            .await?;
+            tries_again(world, nodes).await?;
             ensure!(existing(world, nodes).await? == nodes.len(), "{mode}: nodes were deleted");
             self.note(world, &format!("{mode}, with {which}"), started, "none of 10 nodes deleted")?;
         }
@@ -337,6 +325,17 @@ async fn leads_for_long(world: &World) -> Result<()> {
         leases.get("cloud-controller-manager").await?.spec.and_then(|spec| spec.acquire_time).context("a time")?;
     ensure!(kept.0 < Timestamp::now() - SignedDuration::from_mins(19), "{kept:?}");
     Ok(())
+}
+
+/// Waits until the cloud-controller-manager has tried once more to delete each of these nodes.
+async fn tries_again(world: &World, nodes: &[String]) -> Result<()> {
+    let tried = || world.log().matches("unable to delete node").count();
+    let before = tried();
+    eventually("another attempt for each node", LIMIT, async || {
+        ensure!(tried() > before + nodes.len(), "{}", tried());
+        Ok(Some(()))
+    })
+    .await
 }
 
 /// How many of these nodes exist.

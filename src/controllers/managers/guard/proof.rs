@@ -11,7 +11,7 @@ use super::{Known, ask, guard_of, phase, status};
 use crate::{
     api::spec::Lifecycle,
     cluster::{access, request::REQUEST_TIMEOUT},
-    controllers::{Pass, managers::Managed, view::View},
+    controllers::{Pass, managers::Managed, observer::Observer, view::View},
     plan::upstream::guard::{Guard, granted},
     status::manager,
 };
@@ -62,11 +62,22 @@ impl Managed {
 
     /// Whether the leader has to be known as it is now: a node would be confirmed that was not, or granted that is not.
     fn counts_now(&self, view: &View) -> bool {
-        let role = self.planned_of_guard("ClusterRole").and_then(|role| view.observer.live(role));
-        let granted: BTreeSet<_> = role.map(granted).unwrap_or_default();
+        let granted = self.live_grants(&view.observer);
         let confirmed = self.guard.decision.iter().flat_map(|decision| &decision.confirmed);
         let is_new = confirmed.clone().any(|entry| !self.guard.before.contains(entry));
         is_new || self.guard.deletable.granted.difference(&granted).next().is_some()
+    }
+
+    /// Grants only what the live role grants already.
+    pub(super) fn grant_nothing_new(&mut self, observer: &Observer) {
+        let granted = self.live_grants(observer);
+        self.guard.deletable.granted.retain(|name| granted.contains(name));
+    }
+
+    /// The names that the live role grants.
+    fn live_grants(&self, observer: &Observer) -> BTreeSet<String> {
+        let role = self.planned_of_guard("ClusterRole").and_then(|role| observer.live(role));
+        role.map(granted).unwrap_or_default()
     }
 
     /// Asks whether others grant the right to delete nodes. Returns whether there is a new answer.
