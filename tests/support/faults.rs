@@ -23,7 +23,10 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::json;
-use tokio::{net::TcpListener, sync::oneshot};
+use tokio::{
+    net::TcpListener,
+    sync::{Semaphore, oneshot},
+};
 
 /// A fault that is injected into a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +43,8 @@ pub enum Fault {
     LateAnswer(Duration, u16),
     /// It is forwarded after a while.
     Slow(Duration),
+    /// It is forwarded once [`Faults::release`] lets one more go.
+    Held,
     /// A watch ends after a while.
     EndWatch(Duration),
     /// A watch ends after a while with the event that its resource version is too old.
@@ -91,12 +96,22 @@ impl Seen {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     seen: Vec<Seen>,
     rules: Vec<Rule>,
+    /// Lets requests that are held go, one for each permit.
+    released: Arc<Semaphore>,
+    /// A text that the next piece of a watch may have, and whether one had it.
+    awaited: Option<(String, bool)>,
     /// The number of the last request that passes, and a channel that reports it.
     end: Option<(usize, Option<oneshot::Sender<()>>)>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { seen: Vec::new(), rules: Vec::new(), released: Arc::new(Semaphore::new(0)), awaited: None, end: None }
+    }
 }
 
 /// A running proxy; dropping it closes its connections.
@@ -173,6 +188,21 @@ impl Faults {
         served
     }
 
+    /// Lets one request that is held go, now or as soon as there is one.
+    pub fn release(&self) {
+        self.state().released.add_permits(1);
+    }
+
+    /// Looks for a text in what watches tell from now on.
+    pub fn look_for(&self, text: &str) {
+        self.state().awaited = Some((text.to_owned(), false));
+    }
+
+    /// Whether a watch has told the text.
+    pub fn has_told(&self) -> bool {
+        self.state().awaited.as_ref().is_some_and(|(_, is_told)| *is_told)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
@@ -219,6 +249,7 @@ enum Way {
 /// One request; an error closes its connection.
 async fn pass(request: Request<Incoming>, client: Client, state: Arc<Mutex<State>>) -> io::Result<Response<Body>> {
     let way = way(&request, &mut lock(&state));
+    let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
     let fault = match way {
         Way::Through => None,
         Way::Faulty(fault) => Some(fault),
@@ -252,14 +283,31 @@ async fn pass(request: Request<Incoming>, client: Client, state: Arc<Mutex<State
             tokio::time::sleep(delay).await;
             forward(request, &client).await
         }
+        Some(Fault::Held) => {
+            let released = Arc::clone(&lock(&state).released);
+            released.acquire().await.map_err(io::Error::other)?.forget();
+            forward(request, &client).await
+        }
         Some(Fault::EndWatch(after)) => Ok(until(forward(request, &client).await?, after, None, false)),
         Some(Fault::ExpireWatch(after)) => {
             let event = format!("{}\n", json!({"type": "ERROR", "object": status(410, "Expired")}));
             Ok(until(forward(request, &client).await?, after, Some(event), false))
         }
         Some(Fault::SilentWatch(after)) => Ok(until(forward(request, &client).await?, after, None, true)),
+        None if is_watch => Ok(heard(forward(request, &client).await?, state)),
         None => forward(request, &client).await,
     }
+}
+
+/// The answer, with a look at what it tells.
+fn heard(answer: Response<Body>, state: Arc<Mutex<State>>) -> Response<Body> {
+    let (parts, body) = answer.into_parts();
+    let pieces = body.into_data_stream().inspect_ok(move |piece| {
+        if let Some((text, is_told)) = &mut lock(&state).awaited {
+            *is_told |= String::from_utf8_lossy(piece).contains(text.as_str());
+        }
+    });
+    Response::from_parts(parts, Body::from_stream(pieces))
 }
 
 fn way(request: &Request<Incoming>, state: &mut State) -> Way {

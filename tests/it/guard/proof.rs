@@ -1,11 +1,9 @@
 //! The leader counts as it is when a node is confirmed, not as it was a minute ago, and withdrawals wait for nothing.
 
-use std::time::Duration;
-
 use kube::api::ListParams;
 
 use super::*;
-use crate::support::latency::Latency;
+use crate::support::faults::{Fault, Faults, Rule, Seen};
 
 /// How many objects the operator writes in a pass while a node may be deleted.
 const ROOM: usize = 4;
@@ -75,8 +73,14 @@ async fn a_leader_that_is_no_pod_of_the_current_rollout_confirms_nothing() -> Re
     Ok(())
 }
 
-/// How long each request of the operator takes.
-const DELAY: Duration = Duration::from_millis(400);
+/// Whether the operator changes an object, other than the role that a withdrawal narrows.
+fn is_other_write(seen: &Seen) -> bool {
+    seen.is_write() && !seen.is_lease() && !seen.path.ends_with("/events") && !is_of_role(seen)
+}
+
+fn is_of_role(seen: &Seen) -> bool {
+    seen.path.ends_with(&format!("/clusterroles/{NAME}"))
+}
 
 #[tokio::test]
 async fn a_withdrawal_waits_for_a_few_requests_at_most_whatever_else_is_to_be_written() -> Result<()> {
@@ -84,22 +88,16 @@ async fn a_withdrawal_waits_for_a_few_requests_at_most_whatever_else_is_to_be_wr
     let client = &world.cluster.client;
     world.lose("gone", 700).await?;
     world.role_is(&granting(&["gone"])).await?;
-    // A slow API server, for which a pass that repairs everything takes seconds.
+    // Its writes can be held one by one, so that how many there are before the withdrawal does not depend on anybody's speed.
     world.operator.terminate()?;
     world.operator.wait(LIMIT).await?;
-    let slow = Latency::start(world.cluster.plane.port(), DELAY)?;
-    let kubeconfig = world.cluster.kubeconfig.with_file_name("slow.kubeconfig");
-    let text = std::fs::read_to_string(&world.cluster.kubeconfig)?;
-    std::fs::write(
-        &kubeconfig,
-        text.replace(&format!(":{}", world.cluster.plane.port()), &format!(":{}", slow.port())),
-    )?;
-    world.cluster.kubeconfig = kubeconfig;
+    let own = world.cluster.kubeconfig.clone();
+    let faults = Faults::start(&own, own.parent().context("its folder")?).await?;
+    world.cluster.kubeconfig = faults.kubeconfig().to_owned();
     world.operator = start(&world.cluster)?;
     world.role_is(&granting(&["gone"])).await?;
 
     // It finds all of it changed at once.
-    let mark = world.cluster.mark().await?;
     world.operator.pause()?;
     let own = "app.kubernetes.io/instance=cluster";
     let drifted = Patch::Merge(json!({"metadata": {"labels": {"app.kubernetes.io/name": "other"}}}));
@@ -118,19 +116,30 @@ async fn a_withdrawal_waits_for_a_few_requests_at_most_whatever_else_is_to_be_wr
         }
     }
     assert!(count > 2 * ROOM, "{count}");
+    faults.forget();
+    faults.inject(vec![Rule { fault: Fault::Held, applies: is_other_write, times: usize::MAX }]);
     world.operator.resume()?;
-    let is_repair = |one: &&Request| one.counts_as_write() && !one.is_lease() && one.resource != "events";
-    eventually("the first repair", LIMIT, async || {
-        Ok(world.cluster.requests(mark).await?.iter().find(is_repair).map(|_| ()))
-    })
-    .await?;
-    set_ready(client, "gone", "True", now()).await?;
-    let ready = Timestamp::now();
-    world.role_is(&json!([])).await?;
-    let requests = world.cluster.requests(mark).await?;
-    let is_narrowed = |one: &&Request| one.counts_as_write() && one.name == NAME && one.resource == "clusterroles";
-    let narrowed = requests.iter().find(is_narrowed).context("the withdrawal")?.at;
-    let between = requests.iter().filter(is_repair).filter(|one| one.at >= ready && one.at < narrowed).count();
-    assert!(between <= 2 * ROOM, "{between} repairs came first");
-    Ok(())
+    let writes = || faults.seen().iter().filter(|seen| is_other_write(seen)).count();
+    eventually("the first repair", LIMIT, async || Ok((writes() > 0).then_some(()))).await?;
+
+    let ready = now();
+    faults.look_for(&format!("\"lastTransitionTime\":\"{ready}\""));
+    set_ready(client, "gone", "True", ready).await?;
+    eventually("the operator to be told", LIMIT, async || Ok(faults.has_told().then_some(()))).await?;
+    let mut released = 0;
+    loop {
+        faults.release();
+        released += 1;
+        let next = eventually("the next write", LIMIT, async || {
+            let is_withdrawn = faults.seen().iter().any(|seen| seen.is_write() && is_of_role(seen));
+            Ok((is_withdrawn || writes() > released).then_some(is_withdrawn))
+        });
+        if next.await.with_context(|| world.operator.log())? {
+            break;
+        }
+    }
+    assert!(released <= ROOM + 1, "{released} writes of {count} came first");
+    faults.inject(Vec::new());
+    (0..ROOM).for_each(|_| faults.release());
+    world.role_is(&json!([])).await
 }
