@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use crate::{
     facts::DEFAULT_NAMESPACE,
-    object::Key,
     provider::{
         AUTHENTICATION_READER, Error, Flavour, Phase,
         folder::Manifest,
@@ -110,10 +109,9 @@ pub(super) fn namespaces(subject: Subject) -> Values {
 }
 
 pub(super) fn references(subject: Subject) -> Values {
-    let own: BTreeSet<Key> = subject.manifests(Phase::Cluster).map(|manifest| manifest.object.key()).collect();
-    let is_own = |kind: &str, namespace: &str, name: &str| {
-        own.iter().any(|key| (key.kind.as_str(), key.namespace.as_str(), key.name.as_str()) == (kind, namespace, name))
-    };
+    let objects = subject.manifests(Phase::Cluster).map(|manifest| &manifest.object);
+    let own: BTreeSet<_> = objects.map(|one| (one.kind().kind, one.namespace(), one.name())).collect();
+    let is_own = |kind: &str, namespace: &str, name: &str| own.contains(&(kind, namespace, name));
     let mut defects = Vec::new();
     for manifest in &subject.bundle.manifests {
         for (pointer, kind, namespace, name) in bound(manifest) {
@@ -142,7 +140,7 @@ pub(super) fn references(subject: Subject) -> Values {
 fn foreign(defect: Error, kind: &str, namespace: &str, name: &str) -> (Error, String) {
     let name = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
     let value = format!("{kind} {name}");
-    (Error { problem: format!("{value} is not in the provider's folder"), ..defect }, value)
+    (defect.described(format!("{value} is not in the provider's folder")), value)
 }
 
 /// The role and the subjects of a binding: JSON pointer, kind, namespace, name.
