@@ -71,7 +71,10 @@ mod tests {
         assert_eq!(brief("é"), "é");
         let long = "é".repeat(1 << 20);
         assert_eq!(brief(&long).chars().count(), MOST_OF_A_TEXT + 1);
-        assert_eq!(problem(format!("the label {long} is here: remove it")), format!("the label {} is here: remove it", brief(&long)));
+        assert_eq!(
+            problem(format!("the label {long} is here: remove it")),
+            format!("the label {} is here: remove it", brief(&long))
+        );
         let words = problem(format!("begin {}the end", "a b\n".repeat(1 << 18)));
         assert!(words.starts_with("begin a b") && words.ends_with("the end"), "{words}");
         assert!(words.chars().count() <= MOST_OF_A_PROBLEM + 3, "{}", words.len());

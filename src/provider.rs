@@ -71,7 +71,8 @@ pub struct Error {
 }
 
 impl Error {
-    fn new(file: &str, place: Option<Place>, problem: impl Into<String>) -> Self {
+    /// A defect of a file, or of a place in it.
+    pub fn new(file: &str, place: Option<Place>, problem: impl Into<String>) -> Self {
         Self { file: error::brief(file).into_owned(), place, problem: error::problem(problem.into()), pointer: None }
     }
 

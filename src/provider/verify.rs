@@ -169,8 +169,7 @@ impl Report {
     pub fn suites(&self) -> Vec<Suite> {
         let mut by_rule = BTreeMap::<(&str, &str), Vec<Failure>>::new();
         for Finding { provider, rule, file, place, what, why, fix, .. } in &self.findings {
-            let failure =
-                Failure { message: located(file, Some(*place), what), text: format!("{why}. Fix: {fix}.") };
+            let failure = Failure { message: located(file, Some(*place), what), text: format!("{why}. Fix: {fix}.") };
             by_rule.entry((provider, rule)).or_default().push(failure);
         }
         let failures = |provider: &str, rule: &str| by_rule.get(&(provider, rule)).cloned().unwrap_or_default();

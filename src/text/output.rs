@@ -163,7 +163,10 @@ mod tests {
     fn a_document_of_json_steers_no_terminal_and_is_read_as_meant() {
         let text = "a\x1b[2J\u{7f}\u{9b}\u{202e}\u{2028}\u{e0041}é\n\t";
         let written = json(&[text]).unwrap();
-        assert!(!written.contains(terminal::steers) && written.contains("\\u202e\\u2028\\udb40\\udc41é\\n"), "{written}");
+        assert!(
+            !written.contains(terminal::steers) && written.contains("\\u202e\\u2028\\udb40\\udc41é\\n"),
+            "{written}"
+        );
         assert_eq!(serde_json::from_str::<Vec<String>>(&written).unwrap(), [text]);
     }
 

@@ -134,7 +134,9 @@ impl Bundle {
             sum = sum.saturating_add((EACH + target.len() + text).saturating_mul(count));
         }
         let problem = || {
-            format!("the arguments and variables of all containers have {sum} bytes, each counted with {EACH} more; they may have {MAX_SET}")
+            format!(
+                "the arguments and variables of all containers have {sum} bytes, each counted with {EACH} more; they may have {MAX_SET}"
+            )
         };
         (sum > MAX_SET).then(|| self.descriptor_error("", problem()))
     }
@@ -142,9 +144,9 @@ impl Bundle {
 
 /// Each source with the container and the target.
 fn each(sources: &Sources) -> impl Iterator<Item = (&str, &str, &ValueSource)> {
-    sources.iter().flat_map(|(name, all)| {
-        all.iter().map(move |(target, source)| (name.as_str(), target.as_str(), source))
-    })
+    sources
+        .iter()
+        .flat_map(|(name, all)| all.iter().map(move |(target, source)| (name.as_str(), target.as_str(), source)))
 }
 
 /// The name of the flag of an argument.

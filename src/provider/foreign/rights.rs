@@ -129,7 +129,9 @@ fn count(rule: &Value) -> usize {
     let fields = ["apiGroups", "resources", "verbs", "resourceNames"].map(|field| items(&rule[field]));
     let [groups, resources, verbs, names] = fields.map(<[Value]>::len);
     let longest = fields.into_iter().flatten().filter_map(Value::as_str).map(str::len).max().unwrap_or_default();
-    [groups, resources, verbs, names.max(1), longest.div_ceil(LONGEST).max(1)].into_iter().fold(1, usize::saturating_mul)
+    [groups, resources, verbs, names.max(1), longest.div_ceil(LONGEST).max(1)]
+        .into_iter()
+        .fold(1, usize::saturating_mul)
 }
 
 /// The rules that grant more than a folder may.

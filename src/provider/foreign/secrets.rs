@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::{
+    error::brief,
     facts::DEFAULT_NAMESPACE,
     provider::{
         Error, Flavour, Phase,
@@ -36,7 +37,7 @@ pub(super) fn secrets(subject: Subject) -> Values {
 
 fn undeclared((defect, namespace, name): (Error, &str, String)) -> (Error, String) {
     let value = format!("{namespace}/{name}");
-    (defect.described(format!("Secret {value} is not declared")), value)
+    (defect.described(format!("Secret {} is not declared", brief(&value))), value)
 }
 
 /// Elsewhere the `CloudControllerManager` names the Secret; on OpenShift its name follows from the provider's.

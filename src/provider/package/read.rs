@@ -164,7 +164,8 @@ fn read_within(root: &Folder, path: &str, most: u64) -> Result<Vec<u8>, Failure>
 
 /// Refuses a layout with anything that was not read: people would review it in place of the package.
 fn check_beside(root: &Folder, read: &BTreeSet<String>) -> Result<(), Failure> {
-    let folders: BTreeSet<_> = read.iter().flat_map(|path| path.match_indices('/').map(|(at, _)| &path[..at])).collect();
+    let folders: BTreeSet<_> =
+        read.iter().flat_map(|path| path.match_indices('/').map(|(at, _)| &path[..at])).collect();
     for below in [""].into_iter().chain(folders.iter().copied()) {
         let Some(folder) = root.descend(below)? else { continue };
         for name in folder.names(MAX_ENTRIES)? {

@@ -69,7 +69,7 @@ pub(super) fn cloud_config(subject: Subject) -> Vec<Error> {
             (Flavour::Upstream, None) => None,
             (Flavour::OpenShift, _) => cloud_config_problem(container, path),
         }?;
-        Some((pointer, format!("--cloud-config {path}: {what}")))
+        Some((pointer, format!("--cloud-config {}: {what}", brief(path))))
     })
 }
 
@@ -156,7 +156,7 @@ pub(super) fn bootstrap_kubeconfig(subject: Subject) -> Vec<Error> {
             return Some(("/args".to_owned(), "--kubeconfig is missing".to_owned()));
         };
         let is_mounted = ccm.volume_at(path).is_some_and(|(volume, _)| volume["hostPath"]["path"] == BOOTSTRAP_SECRETS);
-        let what = || format!("--kubeconfig {path} is not below a mount of hostPath {BOOTSTRAP_SECRETS}");
+        let what = || format!("--kubeconfig {} is not below a mount of hostPath {BOOTSTRAP_SECRETS}", brief(path));
         (!is_mounted).then(|| (pointer, what()))
     })
 }

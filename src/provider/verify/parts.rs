@@ -8,6 +8,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
+    error::brief,
     object::container_name,
     provider::{
         CCM, Error, Phase,
@@ -102,7 +103,7 @@ pub(in crate::provider) fn require_flag<'a>(
 ) -> Vec<Error> {
     report(containers, |container| {
         let (pointer, value) = container.flag(flag).unzip();
-        let what = || format!("{flag} is {}; it must be {wanted}", value.unwrap_or("missing"));
+        let what = || format!("{flag} is {}; it must be {wanted}", brief(value.unwrap_or("missing")));
         (!predicate(value)).then(|| (pointer.unwrap_or_else(|| "/args".to_owned()), what()))
     })
 }
@@ -167,7 +168,7 @@ impl<'a> Part<'a> {
     /// A defect at a JSON pointer in the part.
     pub(in crate::provider) fn defect(&self, pointer: &str, what: impl Into<String>) -> Error {
         let (name, what) = (self.name(), what.into());
-        let what = if name.is_empty() { what } else { format!("{name}: {what}") };
+        let what = if name.is_empty() { what } else { format!("{}: {what}", brief(name)) };
         self.manifest.defect(&format!("{}{pointer}", self.pointer), what)
     }
 

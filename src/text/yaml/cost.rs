@@ -30,7 +30,8 @@ impl Cost {
     pub fn is_within(self, most: Self) -> bool {
         self.values <= most.values
             && self.mappings <= most.mappings
-            && self.bytes <= most.bytes && self.paths <= most.paths
+            && self.bytes <= most.bytes
+            && self.paths <= most.paths
     }
 
     /// The difference; `None` if the other has more of anything.
@@ -160,7 +161,10 @@ mod tests {
     fn an_alias_costs_as_much_as_what_it_stands_for() {
         let values = |text: &str| cost(text, ANY).values;
         assert_eq!(values(""), 0);
-        assert_eq!(cost("a: bcd\n---\n- e\n", ANY), Cost { values: 3 + 1 + 2 + 1, mappings: 1, bytes: 1 + 3 + 1, paths: 1 + 2 + 1 });
+        assert_eq!(
+            cost("a: bcd\n---\n- e\n", ANY),
+            Cost { values: 3 + 1 + 2 + 1, mappings: 1, bytes: 1 + 3 + 1, paths: 1 + 2 + 1 }
+        );
         assert_eq!(cost("[&a bcd, *a]", ANY).bytes, 3 * 3, "as an anchor, as a value, as an alias");
         let laughs = |levels: usize| {
             let level = |n: usize| format!("l{}: &l{} [{}]\n", n + 1, n + 1, vec![format!("*l{n}"); 10].join(","));

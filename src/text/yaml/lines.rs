@@ -40,7 +40,9 @@ impl Lines {
             let key = key.replace("~1", "/").replace("~0", "~");
             let below = match &value.content {
                 Content::Scalar => None,
-                Content::List(items) => key.parse().ok().and_then(|index: usize| items.get(index)).map(|item| (item.line, item)),
+                Content::List(items) => {
+                    key.parse().ok().and_then(|index: usize| items.get(index)).map(|item| (item.line, item))
+                }
                 Content::Mapping(members) => {
                     let at = members.partition_point(|(known, ..)| {
                         work::add(1);

@@ -99,8 +99,23 @@ mod tests {
     #[test]
     fn what_steers_a_terminal_is_escaped_and_read_as_meant() {
         for text in [
-            "a\u{9b}2J", "\u{202e}", "a\u{85}b", "a\u{2028}b\nc", "\r", "\u{feff}", "\u{e0041}\"\\'", "\x1b[2J", "quoted0\u{9b}",
-            "\tb\n", "\tbb\nc\n", " \n\tb\nc", "a\n\tb\n", "\n\n\tb\n", "\t", "\ta", "quoted0",
+            "a\u{9b}2J",
+            "\u{202e}",
+            "a\u{85}b",
+            "a\u{2028}b\nc",
+            "\r",
+            "\u{feff}",
+            "\u{e0041}\"\\'",
+            "\x1b[2J",
+            "quoted0\u{9b}",
+            "\tb\n",
+            "\tbb\nc\n",
+            " \n\tb\nc",
+            "a\n\tb\n",
+            "\n\n\tb\n",
+            "\t",
+            "\ta",
+            "quoted0",
         ] {
             let value = json!({text: [text, {"a": text}], "b\u{9b}": "c\u{9b}", "quoted1": 1});
             let written = to_string(&value).unwrap();
