@@ -187,7 +187,7 @@ fn a_further_manifest_is_refused_as_expected() {
         (object("apiVersion: batch/v1\nkind: Job", "exoscale-cloud-a", ""), "defect"),
         (object("apiVersion: v1\nkind: Pod", "exoscale-cloud-a", "spec: {}\n"), "foreign-kind"),
         (object(config_map, "exoscale-cloud-a", "") + "---\n[]\n", "defect"),
-        (format!("a: {}b{}\n", "[".repeat(100_000), "]".repeat(100_000)), "package"),
+        (format!("a: {}b{}\n", "[".repeat(100_000), "]".repeat(100_000)), "defect"),
         (format!("{config_map}\nx: [{}]\n", "a,".repeat(30_000)), "package"),
         (format!("{config_map}\n? {}\n: [{}]\n", "k".repeat(1_000), "a,".repeat(10_000)), "package"),
         (object(config_map, "exoscale-cloud-a", "data: {a: b}\n---\n").repeat(257), "defect"),
