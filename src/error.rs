@@ -1,4 +1,21 @@
-//! Errors as one line (pure).
+//! Errors as one line, and how much of a text that others have written is in a message (pure).
+
+use std::borrow::Cow;
+
+/// The most characters of one text that others have written.
+pub const MOST_OF_A_TEXT: usize = 200;
+
+/// The most characters of the description of one problem, which may hold several such texts.
+const MOST_OF_A_PROBLEM: usize = 1000;
+
+/// The characters of a longer description that are kept of its end, where the fix is.
+const END_OF_A_PROBLEM: usize = 400;
+
+/// The most bytes of a message: the API server takes as many in a condition of Kubernetes' own type `Condition`.
+pub const MOST_OF_A_MESSAGE: usize = 32 << 10;
+
+/// What stands in place of the rest.
+const CUT: &str = "…";
 
 /// An error with its causes in one line, each stated once.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
@@ -10,5 +27,63 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
             text = if text.is_empty() { words } else { format!("{text}: {words}") };
         }
     }
-    text.replace('\n', " ")
+    message(&text.replace('\n', " ")).into_owned()
+}
+
+/// A text that others have written, as messages have it: its first 200 characters.
+pub fn brief(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(MOST_OF_A_TEXT) {
+        Some((end, _)) => Cow::Owned(format!("{}{CUT}", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
+}
+
+/// The description of a problem, whatever texts are in it: each word as [`brief`] has it, and of many words the first and the last.
+pub fn problem(text: String) -> String {
+    if text.len() <= MOST_OF_A_TEXT {
+        return text;
+    }
+    let words: Vec<_> = text.split(' ').map(brief).collect();
+    let text = words.join(" ");
+    let count = text.chars().count();
+    if count <= MOST_OF_A_PROBLEM {
+        return text;
+    }
+    let at = |index: usize| text.char_indices().nth(index).map_or(text.len(), |(at, _)| at);
+    let (begin, end) = (at(MOST_OF_A_PROBLEM - END_OF_A_PROBLEM), at(count - END_OF_A_PROBLEM));
+    format!("{} {CUT} {}", &text[..begin], &text[end..])
+}
+
+/// A whole message: its first 32 KiB.
+pub fn message(text: &str) -> Cow<'_, str> {
+    if text.len() <= MOST_OF_A_MESSAGE {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("{}{CUT}", &text[..text.floor_char_boundary(MOST_OF_A_MESSAGE - CUT.len())]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_holds_little_of_a_text() {
+        assert_eq!(brief("é"), "é");
+        let long = "é".repeat(1 << 20);
+        assert_eq!(brief(&long).chars().count(), MOST_OF_A_TEXT + 1);
+        assert_eq!(
+            problem(format!("the label {long} is here: remove it")),
+            format!("the label {} is here: remove it", brief(&long))
+        );
+        let words = problem(format!("begin {}the end", "a b\n".repeat(1 << 18)));
+        assert!(words.starts_with("begin a b") && words.ends_with("the end"), "{words}");
+        assert!(words.chars().count() <= MOST_OF_A_PROBLEM + 3, "{}", words.len());
+        let short = "x ".repeat(MOST_OF_A_PROBLEM / 2);
+        assert_eq!(problem(short.clone()), short);
+        for text in [&long, &"x".repeat(MOST_OF_A_MESSAGE + 1)] {
+            let cut = message(text);
+            assert!(cut.len() <= MOST_OF_A_MESSAGE && cut.ends_with(CUT), "{}", cut.len());
+        }
+        assert_eq!(message("x"), "x");
+    }
 }

@@ -9,6 +9,8 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::error::brief;
+
 /// A kind that providers may contain, as API discovery would describe it.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
@@ -145,6 +147,7 @@ impl Object {
         let (api_version, kind, name) = (required("/apiVersion")?, required("/kind")?, required("/metadata/name")?);
         let Some(known) = KINDS.iter().find(|known| known.kind == kind && known.api_version() == api_version) else {
             let kinds = KINDS.iter().map(|known| known.kind).collect::<Vec<_>>().join(", ");
+            let (api_version, kind) = (brief(api_version), brief(kind));
             let problem = format!("unsupported kind {api_version} {kind}; a provider may contain: {kinds}");
             return Err(Error { pointer: "/kind", problem });
         };
@@ -153,7 +156,7 @@ impl Object {
             (false, true) => "is cluster-scoped and has no namespace",
             _ => return Ok(Self { kind: known, value }),
         };
-        Err(Error { pointer: "/metadata/namespace", problem: format!("{kind} {name} {problem}") })
+        Err(Error { pointer: "/metadata/namespace", problem: format!("{kind} {} {problem}", brief(name)) })
     }
 
     /// Its kind.

@@ -17,6 +17,7 @@ pub mod versions;
 use std::collections::BTreeSet;
 
 use crate::{
+    error,
     facts::DEFAULT_NAMESPACE,
     object::{
         Object,
@@ -63,13 +64,28 @@ pub struct Error {
     pub file: String,
     /// The place in the file, where it is known.
     pub place: Option<Place>,
-    /// The problem and its fix.
+    /// The problem and its fix, with little of what others have written.
     pub problem: String,
+    /// The JSON pointer of the field in its document, where it is known.
+    pub(crate) pointer: Option<String>,
 }
 
 impl Error {
-    fn new(file: &str, place: Option<Place>, problem: impl Into<String>) -> Self {
-        Self { file: file.to_owned(), place, problem: problem.into() }
+    /// A defect of a file, or of a place in it.
+    pub fn new(file: &str, place: Option<Place>, problem: impl Into<String>) -> Self {
+        Self { file: error::brief(file).into_owned(), place, problem: error::problem(problem.into()), pointer: None }
+    }
+
+    /// The same defect, described in other words.
+    #[must_use]
+    fn described(self, problem: impl Into<String>) -> Self {
+        Self { problem: error::problem(problem.into()), ..self }
+    }
+
+    /// The same, of a field.
+    #[must_use]
+    fn of_field(self, pointer: &str) -> Self {
+        Self { pointer: Some(pointer.to_owned()), ..self }
     }
 }
 

@@ -5,6 +5,8 @@ pub mod json;
 pub mod mask;
 pub mod output;
 pub mod suggest;
+pub mod terminal;
+pub(crate) mod work;
 pub mod yaml;
 
 use std::fmt;

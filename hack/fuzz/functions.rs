@@ -221,7 +221,7 @@ fn package_image(input: &[u8]) {
             }
             _ => {
                 let file = layout.files.iter().find(|(name, _)| name == path);
-                let missing = || provider::Error { file: path.to_owned(), place: None, problem: "missing".to_owned() };
+                let missing = || provider::Error::new(path, None, "missing");
                 file.map(|(_, bytes)| bytes.clone()).ok_or_else(missing)
             }
         })

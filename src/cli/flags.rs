@@ -190,7 +190,7 @@ pub enum OutputFormat {
 impl OutputFormat {
     pub(super) fn write<T: Serialize>(self, output: &T, table: impl FnOnce() -> String) -> anyhow::Result<String> {
         Ok(match self {
-            Self::Table => table(),
+            Self::Table => output::printable(&table()),
             Self::Json => output::json(output)?,
             Self::Yaml => yaml::to_string(output)?,
         })

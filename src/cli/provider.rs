@@ -206,7 +206,7 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
         Target::Package(loaded) => {
             let (bundles, policy) = (loaded.package.bundles(), args.policy.read()?);
             args.policy.warn_of_unused(&policy, &bundles);
-            let report = foreign::report(&bundles, &policy);
+            let report = foreign::report(&bundles, &policy).of_form(loaded.form);
             (bundles, report)
         }
         _ if args.policy.provider_policy.is_some() => {

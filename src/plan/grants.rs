@@ -149,7 +149,7 @@ pub(super) fn written(computed: &[Commented]) -> Result<String, yaml::Error> {
 fn scalar(item: &Value) -> Result<String, yaml::Error> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-./_*".contains(&byte);
     match item.as_str() {
-        Some(text) if !text.bytes().all(is_plain) => Ok(json!(text).to_string()),
+        Some(text) if !text.bytes().all(is_plain) => Ok(yaml::quoted(text)),
         _ => Ok(yaml::to_string(item)?.trim().to_owned()),
     }
 }

@@ -141,7 +141,8 @@ fn watched(objects: &[&Object]) -> Commented {
 
 /// To bind roles that the provider does not contain, but one whose rights the operator holds. What they grant is not known here.
 fn outside(objects: &[Object], held: Option<&str>, roles: &mut Roles) {
-    let is_own = |kind: &str, name: &str| objects.iter().any(|one| (one.kind().kind, one.name()) == (kind, name));
+    let own: BTreeSet<_> = objects.iter().map(|one| (one.kind().kind, one.name())).collect();
+    let is_own = |kind: &str, name: &str| own.contains(&(kind, name));
     let mut bound = BTreeMap::<Option<String>, BTreeMap<&str, BTreeSet<&str>>>::new();
     for binding in objects {
         let role = &binding.value()["roleRef"];

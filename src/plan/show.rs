@@ -2,7 +2,7 @@
 //!
 //! The objects are the real plan of a cluster whose facts are the names of their sources. It sends no request.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -226,9 +226,10 @@ impl Details {
             built_in: written["image"].as_str().unwrap_or_default().to_owned(),
         }));
         let is_cluster = self.phase == "cluster";
+        let in_manifest: BTreeSet<_> = arguments(written).collect();
         self.arguments.extend(arguments(planned).map(|argument| {
             let (flag, value) = argument.split_once('=').map_or((argument, None), |(flag, value)| (flag, Some(value)));
-            let from = match arguments(written).find(|written| *written == argument) {
+            let from = match in_manifest.get(argument).copied() {
                 Some(text) if is_cluster && substitute::text_in("", text).is_some() => {
                     "manifest; follows --namespace".to_owned()
                 }
@@ -237,12 +238,13 @@ impl Details {
             };
             shown(flag, value, from)
         }));
+        let in_manifest: HashSet<_> = variables(written).collect();
         self.environment.extend(variables(planned).map(|variable| {
             let name = variable["name"].as_str().unwrap_or_default();
             let reference = variable["valueFrom"].as_object().and_then(|from| from.iter().next());
             let from = match reference {
                 Some((kind, reference)) => format!("manifest: {kind} {}", reference_name(reference)),
-                None if variables(written).any(|written| written == variable) => "manifest".to_owned(),
+                None if in_manifest.contains(variable) => "manifest".to_owned(),
                 None => origin(&descriptor.environment, container, name),
             };
             shown(name, variable["value"].as_str(), from)

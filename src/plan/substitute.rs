@@ -9,6 +9,7 @@ use crate::{
     object::{Object, container_name, each_text, reference},
     plan::Error,
     provider::{FactOrText, ImageSource, Provider, ValueSource},
+    text::work,
 };
 
 /// The flag with the namespace of a cloud-controller-manager's lease.
@@ -101,11 +102,11 @@ pub(super) fn values(
                 push(container, "args", format!("{flag}={value}").into());
             }
         }
+        let mut variables = Vec::new();
         for (variable, source) in environment.get(&name).into_iter().flatten() {
-            if let Some(value) = resolve("variable", variable, source)? {
-                set_variable(container, variable, &value);
-            }
+            variables.extend(resolve("variable", variable, source)?.map(|value| (variable.as_str(), value)));
         }
+        set_variables(container, variables);
     }
     Ok(())
 }
@@ -128,9 +129,8 @@ pub(super) fn common_environment(object: &mut Object, facts: &Facts) {
     let endpoint = endpoint.map(|(host, port)| [("KUBERNETES_SERVICE_HOST", host), ("KUBERNETES_SERVICE_PORT", port)]);
     for container in containers_mut(object, &["containers"]) {
         let proxy = facts.proxy.iter().map(|(name, value)| (*name, value));
-        for (name, value) in endpoint.into_iter().flatten().chain(proxy) {
-            set_variable(container, name, value);
-        }
+        let variables = endpoint.into_iter().flatten().chain(proxy);
+        set_variables(container, variables.map(|(name, value)| (name, value.clone())));
     }
 }
 
@@ -162,12 +162,24 @@ pub(super) fn containers_mut<'a>(object: &'a mut Object, lists: &'a [&str]) -> i
     lists.filter_map(|(_, list)| list.as_array_mut()).flatten()
 }
 
-fn set_variable(container: &mut Value, name: &str, value: &str) {
-    let variable = json!({"name": name, "value": value});
-    let existing = container["env"].as_array_mut().and_then(|all| all.iter_mut().find(|one| one["name"] == name));
-    match existing {
-        Some(existing) => *existing = variable,
-        None => push(container, "env", variable),
+/// Sets variables: in the place of the first one of the same name, or else at the end.
+fn set_variables<'a>(container: &mut Value, variables: impl IntoIterator<Item = (&'a str, String)>) {
+    let existing = container["env"].as_array().into_iter().flatten().enumerate();
+    let mut places = BTreeMap::<String, usize>::new();
+    for (index, name) in existing.filter_map(|(index, one)| Some((index, one["name"].as_str()?))) {
+        places.entry(name.to_owned()).or_insert(index);
+    }
+    for (name, value) in variables {
+        work::add(1);
+        let variable = json!({"name": name, "value": value});
+        match places.get(name).and_then(|index| container["env"].get_mut(*index)) {
+            Some(existing) => *existing = variable,
+            None => {
+                let end = container["env"].as_array().map_or(0, Vec::len);
+                places.insert(name.to_owned(), end);
+                push(container, "env", variable);
+            }
+        }
     }
 }
 

@@ -138,15 +138,19 @@ fn names(object: &mut Object, own: &[(&str, &str)], manager: &Manager) {
     {
         *policy = manager.named(policy.as_str().unwrap_or_default()).into();
     }
-    for (_, account) in own.iter().filter(|(kind, _)| *kind == "ServiceAccount") {
-        let user = |namespace: &str, name: &str| format!("'system:serviceaccount:{namespace}:{name}'");
-        let (before, after) = (user(NAMESPACE, account), user(namespace, &manager.named(account)));
-        each_text(value, &mut |text| {
-            if text.contains(&before) {
-                *text = text.replace(&before, &after);
+    let [before, after] = [NAMESPACE, namespace].map(|namespace| format!("'system:serviceaccount:{namespace}:"));
+    each_text(value, &mut |text| {
+        // Split once: who looks for each account in turn looks at the text as often as there are accounts.
+        let mut parts = text.split(&before);
+        let mut renamed = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            match part.split_once('\'').filter(|(name, _)| is_own("ServiceAccount", name)) {
+                Some((name, rest)) => renamed.extend([&after, &manager.named(name), "'", rest]),
+                None => renamed.extend([before.as_str(), part]),
             }
-        });
-    }
+        }
+        *text = renamed;
+    });
     let lease = manager.lease_name();
     for rule in value.get_mut("rules").and_then(Value::as_array_mut).into_iter().flatten() {
         let is_of_leases = rule["resources"].as_array().is_some_and(|all| all.iter().any(|one| one == "leases"));

@@ -10,6 +10,7 @@ use std::{
 };
 
 use crate::{
+    error::{brief, message},
     provider::{folder::Bundle, package::Package},
     text::output::printable,
 };
@@ -71,7 +72,7 @@ pub struct External {
 
 /// An external provider that is asked for and not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", printable(&format!("the external provider {} is refused: {why}", self.title())))]
+#[error("{}", printable(&message(&format!("the external provider {} is refused: {why}", self.title()))))]
 pub struct Refused {
     /// The names that it may have, for people: nothing proves one. So whatever is refused keeps all providers from being used.
     pub names: BTreeSet<String>,
@@ -81,7 +82,7 @@ pub struct Refused {
 
 impl Refused {
     fn title(&self) -> String {
-        let names: Vec<_> = self.names.iter().map(String::as_str).collect();
+        let names: Vec<_> = self.names.iter().map(|name| brief(name)).collect();
         if names.is_empty() { "that is enabled".to_owned() } else { names.join(" or ") }
     }
 }
@@ -160,9 +161,10 @@ impl Wanted {
         let mut names = names.chain(self.name.as_deref().map(|name| (CLOUD_PROVIDER, name)));
         if let Some((whose, other)) = names.find(|(_, other)| *other != name) {
             let mut refused = self.refused(format!(
-                "its names differ: its file or folder is named {name:?}, {whose} {other:?}: give it one name"
+                "its names differ: its file or folder is named {name:?}, {whose} {:?}: give it one name",
+                brief(other)
             ));
-            refused.names.extend([name.to_owned(), other.to_owned()]);
+            refused.names.extend([name.to_owned(), brief(other).into_owned()]);
             return Err(refused);
         }
         Ok(())

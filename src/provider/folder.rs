@@ -3,25 +3,28 @@
 //! The only reader of such a folder. It reads what it can, so that one run reports every defect.
 //! [`super::catalog`] is its strict view: there the first defect is the error.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-};
+mod misfits;
+
+use std::{collections::BTreeMap, path::Path};
 
 use serde_json::Value;
 
 use crate::{
+    error::brief,
     object::{self, Object},
     provider::{
-        Descriptor, Error, FactOrText, Flavour, Phase, Platform, Provider, ValueSource,
+        Descriptor, Error, Flavour, Phase, Platform, Provider,
         upstream::{self, Upstream},
+        verify::folder::walk,
     },
     text::{
-        Place,
-        suggest::did_you_mean,
-        yaml::{self, Lines},
+        Place, terminal,
+        yaml::{self, Lines, outline::child},
     },
 };
+
+/// The most objects of a flavour, and the most containers of all its pods: a cloud-controller-manager has some ten and two.
+const MAX_OBJECTS: usize = 256;
 
 /// The folder of the flavour upstream in a provider's folder.
 const UPSTREAM: &str = "upstream";
@@ -48,6 +51,8 @@ pub struct Bundle {
     pub defects: Vec<Error>,
     /// The lines of the descriptor.
     lines: Lines,
+    /// The number of its containers.
+    count: usize,
 }
 
 /// A manifest and its place.
@@ -76,13 +81,16 @@ pub fn bundles(files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec
         folders.entry((flavour, name)).or_default().insert(path, bytes.into());
     }
     let mut bundles = Vec::<Bundle>::new();
+    let mut served = BTreeMap::<_, String>::new();
     for ((flavour, name), files) in folders {
         let below = format!("{name}/");
         let mut bundle = Bundle::read(name, flavour, below, files);
-        let platform = bundle.platform();
-        if let Some(twin) = bundles.iter().find(|other| platform.is_some() && other.platform() == platform) {
-            let problem = format!("provider {:?} serves the same platform", twin.name);
-            bundle.defects.push(bundle.descriptor_error("/platform", problem));
+        if let Some(Platform { type_, cloud_name, platform_name }) = bundle.platform() {
+            let platform = (type_.clone(), cloud_name.clone(), platform_name.clone());
+            let twin = served.get(&platform).map(|twin| format!("provider {twin:?} serves the same platform"));
+            let defect = twin.map(|problem| bundle.descriptor_error("/platform", problem));
+            bundle.defects.extend(defect);
+            served.entry(platform).or_insert_with(|| bundle.name.clone());
         }
         bundles.push(bundle);
     }
@@ -102,18 +110,10 @@ pub fn bundles_of(name: &str, files: impl IntoIterator<Item = (impl Into<String>
     flavours.into_iter().map(|(flavour, files)| Bundle::read(name.to_owned(), flavour, String::new(), files)).collect()
 }
 
-/// What a descriptor says about containers.
-struct Set<'a> {
-    /// Those with an image.
-    images: Vec<&'a String>,
-    arguments: &'a BTreeMap<String, BTreeMap<String, ValueSource>>,
-    environment: &'a BTreeMap<String, BTreeMap<String, ValueSource>>,
-}
-
 impl Manifest {
     /// A defect at a JSON pointer.
     pub(crate) fn defect(&self, pointer: &str, problem: impl Into<String>) -> Error {
-        Error::new(&self.file, Some(Place::line(self.lines.of(pointer))), problem)
+        Error::new(&self.file, Some(Place::line(self.lines.of(pointer))), problem).of_field(pointer)
     }
 }
 
@@ -152,7 +152,16 @@ impl Bundle {
         };
         let text = std::str::from_utf8(bytes).map_err(|error| problem(format!("not UTF-8: {error}")))?;
         let of_yaml = |error: yaml::Error| Error::new(path, error.place, error.message);
+        if let Some((place, found)) = terminal::first(text) {
+            return Err(Error::new(path, Some(place), terminal::refusal(found)));
+        }
         let documents = yaml::documents_with_lines(text).map_err(of_yaml)?;
+        for (value, lines) in &documents {
+            if let Some((pointer, found)) = steering(value) {
+                let place = Place::line(lines.of(&pointer));
+                self.defects.push(Error::new(path, Some(place), terminal::refusal(found)));
+            }
+        }
         if path == self.descriptor_path() {
             let name = match self.flavour {
                 Flavour::OpenShift => self.descriptor.insert(yaml::from_str(text).map_err(of_yaml)?).name.clone(),
@@ -160,7 +169,7 @@ impl Bundle {
             };
             self.lines = documents.into_iter().next().map(|(_, lines)| lines).unwrap_or_default();
             if name != self.name {
-                let problem = format!("name: {name:?} is not the folder's name");
+                let problem = format!("name: {:?} is not the folder's name", brief(&name));
                 self.defects.push(self.descriptor_error("/name", problem));
             }
             if let Some(problem) = self.platform().and_then(Platform::problem) {
@@ -170,7 +179,17 @@ impl Bundle {
         }
         for (value, lines) in documents {
             match Object::new(value) {
-                Ok(object) => self.manifests.push(Manifest { file: path.to_owned(), phase, object, lines }),
+                Ok(object) => {
+                    self.count += object.pod_spec().map_or(0, |pod| object::containers(pod).count());
+                    if self.manifests.len() == MAX_OBJECTS || self.count > MAX_OBJECTS {
+                        let problem = format!(
+                            "an object too many, or its containers are: a provider may have {MAX_OBJECTS} objects and as many \
+                             containers; what comes behind it is not read"
+                        );
+                        return Err(Error::new(path, Some(Place::line(lines.of(""))), problem));
+                    }
+                    self.manifests.push(Manifest { file: path.to_owned(), phase, object, lines });
+                }
                 Err(error) => {
                     let place = Place::line(lines.of(error.pointer));
                     self.defects.push(Error::new(path, Some(place), error.to_string()));
@@ -202,7 +221,7 @@ impl Bundle {
 
     /// An error at a JSON pointer of the descriptor.
     pub(super) fn descriptor_error(&self, pointer: &str, problem: impl Into<String>) -> Error {
-        Error::new(&self.descriptor_path(), Some(Place::line(self.lines.of(pointer))), problem)
+        Error::new(&self.descriptor_path(), Some(Place::line(self.lines.of(pointer))), problem).of_field(pointer)
     }
 
     /// The manifests of one phase, in the order of applying.
@@ -213,77 +232,9 @@ impl Bundle {
         manifests
     }
 
-    /// The ways in which the descriptor does not fit the manifests. Only a folder without [`Bundle::defects`] is checked:
-    /// a container may be in a file that is not readable.
-    pub fn misfits(&self) -> Vec<Error> {
-        let Some(set) = self.set().filter(|_| self.defects.is_empty()) else { return Vec::new() };
-        let names = |phase| self.containers(phase).map(object::container_name).collect::<BTreeSet<_>>();
-        let of_cluster = names(Phase::Cluster);
-        let all = &of_cluster | &names(Phase::Bootstrap);
-        let Set { images, arguments, environment } = set;
-        let mut misfits = Vec::new();
-        let mut report = |pointer: &str, problem: String| misfits.push(self.descriptor_error(pointer, problem));
-        let in_images = images.iter().map(|name| ("images", *name, &all));
-        let in_arguments = arguments.keys().map(|name| ("arguments", name, &of_cluster));
-        let in_environment = environment.keys().map(|name| ("environment", name, &of_cluster));
-        for (field, name, known) in in_images.chain(in_arguments).chain(in_environment) {
-            if !known.contains(name.as_str()) {
-                let hint = did_you_mean(name, known.iter().copied());
-                report(&format!("/{field}/{name}"), format!("no manifest has a container {name:?}{hint}"));
-            }
-        }
-        for name in all.iter().filter(|name| !images.iter().any(|image| image == *name)) {
-            let what = if self.flavour == Flavour::Upstream { "repository and versions" } else { "key and tag" };
-            report("/images", format!("`images` has no entry for container {name:?}: add its {what}"));
-        }
-        for (field, sources) in [("arguments", arguments), ("environment", environment)] {
-            for (container, target, source) in
-                sources.iter().flat_map(|(name, all)| all.iter().map(move |(target, source)| (name, target, source)))
-            {
-                if let FactOrText::Fact(fact) = source.value
-                    && fact.is_of_manager()
-                    && self.flavour == Flavour::OpenShift
-                {
-                    let problem = format!("the fact {} is not known on OpenShift", fact.name());
-                    report(&format!("/{field}/{container}/{target}"), problem);
-                }
-            }
-        }
-        for (container, flag) in arguments.iter().flat_map(|(name, flags)| flags.keys().map(move |flag| (name, flag))) {
-            if self.has_argument(container, flag) {
-                let problem = format!("container {container:?} already has {flag} in its manifest");
-                report(&format!("/arguments/{container}/{flag}"), problem);
-            }
-        }
-        for (pointer, problem) in self.upstream.iter().flat_map(upstream::Descriptor::misfits) {
-            report(&pointer, problem);
-        }
-        misfits
-    }
-
-    /// What the descriptors of both flavours say about containers.
-    fn set(&self) -> Option<Set<'_>> {
-        let openshift = self.descriptor.as_ref().map(|Descriptor { images, arguments, environment, .. }| Set {
-            images: images.keys().collect(),
-            arguments,
-            environment,
-        });
-        let upstream = || {
-            let upstream::Descriptor { images, arguments, environment, .. } = self.upstream.as_ref()?;
-            Some(Set { images: images.keys().collect(), arguments, environment })
-        };
-        openshift.or_else(upstream)
-    }
-
     fn containers(&self, phase: Phase) -> impl Iterator<Item = &Value> {
         let manifests = self.manifests.iter().filter(move |manifest| manifest.phase == phase);
         manifests.filter_map(|manifest| manifest.object.pod_spec()).flat_map(object::containers)
-    }
-
-    fn has_argument(&self, container: &str, flag: &str) -> bool {
-        let name_of = |argument: &str| argument.trim_start_matches('-').split('=').next().map(str::to_owned);
-        let named = self.containers(Phase::Cluster).filter(|one| object::container_name(one) == container);
-        named.flat_map(arguments).any(|argument| name_of(argument) == name_of(flag))
     }
 
     /// The first reason for which the operator would refuse it.
@@ -315,6 +266,25 @@ impl Bundle {
 pub(crate) fn arguments(container: &Value) -> impl Iterator<Item = &str> {
     let lists = ["command", "args"].into_iter().filter_map(|list| container[list].as_array());
     lists.flatten().filter_map(Value::as_str)
+}
+
+/// The JSON pointer of the first text of a document that would steer a terminal, and its character: YAML has escapes for it.
+fn steering(document: &Value) -> Option<(String, char)> {
+    let mut first = None;
+    walk(document, "", &mut |pointer, value| {
+        let of_text = |text: &str| text.chars().find(|c| terminal::steers(*c));
+        let found = match value {
+            Value::String(text) => of_text(text).map(|found| (pointer.to_owned(), found)),
+            Value::Object(members) => {
+                members.keys().find_map(|key| of_text(key).map(|found| (child(pointer, key), found)))
+            }
+            _ => None,
+        };
+        if first.is_none() {
+            first = found;
+        }
+    });
+    first
 }
 
 /// Whether a file has the extension of manifests.

@@ -62,7 +62,8 @@ impl ForeignRule {
 pub fn report(bundles: &[Bundle], policy: &Policy) -> Report {
     let report = verify(bundles, None).without(&RESTATED);
     let mut findings = check(bundles, policy);
-    findings.retain(|finding| !report.findings.iter().any(|other| other.explains(finding)));
+    let misspelt = report.misspelt();
+    findings.retain(|finding| !finding.is_explained(&misspelt));
     report.with(RULES.iter().map(|rule| rule.id), findings)
 }
 

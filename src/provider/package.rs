@@ -14,7 +14,10 @@ use crate::{
         Error,
         folder::{self, Bundle, has_yaml_extension},
     },
-    text::yaml::cost::{Cost, cost},
+    text::{
+        terminal,
+        yaml::cost::{Cost, cost},
+    },
 };
 
 mod oci;
@@ -51,7 +54,7 @@ const MAX_FILE: u64 = 1 << 20;
 const MAX_SUM: u64 = 8 << 20;
 
 /// The most that its YAML may cost to read; the largest provider of this repository needs an eighth of it.
-const MAX_COST: Cost = Cost { values: 20_000, bytes: 8 << 20 };
+const MAX_COST: Cost = Cost { values: 20_000, mappings: 20_000, bytes: 8 << 20, paths: 8 << 20 };
 
 /// One provider's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +77,7 @@ impl Package {
             let (path, bytes) = (path.into(), bytes.into());
             check_path(name, &path)?;
             limits.add(&path, bytes.len() as u64)?;
+            check_text(&path, &bytes)?;
             if let Some(text) = std::str::from_utf8(&bytes).ok().filter(|_| path != README) {
                 limits.add_cost(&path, cost(text, MAX_COST))?;
             }
@@ -187,11 +191,21 @@ impl Limits {
         if self.cost.is_within(MAX_COST) {
             return Ok(());
         }
-        let Cost { values, bytes } = MAX_COST;
+        let Cost { values, bytes, paths, .. } = MAX_COST;
         let problem = format!(
-            "with it the package has more than {values} values or {bytes} bytes of text; an alias counts as what it stands for"
+            "with it the package has more than {values} values, {bytes} bytes of text, or {paths} bytes of keys that lead to values; an \
+             alias counts as what it stands for"
         );
         Err(Error::new(path, None, problem))
+    }
+}
+
+/// Checks that a file is a text which a terminal shows as it is: what people review is what is used.
+fn check_text(path: &str, bytes: &[u8]) -> Result<(), Error> {
+    let text = std::str::from_utf8(bytes).map_err(|error| Error::new(path, None, format!("not UTF-8: {error}")))?;
+    match terminal::first(text) {
+        Some((place, found)) => Err(Error::new(path, Some(place), terminal::refusal(found))),
+        None => Ok(()),
     }
 }
 

@@ -5,17 +5,51 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::files;
-use crate::provider::{
-    folder::{self, Bundle, has_yaml_extension},
-    payload::Payload,
+use crate::{
+    files,
+    provider::{
+        folder::{self, Bundle, has_yaml_extension},
+        payload::Payload,
+    },
+    text::yaml::cost::{Cost, cost},
 };
 
-/// The largest file that is read. The API server refuses objects of more than 3 MiB.
-const MAX_BYTES: u64 = 4 << 20;
+/// The largest file that is read: what a package may have.
+const MAX_BYTES: u64 = 1 << 20;
 
-/// The largest sum of files.
-const MAX_SUM: u64 = 64 << 20;
+/// The most that a tree of providers may have, which may be a stranger's too.
+const MOST: Left = Left {
+    files: 2_048,
+    bytes: 8 << 20,
+    cost: Cost { values: 60_000, mappings: 12_000, bytes: 8 << 20, paths: 32 << 20 },
+};
+
+/// What the files of a tree may still have.
+#[derive(Clone, Copy)]
+struct Left {
+    files: usize,
+    bytes: u64,
+    cost: Cost,
+}
+
+impl Left {
+    /// Takes a file away, or says what there is too much of.
+    fn take(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.files = self.files.checked_sub(1).ok_or_else(|| format!("a tree may have {} files", MOST.files))?;
+        let left = self.bytes.checked_sub(bytes.len() as u64);
+        self.bytes = left.ok_or_else(|| format!("with it the files are larger than {} MiB", MOST.bytes >> 20))?;
+        let cost = cost(std::str::from_utf8(bytes).unwrap_or_default(), self.cost);
+        let left = self.cost.less(cost);
+        self.cost = left.ok_or_else(|| {
+            let Cost { values, mappings, .. } = MOST.cost;
+            format!(
+                "with it the files have more than {values} values, {mappings} mappings, or too much text; an alias counts as what it \
+                 stands for"
+            )
+        })?;
+        Ok(())
+    }
+}
 
 /// The providers of a folder cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +69,7 @@ pub enum Error {
 
 /// Reads the providers of a folder with `assets/` and `bootstrap/`, and its install payload if it has `manifests/`.
 pub fn read(folder: &Path) -> Result<(Vec<Bundle>, Option<Payload>), Error> {
-    let (mut files, mut left) = (Vec::new(), MAX_SUM);
+    let (mut files, mut left) = (Vec::new(), MOST);
     for root in ["assets", "bootstrap"] {
         if folder.join(root).is_dir() {
             collect(folder, root, &mut files, &mut left)?;
@@ -68,7 +102,7 @@ fn check_link(root: &Path, path: &Path) -> io::Result<()> {
 }
 
 /// Collects the files below a folder, as (path with slashes from the root, bytes).
-fn collect(root: &Path, below: &str, files: &mut Vec<(String, Vec<u8>)>, left: &mut u64) -> Result<(), Error> {
+fn collect(root: &Path, below: &str, files: &mut Vec<(String, Vec<u8>)>, left: &mut Left) -> Result<(), Error> {
     let folder = root.join(below);
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -86,10 +120,8 @@ fn collect(root: &Path, below: &str, files: &mut Vec<(String, Vec<u8>)>, left: &
         } else {
             // The folder may be a stranger's.
             let bytes = files::read_within(&path, MAX_BYTES).map_err(failed(&path))?;
+            left.take(&bytes).map_err(|problem| failed(&path)(io::Error::other(problem)))?;
             files.push((name, bytes));
-            *left = left.checked_sub(meta.len()).ok_or_else(|| {
-                failed(&path)(io::Error::other(format!("with it the files are larger than {} MiB", MAX_SUM >> 20)))
-            })?;
         }
     }
     Ok(())

@@ -3,7 +3,11 @@
 //! `assets/<cloud>/upstream/` holds the manifests and their descriptor. Nothing of the OpenShift flavour is used: the names,
 //! the accounts and the images are others.
 
-use std::{borrow::Cow, collections::BTreeMap, path::Path};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,10 +15,11 @@ use serde_json::Value;
 use crate::{
     api::spec::OnByDefault,
     config::{Problem, Transform, fields},
+    error::brief,
     facts::manager::{Controller, Manager},
     object::{Object, container_name, containers},
     provider::{CCM, Origin, descriptor::ValueSource, versions::Versions},
-    text::suggest::did_you_mean,
+    text::suggest::{Hints, did_you_mean},
 };
 
 /// The architectures that nodes may have, as the label `kubernetes.io/arch` names them.
@@ -195,18 +200,16 @@ impl Descriptor {
             if image.architectures.is_empty() {
                 found.push((pointer, format!("none is given; there are {}", ARCHITECTURES.join(", "))));
             } else if let Some(other) = image.architectures.iter().find(|one| !ARCHITECTURES.contains(&one.as_str())) {
-                let hint = did_you_mean(other, ARCHITECTURES);
-                found.push((
-                    pointer,
-                    format!("unknown architecture {other:?}{hint}; there are {}", ARCHITECTURES.join(", ")),
-                ));
+                let (hint, known) = (did_you_mean(other, ARCHITECTURES), ARCHITECTURES.join(", "));
+                found.push((pointer, format!("unknown architecture {:?}{hint}; there are {known}", brief(other))));
             }
         }
         if let Some(Credentials { keys, optional_keys, environment, .. }) = &self.credentials {
-            let known = || keys.iter().chain(optional_keys).map(String::as_str);
-            for (variable, key) in environment.iter().filter(|(_, key)| !known().any(|known| known == key.as_str())) {
-                let hint = did_you_mean(key, known());
-                let problem = format!("the key {key:?} is neither in keys nor in optionalKeys{hint}");
+            let known: BTreeSet<_> = keys.iter().chain(optional_keys).map(String::as_str).collect();
+            let hints = Hints::default();
+            for (variable, key) in environment.iter().filter(|(_, key)| !known.contains(key.as_str())) {
+                let hint = hints.of(key, known.iter().copied());
+                let problem = format!("the key {:?} is neither in keys nor in optionalKeys{hint}", brief(key));
                 found.push((format!("/credentials/environment/{variable}"), problem));
             }
         }

@@ -11,12 +11,15 @@ pub(super) mod pods;
 mod rules;
 mod upstream;
 
-use std::fmt;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde::Serialize;
 
 use crate::{
-    provider::{Error, folder::Bundle, payload::Payload},
+    provider::{Error, folder::Bundle, package::read::Form, payload::Payload},
     text::{
         Place, located,
         output::{Failure, Suite, printable, table, wrap},
@@ -49,6 +52,9 @@ pub struct Finding {
     #[serde(flatten)]
     place: Place,
     what: String,
+    /// The JSON pointer of the field, where it is known.
+    #[serde(skip)]
+    pointer: Option<String>,
     /// What a policy has to list for the provider under this rule to allow it.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
@@ -59,6 +65,9 @@ pub struct Finding {
 /// The checked providers, the rules, and the findings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
+    /// What a package was read from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    form: Option<Form>,
     providers: Vec<String>,
     rules: Vec<&'static str>,
     /// The findings, by provider and rule.
@@ -84,21 +93,39 @@ pub fn verify(bundles: &[Bundle], payload: Option<&Payload>) -> Report {
         defects.map(|defect| rule.finding(&bundle.title(), defect)).collect()
     };
     Report {
+        form: None,
         providers: bundles.iter().map(Bundle::title).collect(),
         rules: RULES.iter().map(|rule| rule.id).collect(),
         findings: bundles.iter().flat_map(|bundle| RULES.iter().flat_map(move |rule| check(rule, bundle))).collect(),
     }
 }
 
+/// A field of a file: its file, its place and its JSON pointer.
+pub(super) type Field<'a> = (&'a str, Place, &'a str);
+
 impl Finding {
-    /// Whether another finding at the same place follows from this one: a misspelt field is one that nobody needs.
-    pub(super) fn explains(&self, other: &Self) -> bool {
-        let rules = (self.rule, other.rule) == ("known-field", "foreign-field");
-        rules && (&self.file, self.place) == (&other.file, other.place)
+    fn field(&self) -> Option<Field<'_>> {
+        Some((&self.file, self.place, self.pointer.as_deref()?))
+    }
+
+    /// Whether this one follows from that of a misspelt field, which is one that nobody needs.
+    pub(super) fn is_explained(&self, misspelt: &BTreeSet<Field>) -> bool {
+        self.rule == "foreign-field" && self.field().is_some_and(|field| misspelt.contains(&field))
     }
 }
 
 impl Report {
+    /// The fields that the API server does not know.
+    pub(super) fn misspelt(&self) -> BTreeSet<Field<'_>> {
+        self.findings.iter().filter(|finding| finding.rule == "known-field").filter_map(Finding::field).collect()
+    }
+
+    /// The same of a package that was read from this.
+    #[must_use]
+    pub fn of_form(self, form: Form) -> Self {
+        Self { form: Some(form), ..self }
+    }
+
     /// Adds the findings of further rules.
     #[must_use]
     pub fn with(mut self, rules: impl IntoIterator<Item = &'static str>, findings: Vec<Finding>) -> Self {
@@ -122,7 +149,8 @@ impl Report {
 
     fn lines(&self) -> String {
         let (providers, rules) = (self.providers.len(), self.rules.len());
-        let checked = format!("{} checked by {rules} rules", count(providers, "provider"));
+        let form = self.form.map(|form| format!("read as {}: ", form.words())).unwrap_or_default();
+        let checked = format!("{form}{} checked by {rules} rules", count(providers, "provider"));
         if self.findings.is_empty() {
             return format!("{checked}: nothing found\n");
         }
@@ -139,14 +167,12 @@ impl Report {
 
     /// JUnit's form: a suite for each provider, a case for each rule.
     pub fn suites(&self) -> Vec<Suite> {
-        let failures = |provider: &str, rule: &str| -> Vec<Failure> {
-            let found = self.findings.iter().filter(|finding| finding.provider == provider && finding.rule == rule);
-            let failure = |Finding { file, place, what, why, fix, .. }: &Finding| Failure {
-                message: located(file, Some(*place), what),
-                text: format!("{why}. Fix: {fix}."),
-            };
-            found.map(failure).collect()
-        };
+        let mut by_rule = BTreeMap::<(&str, &str), Vec<Failure>>::new();
+        for Finding { provider, rule, file, place, what, why, fix, .. } in &self.findings {
+            let failure = Failure { message: located(file, Some(*place), what), text: format!("{why}. Fix: {fix}.") };
+            by_rule.entry((provider, rule)).or_default().push(failure);
+        }
+        let failures = |provider: &str, rule: &str| by_rule.get(&(provider, rule)).cloned().unwrap_or_default();
         let suite = |provider: &String| Suite {
             name: provider.clone(),
             cases: self.rules.iter().map(|rule| ((*rule).to_owned(), failures(provider, rule))).collect(),
@@ -158,9 +184,9 @@ impl Report {
 impl<C> Rule<C> {
     /// A defect of a provider as a finding of this rule.
     pub fn finding(&self, provider: &str, defect: Error) -> Finding {
-        let (Self { id: rule, why, fix, .. }, Error { file, place, problem: what }) = (self, defect);
+        let (Self { id: rule, why, fix, .. }, Error { file, place, problem: what, pointer }) = (self, defect);
         let place = place.unwrap_or(Place::line(1));
-        Finding { provider: provider.to_owned(), rule, file, place, what, value: None, why, fix }
+        Finding { provider: provider.to_owned(), rule, file, place, what, pointer, value: None, why, fix }
     }
 }
 

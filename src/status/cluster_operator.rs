@@ -8,7 +8,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::object::{self, Key, Kind, NAMESPACE, Object};
+use crate::{
+    error,
+    object::{self, Key, Kind, NAMESPACE, Object},
+};
 
 /// The kind of the object that holds the status.
 pub static KIND: Kind = object::kind("config.openshift.io", "v1", "ClusterOperator", "clusteroperators", false, 0);
@@ -322,7 +325,7 @@ impl Status {
             type_: type_.to_owned(),
             status: status.to_owned(),
             reason: reason.to_owned(),
-            message: message.to_owned(),
+            message: error::message(message).into_owned(),
             last_transition_time: previous.map_or(now, |previous| &previous.last_transition_time).to_owned(),
         }
     }

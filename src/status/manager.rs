@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::{
     api::status::{Cluster, Condition, Deletion, Nodes, Provider, Status, Stuck, Workload},
+    error,
     facts::cluster,
     nodes::waiting::{Waiting, by_reason},
     plan::upstream::judgement::Judgement,
@@ -241,7 +242,7 @@ pub fn next(previous: &Status, input: &Input) -> Status {
             observed_generation: *generation,
             last_transition_time: before.map_or(*now, |before| &before.last_transition_time).to_owned(),
             reason: reason.to_owned(),
-            message: message.to_owned(),
+            message: error::message(message).into_owned(),
         }
     };
     let before = |type_: &str| previous.conditions.iter().find(|one| one.type_ == type_);

@@ -4,6 +4,10 @@
 
 use serde::Serialize;
 
+use crate::text::terminal;
+
+pub use terminal::printable;
+
 /// The width of a table.
 const WIDTH: usize = 100;
 /// The space between two columns.
@@ -11,24 +15,15 @@ const GAP: usize = 2;
 /// The minimum width of the last column, even if the table becomes too wide.
 const NARROWEST: usize = 20;
 
-/// One JSON document, ending in a line break.
+/// One JSON document, ending in a line break. What would steer a terminal is in it as escapes.
 pub fn json(output: &impl Serialize) -> serde_json::Result<String> {
-    Ok(serde_json::to_string_pretty(output)? + "\n")
+    Ok(terminal::escaped_json(serde_json::to_string_pretty(output)?) + "\n")
 }
 
 /// A table of at most 100 columns, unless a word is longer than its column. Long texts are wrapped in the last column;
 /// nothing is cut off.
 pub fn table<const N: usize>(titles: [&str; N], rows: &[[String; N]]) -> String {
     table_within(WIDTH, titles, rows)
-}
-
-/// A text without characters that would steer a terminal or reorder the line: others may have written it.
-pub fn printable(text: &str) -> String {
-    let steers = |c: char| {
-        (c.is_control() && !matches!(c, '\n' | '\t'))
-            || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
-    text.chars().map(|c| if steers(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// A [`table`] of another width.
@@ -136,7 +131,7 @@ fn escape(text: &str) -> String {
             '\'' => escaped += "&apos;",
             '\n' => escaped += "&#10;",
             '\t' => escaped += "&#9;",
-            control if control.is_control() || matches!(control, '\u{fffe}' | '\u{ffff}') => escaped.push('?'),
+            control if terminal::steers(control) || matches!(control, '\u{fffe}' | '\u{ffff}') => escaped.push('?'),
             other => escaped.push(other),
         }
     }
@@ -165,11 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_steers_a_terminal() {
-        assert_eq!(printable("a\x1b[2J\tb\r\n\u{202e}c"), "a\u{fffd}[2J\tb\u{fffd}\n\u{fffd}c");
-        for steers in ['\u{61c}', '\u{2028}', '\u{2029}', '\u{2060}', '\u{2066}', '\u{feff}'] {
-            assert_eq!(printable(&steers.to_string()), "\u{fffd}", "{steers:?}");
-        }
+    fn a_document_of_json_steers_no_terminal_and_is_read_as_meant() {
+        let text = "a\x1b[2J\u{7f}\u{9b}\u{202e}\u{2028}\u{e0041}é\n\t";
+        let written = json(&[text]).unwrap();
+        assert!(
+            !written.contains(terminal::steers) && written.contains("\\u202e\\u2028\\udb40\\udc41é\\n"),
+            "{written}"
+        );
+        assert_eq!(serde_json::from_str::<Vec<String>>(&written).unwrap(), [text]);
     }
 
     #[test]

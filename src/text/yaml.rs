@@ -9,11 +9,20 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use serde_saphyr::{DefaultMessageFormatter, Localizer, Location};
 
-use crate::text::{Place, suggest::did_you_mean};
+use crate::{
+    error::problem,
+    text::{Place, suggest::did_you_mean},
+};
+
+pub use lines::Lines;
 
 pub mod cost;
 pub(crate) mod edit;
+pub(crate) mod lines;
 pub(crate) mod outline;
+mod quoted;
+
+pub(crate) use quoted::quoted;
 
 /// A syntax error, or a value that does not fit its type.
 pub use crate::text::Problem as Error;
@@ -31,25 +40,17 @@ pub fn documents(text: &str) -> Result<Vec<Value>, Error> {
 /// Parses every document of a text as [`documents`] does, each with the lines of its values.
 pub fn documents_with_lines(text: &str) -> Result<Vec<(Value, Lines)>, Error> {
     let documents = documents(text)?;
-    let lines = outline::roots(text)?.into_iter().map(|root| Lines(Some(root)));
+    let lines = outline::roots(text)?.into_iter().map(|root| Lines::of_root(&root));
     Ok(documents.into_iter().zip(lines).collect())
 }
 
-/// The lines of the values of a document.
-#[derive(Clone, Debug, Default)]
-pub struct Lines(Option<outline::Node>);
-
-impl Lines {
-    /// The line, from 1, of the value at a JSON pointer, or of the nearest value around it when the value is absent. It is
-    /// the line of the value's key where it has one.
-    pub fn of(&self, pointer: &str) -> usize {
-        let keys = pointer.split('/').skip(1).map(|key| key.replace("~1", "/").replace("~0", "~"));
-        self.0.as_ref().map_or(1, |root| root.line(&keys.collect::<Vec<_>>()).unwrap_or(root.line))
-    }
+/// Writes one document. Nothing in it steers a terminal, whoever wrote the texts, and Go's parser reads each text as it is.
+pub fn to_string(value: &impl Serialize) -> Result<String, Error> {
+    let text = write(value)?;
+    if quoted::may_need(&text) { quoted::write(value, &text) } else { Ok(text) }
 }
 
-/// Writes one document.
-pub fn to_string(value: &impl Serialize) -> Result<String, Error> {
+fn write(value: &impl Serialize) -> Result<String, Error> {
     // Long lines, because readers may misread folded scalars.
     let mut options = serde_saphyr::SerializerOptions::default();
     options.folded_wrap_chars = usize::MAX;
@@ -95,7 +96,7 @@ fn describe(error: &serde_saphyr::Error) -> Error {
         }
         _ => message.replace('\n', " ").replace("expected mapping start", "expected a mapping such as {key: value}"),
     };
-    Error { place, message: message + &hint }
+    Error { place, message: problem(message) + &hint }
 }
 
 #[cfg(test)]

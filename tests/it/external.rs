@@ -171,6 +171,32 @@ async fn an_external_provider_is_installed_upgraded_and_removed_and_fails_closed
     .await
 }
 
+/// A message of any length would be more than the API server takes, and then nobody would know why nothing is applied.
+#[tokio::test]
+async fn a_refusal_reaches_the_status_whatever_the_package_says() -> Result<()> {
+    let root = TempDir::new()?;
+    let folder = folder(&root, "demo")?;
+    let cluster = cluster(&folder, "demo").await?;
+    for n in 0..4 {
+        let text = format!(
+            "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: demo-cloud-{n}\n  namespace: kube-system\n  labels:\n    x: {}\n",
+            "a".repeat(900_000)
+        );
+        fs::write(folder.join(format!("assets/upstream/x{n}.yaml")), text)?;
+    }
+    let mark = cluster.mark().await?;
+    let operator = cluster.start_with(&[NAMESPACES, &pinned(&folder)?])?;
+    cluster.create("cluster", spec("demo")).await?;
+    let live = cluster.conditions(&operator, "cluster", &["Ready=False", "Stalled=True"]).await?;
+    let ready = message(&live, "Ready");
+    assert!(ready.contains("x0.yaml:7: the label x=aaa") && ready.contains("(foreign-label); assets/"), "{ready}");
+    assert!(ready.len() < 8 << 10 && !ready.contains(&"a".repeat(201)), "{} bytes", ready.len());
+    assert_eq!(writes(&cluster.requests(mark).await?), Vec::<String>::new());
+    let log = operator.log();
+    assert!(log.len() < 256 << 10, "{} bytes of log", log.len());
+    stop(operator).await
+}
+
 #[tokio::test]
 async fn a_built_in_provider_takes_the_place_of_an_external_one_only_on_demand() -> Result<()> {
     let root = TempDir::new()?;

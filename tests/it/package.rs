@@ -76,7 +76,8 @@ fn every_form_of_a_provider_has_one_digest() -> Result<()> {
     for (target, message) in [("exoscale", "the folder is ./exoscale"), ("./exoscale", ""), ("exoscale/", "")] {
         let (printed, messages) = printed(folder.path(), &["digest", target])?;
         assert_eq!(printed, digest, "{target}");
-        assert!(messages.contains(message) && messages.is_empty() == message.is_empty(), "{messages}");
+        let form = if message.is_empty() { "a folder" } else { "a part of this program" };
+        assert!(messages.contains(message) && messages.ends_with(&format!("{target}: read as {form}\n")), "{messages}");
     }
     assert_eq!(printed(&folder.path().join("exoscale"), &["digest", "."])?.0, digest);
     // In scripts: DIGEST=$(ccm-operator provider pack exoscale).
@@ -138,11 +139,76 @@ fn an_image_layout_is_written_whole_or_not_at_all() -> Result<()> {
     assert!(messages.contains(&exoscale()?.digest()), "{messages}");
     assert_eq!(names(&folder.path().join("exoscale"))?, ["blobs", "index.json", "oci-layout"]);
     assert_eq!(printed(folder.path(), &["digest", "./exoscale"])?.0, digest);
+    let (_, messages) = printed(folder.path(), &["digest", "./exoscale"])?;
+    assert_eq!(messages, "./exoscale: read as the layout of an OCI image\n");
+    let verified = provider(folder.path(), &["verify", "./exoscale"]);
+    let table = String::from_utf8(verified.stdout)?;
+    assert!(table.starts_with("read as the layout of an OCI image: 1 provider checked by "), "{table}");
     let before = fs::read(folder.path().join("exoscale/index.json"))?;
     let message = refused(folder.path(), &["pack", "exoscale", "--oci-layout", "exoscale"])?;
     assert!(message.contains("--oci-layout: exoscale is not empty: remove it"), "{message}");
     assert_eq!(fs::read(folder.path().join("exoscale/index.json"))?, before);
     assert_eq!(names(folder.path())?, ["exoscale"]);
+    Ok(())
+}
+
+/// Who looks at what is beside the blobs of a layout, people or `verify`, looks at another package than the one that is pinned.
+#[test]
+fn nothing_beside_a_layout_is_taken_for_the_package() -> Result<()> {
+    let folder = TempDir::new()?;
+    let demo = folder.path().join("exoscale");
+    printed(folder.path(), &["pack", "exoscale", "--oci-layout", "exoscale"])?;
+    // A tree of a repository that is as good as can be.
+    write(
+        &demo.join("assets/demo"),
+        exoscale()?.files().map(|(path, bytes)| (path.replace('/', "-"), bytes.to_vec())),
+    )?;
+    for command in ["digest", "verify", "rbac"] {
+        let message = refused(folder.path(), &[command, "./exoscale"])?;
+        assert!(message.contains("assets: not a part of the image"), "{message}");
+    }
+    // Without the mark it is a tree, and with manifests of its own it is a package.
+    fs::remove_file(demo.join("oci-layout"))?;
+    let message = String::from_utf8(provider(folder.path(), &["verify", "./exoscale"]).stdout)?;
+    assert!(message.contains("1 provider checked by") && !message.contains("read as"), "{message}");
+    fs::remove_dir_all(&demo)?;
+    write(&demo, exoscale()?.files().map(|(path, bytes)| (path.to_owned(), bytes.to_vec())))?;
+    write(&demo, [("assets/docs/x.yaml", "a: 1\n")])?;
+    for command in ["digest", "verify", "rbac"] {
+        let message = refused(folder.path(), &[command, "./exoscale"])?;
+        assert!(message.contains("assets/docs: unknown file"), "{message}");
+    }
+    Ok(())
+}
+
+/// What people see, and what programs read.
+#[test]
+fn nothing_in_an_output_steers_a_terminal() -> Result<()> {
+    let folder = TempDir::new()?;
+    printed(folder.path(), &["new", "demo", "--image", "registry.example.test/demo:v1"])?;
+    let file = folder.path().join("demo/assets/upstream/deployment.yaml");
+    let text = fs::read_to_string(&file)?;
+    for (raw, expected) in [
+        ("\u{202e}", "1: the character U+202E"),
+        ("\u{9b}2J", "1: the character U+009B"),
+        ("\r#", "1: the character U+000D"),
+    ] {
+        fs::write(&file, format!("# a{raw}\n{text}"))?;
+        for command in ["digest", "verify", "rbac", "show", "pack"] {
+            let message = refused(folder.path(), &[command, "./demo"])?;
+            assert!(message.contains("assets/upstream/deployment.yaml:1:4: the character U+"), "{message}");
+            assert!(message.contains(&expected[3..]) && !message.contains(raw), "{message}");
+        }
+    }
+    fs::write(&file, text.replacen("args:\n", "args:\n        - \"--x\\e[2J\\u202e\"\n", 1))?;
+    for format in ["table", "json", "junit"] {
+        let verified = provider(folder.path(), &["verify", "./demo", "-o", format]);
+        let out = String::from_utf8(verified.stdout)?;
+        assert_eq!(verified.status.code(), Some(1), "{out}");
+        assert!(out.contains("the character U+001B") && !out.contains(['\u{1b}', '\u{202e}']), "{out}");
+    }
+    let message = refused(folder.path(), &["rbac", "./demo"])?;
+    assert!(message.contains("the character U+001B"), "{message}");
     Ok(())
 }
 
@@ -289,10 +355,26 @@ fn no_package_takes_more_than_64_mib_or_ends_the_process() -> Result<()> {
         let message = String::from_utf8_lossy(&output.stderr);
         let is_done = [Some(0), Some(2)].contains(&output.status.code()) && !message.contains(OUT_OF_MEMORY);
         assert!(is_done, "{}: {} {message}", path.display(), output.status);
+        let output = within(MEMORY, binary()).args(["provider", "verify"]).arg(&path).output()?;
+        let message = String::from_utf8_lossy(&output.stderr);
+        let is_done = [Some(1), Some(2)].contains(&output.status.code()) && !message.contains(OUT_OF_MEMORY);
+        assert!(is_done, "verify {}: {} {message}", path.display(), output.status);
         let mut command = within(MEMORY, &env::current_exe()?);
         let output = command.args(["--exact", test, "--test-threads=1"]).env(PACKAGE, &path).output()?;
         let message = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{}: {} {message}", path.display(), output.status);
+    }
+    for (case, text) in [
+        ("list", format!("x: [{}]\n", "a,".repeat(500_000))),
+        ("heavy", heavy(60_000)),
+        ("laughs", "a: &a [b]\nc: [*a]\n".repeat(9)),
+    ] {
+        let tree = folder.path().join("tree").join(case);
+        write(&tree, (0..4).map(|n| (format!("assets/demo/{n}.yaml"), &text)))?;
+        let output = within(MEMORY, binary()).args(["provider", "verify"]).arg(&tree).output()?;
+        let message = String::from_utf8_lossy(&output.stderr);
+        let is_done = [Some(1), Some(2)].contains(&output.status.code()) && !message.contains(OUT_OF_MEMORY);
+        assert!(is_done, "{case}: {} {message}", output.status);
     }
     // A process that needs more ends.
     let output =

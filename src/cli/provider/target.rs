@@ -1,6 +1,6 @@
 //! What a command about providers is about: built-in providers, the repository's tree, or a package.
 
-use std::path::Path;
+use std::{fs::DirEntry, path::Path};
 
 use crate::{
     cli::flags::{say, wrong_usage},
@@ -64,11 +64,18 @@ pub(super) fn load(target: &str) -> anyhow::Result<Loaded> {
     Ok(package::read(Path::new(target))?)
 }
 
-/// Whether a folder has folders of providers in `assets/`. A provider's own folder has manifests there.
+/// Whether a folder has folders of providers in `assets/`, and nothing else there that a package may have: whoever wrote a package must
+/// not decide that it is checked by fewer rules. The image layout of a package and the mount of a `ConfigMap` are never a tree.
 fn is_tree(path: &Path) -> bool {
+    if ["oci-layout", "..data"].iter().any(|mark| path.join(mark).symlink_metadata().is_ok()) {
+        return false;
+    }
     let Ok(entries) = path.join("assets").read_dir() else {
         // The error names what it lacks.
-        return path.is_dir() && !path.join("assets").exists() && !path.join("oci-layout").exists();
+        return path.is_dir() && !path.join("assets").exists();
     };
-    entries.flatten().any(|entry| entry.path().is_dir() && entry.file_name() != "upstream")
+    let mut entries = entries.flatten();
+    let is_provider = |entry: DirEntry| entry.path().is_dir() && entry.file_name() != "upstream";
+    let first = entries.next();
+    first.is_some_and(is_provider) && entries.all(is_provider)
 }

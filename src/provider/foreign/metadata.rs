@@ -2,13 +2,16 @@
 
 use serde_json::Value;
 
-use crate::provider::{
-    folder::Manifest,
-    foreign::{
-        Values,
-        pods::{each, fields},
+use crate::{
+    error::brief,
+    provider::{
+        folder::Manifest,
+        foreign::{
+            Values,
+            pods::{each, fields},
+        },
+        verify::parts::{Subject, items},
     },
-    verify::parts::{Subject, items},
 };
 
 /// The fields of metadata that a manifest needs.
@@ -42,7 +45,7 @@ pub(super) fn metadata(subject: Subject) -> Values {
             let Some(metadata) = manifest.object.value().pointer(place) else { continue };
             for field in fields(metadata).filter(|field| !METADATA.contains(field)) {
                 found.push((
-                    manifest.defect(&format!("{place}/{field}"), format!("metadata.{field}")),
+                    manifest.defect(&format!("{place}/{field}"), format!("metadata.{}", brief(field))),
                     field.to_owned(),
                 ));
             }
@@ -53,7 +56,7 @@ pub(super) fn metadata(subject: Subject) -> Values {
             };
             for key in fields(annotations).filter(|key| !is_usual(key)) {
                 let pointer = format!("{place}/annotations/{}", escaped(key));
-                found.push((manifest.defect(&pointer, format!("the annotation {key}")), key.to_owned()));
+                found.push((manifest.defect(&pointer, format!("the annotation {}", brief(key))), key.to_owned()));
             }
         }
         found
@@ -81,7 +84,7 @@ pub(super) fn labels(subject: Subject) -> Values {
                 if !is_usual(key, value) {
                     let pointer = format!("{place}/labels/{}", escaped(key));
                     found.push((
-                        manifest.defect(&pointer, format!("the label {key}={value}")),
+                        manifest.defect(&pointer, format!("the label {}={}", brief(key), brief(value))),
                         format!("{key}={value}"),
                     ));
                 }
@@ -106,8 +109,11 @@ pub(super) fn selectors(subject: Subject) -> Values {
             return None;
         }
         let value = format!("{} {}", manifest.object.kind().kind, manifest.object.name());
-        let problem =
-            format!("{value}: its selector has no label {} with a value that begins with {own}", OWN.join(" or "));
+        let problem = format!(
+            "{}: its selector has no label {} with a value that begins with {own}",
+            brief(&value),
+            OWN.join(" or ")
+        );
         Some((manifest.defect("/spec", problem), value))
     };
     let of_pods = each(subject.pods(), |pod| others(&pod.value["affinity"], is_own));

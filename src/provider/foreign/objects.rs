@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::{
+    error::brief,
     facts::DEFAULT_NAMESPACE,
-    object::Key,
     provider::{
         AUTHENTICATION_READER, Error, Flavour, Phase,
         folder::Manifest,
@@ -52,7 +52,7 @@ pub(super) fn kinds(subject: Subject) -> Values {
     let others = subject.bundle.manifests.iter().filter(|manifest| !is_usual(manifest));
     let defect = |manifest: &Manifest| {
         let value = format!("{} {}", manifest.object.kind().kind, manifest.object.name());
-        (manifest.defect("/kind", value.clone()), value)
+        (manifest.defect("/kind", brief(&value)), value)
     };
     others.map(defect).collect()
 }
@@ -73,7 +73,7 @@ pub(super) fn names(subject: Subject) -> Values {
         (
             manifest.defect(
                 "/metadata/name",
-                format!("{value}: the name does not begin with {own}, or ends as those of the operator"),
+                format!("{}: the name does not begin with {own}, or ends as those of the operator", brief(&value)),
             ),
             value,
         )
@@ -87,7 +87,9 @@ pub(super) fn system_names(subject: Subject) -> Vec<Error> {
         let subjects = subjects.map(|index| format!("/subjects/{index}/name"));
         let places = ["/metadata/name", "/roleRef/name"].map(str::to_owned).into_iter().chain(subjects);
         let system = places.filter(|place| text(manifest, place).starts_with(SYSTEM));
-        system.map(|place| manifest.defect(&place, format!("the name {}", text(manifest, &place)))).collect::<Vec<_>>()
+        system
+            .map(|place| manifest.defect(&place, format!("the name {}", brief(text(manifest, &place)))))
+            .collect::<Vec<_>>()
     };
     subject.bundle.manifests.iter().flat_map(of_manifest).collect()
 }
@@ -104,16 +106,15 @@ pub(super) fn namespaces(subject: Subject) -> Values {
     });
     let defect = |manifest: &Manifest| {
         let namespace = manifest.object.namespace();
-        (manifest.defect("/metadata/namespace", format!("namespace {namespace}")), namespace.to_owned())
+        (manifest.defect("/metadata/namespace", format!("namespace {}", brief(namespace))), namespace.to_owned())
     };
     others.map(defect).collect()
 }
 
 pub(super) fn references(subject: Subject) -> Values {
-    let own: BTreeSet<Key> = subject.manifests(Phase::Cluster).map(|manifest| manifest.object.key()).collect();
-    let is_own = |kind: &str, namespace: &str, name: &str| {
-        own.iter().any(|key| (key.kind.as_str(), key.namespace.as_str(), key.name.as_str()) == (kind, namespace, name))
-    };
+    let objects = subject.manifests(Phase::Cluster).map(|manifest| &manifest.object);
+    let own: BTreeSet<_> = objects.map(|one| (one.kind().kind, one.namespace(), one.name())).collect();
+    let is_own = |kind: &str, namespace: &str, name: &str| own.contains(&(kind, namespace, name));
     let mut defects = Vec::new();
     for manifest in &subject.bundle.manifests {
         for (pointer, kind, namespace, name) in bound(manifest) {
@@ -142,7 +143,7 @@ pub(super) fn references(subject: Subject) -> Values {
 fn foreign(defect: Error, kind: &str, namespace: &str, name: &str) -> (Error, String) {
     let name = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
     let value = format!("{kind} {name}");
-    (Error { problem: format!("{value} is not in the provider's folder"), ..defect }, value)
+    (defect.described(format!("{} is not in the provider's folder", brief(&value))), value)
 }
 
 /// The role and the subjects of a binding: JSON pointer, kind, namespace, name.
@@ -182,7 +183,7 @@ pub(super) fn aggregation(subject: Subject) -> Vec<Error> {
             labels.into_iter().flatten().map(|(label, _)| label).filter(|label| label.contains("aggregate-to-"));
         let labels = labels.map(|label| {
             let pointer = format!("/metadata/labels/{}", label.replace('~', "~0").replace('/', "~1"));
-            manifest.defect(&pointer, format!("the label {label}"))
+            manifest.defect(&pointer, format!("the label {}", brief(label)))
         });
         rule.into_iter().chain(labels).collect::<Vec<_>>()
     };
@@ -197,7 +198,7 @@ pub(super) fn published(subject: Subject) -> Values {
         .as_ref()
         .and_then(|one| one.cloud_config.as_ref()?.publish_with_feature_gate.as_ref());
     let defect = |gate: &String| {
-        let problem = format!("publishWithFeatureGate {gate}");
+        let problem = format!("publishWithFeatureGate {}", brief(gate));
         (subject.bundle.descriptor_error("/cloudConfig/publishWithFeatureGate", problem), gate.clone())
     };
     gate.map(defect).into_iter().collect()
@@ -228,7 +229,7 @@ fn exposures(manifest: &Manifest) -> Values {
     let defect = |(pointer, text): (String, String)| {
         let field = pointer.split('/').nth(2).unwrap_or_default();
         let value = format!("{field} {text}");
-        (manifest.defect(&pointer, value.clone()), value)
+        (manifest.defect(&pointer, brief(&value)), value)
     };
     found.into_iter().map(defect).collect()
 }

@@ -2,12 +2,15 @@
 
 use serde_json::Value;
 
-use crate::provider::{
-    Error, Phase,
-    foreign::Values,
-    verify::{
-        parts::{Part, Subject, items},
-        pods::BOOTSTRAP_HOST_PATHS,
+use crate::{
+    error::brief,
+    provider::{
+        Error, Phase,
+        foreign::Values,
+        verify::{
+            parts::{Part, Subject, items},
+            pods::BOOTSTRAP_HOST_PATHS,
+        },
     },
 };
 
@@ -102,7 +105,7 @@ pub(super) fn host_paths(subject: Subject) -> Values {
         let paths = volumes.filter_map(|(index, volume)| Some((index, volume.get("hostPath")?["path"].as_str()?)));
         let others = paths.filter(|(_, path)| !(is_bootstrap && BOOTSTRAP_HOST_PATHS.contains(path)));
         let found = others.map(|(index, path)| {
-            (format!("/volumes/{index}/hostPath/path"), format!("hostPath {path}"), path.to_owned())
+            (format!("/volumes/{index}/hostPath/path"), format!("hostPath {}", brief(path)), path.to_owned())
         });
         found.collect()
     })
@@ -137,7 +140,7 @@ pub(super) fn unusual_fields(subject: Subject) -> Values {
         let mut found = others(container.value, &CONTAINER);
         for list in ["limits", "requests"] {
             for name in fields(&container.value["resources"][list]).filter(|name| !RESOURCES.contains(name)) {
-                found.push((format!("/resources/{list}"), format!("the resource {name}"), name.to_owned()));
+                found.push((format!("/resources/{list}"), format!("the resource {}", brief(name)), name.to_owned()));
             }
         }
         if !items(&container.value["resources"]["claims"]).is_empty() {
@@ -148,7 +151,7 @@ pub(super) fn unusual_fields(subject: Subject) -> Values {
                 let host = container.value[probe][way]["host"].as_str().unwrap_or_default();
                 if !matches!(host, "" | "localhost" | "127.0.0.1" | "::1") {
                     let value = format!("host {host}");
-                    found.push((format!("/{probe}/{way}/host"), format!("kubelet asks {value}"), value));
+                    found.push((format!("/{probe}/{way}/host"), format!("kubelet asks {}", brief(&value)), value));
                 }
             }
         }
@@ -171,7 +174,7 @@ fn others(part: &Value, usual: &[&str]) -> Vec<(String, String, String)> {
             Value::String(text) => format!("{field} {text}"),
             scalar => format!("{field} {scalar}"),
         };
-        (format!("/{field}"), format!("the field {value}"), value)
+        (format!("/{field}"), format!("the field {}", brief(&value)), value)
     };
     let is_unusual = |field: &&str| !usual.contains(field) && !is_default(field, &part[*field]);
     fields(part).filter(is_unusual).map(of_field).collect()
@@ -196,7 +199,7 @@ pub(super) fn volumes(subject: Subject) -> Values {
                 }
             }
         }
-        found.into_iter().map(|(pointer, value)| (pointer, format!("a volume with {value}"), value)).collect()
+        found.into_iter().map(|(pointer, value)| (pointer, format!("a volume with {}", brief(&value)), value)).collect()
     })
 }
 

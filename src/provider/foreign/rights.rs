@@ -103,7 +103,7 @@ impl Grant<'_> {
     }
 
     fn defect(&self, problem: impl Into<String>) -> Error {
-        Error { problem: problem.into(), ..self.defect.clone() }
+        self.defect.clone().described(problem)
     }
 }
 
@@ -120,11 +120,18 @@ fn rules(manifest: &Manifest) -> impl Iterator<Item = (String, &Value)> {
 /// The most rights that the roles of a folder grant: a cloud-controller-manager needs some fifty.
 const MAX_GRANTS: usize = 5_000;
 
-/// How many rights a rule grants: few lines grant millions.
+/// The longest text of a rule that counts as one: the API server takes no longer name of an object.
+const LONGEST: usize = 253;
+
+/// How many rights a rule grants: few lines grant millions. With a long text in it each counts as several, as each is worked out with
+/// its texts.
 fn count(rule: &Value) -> usize {
-    let number = |field: &str| items(&rule[field]).len();
-    let names = number("resourceNames").max(1);
-    [number("apiGroups"), number("resources"), number("verbs"), names].into_iter().fold(1, usize::saturating_mul)
+    let fields = ["apiGroups", "resources", "verbs", "resourceNames"].map(|field| items(&rule[field]));
+    let [groups, resources, verbs, names] = fields.map(<[Value]>::len);
+    let longest = fields.into_iter().flatten().filter_map(Value::as_str).map(str::len).max().unwrap_or_default();
+    [groups, resources, verbs, names.max(1), longest.div_ceil(LONGEST).max(1)]
+        .into_iter()
+        .fold(1, usize::saturating_mul)
 }
 
 /// The rules that grant more than a folder may.

@@ -3,16 +3,18 @@
 use serde_json::Value;
 
 use crate::{
+    error::brief,
     facts::DEFAULT_NAMESPACE,
     provider::{
         Error, Flavour, Phase,
         foreign::{Values, rights},
-        upstream::{CLOUD_CONFIG_VOLUME, CREDENTIALS_VOLUME},
+        upstream::{CLOUD_CONFIG_VOLUME, CREDENTIALS_VOLUME, Descriptor},
         verify::{
             folder::walk,
             parts::{Part, Subject, items},
         },
     },
+    text::work,
 };
 
 pub(super) fn secrets(subject: Subject) -> Values {
@@ -35,7 +37,7 @@ pub(super) fn secrets(subject: Subject) -> Values {
 
 fn undeclared((defect, namespace, name): (Error, &str, String)) -> (Error, String) {
     let value = format!("{namespace}/{name}");
-    (Error { problem: format!("Secret {value} is not declared"), ..defect }, value)
+    (defect.described(format!("Secret {} is not declared", brief(&value))), value)
 }
 
 /// Elsewhere the `CloudControllerManager` names the Secret; on OpenShift its name follows from the provider's.
@@ -48,17 +50,16 @@ fn is_declared(subject: Subject, namespace: &str, name: &str) -> bool {
 /// The Secrets that a pod names, each with its JSON pointer. Any field of this form counts, so that no type of volume is
 /// forgotten.
 fn in_pod(subject: Subject, pod: &Part) -> Vec<(String, String)> {
-    let replaced = replaced(subject, pod);
+    let descriptor = subject.bundle.upstream.as_ref().filter(|_| pod.manifest.phase == Phase::Cluster);
+    let is_replaced = |volume: &Value| descriptor.is_some_and(|one| is_replaced(one, volume));
     let mut found = Vec::new();
     let mut see = |pointer: String, name: &Value| {
         if let Some(name) = name.as_str().filter(|name| !name.is_empty()) {
             found.push((pointer, name.to_owned()));
         }
     };
-    walk(pod.value, "", &mut |pointer, value| {
-        if replaced.iter().any(|volume| pointer == volume || pointer.starts_with(&format!("{volume}/"))) {
-            return;
-        }
+    let mut look = |pointer: &str, value: &Value| {
+        work::add(1);
         for (field, reference) in value.as_object().into_iter().flatten() {
             let pointer = format!("{pointer}/{field}");
             if field == "secretName" {
@@ -71,23 +72,28 @@ fn in_pod(subject: Subject, pod: &Part) -> Vec<(String, String)> {
                 see(pointer, &reference["name"]);
             }
         }
-    });
+    };
+    look("", pod.value);
+    for (field, value) in pod.value.as_object().into_iter().flatten() {
+        let pointer = format!("/{field}");
+        if field != "volumes" {
+            walk(value, &pointer, &mut look);
+            continue;
+        }
+        for (index, volume) in items(value).iter().enumerate().filter(|(_, volume)| !is_replaced(volume)) {
+            walk(volume, &format!("{pointer}/{index}"), &mut look);
+        }
+    }
     found
 }
 
-/// The volumes that the operator gives the source that the `CloudControllerManager` names, or removes.
-fn replaced(subject: Subject, pod: &Part) -> Vec<String> {
-    let Some(descriptor) = subject.bundle.upstream.as_ref().filter(|_| pod.manifest.phase == Phase::Cluster) else {
-        return Vec::new();
-    };
-    let is_declared = |name: &str| match name {
-        CLOUD_CONFIG_VOLUME => descriptor.cloud_config.is_some(),
-        CREDENTIALS_VOLUME => descriptor.credentials.is_some(),
+/// Whether the operator gives a volume the source that the `CloudControllerManager` names, or removes it.
+fn is_replaced(descriptor: &Descriptor, volume: &Value) -> bool {
+    match volume["name"].as_str() {
+        Some(CLOUD_CONFIG_VOLUME) => descriptor.cloud_config.is_some(),
+        Some(CREDENTIALS_VOLUME) => descriptor.credentials.is_some(),
         _ => false,
-    };
-    let volumes = items(&pod.value["volumes"]).iter().enumerate();
-    let replaced = volumes.filter(|(_, volume)| volume["name"].as_str().is_some_and(is_declared));
-    replaced.map(|(index, _)| format!("/volumes/{index}")).collect()
+    }
 }
 
 /// The Secrets that pods of an account may mount, and those with which their images are pulled.

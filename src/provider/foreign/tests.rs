@@ -3,6 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::provider::{embedded, folder::bundles_of};
 
+mod hostile;
 mod openshift;
 mod policy;
 

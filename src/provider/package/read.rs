@@ -4,6 +4,7 @@
 //! change it. Below the given path no link is followed, but the kubelet's in a mounted ConfigMap.
 
 use std::{
+    collections::BTreeSet,
     io,
     path::{Path, PathBuf},
 };
@@ -55,6 +56,18 @@ pub enum Form {
     Layout,
 }
 
+impl Form {
+    /// It, for people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::BuiltIn => "a part of this program",
+            Self::Folder => "a folder",
+            Self::Tar => "a tar",
+            Self::Layout => "the layout of an OCI image",
+        }
+    }
+}
+
 /// A package that was read.
 #[derive(Clone, Debug)]
 pub struct Loaded {
@@ -79,7 +92,12 @@ fn load(path: &Path) -> Result<Loaded, Failure> {
     let name = name_of(path)?;
     let (package, form) = match open(path)? {
         Opened::Folder(folder) if folder.open(oci::MARK)?.is_some() => {
-            let (package, digest) = Package::from_oci_layout(|path, most| read_within(&folder, path, most))?;
+            let mut read = BTreeSet::new();
+            let (package, digest) = Package::from_oci_layout(|path, most| {
+                read.insert(path.to_owned());
+                read_within(&folder, path, most)
+            })?;
+            check_beside(&folder, &read)?;
             check_name_of(&package, &name)?;
             return Ok(Loaded { package, digest, form: Form::Layout });
         }
@@ -142,6 +160,24 @@ fn read_within(root: &Folder, path: &str, most: u64) -> Result<Vec<u8>, Failure>
         return Err(provider::Error::new(path, None, problem).into());
     }
     Ok(file.read()?)
+}
+
+/// Refuses a layout with anything that was not read: people would review it in place of the package.
+fn check_beside(root: &Folder, read: &BTreeSet<String>) -> Result<(), Failure> {
+    let folders: BTreeSet<_> =
+        read.iter().flat_map(|path| path.match_indices('/').map(|(at, _)| &path[..at])).collect();
+    for below in [""].into_iter().chain(folders.iter().copied()) {
+        let Some(folder) = root.descend(below)? else { continue };
+        for name in folder.names(MAX_ENTRIES)? {
+            let path = if below.is_empty() { name } else { format!("{below}/{name}") };
+            if !read.contains(&path) && !folders.contains(path.as_str()) {
+                let problem = "not a part of the image: the layout of a package has oci-layout, index.json and the blobs of one \
+                               image in blobs/sha256/, and nothing else";
+                return Err(provider::Error::new(&path, None, problem).into());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Reads a folder, or the one to which the link `..data` of a mounted ConfigMap leads.

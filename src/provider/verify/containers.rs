@@ -7,7 +7,7 @@ use crate::provider::{
     upstream::Descriptor,
     verify::parts::{BOOTSTRAP_SECRETS, Part, Subject, items, report},
 };
-use crate::text::suggest::did_you_mean;
+use crate::{error::brief, text::suggest::Hints};
 
 /// The ConfigMap that the operator keeps with the cloud's configuration.
 const CLOUD_CONF: &str = "cloud-conf";
@@ -69,7 +69,7 @@ pub(super) fn cloud_config(subject: Subject) -> Vec<Error> {
             (Flavour::Upstream, None) => None,
             (Flavour::OpenShift, _) => cloud_config_problem(container, path),
         }?;
-        Some((pointer, format!("--cloud-config {path}: {what}")))
+        Some((pointer, format!("--cloud-config {}: {what}", brief(path))))
     })
 }
 
@@ -78,7 +78,7 @@ fn cloud_config_problem<'a>(container: &Part<'a>, path: &'a str) -> Option<Strin
     let name = volume["name"].as_str().unwrap_or_default();
     if !volume["emptyDir"].is_null() {
         let what = || format!("no init container writes to the emptyDir {name}");
-        return (!is_filled(container, name)).then(what);
+        return (!container.volumes.filled.contains(name)).then(what);
     }
     if container.manifest.phase == Phase::Bootstrap {
         let what = || format!("volume {name} is not a folder of the bootstrap VM");
@@ -103,19 +103,15 @@ fn upstream_config_problem(container: &Part, path: &str, descriptor: &Descriptor
     (!is_there).then(|| format!("volume cloud-config with the file {} is not mounted there", config.file))
 }
 
-/// Whether an init container of the same pod can write to a volume.
-fn is_filled(container: &Part, volume: &str) -> bool {
-    let mounts = items(&container.pod["initContainers"]).iter().flat_map(|init| items(&init["volumeMounts"]));
-    mounts.into_iter().any(|mount| mount["name"] == volume && mount["readOnly"] != true)
-}
-
 pub(super) fn volume_mounts(subject: Subject) -> Vec<Error> {
+    let hints = Hints::default();
     report(subject.containers(), |container| {
-        let volumes = || items(&container.pod["volumes"]).iter().filter_map(|volume| volume["name"].as_str());
+        let volumes = &container.volumes.by_name;
         let mounts = items(&container.value["volumeMounts"]).iter().enumerate();
         let missing = mounts.filter_map(|(index, mount)| {
-            let name = mount["name"].as_str().filter(|name| volumes().all(|volume| volume != *name))?;
-            let what = format!("the pod has no volume {name:?}{}", did_you_mean(name, volumes()));
+            let name = mount["name"].as_str().filter(|name| !volumes.contains_key(name))?;
+            let hint = hints.of(name, volumes.keys().copied());
+            let what = format!("the pod has no volume {:?}{hint}", brief(name));
             Some((format!("/volumeMounts/{index}/name"), what))
         });
         missing.collect::<Vec<_>>()
@@ -160,7 +156,7 @@ pub(super) fn bootstrap_kubeconfig(subject: Subject) -> Vec<Error> {
             return Some(("/args".to_owned(), "--kubeconfig is missing".to_owned()));
         };
         let is_mounted = ccm.volume_at(path).is_some_and(|(volume, _)| volume["hostPath"]["path"] == BOOTSTRAP_SECRETS);
-        let what = || format!("--kubeconfig {path} is not below a mount of hostPath {BOOTSTRAP_SECRETS}");
+        let what = || format!("--kubeconfig {} is not below a mount of hostPath {BOOTSTRAP_SECRETS}", brief(path));
         (!is_mounted).then(|| (pointer, what()))
     })
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::{
+    error::brief,
     facts::DEFAULT_NAMESPACE,
     provider::{
         Error, Flavour, ImageSource, Phase,
@@ -15,7 +16,7 @@ use crate::{
         },
     },
     text::{
-        Place,
+        Place, work,
         yaml::{
             self,
             outline::{child, plain_scalars},
@@ -98,16 +99,17 @@ pub(in crate::provider) fn walk<'v>(value: &'v Value, pointer: &str, see: &mut i
     }
 }
 
-fn placeholder(text: &str) -> Option<&str> {
+fn placeholder(text: &str) -> Option<String> {
     let to_do = TO_DO.into_iter().find(|word| text.contains(word));
-    to_do.or_else(|| {
+    to_do.map(str::to_owned).or_else(|| {
         // `<name>`, but not the comparison in `a < b && c > d`.
-        text.match_indices('<').find_map(|(start, _)| {
-            let end = start + text[start..].find('>')?;
-            let name = &text[start + 1..end];
+        // Each part ends before the next `<`, so that no byte is looked at twice.
+        text.split('<').skip(1).find_map(|part| {
+            work::add(part.len());
+            let name = &part[..part.find('>')?];
             let is_name = name.starts_with(char::is_alphabetic)
                 && name.chars().all(|character| character.is_alphanumeric() || " _-.".contains(character));
-            is_name.then_some(&text[start..=end])
+            is_name.then(|| format!("<{}>", brief(name)))
         })
     })
 }

@@ -1,8 +1,14 @@
 //! The parts of a provider that rules check: pods and containers, each with its place (pure).
 
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
+
 use serde_json::Value;
 
 use crate::{
+    error::brief,
     object::container_name,
     provider::{
         CCM, Error, Phase,
@@ -28,7 +34,33 @@ pub(in crate::provider) struct Part<'a> {
     pub(in crate::provider) pod: &'a Value,
     /// The container; of a pod the same as `pod`.
     pub(in crate::provider) value: &'a Value,
+    /// The volumes of the pod.
+    pub(in crate::provider) volumes: Rc<Volumes<'a>>,
     pointer: String,
+}
+
+/// The volumes of a pod, so that those of each container are found without looking at all.
+#[derive(Default)]
+pub(in crate::provider) struct Volumes<'a> {
+    /// By name.
+    pub(in crate::provider) by_name: BTreeMap<&'a str, &'a Value>,
+    /// The names of those that init containers may write to.
+    pub(in crate::provider) filled: BTreeSet<&'a str>,
+}
+
+impl<'a> Volumes<'a> {
+    fn of(pod: &'a Value) -> Self {
+        let mut volumes = Self::default();
+        for volume in items(&pod["volumes"]) {
+            if let Some(name) = volume["name"].as_str() {
+                volumes.by_name.entry(name).or_insert(volume);
+            }
+        }
+        let mounts = items(&pod["initContainers"]).iter().flat_map(|init| items(&init["volumeMounts"]));
+        let writable = mounts.filter(|mount| mount["readOnly"] != true);
+        volumes.filled = writable.filter_map(|mount| mount["name"].as_str()).collect();
+        volumes
+    }
 }
 
 pub(in crate::provider) fn items(value: &Value) -> &[Value] {
@@ -71,7 +103,7 @@ pub(in crate::provider) fn require_flag<'a>(
 ) -> Vec<Error> {
     report(containers, |container| {
         let (pointer, value) = container.flag(flag).unzip();
-        let what = || format!("{flag} is {}; it must be {wanted}", value.unwrap_or("missing"));
+        let what = || format!("{flag} is {}; it must be {wanted}", brief(value.unwrap_or("missing")));
         (!predicate(value)).then(|| (pointer.unwrap_or_else(|| "/args".to_owned()), what()))
     })
 }
@@ -84,7 +116,8 @@ impl<'a> Subject<'a> {
     pub(in crate::provider) fn pods(self) -> impl Iterator<Item = Part<'a>> {
         self.bundle.manifests.iter().filter_map(|manifest| {
             let pod = manifest.object.pod_spec()?;
-            Some(Part { manifest, pod, value: pod, pointer: manifest.object.pod_spec_pointer()?.to_owned() })
+            let volumes = Rc::new(Volumes::of(pod));
+            Some(Part { manifest, pod, value: pod, volumes, pointer: manifest.object.pod_spec_pointer()?.to_owned() })
         })
     }
 
@@ -113,7 +146,10 @@ impl<'a> Subject<'a> {
 
     fn listed(self, list: &'static str) -> impl Iterator<Item = Part<'a>> {
         self.pods().flat_map(move |pod| {
-            let part = move |(index, value)| Part { value, pointer: format!("{}/{list}/{index}", pod.pointer), ..pod };
+            let part = move |(index, value)| {
+                let (pointer, volumes) = (format!("{}/{list}/{index}", pod.pointer), Rc::clone(&pod.volumes));
+                Part { value, pointer, volumes, ..pod }
+            };
             items(&pod.pod[list]).iter().enumerate().map(part)
         })
     }
@@ -132,7 +168,7 @@ impl<'a> Part<'a> {
     /// A defect at a JSON pointer in the part.
     pub(in crate::provider) fn defect(&self, pointer: &str, what: impl Into<String>) -> Error {
         let (name, what) = (self.name(), what.into());
-        let what = if name.is_empty() { what } else { format!("{name}: {what}") };
+        let what = if name.is_empty() { what } else { format!("{}: {what}", brief(name)) };
         self.manifest.defect(&format!("{}{pointer}", self.pointer), what)
     }
 
@@ -159,7 +195,7 @@ impl<'a> Part<'a> {
             Some((rest.strip_prefix('/')?, mount))
         });
         let (file, mount) = mounts.min_by_key(|(file, _)| file.len())?;
-        let volume = items(&self.pod["volumes"]).iter().find(|volume| volume["name"] == mount["name"])?;
+        let volume = self.volumes.by_name.get(mount["name"].as_str()?)?;
         Some((volume, file))
     }
 }

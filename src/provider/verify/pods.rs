@@ -2,9 +2,12 @@
 
 use serde_json::Value;
 
-use crate::provider::{
-    Error, Phase,
-    verify::parts::{BOOTSTRAP_SECRETS, Subject, items, report},
+use crate::{
+    error::brief,
+    provider::{
+        Error, Phase,
+        verify::parts::{BOOTSTRAP_SECRETS, Subject, items, report},
+    },
 };
 
 /// The taints of a new control-plane node, as (key, value), all with the effect `NoSchedule`.
@@ -56,7 +59,7 @@ pub(super) fn priority_class(subject: Subject) -> Vec<Error> {
             "Deployment" => &["system-cluster-critical", "system-node-critical"],
             _ => &["system-node-critical"],
         };
-        let what = || format!("priorityClassName is {class}, not {}", allowed.join(" or "));
+        let what = || format!("priorityClassName is {}, not {}", brief(class), allowed.join(" or "));
         (!allowed.contains(&class)).then(|| ("/priorityClassName", what()))
     })
 }
@@ -85,7 +88,7 @@ pub(super) fn host_paths(subject: Subject) -> Vec<Error> {
         let volumes = items(&pod.value["volumes"]).iter().enumerate();
         let paths = volumes.filter_map(|(index, volume)| Some((index, volume["hostPath"]["path"].as_str()?)));
         let disallowed = paths.filter(move |(_, path)| !is_allowed(path));
-        disallowed.map(|(index, path)| (format!("/volumes/{index}/hostPath/path"), format!("hostPath {path}")))
+        disallowed.map(|(index, path)| (format!("/volumes/{index}/hostPath/path"), format!("hostPath {}", brief(path))))
     })
 }
 

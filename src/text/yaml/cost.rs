@@ -11,28 +11,50 @@ use super::outline::Events;
 pub struct Cost {
     /// Its keys, values, lists, mappings and documents.
     pub values: usize,
+    /// How many of them are mappings, which take most memory.
+    pub mappings: usize,
     /// The bytes of its keys and scalars.
     pub bytes: usize,
+    /// The bytes of the paths of its values: of the keys that lead to each. Whoever walks over the values needs as much time.
+    pub paths: usize,
 }
 
 impl Cost {
     /// The sum of two costs.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        Self { values: self.values.saturating_add(other.values), bytes: self.bytes.saturating_add(other.bytes) }
+        self.with(other, usize::saturating_add)
     }
 
     /// Whether nothing of it is more.
     pub fn is_within(self, most: Self) -> bool {
-        self.values <= most.values && self.bytes <= most.bytes
+        self.values <= most.values
+            && self.mappings <= most.mappings
+            && self.bytes <= most.bytes
+            && self.paths <= most.paths
+    }
+
+    /// The difference; `None` if the other has more of anything.
+    pub fn less(self, other: Self) -> Option<Self> {
+        other.is_within(self).then(|| self.minus(other))
     }
 
     fn minus(self, other: Self) -> Self {
-        Self { values: self.values.saturating_sub(other.values), bytes: self.bytes.saturating_sub(other.bytes) }
+        self.with(other, usize::saturating_sub)
     }
 
     fn times(self, times: usize) -> Self {
-        Self { values: self.values.saturating_mul(times), bytes: self.bytes.saturating_mul(times) }
+        let each = Self { values: times, mappings: times, bytes: times, paths: times };
+        self.with(each, usize::saturating_mul)
+    }
+
+    fn with(self, other: Self, combine: fn(usize, usize) -> usize) -> Self {
+        Self {
+            values: combine(self.values, other.values),
+            mappings: combine(self.mappings, other.mappings),
+            bytes: combine(self.bytes, other.bytes),
+            paths: combine(self.paths, other.paths),
+        }
     }
 }
 
@@ -41,33 +63,42 @@ impl Cost {
 pub fn cost(text: &str, most: Cost) -> Cost {
     let mut events = Events::new(text);
     let (mut total, mut anchors) = (Cost::default(), HashMap::new());
-    // The anchor of each open list or mapping, and the total before it.
-    let mut open: Vec<(usize, Cost)> = Vec::new();
-    let mut copies = 1;
+    // The anchor of each open list or mapping, the total before it, and the path around it.
+    let mut open: Vec<(usize, Cost, Path)> = Vec::new();
+    let (mut copies, mut path) = (1, Path::default());
     while total.is_within(most)
         && let Ok(Some((event, _))) = events.next()
     {
-        let one = |bytes| Cost { values: 1, bytes };
+        let at = path.length;
+        let one = |bytes| Cost { values: 1, bytes, paths: at, mappings: 0 };
         let tag = event.tag().map_or(0, |tag| tag.handle().len() + tag.suffix().len());
         match event {
             Event::Scalar(text, _, anchor, _) => {
                 let cost = one(text.len() + tag);
                 total = total.plus(cost.times(if anchor == 0 { copies } else { copies + 1 }));
                 anchors.insert(anchor, cost);
+                path.pass(text.len());
             }
             Event::SequenceStart(_, anchor, _) | Event::MappingStart(_, anchor, _) => {
-                open.push((anchor, total));
+                let is_mapping = matches!(event, Event::MappingStart(..));
+                open.push((anchor, total, path));
                 copies += usize::from(anchor != 0);
-                total = total.plus(one(tag).times(copies));
+                total = total.plus(Cost { mappings: usize::from(is_mapping), ..one(tag) }.times(copies));
+                path = path.below(is_mapping);
             }
             Event::SequenceEnd | Event::MappingEnd => {
-                let (anchor, before) = open.pop().unwrap_or_default();
+                let (anchor, before, around) = open.pop().unwrap_or_default();
                 copies -= usize::from(anchor != 0);
                 anchors.insert(anchor, total.minus(before));
+                path = around;
+                path.pass(0);
             }
             Event::Alias(anchor) => {
-                let cost = anchors.get(&anchor).copied().unwrap_or_default();
+                let mut cost = anchors.get(&anchor).copied().unwrap_or_default();
+                // Its own paths are counted from the root of the document, which is more than enough.
+                cost.paths = cost.paths.saturating_add(cost.values.saturating_mul(at));
                 total = total.plus(cost.plus(one(0)).times(copies));
+                path.pass(0);
             }
             Event::DocumentEnd => {
                 total = total.plus(one(0));
@@ -79,17 +110,61 @@ pub fn cost(text: &str, most: Cost) -> Cost {
     total
 }
 
+/// The place of the next value in a document.
+#[derive(Clone, Copy, Debug, Default)]
+struct Path {
+    /// The bytes of the keys and of the slashes that lead to it.
+    length: usize,
+    /// The length of the path to the mapping that it is in; `None` in a list.
+    mapping: Option<usize>,
+    /// Whether the next value is a key of the mapping.
+    is_key: bool,
+}
+
+impl Path {
+    /// The first place in the list or mapping that is there.
+    fn below(self, is_mapping: bool) -> Self {
+        let length = self.length.saturating_add(1);
+        Self { length, mapping: is_mapping.then_some(length), is_key: is_mapping }
+    }
+
+    /// Goes on behind a value, which may be a key of this many bytes.
+    fn pass(&mut self, bytes: usize) {
+        if let Some(around) = self.mapping {
+            self.length = if self.is_key { around.saturating_add(bytes) } else { around };
+            self.is_key = !self.is_key;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ANY: Cost = Cost { values: usize::MAX, bytes: usize::MAX };
+    const ANY: Cost = Cost { values: usize::MAX, mappings: usize::MAX, bytes: usize::MAX, paths: usize::MAX };
+
+    #[test]
+    fn every_value_has_a_path() {
+        let paths = |text: &str| cost(text, ANY).paths;
+        // /ab and /ab/cd, of the key and of its value; indexes of lists are not counted.
+        assert_eq!(paths("ab: {cd: e}"), 1 + 3 + 4 + 6);
+        assert_eq!(paths("ab: [c, d]\ne: f"), 1 + 3 + 4 + 4 + 1 + 2);
+        let wide = |key: usize, items: usize| paths(&format!("{}: [{}]", "k".repeat(key), "a,".repeat(items)));
+        assert!(wide(1000, 1000) > 1_000_000 && wide(1000, 1000) < 1_100_000, "{}", wide(1000, 1000));
+        let alias = paths(&format!("a: &a [{}]\n{}: *a", "b,".repeat(1000), "k".repeat(1000)));
+        assert!(alias > 1_000_000 && alias < 2_100_000, "{alias}");
+        let most = Cost { paths: 10_000, ..ANY };
+        assert!(!cost(&format!("{}: [{}]", "k".repeat(100), "a,".repeat(200)), most).is_within(most));
+    }
 
     #[test]
     fn an_alias_costs_as_much_as_what_it_stands_for() {
         let values = |text: &str| cost(text, ANY).values;
         assert_eq!(values(""), 0);
-        assert_eq!(cost("a: bcd\n---\n- e\n", ANY), Cost { values: 3 + 1 + 2 + 1, bytes: 1 + 3 + 1 });
+        assert_eq!(
+            cost("a: bcd\n---\n- e\n", ANY),
+            Cost { values: 3 + 1 + 2 + 1, mappings: 1, bytes: 1 + 3 + 1, paths: 1 + 2 + 1 }
+        );
         assert_eq!(cost("[&a bcd, *a]", ANY).bytes, 3 * 3, "as an anchor, as a value, as an alias");
         let laughs = |levels: usize| {
             let level = |n: usize| format!("l{}: &l{} [{}]\n", n + 1, n + 1, vec![format!("*l{n}"); 10].join(","));
@@ -98,7 +173,7 @@ mod tests {
         assert!(values(&laughs(2)) > 100 && values(&laughs(9)) > 1_000_000_000);
         assert_eq!(values(&laughs(40)), usize::MAX);
         assert_eq!(cost("%TAG !e! abc\n---\n- !e!x 1\n- !e!x 1\n", ANY).bytes, 2 * (4 + 1));
-        let most = Cost { values: 10, bytes: 100 };
+        let most = Cost { values: 10, ..ANY };
         assert!(!cost(&laughs(40), most).is_within(most));
         let nested = |anchor: &str| (0..20).fold("x".to_owned(), |inner, _| format!("{anchor}[{inner}]"));
         assert!(values(&nested("&a ")) > 20 * 20 / 2 && values(&nested("")) < 30);

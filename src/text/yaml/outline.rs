@@ -82,16 +82,6 @@ impl Node {
     pub(crate) fn member(&self, key: &str) -> Option<&Member> {
         self.members().iter().find(|member| member.key == key)
     }
-
-    /// The line of the last key or item of a path that exists.
-    pub(crate) fn line(&self, path: &[impl AsRef<str>]) -> Option<usize> {
-        let (first, rest) = path.split_first()?;
-        let (value, line) = match &self.shape {
-            Shape::List(items) => items.get(first.as_ref().parse::<usize>().ok()?).map(|item| (item, item.line))?,
-            _ => self.member(first.as_ref()).map(|member| (&member.value, member.line))?,
-        };
-        value.line(rest).or(Some(line))
-    }
 }
 
 /// The places of the values of the first document; `None` without a document, as in a text of comments.
@@ -282,7 +272,6 @@ mod tests {
         let written: Vec<_> = outline.root.members().iter().map(|member| &text[member.span()]).collect();
         assert_eq!(written, ["a: # x\n  b: c", "d: {e: [f], g}", "h:", "i: |\n  j\n"]);
         assert_eq!((outline.next, &text[outline.end..outline.end + 3]), (Some(11), "..."));
-        assert_eq!(outline.root.line(&["d", "g"]), Some(6));
     }
 
     #[test]

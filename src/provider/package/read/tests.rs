@@ -70,6 +70,43 @@ fn a_folder_its_tar_and_its_image_hold_the_same_package() {
 }
 
 #[test]
+fn a_layout_has_nothing_beside_its_image() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("demo");
+    let put = |path: &str, bytes: &[u8]| {
+        let path = image.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    };
+    for (path, bytes) in package().oci_layout().files {
+        put(&path, &bytes);
+    }
+    let unused = format!("blobs/sha256/{}", "0".repeat(64));
+    for (extra, named) in [
+        ("README.md", "README.md"),
+        ("assets/a.yaml", "assets"),
+        (".git/config", ".git"),
+        (unused.as_str(), unused.as_str()),
+        ("blobs/sha512/x", "blobs/sha512"),
+        ("blobs/x", "blobs/x"),
+        ("index.json~", "index.json~"),
+    ] {
+        put(extra, b"x");
+        let error = refused(&image);
+        assert!(error.contains(&format!("{named}: not a part of the image")), "{extra}: {error}");
+        let top = image.join(named);
+        if top.is_dir() {
+            fs::remove_dir_all(top).unwrap()
+        } else {
+            fs::remove_file(top).unwrap()
+        }
+        assert_eq!(read(&image).unwrap().form, Form::Layout);
+    }
+    symlink("index.json", image.join("assets")).unwrap();
+    assert!(refused(&image).contains("assets: not a part of the image"));
+}
+
+#[test]
 fn the_name_inside_is_the_name_outside() {
     let (folder, demo) = demo();
     let tar = folder.path().join("other.tar");

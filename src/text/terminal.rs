@@ -1,0 +1,89 @@
+//! Characters that steer a terminal, or hide a part of what it shows: others may have written them (pure).
+
+use std::fmt::Write;
+
+use crate::text::Place;
+
+/// Whether a terminal does something else with a character than to show it: control characters but line feed and tab, and characters
+/// of Unicode that reorder a line, break it in some programs only, or have no width. Source: the properties `Cc`, `Bidi_Control` and
+/// `Default_Ignorable_Code_Point` of the Unicode Character Database.
+pub fn steers(character: char) -> bool {
+    (character.is_control() && !matches!(character, '\n' | '\t'))
+        || matches!(
+            character,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+                | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+/// A text as a terminal may show it, with a replacement in place of each of these characters.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if steers(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// The first of these characters in a file, and its place. A carriage return may stand before a line feed.
+pub fn first(text: &str) -> Option<(Place, char)> {
+    let is_break = |at: usize, c: char| c == '\r' && text[at..].starts_with("\r\n");
+    let (at, found) = text.char_indices().find(|(at, c)| steers(*c) && !is_break(*at, *c))?;
+    let before = &text[..at];
+    let line = before.rfind('\n').map_or(0, |at| at + 1);
+    let place = Place { line: 1 + before.matches('\n').count(), column: Some(1 + before[line..].chars().count()) };
+    Some((place, found))
+}
+
+/// What a file or a value with such a character is told.
+pub fn refusal(found: char) -> String {
+    format!(
+        "the character U+{:04X}, which steers a terminal or hides text from whoever reads it: remove it",
+        u32::from(found)
+    )
+}
+
+/// A document of JSON in which these characters are written as escapes: a program reads the same.
+pub(super) fn escaped_json(json: String) -> String {
+    if !json.contains(steers) {
+        return json;
+    }
+    let mut escaped = String::with_capacity(json.len());
+    for character in json.chars() {
+        if steers(character) {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                // Writing into a String does not fail.
+                let _ = write!(escaped, "\\u{unit:04x}");
+            }
+        } else {
+            escaped.push(character);
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_steers_a_terminal() {
+        assert_eq!(printable("a\x1b[2J\tb\r\n\u{202e}c"), "a\u{fffd}[2J\tb\u{fffd}\n\u{fffd}c");
+        for steers in
+            ['\u{61c}', '\u{85}', '\u{9b}', '\u{2028}', '\u{2029}', '\u{2060}', '\u{2066}', '\u{feff}', '\u{e0041}']
+        {
+            assert_eq!(printable(&steers.to_string()), "\u{fffd}", "{steers:?}");
+        }
+    }
+
+    #[test]
+    fn the_place_is_that_of_the_character() {
+        assert_eq!(first("a: é\r\nb: 1\r\n\tc: 2\n"), None);
+        for (text, line, column, found) in [
+            ("\u{feff}a", 1, 1, '\u{feff}'),
+            ("a\nbé\u{85}c", 2, 3, '\u{85}'),
+            ("a\r\nb\rc", 2, 2, '\r'),
+            ("a\r", 1, 2, '\r'),
+            ("\r\r\n", 1, 1, '\r'),
+        ] {
+            assert_eq!(first(text), Some((Place { line, column: Some(column) }, found)), "{text:?}");
+        }
+        assert!(refusal('\u{9b}').starts_with("the character U+009B, which"));
+    }
+}
