@@ -40,7 +40,7 @@ fn planned(root: &TempDir) -> Result<Vec<Object>> {
     let written = scaffold::new(root.path(), &new);
     ensure!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
     let folder = root.path().join("acme");
-    edit(&folder, "assets/upstream/provider.yaml", "\nnodes:\n", "\nnodes:\n  metadataPrefixes: [acme.example/]\n")?;
+    edit(&folder, "assets/upstream/provider.yaml", "metadataPrefixes: []", "metadataPrefixes: [acme.example/]")?;
     let digest = package::read::read(&folder)?.digest;
     let wanted = Wanted { path: Some(folder), digest: Some(digest), name: None };
     let settings = Settings { wanted: vec![Ok(wanted)], is_pinned: true, ..Settings::default() };
@@ -59,7 +59,6 @@ struct World {
     admin: Client,
     /// Acts as the cloud-controller-manager.
     ccm: Client,
-    policies: Vec<Object>,
 }
 
 impl World {
@@ -87,8 +86,7 @@ impl World {
         let mut config = plane.config()?;
         config.auth_info.impersonate = Some(format!("system:serviceaccount:kube-system:{CCM}"));
         let ccm = Client::try_from(config)?;
-        let policies = objects.into_iter().filter(|object| is_restriction(object.value())).collect();
-        let world = Self { plane, admin, ccm, policies };
+        let world = Self { plane, admin, ccm };
         world.populate().await?;
         world.wait_for_policies().await?;
         Ok(world)
