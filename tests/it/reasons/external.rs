@@ -86,7 +86,8 @@ async fn initialized(cloud: &aws::Cloud, number: usize) -> Result<()> {
         let has =
             |list: &Value, kind: &str| list.as_array().is_some_and(|all| all.iter().any(|one| one["type"] == kind));
         ensure!(
-            live["spec"]["taints"].is_null() && live["spec"]["providerID"] == instance.provider_id(),
+            !live["spec"]["taints"].to_string().contains("uninitialized")
+                && live["spec"]["providerID"] == instance.provider_id(),
             "{:#}",
             live["spec"]
         );
