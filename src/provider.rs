@@ -9,6 +9,7 @@ pub mod foreign;
 pub mod package;
 pub mod payload;
 pub mod read;
+pub mod restriction;
 pub mod scaffold;
 pub mod upstream;
 pub mod verify;

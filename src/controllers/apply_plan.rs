@@ -25,6 +25,7 @@ use crate::{
         observer::{Id, Observer},
     },
     object::{Key, Kind, Object, reference::CONFIG_MAP},
+    provider::restriction::is_restriction,
     status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
 };
 
@@ -139,10 +140,13 @@ impl ApplyPlan {
         self.write_inventory(observer, wider, external, &budget).await?;
         self.applier.keep_only(objects);
         let mut blocked: BTreeSet<&str> = BTreeSet::new();
+        let mut unrestricted: BTreeSet<&str> = BTreeSet::new();
         for wave in objects.chunk_by(|first, second| wave_of(first.kind()) == wave_of(second.kind())) {
             let live = wave.iter().map(|object| (object, observer.live(object)));
-            let may_write =
-                |(object, live): &(&Object, Option<&Value>)| live.is_some() || !blocked.contains(owner(object.value()));
+            let may_write = |(object, live): &(&Object, Option<&Value>)| {
+                let owner = owner(object.value());
+                !unrestricted.contains(owner) && (live.is_some() || !blocked.contains(owner))
+            };
             let written = self.applier.apply(live.filter(may_write), &budget).await;
             for (key, live) in written {
                 if let Some(object) = wave.iter().find(|object| object.key() == key) {
@@ -158,6 +162,11 @@ impl ApplyPlan {
             // Without their accounts and rights new workloads would only fail.
             let is_missing = |object: &Object| object.kind().is_identity() && observer.live(object).is_none();
             let failed = Wanted::owners(objects, owner, |object| self.applier.failures.has(&object.key()));
+            // Without its policies an external provider gets no more rights and no other pods.
+            unrestricted.extend(Wanted::owners(wave, owner, |object| {
+                let has_failed = self.applier.failures.has(&object.key()) || observer.live(object).is_none();
+                is_restriction(object.value()) && has_failed && !self.applier.skips(&object.key())
+            }));
             blocked.extend(Wanted::owners(wave, owner, is_missing).intersection(&failed));
         }
         // Not everything is applied while repairs are held back.

@@ -11,7 +11,10 @@ use serde_json::{Value, json};
 use super::{rights, upstream::guard};
 use crate::{
     object::{KINDS, Object},
-    provider::upstream::{NAMESPACE, Upstream},
+    provider::{
+        restriction,
+        upstream::{NAMESPACE, Upstream},
+    },
     text::yaml,
 };
 
@@ -67,7 +70,18 @@ impl Grants<'_> {
             ]);
             rules.push((comment.to_owned(), by_name));
         }
-        if self.manifests().any(guard::is_policy) {
+        let restrictions = self.manifests().filter(|object| restriction::is_restriction(object.value()));
+        let names: BTreeSet<_> = restrictions.map(Object::name).collect();
+        if !names.is_empty() {
+            let comment = "The policies that restrict what the accounts of an external provider change. Only those of the \
+                           CloudControllerManager named cluster are known by name; for others it needs --node-deletion.";
+            let by_name = json!([
+                {"apiGroups": [group], "resources": plurals, "verbs": ["list", "watch", "create"]},
+                {"apiGroups": [group], "resources": plurals, "resourceNames": names, "verbs": ["get", "patch", "delete"]},
+            ]);
+            rules.push((comment.to_owned(), by_name));
+        }
+        if self.manifests().any(|object| guard::is_policy(object) && !restriction::is_restriction(object.value())) {
             let comment = "The policies that restrict each pod of a node manager to its own node.";
             rules.push((comment.to_owned(), json!([of_any])));
         }

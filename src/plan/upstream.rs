@@ -29,7 +29,7 @@ use crate::{
         substitute::{self, containers_mut, push},
     },
     provider::{
-        CCM,
+        CCM, restriction,
         upstream::{Descriptor, INSTANCE_LABEL, Image, NAMESPACE, Upstream},
         versions::Choice,
     },
@@ -70,6 +70,10 @@ fn planned(provider: &Upstream, facts: &Facts, manager: &Manager) -> Result<Vec<
         .map(|manifest| {
             let mut object = manifest.clone();
             names(&mut object, &own, manager);
+            restriction::rename(&mut object, &provider.manifests, |(namespace, name)| {
+                let moved = if namespace == NAMESPACE { &manager.spec.namespace } else { namespace };
+                (moved.clone(), manager.named(name))
+            });
             images(descriptor, &mut object, manager)?;
             substitute::values((&descriptor.arguments, &descriptor.environment), &mut object, &facts)?;
             further_arguments(&mut object, manager);

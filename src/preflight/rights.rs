@@ -12,6 +12,7 @@ use crate::{
         rights,
         upstream::guard::{is_of_guard, is_policy},
     },
+    provider::restriction::is_restriction,
 };
 
 /// What is needed to apply these objects for the first time.
@@ -24,8 +25,9 @@ pub fn needs_to(verbs: &[&str], objects: &[Object]) -> BTreeSet<Need> {
     let mut needs = BTreeSet::new();
     for object in objects {
         let (kind, namespace) = (object.kind(), object.namespace().to_owned());
-        // The policies of guards are the only objects that an installation lets it keep by name alone.
-        let name = if is_policy(object) && is_of_guard(object.value()) { object.name() } else { "" };
+        // The policies of guards and of external providers are the only objects that an installation lets it keep by name alone.
+        let is_by_name = is_policy(object) && (is_of_guard(object.value()) || is_restriction(object.value()));
+        let name = if is_by_name { object.name() } else { "" };
         let need = |verb: &str| Need {
             namespace: namespace.clone(),
             group: kind.group.to_owned(),

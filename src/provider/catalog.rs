@@ -53,8 +53,14 @@ impl Catalog {
         let (mut added, mut added_upstream) = (Vec::new(), Vec::new());
         for bundle in bundles {
             match bundle.flavour {
-                Flavour::OpenShift => added.push(bundle.into_provider().map_err(|error| error.to_string())?),
-                Flavour::Upstream => added_upstream.push(bundle.into_upstream().map_err(|error| error.to_string())?),
+                Flavour::OpenShift => {
+                    let provider = bundle.into_provider().and_then(Provider::restricted);
+                    added.push(provider.map_err(|error| error.to_string())?);
+                }
+                Flavour::Upstream => {
+                    let provider = bundle.into_upstream().and_then(Upstream::restricted);
+                    added_upstream.push(provider.map_err(|error| error.to_string())?);
+                }
             }
         }
         let is_same = |other: &&Provider| {

@@ -46,6 +46,10 @@ pub struct Nodes {
     pub provider_ids: Vec<String>,
     /// Whether nodes get labels with their region and zone.
     pub zones: bool,
+    /// How the labels and annotations of nodes begin that its own code writes, such as `example.com/`. The operator lets an external
+    /// provider change no others, besides the labels that every cloud sets.
+    #[serde(default, rename = "metadataPrefixes")]
+    pub metadata_prefixes: Vec<String>,
 }
 
 /// The platform that a provider serves; the narrowest match wins.

@@ -337,6 +337,10 @@ pub struct Nodes {
     pub private_addresses: Option<String>,
     /// What the machines need at the cloud, which the API server does not show, and the command that shows it; absent: nothing.
     pub at_cloud: Option<String>,
+    /// How the labels and annotations of nodes begin that its own code writes, such as `example.com/`. The operator lets an external
+    /// provider change no others, besides the labels that every cloud sets.
+    #[serde(default)]
+    pub metadata_prefixes: Vec<String>,
 }
 
 /// What the names of nodes must be, so that the cloud-controller-manager finds their instances.

@@ -1,5 +1,7 @@
 //! External providers: pinned, installed, upgraded and removed, on a real control plane.
 
+mod restricted;
+
 use std::{
     fs,
     path::{Path, PathBuf},

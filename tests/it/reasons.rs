@@ -2,6 +2,7 @@
 //! and cured. What was found is printed once all tests have ended: `make test-reasons`.
 
 mod aws;
+mod external;
 mod front;
 mod incident;
 mod kubelet;

@@ -51,7 +51,7 @@ pub struct RbacArgs {
 
 /// Prints the roles and bindings.
 pub(super) fn run(args: &RbacArgs) -> anyhow::Result<()> {
-    let bundle = bundle(args)?;
+    let (bundle, is_external) = bundle(args)?;
     let operator_namespace = args.operator_namespace.as_deref();
     print(&match bundle.flavour {
         Flavour::OpenShift => {
@@ -60,13 +60,17 @@ pub(super) fn run(args: &RbacArgs) -> anyhow::Result<()> {
                 wrong_usage(&format!("{flag} has no use with --flavour openshift"));
             }
             let namespace = args.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
-            rbac::openshift(&bundle.into_provider()?, namespace, operator_namespace.unwrap_or(OPERATOR_NAMESPACE))?
+            let provider = bundle.into_provider()?;
+            let provider = if is_external { provider.restricted()? } else { provider };
+            rbac::openshift(&provider, namespace, operator_namespace.unwrap_or(OPERATOR_NAMESPACE))?
         }
         Flavour::Upstream => {
             if args.namespace.is_some() {
                 wrong_usage("--namespace has no use with --flavour upstream: give --namespaces");
             }
-            upstream(args, &bundle.into_upstream()?, operator_namespace.unwrap_or(install::NAME))?
+            let provider = bundle.into_upstream()?;
+            let provider = if is_external { provider.restricted()? } else { provider };
+            upstream(args, &provider, operator_namespace.unwrap_or(install::NAME))?
         }
     })
 }
@@ -78,8 +82,9 @@ fn upstream(args: &RbacArgs, provider: &Upstream, operator_namespace: &str) -> a
     Ok(rbac::upstream(provider, &namespaces, &secrets, operator_namespace)?)
 }
 
-/// The flavour that is asked for.
-fn bundle(args: &RbacArgs) -> anyhow::Result<Bundle> {
+/// The flavour that is asked for, and whether it does not come with this program.
+fn bundle(args: &RbacArgs) -> anyhow::Result<(Bundle, bool)> {
+    let mut is_external = false;
     let bundles = match Target::of(&args.target)? {
         Target::Tree(..) => {
             wrong_usage("give one provider's own folder, or the name of one that comes with this program")
@@ -89,6 +94,7 @@ fn bundle(args: &RbacArgs) -> anyhow::Result<Bundle> {
         }
         Target::BuiltIn(bundles) => bundles,
         Target::Package(loaded) => {
+            is_external = true;
             let bundles = loaded.package.bundles();
             let policy = args.policy.read()?;
             args.policy.warn_of_unused(&policy, &bundles);
@@ -106,5 +112,6 @@ fn bundle(args: &RbacArgs) -> anyhow::Result<Bundle> {
     if several && args.flavour.is_none() {
         wrong_usage(&format!("{} is for OpenShift and for any Kubernetes: give --flavour", args.target));
     }
-    fitting.next().with_context(|| format!("{} has nothing for this --flavour", args.target))
+    let bundle = fitting.next().with_context(|| format!("{} has nothing for this --flavour", args.target))?;
+    Ok((bundle, is_external))
 }

@@ -1,7 +1,7 @@
 use serde_json::Value;
 
 use super::*;
-use crate::provider::{catalog::Catalog, embedded, folder::bundles_of};
+use crate::provider::{Flavour, catalog::Catalog, embedded, folder::bundles_of};
 
 /// Every right of the roles of a namespace, or of the cluster, as `group/resource:verb name`.
 fn held(documents: &[Value], namespace: &str) -> BTreeSet<String> {
@@ -144,4 +144,32 @@ fn what_is_printed_says_what_each_right_is_for() {
     );
     insta::assert_snapshot!("upstream", text.unwrap());
     insta::assert_snapshot!("openshift", printed(provider(&catalog, "vsphere"), DEFAULT_NAMESPACE).0);
+}
+
+#[test]
+fn the_policies_of_an_external_provider_are_kept_by_name() {
+    let catalog = embedded::catalog().unwrap();
+    let group = "admissionregistration.k8s.io";
+    let needed = |name: &str, held: &BTreeSet<String>| {
+        for plural in ["validatingadmissionpolicies", "validatingadmissionpolicybindings"] {
+            for verb in ["get", "patch", "delete"] {
+                assert!(held.contains(&format!("{group}/{plural}:{verb} {name}")), "{held:?}");
+                assert!(!held.contains(&format!("{group}/{plural}:{verb} ")), "{held:?}");
+            }
+        }
+    };
+    let upstream = catalog.upstream_of("exoscale").unwrap().clone().restricted().unwrap();
+    let text = super::upstream(&upstream, &["kube-system".into()], &[], "own").unwrap();
+    let held_upstream = held(&yaml::documents(&text).unwrap(), "");
+    let scaffold = embedded::scaffold().into_iter().map(|(path, text)| (path, text.as_bytes().to_vec()));
+    let bundle = bundles_of("example", scaffold).into_iter().find(|bundle| bundle.flavour == Flavour::OpenShift);
+    let openshift = bundle.unwrap().into_provider().unwrap().restricted().unwrap();
+    let held_openshift = held(&printed(&openshift, "moved").1, "");
+    for end in crate::provider::restriction::reserved().filter(|end| !end.ends_with("own-node")) {
+        needed(&format!("exoscale-cloud-controller-manager{end}"), &held_upstream);
+    }
+    let policies = openshift.manifests.iter().filter(|object| object.kind().is_policy());
+    let names: BTreeSet<_> = policies.map(Object::name).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    names.iter().for_each(|name| needed(name, &held_openshift));
 }

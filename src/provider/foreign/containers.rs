@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::provider::{
-    Error, Flavour,
+    Error, Flavour, Phase,
     foreign::{
         Values,
         pods::{each, fields},
@@ -76,6 +76,27 @@ pub(super) fn security_contexts(subject: Subject) -> Values {
         found
     });
     of_pods.into_iter().chain(of_containers).collect()
+}
+
+/// Whether a container may run as root. The bootstrap pod reads a file that only root may read.
+pub(super) fn root(subject: Subject) -> Values {
+    let containers = subject.containers().filter(|container| container.manifest.phase == Phase::Cluster);
+    each(containers, |container| {
+        let field = |name: &str| {
+            let own = &container.value["securityContext"][name];
+            if own.is_null() { &container.pod["securityContext"][name] } else { own }
+        };
+        let user = field("runAsUser").as_f64().filter(|user| *user <= 0.0);
+        let user = user.map(|user| ("runAsUser", format!("runAsUser {user}")));
+        let non_root = (field("runAsNonRoot") != true).then(|| ("runAsNonRoot", "runAsNonRoot".to_owned()));
+        let found = user.into_iter().chain(non_root);
+        found
+            .map(|(name, value)| {
+                let problem = if name == "runAsUser" { value.clone() } else { "runAsNonRoot is not true".to_owned() };
+                (format!("/securityContext/{name}"), problem, value)
+            })
+            .collect()
+    })
 }
 
 /// The fields of a security context that loosen what the cluster sets by default.

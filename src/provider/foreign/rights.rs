@@ -20,6 +20,7 @@ const EVERYWHERE: &[Usual] = &[
     ("events.k8s.io", "events", &["create", "patch", "update"]),
     ("", "nodes", &["patch", "update"]),
     ("", "nodes/status", &["patch", "update"]),
+    // Usual only because policies restrict which Services and Nodes, and what of them: `guard/external/`.
     ("", "services", &["patch", "update"]),
     ("", "services/status", &["patch", "update"]),
     ("authentication.k8s.io", "tokenreviews", &["create"]),

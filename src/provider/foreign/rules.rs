@@ -180,4 +180,25 @@ pub static RULES: &[ForeignRule] = &[
          the rule has resourceNames",
         Unless(rights::unusual),
     ),
+    rule(
+        "external-account",
+        "whoever owns a node can read the tokens of the pods on it, so a policy keeps accounts of DaemonSets to the node of their pod, which \
+         the account of the cloud-controller-manager cannot be kept to",
+        "give the DaemonSet a ServiceAccount of its own; or list `ServiceAccount NAMESPACE/NAME` in the policy",
+        Unless(objects::shared_accounts),
+    ),
+    rule(
+        "external-node-metadata",
+        "labels and annotations of nodes steer the scheduler, the network of the pods and what manages the machines",
+        "write the cloud's own domain and a slash, such as example.com/; or list the prefix in the policy",
+        Unless(objects::metadata_prefixes),
+    ),
+    rule(
+        "external-root",
+        "root of a container is root of the node once anything that confines it fails, and on the host's network it reaches what listens for \
+         root only",
+        "set runAsNonRoot: true in the securityContext of the pod, and no runAsUser: 0 anywhere; or list the field in the policy, runAsUser \
+         with its value",
+        Unless(containers::root),
+    ),
 ];

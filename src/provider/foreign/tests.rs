@@ -72,7 +72,7 @@ spec:
   template:
     spec:
       serviceAccountName: exoscale-cloud-controller-manager
-      securityContext: {seccompProfile: {type: RuntimeDefault}}
+      securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
       containers:
       - name: cloud-controller-manager
         image: docker.io/exoscale/cloud-controller-manager:0.34.0
@@ -168,6 +168,14 @@ const FIXTURES: &[Fixture] = &[
     ("foreign-right", RBAC, LEASE, "  resources: [leases]\n  verbs: [create, update]", "- apiGroups: [coordination.k8s.io]\n  resources: [leases]\n  verbs: [create", "coordination.k8s.io/leases:update"),
     ("foreign-right", RBAC, LEASE, "  resources: [leases]\n  resourceNames: [exoscale-cloud-x, kube-scheduler]\n  verbs: [patch]", "- apiGroups: [coordination.k8s.io]\n  resources: [leases]\n  resourceNames: [exo", "coordination.k8s.io/leases:patch kube-scheduler"),
     ("foreign-right", RBAC, EVENTS, "  resources: [events]\n  verbs: [create]\n- apiGroups: [certificates.k8s.io]\n  resources: [signers]\n  resourceNames: [kubernetes.io/kubelet-serving]\n  verbs: [approve]", "- apiGroups: [certificates.k8s.io]", "certificates.k8s.io/signers:approve kubernetes.io/kubelet-serving"),
+    ("external-node-metadata", DESCRIPTOR, "nodes:\n", "nodes:\n  metadataPrefixes: [kubernetes.io/]\n", "metadataPrefixes", "kubernetes.io/"),
+    ("external-node-metadata", DESCRIPTOR, "nodes:\n", "nodes:\n  metadataPrefixes: [flannel.alpha.coreos.com/]\n", "metadataPrefixes", "flannel.alpha.coreos.com/"),
+    ("external-node-metadata", DESCRIPTOR, "nodes:\n", "nodes:\n  metadataPrefixes: [example.com]\n", "metadataPrefixes", "example.com"),
+    ("external-root", DEPLOYMENT, "        runAsNonRoot: true\n", "", "securityContext:\n          readOnly", "runAsNonRoot"),
+    ("external-root", DEPLOYMENT, "        runAsNonRoot: true\n", "        runAsNonRoot: false\n", "securityContext:\n          readOnly", "runAsNonRoot"),
+    ("external-root", DEPLOYMENT, "        runAsUser: 65532\n", "        runAsUser: 0\n", "securityContext:\n          readOnly", "runAsUser 0"),
+    ("external-root", DEPLOYMENT, CONTEXT, "          allowPrivilegeEscalation: false\n          runAsUser: 0\n", "runAsUser: 0", "runAsUser 0"),
+    ("external-root", DEPLOYMENT, CONTEXT, "          allowPrivilegeEscalation: false\n          runAsNonRoot: false\n", "runAsNonRoot: false", "runAsNonRoot"),
 ];
 
 /// Rights that lead to every other one, or to the machines: (API group, resource, verb).
@@ -272,10 +280,33 @@ fn every_right_that_leads_to_others_is_reported() {
 fn every_rule_has_a_fixture_and_a_unique_name() {
     let rules: BTreeSet<_> = RULES.iter().map(|rule| rule.id).collect();
     assert_eq!(rules.len(), RULES.len());
-    assert!(rules.iter().all(|rule| rule.starts_with("foreign-")), "they are told apart from those of every provider");
+    let is_told_apart = |rule: &&str| rule.starts_with("foreign-") || rule.starts_with("external-");
+    assert!(rules.iter().all(is_told_apart), "they are told apart from those of every provider");
     let fixtures = FIXTURES.iter().map(|(rule, ..)| *rule);
-    // Only OpenShift has it.
-    assert_eq!(rules, fixtures.chain(["foreign-cloud-config"]).collect());
+    // Only OpenShift has the one, and the other one needs more than one change.
+    assert_eq!(rules, fixtures.chain(["external-account", "foreign-cloud-config"]).collect());
+}
+
+#[test]
+fn a_daemon_set_does_not_share_the_account_of_the_cloud_controller_manager() {
+    let daemon_set = |account: &str| {
+        OFF_THE_HOSTS_NETWORK
+            .replace("- name: cloud-controller-manager", "- name: agent")
+            .replace("        ports: [{containerPort: 8080, hostPort: 8080}]\n", "")
+            .replace("serviceAccountName: exoscale-cloud-controller-manager", &format!("serviceAccountName: {account}"))
+    };
+    let found = |account: &str, policy: &Policy| {
+        let text = daemon_set(account) + UPSTREAM[BUDGET].1;
+        let found = check(&bundles_with("exoscale", &UPSTREAM, BUDGET, &text), policy);
+        let found = found.iter().map(ToString::to_string).filter(|finding| finding.ends_with("(external-account)"));
+        found.collect::<Vec<_>>()
+    };
+    let [finding] = &found("exoscale-cloud-controller-manager", &Policy::default())[..] else { panic!() };
+    assert!(finding.contains("ServiceAccount kube-system/exoscale-cloud-controller-manager"), "{finding}");
+    let value = "ServiceAccount kube-system/exoscale-cloud-controller-manager";
+    let allowed = allowing("exoscale", "external-account", value);
+    assert_eq!(found("exoscale-cloud-controller-manager", &allowed), Vec::<String>::new());
+    assert_eq!(found("exoscale-cloud-agent", &Policy::default()), Vec::<String>::new());
 }
 
 #[test]
@@ -324,6 +355,7 @@ fn of_the_built_in_providers_for_openshift_none_breaks_a_rule_that_cannot_be_wid
     let needed = values(&openshift);
     let rules: BTreeSet<_> = needed.iter().map(|(_, rule, _)| *rule).collect();
     let expected = [
+        "external-root",
         "foreign-cloud-config",
         "foreign-image",
         "foreign-kind",

@@ -72,8 +72,22 @@ impl Cloud {
 
     /// Creates the `CloudControllerManager`.
     pub(super) async fn create(&self) -> Result<()> {
+        self.create_as("aws").await
+    }
+
+    /// Creates it for the provider of this name.
+    pub(super) async fn create_as(&self, provider: &str) -> Result<()> {
         let config = json!({"inline": self.subnet.configuration()});
-        self.world.create(json!({"provider": "aws", "clusterName": moto::CLUSTER, "cloudConfig": config})).await
+        self.world.create(json!({"provider": provider, "clusterName": moto::CLUSTER, "cloudConfig": config})).await
+    }
+
+    /// Lets the route controller find its route table.
+    pub(super) async fn tag_route_table(&self) -> Result<()> {
+        let of_vpc = format!("Name=vpc-id,Values={}", self.subnet.vpc);
+        let tables = self.moto.aws(&["ec2", "describe-route-tables", "--filters", &of_vpc]).await?;
+        let table = tables["RouteTables"][0]["RouteTableId"].as_str().context("a route table")?;
+        let tag = format!("Key=kubernetes.io/cluster/{},Value=owned", moto::CLUSTER);
+        self.moto.aws(&["ec2", "create-tags", "--resources", table, "--tags", &tag]).await.map(drop)
     }
 
     /// Gives the machine of the control plane a role in another account.
@@ -237,11 +251,7 @@ async fn instances_go(cloud: &Cloud) -> Result<()> {
 }
 
 async fn there_is_no_route(cloud: &mut Cloud) -> Result<()> {
-    let of_vpc = format!("Name=vpc-id,Values={}", cloud.subnet.vpc);
-    let tables = cloud.moto.aws(&["ec2", "describe-route-tables", "--filters", &of_vpc]).await?;
-    let table = tables["RouteTables"][0]["RouteTableId"].as_str().context("a route table")?;
-    let tag = format!("Key=kubernetes.io/cluster/{},Value=owned", moto::CLUSTER);
-    cloud.moto.aws(&["ec2", "create-tags", "--resources", table, "--tags", &tag]).await?;
+    cloud.tag_route_table().await?;
     let routes = json!({"controllers": {"route": "Enabled"}, "network": {"podCIDRs": ["10.244.0.0/16"]}});
     cloud.world.patch(routes).await?;
     cloud.world.roll_out().await?;

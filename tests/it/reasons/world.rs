@@ -2,6 +2,7 @@
 //! its log: so a diagnosis reads what it would read in any cluster.
 
 use std::{
+    path::Path,
     process::{Command, Output, Stdio},
     time::Instant,
 };
@@ -64,8 +65,25 @@ impl World {
     pub(super) async fn with(options: Options, provider: &'static str) -> Result<Self> {
         let cluster = Kubernetes::with(options, provider).await?;
         let operator = cluster.start()?;
+        Self::of(cluster, operator, provider, provider).await
+    }
+
+    /// The same for a provider that does not come with the program, in a folder: it runs the program of another one.
+    pub(super) async fn external(
+        provider: &'static str,
+        program_of: &str,
+        folder: &Path,
+        pinned: &str,
+    ) -> Result<Self> {
+        let cluster = Kubernetes::new("hcloud").await?;
+        cluster.install_with(&["--provider", &folder.display().to_string(), "--providers", provider]).await?;
+        let operator = cluster.start_with(&["--manager-namespaces=kube-system", pinned])?;
+        Self::of(cluster, operator, provider, program_of).await
+    }
+
+    async fn of(cluster: Kubernetes, operator: Operator, provider: &'static str, program_of: &str) -> Result<Self> {
         let kubelet = Kubelet::start(&cluster.client, NODE).await?;
-        let name = format!("{provider}-cloud-controller-manager");
+        let name = format!("{program_of}-cloud-controller-manager");
         let program = artifacts::cloud_controller_managers().await?.join(name);
         let image = Image { program, environment: Vec::new(), node: NODE };
         Ok(Self { cluster, operator, image, provider, kubelet, running: None, template: Value::Null })

@@ -36,7 +36,9 @@ pub(super) fn provider(target: &str) -> anyhow::Result<Upstream> {
     let Some(bundle) = bundles.into_iter().find(|bundle| bundle.flavour == Flavour::Upstream) else {
         wrong_usage(&format!("{target} has no flavour for any Kubernetes: there is no assets/upstream/"))
     };
-    bundle.into_upstream().with_context(|| format!("`ccm-operator provider verify {target}` tells more"))
+    let provider =
+        bundle.into_upstream().with_context(|| format!("`ccm-operator provider verify {target}` tells more"))?;
+    Ok(if is_built_in { provider } else { provider.restricted()? })
 }
 
 /// What the Secret of the test holds: the file of `--cloud-config` and the credentials.

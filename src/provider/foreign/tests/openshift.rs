@@ -19,6 +19,7 @@ fn openshift() -> Vec<(&'static str, String)> {
         text.replace("serviceAccountName: cloud", "serviceAccountName: demo-cloud")
             .replace("- kind: ServiceAccount\n  name: cloud", "- kind: ServiceAccount\n  name: demo-cloud")
             .replace("quay.io/openshift/origin-demo-ccm", &image)
+            .replace("        seccompProfile:\n", "        runAsNonRoot: true\n        seccompProfile:\n")
     };
     let end = |path: &str| if path == "assets/role.yaml" { account } else { "" };
     files.map(|(path, text)| (path, own(text) + end(path))).into()

@@ -1,0 +1,169 @@
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::*;
+use crate::{
+    api::placement::Distribution,
+    facts::{Facts, cluster::Cluster, manager::Manager, version::Minor},
+    plan::{Plan, upstream::guard},
+    provider::{
+        Origin, Phase,
+        catalog::Catalog,
+        embedded,
+        external::External,
+        folder::{Bundle, bundles_of},
+        package::Package,
+    },
+};
+
+/// The folder of a provider that comes with this program, as that of an external one named `up`.
+fn files(built_in: &str) -> BTreeMap<String, String> {
+    let package = embedded::packages().unwrap().into_iter().find(|one| one.name() == built_in).unwrap();
+    let files = package.files().filter(|(path, _)| path.starts_with("assets/upstream/"));
+    let own = |bytes: &[u8]| {
+        let text = std::str::from_utf8(bytes).unwrap().replace(&format!("{built_in}-cloud-"), "up-cloud-");
+        text.replace(&format!("name: {built_in}\n"), "name: up\n")
+    };
+    // A package may bring no policy of its own.
+    let without_policy = |text: String| text.split("---\n# RBAC cannot").next().unwrap_or_default().to_owned();
+    files.map(|(path, bytes)| (path.to_owned(), without_policy(own(bytes)))).collect()
+}
+
+fn bundle(files: &BTreeMap<String, String>) -> Bundle {
+    bundles_of("up", files.iter().map(|(path, text)| (path.clone(), text.clone().into_bytes()))).remove(0)
+}
+
+fn external(files: &BTreeMap<String, String>) -> Upstream {
+    bundle(files).into_upstream().unwrap().restricted().unwrap()
+}
+
+/// The planned policies of a `CloudControllerManager`: name and users, and the names of the bindings.
+fn planned(files: &BTreeMap<String, String>, name: &str, namespace: &str) -> Vec<(String, String)> {
+    let mut catalog = Catalog::default();
+    let package =
+        Package::new("up", files.iter().map(|(path, text)| (path.clone(), text.clone().into_bytes()))).unwrap();
+    catalog.add(External { name: "up".into(), package, bundles: vec![bundle(files)], origin: Origin::default() });
+    let mut spec = json!({"provider": "up", "namespace": namespace});
+    let descriptor = &catalog.upstream_of("up").unwrap().descriptor;
+    if descriptor.credentials.is_some() {
+        spec["credentials"] = json!({"secretRef": {"name": "up"}});
+    }
+    if descriptor.cloud_config.is_some() {
+        spec["cloudConfig"] = json!({"secretRef": {"name": "up", "key": "cloud-config"}});
+    }
+    let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 3 };
+    let manager =
+        Manager { name: name.into(), spec: serde_json::from_value(spec).unwrap(), cluster, skips: Vec::new() };
+    let plan = Plan::new(&catalog, &manager.facts(), Phase::Cluster).unwrap();
+    let restrictions = plan.objects().iter().filter(|object| is_restriction(object.value()));
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    restrictions
+        .map(|object| {
+            assert_eq!(object.value()["metadata"]["labels"][INSTANCE_LABEL], name);
+            let spec = &object.value()["spec"];
+            let is_policy = object.kind().kind == "ValidatingAdmissionPolicy";
+            let about = if is_policy { &spec["matchConditions"][0]["expression"] } else { &spec["policyName"] };
+            (object.name().to_owned(), text(about))
+        })
+        .collect()
+}
+
+fn users(all: &[&str]) -> String {
+    let all: Vec<_> = all.iter().map(|one| format!("'system:serviceaccount:{one}'")).collect();
+    format!("request.userInfo.username in [{}]", all.join(", "))
+}
+
+#[test]
+fn every_account_of_an_external_provider_is_restricted() {
+    let files = files("exoscale");
+    let services = "up-cloud-controller-manager-external-services";
+    let nodes = "up-cloud-controller-manager-external-nodes";
+    let ccm = users(&["kube-system:up-cloud-controller-manager"]);
+    let expected = [(services, ccm.as_str()), (nodes, &ccm), (services, services), (nodes, nodes)];
+    let mut found = planned(&files, "cluster", "kube-system");
+    found.sort_by_key(|(_, about)| !about.starts_with("request"));
+    assert_eq!(found, expected.map(|(name, about)| (name.to_owned(), about.to_owned())));
+    // Of another CloudControllerManager, in another namespace.
+    let found = planned(&files, "second", "clouds");
+    let moved = users(&["clouds:up-cloud-controller-manager-second"]);
+    assert!(found.contains(&(format!("{nodes}-second"), moved.clone())), "{found:?}");
+    assert!(found.contains(&(format!("{services}-second"), moved)), "{found:?}");
+    assert!(found.contains(&(format!("{nodes}-second"), format!("{nodes}-second"))), "{found:?}");
+}
+
+#[test]
+fn accounts_of_pods_on_every_node_change_only_their_own_node() {
+    let found = planned(&files("azure"), "cluster", "kube-system");
+    let own_node: Vec<_> = found.iter().filter(|(name, _)| name.ends_with(OWN_NODE)).collect();
+    let name = "up-cloud-controller-manager-external-own-node".to_owned();
+    assert_eq!(own_node[0], &(name.clone(), users(&["kube-system:up-cloud-node-manager"])));
+    assert_eq!(own_node[1], &(name.clone(), name));
+    let both = users(&["kube-system:up-cloud-controller-manager", "kube-system:up-cloud-node-manager"]);
+    assert_eq!(found.iter().filter(|(_, about)| *about == both).count(), 2, "{found:?}");
+}
+
+#[test]
+fn no_name_of_an_account_hides_another_one() {
+    let mut files = files("exoscale");
+    let rbac = files.get_mut("assets/upstream/rbac.yaml").unwrap();
+    for name in ["up-cloud-controller-manager-second", "up-cloud-x"] {
+        let account = format!(
+            "---\napiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {name}\n  namespace: kube-system\n  labels: \
+             {{app.kubernetes.io/instance: cluster}}\n"
+        );
+        rbac.push_str(&account);
+    }
+    let found = planned(&files, "second", "kube-system");
+    let all = users(&[
+        "kube-system:up-cloud-controller-manager-second",
+        "kube-system:up-cloud-controller-manager-second-second",
+        "kube-system:up-cloud-x-second",
+    ]);
+    assert_eq!(found.iter().filter(|(_, about)| *about == all).count(), 2, "{found:?}");
+}
+
+#[test]
+fn the_prefixes_of_the_descriptor_enter_the_policy() {
+    let mut files = files("exoscale");
+    let descriptor = files.get_mut("assets/upstream/provider.yaml").unwrap();
+    *descriptor = descriptor.replacen("nodes:\n", "nodes:\n  metadataPrefixes: [up.example/, \"it's/\"]\n", 1);
+    let policies = external(&files).manifests;
+    let variable = policies.iter().find_map(|object| object.value().pointer("/spec/variables/0/expression"));
+    let nodes = policies.iter().find(|object| object.name().ends_with("-external-nodes")).unwrap();
+    assert!(variable.is_some());
+    assert_eq!(nodes.value()["spec"]["variables"][0]["expression"], r"['up.example/', 'it\'s/']");
+}
+
+#[test]
+fn built_in_providers_have_no_such_policy_and_packages_cannot_bring_one() {
+    let catalog = embedded::catalog().unwrap();
+    let manifests = catalog.upstream().flat_map(|one| &one.manifests);
+    let all: Vec<_> = manifests.chain(catalog.providers().flat_map(|one| &one.manifests)).collect();
+    assert!(all.iter().all(|object| !is_restriction(object.value())));
+    assert!(all.len() > 100);
+    for end in reserved() {
+        assert!(!guard::is_of_guard(&json!({"metadata": {"name": format!("up-cloud-x{end}")}})));
+    }
+}
+
+#[test]
+fn on_openshift_they_follow_the_managed_namespace() {
+    let files = ["deployment", "provider", "role"].map(|name| {
+        let path = format!("{}/tests/sound/assets/demo/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
+        (format!("assets/{name}.yaml"), std::fs::read_to_string(path).unwrap().into_bytes())
+    });
+    let account = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: cloud-controller-manager, namespace: \
+                   openshift-cloud-controller-manager}\n";
+    let account = ("assets/account.yaml".to_owned(), account.as_bytes().to_vec());
+    let bundle = bundles_of("demo", files.into_iter().chain([account])).remove(0);
+    let mut provider = bundle.into_provider().unwrap().restricted().unwrap();
+    assert!(provider.manifests[..4].iter().all(|object| is_restriction(object.value())), "before rights and pods");
+    assert!(provider.manifests[4..].iter().all(|object| !object.kind().is_policy()));
+    // The others need facts.
+    provider.manifests.truncate(4);
+    let facts = Facts { namespace: "moved".into(), ..Facts::default() };
+    let objects = provider.objects(Phase::Cluster, &facts).unwrap();
+    let expected = users(&["moved:cloud-controller-manager"]);
+    assert_eq!(objects[0].value()["spec"]["matchConditions"][0]["expression"], expected);
+}
