@@ -318,7 +318,7 @@ pub(crate) fn arguments(container: &Value) -> impl Iterator<Item = &str> {
 }
 
 /// Whether a file has the extension of manifests.
-pub(super) fn has_yaml_extension(file: &str) -> bool {
+pub(crate) fn has_yaml_extension(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|extension| extension == "yaml")
 }
 
