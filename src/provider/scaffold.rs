@@ -3,6 +3,7 @@
 //! That one has everything, and is a valid provider itself. What a new one does not need is taken out, the rest gets its names and
 //! values; the comments stay.
 
+mod image;
 mod readme;
 pub mod write;
 
@@ -12,13 +13,14 @@ use serde_json::{Value, json};
 
 use crate::{
     facts::version::Minor,
-    object::reference::is_digest,
     provider::{
         CCM, Flavour, embedded,
         versions::{Rule, Versions},
     },
     text::yaml::{self, edit},
 };
+
+pub use image::Image;
 
 /// The name of the provider from which others are made.
 const EXAMPLE: &str = "example";
@@ -69,52 +71,6 @@ pub struct CloudConfig {
     pub file: String,
     /// Whether it holds the credentials.
     pub holds_credentials: bool,
-}
-
-/// An image.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
-    /// Its registry and path.
-    pub repository: String,
-    /// Its tag.
-    pub tag: String,
-    /// Its digest. OpenShift's flavour needs it at once, because no table of versions is there; the other one before somebody else
-    /// uses the provider.
-    pub digest: Option<String>,
-}
-
-impl std::fmt::Display for Image {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let digest = self.digest.as_ref().map(|digest| format!("@{digest}")).unwrap_or_default();
-        write!(f, "{}:{}{digest}", self.repository, self.tag)
-    }
-}
-
-impl std::str::FromStr for Image {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const PROBLEM: &str = "must be REPOSITORY:TAG, such as ghcr.io/example/cloud-controller-manager:v1.0.0, or REPOSITORY:TAG@sha256:DIGEST";
-        let (text, digest) = text.split_once('@').map_or((text, None), |(text, digest)| (text, Some(digest)));
-        if digest.is_some_and(|digest| !is_digest(digest)) {
-            return Err(PROBLEM);
-        }
-        let is_path = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-._/:".contains(c);
-        let is_tag = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-        match text.rsplit_once(':') {
-            Some((_, "latest")) => Err("name a version: latest changes by itself"),
-            Some((repository, tag))
-                if repository.contains('/')
-                    && repository.chars().all(is_path)
-                    && !tag.is_empty()
-                    && tag.chars().all(is_tag) =>
-            {
-                let (repository, tag, digest) = (repository.to_owned(), tag.to_owned(), digest.map(ToOwned::to_owned));
-                Ok(Self { repository, tag, digest })
-            }
-            _ => Err(PROBLEM),
-        }
-    }
 }
 
 /// Why no folder is made.

@@ -1,6 +1,5 @@
 //! What a `CloudControllerManager` asks for and its provider cannot do, or needs and was not given (pure).
 
-use super::images;
 use crate::{
     facts::manager::{Controller, Manager},
     plan::Error,
@@ -31,7 +30,6 @@ pub(super) fn check(provider: &Upstream, manager: &Manager) -> Result<(), Error>
     if let Some(words) = descriptor.namespaces.words().filter(|_| !descriptor.namespaces.include(&spec.namespace)) {
         return refuse("namespace", format!("the cloud-controller-manager of provider {name}: {words}"));
     }
-    images::check(descriptor, manager)?;
     node_manager(descriptor, manager)?;
     match (&descriptor.credentials, &spec.credentials) {
         (None, Some(_)) => {
