@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 
 use super::spec::{Lifecycle, OffByDefault, OnByDefault, Spec};
+use crate::object::reference::is_digest;
 
 /// Leases of other programs.
 const OTHER_LEASES: [&str; 3] = ["kube-controller-manager", "kube-scheduler", "k3s-cloud-controller-manager"];
@@ -46,8 +47,16 @@ impl Spec {
                 ("image.version", "name a version: latest changes by itself"),
             ),
             (
-                self.image.version.is_some() || self.image.digest.is_none(),
+                self.image.version.is_some() || (self.image.digest.is_none() && self.image.digests.is_empty()),
                 ("image.digest", "a digest belongs to a version: give image.version too"),
+            ),
+            (
+                self.image.digest.is_none() || self.image.digests.is_empty(),
+                ("image.digests", "give one digest, or digests by container, not both"),
+            ),
+            (
+                self.image.digest.iter().chain(self.image.digests.values()).all(|digest| is_digest(digest)),
+                ("image.digest", "a digest is sha256: and 64 hexadecimal digits"),
             ),
             (
                 self.image.repository.is_none() || self.image.registry_mirror.is_none(),

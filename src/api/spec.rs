@@ -16,8 +16,12 @@ api_types! {
             "message": "the route controller needs network.podCIDRs",
         },
         {
-            "rule": "has(self.image.version) || !has(self.image.digest)",
+            "rule": "has(self.image.version) || (!has(self.image.digest) && size(self.image.digests) == 0)",
             "message": "a digest belongs to a version: give image.version too",
+        },
+        {
+            "rule": "!has(self.image.digest) || size(self.image.digests) == 0",
+            "message": "give one digest, or digests by container, not both",
         },
         {
             "rule": "!has(self.image.repository) || !has(self.image.registryMirror)",
@@ -295,9 +299,16 @@ api_types! {
             "x-kubernetes-validations" = [{"rule": "self != 'latest'", "message": "name a version: latest changes by itself"}]
         )))]
         pub version: Option<String>,
-        /// The digest that the image of this version must have, such as `sha256:…`.
+        /// The digest that the image of this version must have, such as `sha256:…`, if the provider has one image.
         #[cfg_attr(test, schemars(regex(pattern = "^sha256:[0-9a-f]{64}$"), length(max = 71)))]
         pub digest: Option<String>,
+        /// The digests that the images of this version must have, by the container's name. A provider that names its images by
+        /// digest needs none of them for the versions that it knows.
+        #[cfg_attr(test, schemars(extend(
+            "maxProperties" = 8,
+            "additionalProperties" = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$", "maxLength": 71},
+        )))]
+        pub digests: BTreeMap<String, String>,
         /// The repository instead of the provider's, such as `registry.example.com/cloud/ccm`.
         #[cfg_attr(test, schemars(regex(pattern = "^[a-z0-9][-._:/a-z0-9]*[a-z0-9]$"), length(max = 255)))]
         pub repository: Option<String>,

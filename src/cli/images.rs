@@ -3,10 +3,13 @@
 use clap::Args;
 use serde::Serialize;
 
-use super::flags::{OutputFormat, print, wrong_usage};
+use super::{
+    flags::{OutputFormat, print, wrong_usage},
+    provider::target::load,
+};
 use crate::{
     facts::version::Minor,
-    provider::{catalog::Catalog, embedded, upstream::Upstream},
+    provider::{Flavour, embedded, upstream::Upstream},
     text::output,
 };
 
@@ -17,8 +20,9 @@ pub struct ImagesArgs {
     #[arg(long, value_name = "VERSIONS", value_delimiter = ',', required = true)]
     pub kubernetes: Vec<Minor>,
 
-    /// Only these providers, comma-separated [default: all].
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    /// Only these providers, comma-separated: by their names in `provider list`, or by the paths of their own folders, tars or
+    /// OCI image layouts; `./NAME` is always a path [default: all that come with this program].
+    #[arg(long, value_name = "NAMES|PATHS", value_delimiter = ',')]
     pub provider: Vec<String>,
 
     /// The format of the output.
@@ -32,7 +36,7 @@ pub struct ImagesArgs {
 struct Image {
     provider: String,
     kubernetes: String,
-    /// Empty if there is none.
+    /// With its digest, where the provider names it; empty if there is none.
     #[serde(rename = "image")]
     reference: String,
     /// Whether somebody has pulled and run it. The others are known by their tag in the source repository only.
@@ -44,7 +48,7 @@ struct Image {
 
 /// Prints the list.
 pub(super) fn run(args: &ImagesArgs) -> anyhow::Result<()> {
-    let images = list(&embedded::catalog()?, args);
+    let images: Vec<_> = chosen(&args.provider)?.iter().flat_map(|provider| list(provider, &args.kubernetes)).collect();
     let row = |image: &Image| {
         let Image { provider, kubernetes, reference, verified, note } = image;
         let state = if *verified { "verified" } else { "not verified" };
@@ -55,38 +59,43 @@ pub(super) fn run(args: &ImagesArgs) -> anyhow::Result<()> {
     print(&args.output.write(&images, || output::table(["PROVIDER", "KUBERNETES", "IMAGE", "NOTE"], &rows))?)
 }
 
-fn list(catalog: &Catalog, args: &ImagesArgs) -> Vec<Image> {
-    let chosen: Vec<&Upstream> = if args.provider.is_empty() {
-        catalog.upstream().collect()
-    } else {
-        let named = args.provider.iter().map(|name| catalog.upstream_of(name));
-        named.map(|found| found.unwrap_or_else(|problem| wrong_usage(&problem))).collect()
+/// The providers that are asked for.
+fn chosen(targets: &[String]) -> anyhow::Result<Vec<Upstream>> {
+    if targets.is_empty() {
+        return Ok(embedded::catalog()?.upstream().cloned().collect());
+    }
+    let of_target = |target: &String| {
+        let bundles = load(target)?.package.bundles();
+        let Some(bundle) = bundles.into_iter().find(|bundle| bundle.flavour == Flavour::Upstream) else {
+            wrong_usage(&format!("{target} has no flavour for any Kubernetes, whose images are listed here"))
+        };
+        Ok(bundle.into_upstream()?)
     };
-    let of_provider = |provider: &Upstream| -> Vec<Image> {
-        let name = &provider.descriptor.name;
-        let images = provider.descriptor.images.values();
-        let each = images.flat_map(|image| args.kubernetes.iter().map(move |minor| (image, *minor)));
-        let line = each.map(|(image, minor)| {
-            let choice = image.versions.choose(minor);
-            let (provider, kubernetes) = (name.clone(), minor.to_string());
-            match choice {
-                Some(choice) => Image {
-                    provider,
-                    kubernetes,
-                    reference: format!("{}:{}", image.repository, choice.tag),
-                    verified: image.versions.verified.contains(&choice.tag),
-                    note: choice.problem.map(|(_, sentence)| sentence),
-                },
-                None => Image {
-                    provider,
-                    kubernetes,
-                    reference: String::new(),
-                    verified: false,
-                    note: Some(format!("there is no tag near this version as of {}", image.versions.as_of)),
-                },
-            }
-        });
-        line.collect()
-    };
-    chosen.into_iter().flat_map(of_provider).collect()
+    targets.iter().map(of_target).collect()
+}
+
+fn list(provider: &Upstream, versions: &[Minor]) -> Vec<Image> {
+    let name = &provider.descriptor.name;
+    let images = provider.descriptor.images.values();
+    let each = images.flat_map(|image| versions.iter().map(move |minor| (image, *minor)));
+    let line = each.map(|(image, minor)| {
+        let (provider, kubernetes) = (name.clone(), minor.to_string());
+        match image.versions.choose(minor) {
+            Some(choice) => Image {
+                provider,
+                kubernetes,
+                verified: image.versions.verified.contains(&choice.tag),
+                reference: choice.reference(&image.repository),
+                note: choice.problem.map(|(_, sentence)| sentence),
+            },
+            None => Image {
+                provider,
+                kubernetes,
+                reference: String::new(),
+                verified: false,
+                note: Some(format!("there is no tag near this version as of {}", image.versions.as_of)),
+            },
+        }
+    });
+    line.collect()
 }

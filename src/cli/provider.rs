@@ -1,10 +1,8 @@
 //! The commands about providers: `provider show` and `provider verify`; others have files of their own.
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::flags::{Connection, OutputFormat, RequestTimeout, print, runtime, say, wrong_usage};
@@ -12,10 +10,11 @@ use crate::{
     apply::dry_run,
     plan::show,
     provider::{
-        Flavour, Phase, embedded, external,
+        Flavour, Phase, embedded,
+        external::{self, Wanted, policy::PolicyFile},
         folder::Bundle,
         foreign::{self, Policy},
-        package::read::Form,
+        package::read::{Form, Loaded},
         verify::{self, DRY_RUN},
     },
     text::output,
@@ -27,7 +26,7 @@ mod list;
 mod new;
 mod pack;
 mod rbac;
-mod target;
+pub(super) mod target;
 mod test;
 
 use target::Target;
@@ -55,7 +54,7 @@ pub enum ProviderCommand {
     Rbac(rbac::RbacArgs),
     /// Pack a provider's folder as one file, and print the digest by which it is pinned.
     Pack(pack::PackArgs),
-    /// Print the digest by which a provider's folder, tar or OCI image layout is pinned.
+    /// Print the digest by which a provider's folder, tar or OCI image layout, or a policy for providers is pinned.
     Digest(digest::DigestArgs),
 }
 
@@ -108,25 +107,47 @@ pub struct VerifyArgs {
 /// The policy for providers that do not come with this program.
 #[derive(Args, Debug)]
 pub struct PolicyArgs {
-    /// A YAML file with what providers may have beyond the rules whose names begin with foreign- or external-, by provider and rule; for one
-    /// provider's own folder, or a tar of it.
+    /// A YAML file with what providers may have beyond the rules whose names begin with foreign- or external-, by provider and
+    /// rule; for one provider's own folder, or a tar of it. With @sha256:DIGEST behind it, it must have this digest.
     #[arg(long, value_name = "FILE")]
-    pub provider_policy: Option<PathBuf>,
+    pub provider_policy: Option<String>,
 }
 
 impl PolicyArgs {
+    fn file(&self) -> Option<PolicyFile> {
+        self.provider_policy.as_deref().map(PolicyFile::of_flag)
+    }
+
     /// Reads the policy. By default nothing is allowed.
     fn read(&self) -> anyhow::Result<Policy> {
-        let policy = self.provider_policy.as_deref().map(external::read::policy).transpose();
-        Ok(policy.map_err(anyhow::Error::msg)?.unwrap_or_default())
+        let loaded = self.file().map(|file| external::read::policy(&file, false)).transpose();
+        Ok(loaded.map_err(anyhow::Error::msg)?.unwrap_or_default().policy)
     }
 
     /// Says which values allow nothing, as they may be mistyped.
     fn warn_of_unused(&self, policy: &Policy, bundles: &[Bundle]) {
-        let path = self.provider_policy.as_deref().unwrap_or(Path::new(""));
+        let path = self.file().map(|file| file.path).unwrap_or_default();
         policy.unused(bundles).iter().for_each(|problem| say(&format!("warning: {}", problem.of(path.display()))));
         if let Some(problem) = policy.is_of_others(bundles) {
             say(&format!("warning: {}: {problem}", path.display()));
+        }
+    }
+
+    /// What the operator would use of a package. What it would refuse is an error, and it is said which policy would allow it.
+    fn accept(&self, target: &str, loaded: Loaded) -> anyhow::Result<Vec<Bundle>> {
+        let (policy, bundles) = (self.read()?, loaded.package.bundles());
+        self.warn_of_unused(&policy, &bundles);
+        let wanted = Wanted { path: Some(target.into()), ..Wanted::default() };
+        match external::read::accept(&wanted, loaded, &policy) {
+            Ok(_) => Ok(bundles),
+            Err(refused) => {
+                if let Some(needed) = foreign::policy_for(&bundles, &policy) {
+                    say(&format!(
+                        "a file for --provider-policy would allow it, once you have looked at each value:\n{needed}"
+                    ));
+                }
+                bail!("{}: the operator would refuse it", output::printable(&refused.why))
+            }
         }
     }
 }

@@ -1,9 +1,6 @@
 //! Flags for providers that do not come with this program.
 
-use std::{
-    env,
-    path::{Path, PathBuf},
-};
+use std::{env, path::Path};
 
 use anyhow::bail;
 use clap::Args;
@@ -14,6 +11,7 @@ use crate::{
         embedded,
         external::{
             Wanted,
+            policy::PolicyFile,
             read::{Externals, Settings},
         },
     },
@@ -32,9 +30,10 @@ pub struct ProviderFlags {
     #[arg(long, value_name = "PATH@sha256:DIGEST", help_heading = EXTERNAL_PROVIDERS)]
     pub provider: Vec<String>,
 
-    /// A file with what these providers may have beyond the rules for foreign manifests.
-    #[arg(long, value_name = "FILE", help_heading = EXTERNAL_PROVIDERS)]
-    pub provider_policy: Option<PathBuf>,
+    /// A file with what these providers may have beyond the rules for foreign manifests. The operator needs the digest that
+    /// `provider digest FILE` prints.
+    #[arg(long, value_name = "FILE@sha256:DIGEST", help_heading = EXTERNAL_PROVIDERS)]
+    pub provider_policy: Option<String>,
 
     /// The built-in providers, comma-separated, whose place one of these providers may take.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = EXTERNAL_PROVIDERS)]
@@ -59,7 +58,7 @@ impl ProviderFlags {
         }
         let settings = Settings {
             wanted: of_flags.chain(of_environment).collect(),
-            policy: self.provider_policy.clone(),
+            policy: self.provider_policy.as_deref().map(PolicyFile::of_flag),
             replace: self.replace_built_in.clone(),
             is_pinned,
         };

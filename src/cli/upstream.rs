@@ -12,7 +12,6 @@ use crate::{
         spec::Management,
     },
     facts::{cluster::Cluster, read, version::Minor},
-    files,
     plan::{
         Plan,
         install::{Installation, NAME, external::External},
@@ -162,8 +161,8 @@ pub(super) fn managed(
         say("spec.management is Paused: the operator would change nothing");
     }
     if let Ok(provider) = catalog.upstream_of(&manager.spec.provider) {
-        for image in provider.descriptor.images.values() {
-            if let Some((_, problem)) = upstream::choose(image, &manager)?.problem {
+        for (container, image) in &provider.descriptor.images {
+            if let Some((_, problem)) = upstream::choose(container, image, &manager)?.problem {
                 say(&format!("warning: {problem}"));
             }
         }
@@ -243,12 +242,10 @@ pub(super) fn installation(
 
 /// What the operator is given of the external providers.
 fn carried(externals: &Externals) -> anyhow::Result<External> {
-    let (policy, replace) = externals.settings();
-    let read = |path: &Path| files::read_text(path).with_context(|| format!("failed to read {}", path.display()));
     Ok(External {
         packages: externals.used().map(|external| external.package.clone()).collect(),
-        policy: policy.map(read).transpose()?,
-        replace: replace.to_vec(),
+        policy: externals.policy().map_err(|why| anyhow::anyhow!("{why}"))?.map(ToOwned::to_owned),
+        replace: externals.replaced().to_vec(),
     })
 }
 

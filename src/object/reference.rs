@@ -123,6 +123,12 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
+/// Whether a text is a digest as those of images and packages are written: `sha256:` and 64 hexadecimal digits in lower case.
+pub(crate) fn is_digest(text: &str) -> bool {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    text.strip_prefix("sha256:").is_some_and(|hex| hex.len() == 64 && hex.bytes().all(is_digit))
+}
+
 fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list.as_array().into_iter().flatten()
 }

@@ -6,6 +6,7 @@ pub(super) mod check;
 pub mod conflict;
 mod files;
 pub mod guard;
+mod images;
 pub mod judgement;
 mod placement;
 pub mod sources;
@@ -13,7 +14,7 @@ pub mod trial;
 
 use std::borrow::Cow;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::{
     facts::{
@@ -30,16 +31,17 @@ use crate::{
     },
     provider::{
         CCM, restriction,
-        upstream::{Descriptor, INSTANCE_LABEL, Image, NAMESPACE, Upstream},
-        versions::Choice,
+        upstream::{INSTANCE_LABEL, NAMESPACE, Upstream},
     },
 };
 
 pub use check::ignored;
+pub(crate) use images::{choose, reference};
 
 /// The objects that should exist.
 pub(super) fn objects(provider: &Upstream, facts: &Facts, manager: &Manager) -> Result<Vec<Object>, Error> {
     check::check(provider, manager)?;
+    images::check(&provider.descriptor, manager)?;
     let mut objects = planned(provider, facts, manager)?;
     objects.extend(guard::objects(provider, manager)?);
     // The sort is stable, and manifests are in the order of applying already.
@@ -74,7 +76,7 @@ fn planned(provider: &Upstream, facts: &Facts, manager: &Manager) -> Result<Vec<
                 let moved = if namespace == NAMESPACE { &manager.spec.namespace } else { namespace };
                 (moved.clone(), manager.named(name))
             });
-            images(descriptor, &mut object, manager)?;
+            images::set(descriptor, &mut object, manager)?;
             substitute::values((&descriptor.arguments, &descriptor.environment), &mut object, &facts)?;
             further_arguments(&mut object, manager);
             if descriptor.is_of_node_manager(manifest) {
@@ -185,55 +187,6 @@ fn instance_label(value: &mut Value, name: &str) {
         Value::Array(items) => items.iter_mut().for_each(|item| instance_label(item, name)),
         _ => {}
     }
-}
-
-/// The version of an image for a `CloudControllerManager`.
-pub(crate) fn choose(image: &Image, manager: &Manager) -> Result<Choice, Error> {
-    let minor = manager.cluster.minor;
-    let asked = &manager.spec.image;
-    // Another repository has tags of its own, and a digest is pulled whichever the tag. A mirror has those of the provider.
-    let is_pulled_by_tag = asked.repository.is_none() && asked.digest.is_none();
-    let choice = match &asked.version {
-        Some(tag) => Some(image.versions.asked(tag, minor, is_pulled_by_tag)),
-        None => image.versions.choose(minor),
-    };
-    choice.ok_or_else(|| {
-        check::asked(
-            manager,
-            "image.version",
-            format!("there is no tag near Kubernetes {minor} as of {}: give one", image.versions.as_of),
-        )
-    })
-}
-
-/// The reference of an image for a `CloudControllerManager`.
-pub(crate) fn reference(image: &Image, manager: &Manager) -> Result<String, Error> {
-    let tag = choose(image, manager)?.tag;
-    let asked = &manager.spec.image;
-    let repository = match (&asked.repository, &asked.registry_mirror) {
-        (Some(repository), _) => repository.clone(),
-        (None, Some(mirror)) => {
-            let path = image.repository.split_once('/').map_or(image.repository.as_str(), |(_, path)| path);
-            format!("{mirror}/{path}")
-        }
-        (None, None) => image.repository.clone(),
-    };
-    let digest = asked.digest.as_ref().map(|digest| format!("@{digest}")).unwrap_or_default();
-    Ok(format!("{repository}:{tag}{digest}"))
-}
-
-fn images(descriptor: &Descriptor, object: &mut Object, manager: &Manager) -> Result<(), Error> {
-    for container in containers_mut(object, &["initContainers", "containers"]) {
-        if let Some(image) = descriptor.images.get(container_name(container)) {
-            container["image"] = reference(image, manager)?.into();
-        }
-    }
-    let secrets = &manager.spec.image.pull_secrets;
-    if let Some(pod) = pod_mut(object).filter(|_| !secrets.is_empty()) {
-        let names: Vec<_> = secrets.iter().map(|secret| json!({"name": secret.name})).collect();
-        pod.insert("imagePullSecrets".into(), names.into());
-    }
-    Ok(())
 }
 
 /// The flags that an administrator gives besides.

@@ -2,6 +2,7 @@
 //!
 //! It fails closed: what is asked for and does not pass every check is refused by name, and no built-in provider stands in for it.
 
+pub mod policy;
 pub mod read;
 
 use std::{
@@ -11,6 +12,7 @@ use std::{
 
 use crate::{
     error::{brief, message},
+    object::reference::is_digest,
     provider::{folder::Bundle, package::Package},
     text::output::printable,
 };
@@ -23,6 +25,17 @@ pub const CLOUD_PROVIDER: &str = "CLOUD_PROVIDER";
 const ENABLE: &str = "ENABLE_CLOUD_PROVIDER_EXTERNAL_PLUGIN";
 const PATH: &str = "CLOUD_PROVIDER_EXTERNAL_PLUGIN_PATH";
 const HASH: &str = "CLOUD_PROVIDER_EXTERNAL_PLUGIN_HASH";
+
+/// A path, and the digest behind it, as `PATH@sha256:HEX`. What is no whole digest is left to whoever checks it.
+fn split(text: &str) -> (&str, Option<String>) {
+    let is_hex = |hex: &str| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+    // As in the environment, the name of the algorithm may be absent.
+    let bare = || text.rsplit_once('@').filter(|(_, hex)| is_hex(hex));
+    match text.rsplit_once(PIN).or_else(bare) {
+        Some((path, hex)) => (path, Some(format!("sha256:{hex}"))),
+        None => (text, None),
+    }
+}
 
 /// A provider that is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,13 +103,7 @@ impl Refused {
 impl Wanted {
     /// What a flag asks for: a path, and the digest after `@`.
     pub fn of_flag(text: &str) -> Self {
-        let is_hex = |hex: &str| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
-        // As in the environment, the name of the algorithm may be absent.
-        let bare = || text.rsplit_once('@').filter(|(_, hex)| is_hex(hex));
-        let (path, digest) = match text.rsplit_once(PIN).or_else(bare) {
-            Some((path, hex)) => (path, Some(format!("sha256:{hex}"))),
-            None => (text, None),
-        };
+        let (path, digest) = split(text);
         let path = (!path.is_empty()).then(|| PathBuf::from(path));
         Self { path, digest, name: None }
     }
@@ -137,8 +144,7 @@ impl Wanted {
                  that `ccm-operator provider digest {path}` prints"
             )));
         };
-        let hex = digest.strip_prefix("sha256:").unwrap_or_default();
-        if hex.len() != 64 || !hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+        if !is_digest(digest) {
             return Err(self.refused(format!("{digest:?} is no digest: it must be sha256: and 64 hexadecimal digits")));
         }
         Ok(digest)

@@ -288,7 +288,7 @@ fn steering(document: &Value) -> Option<(String, char)> {
 }
 
 /// Whether a file has the extension of manifests.
-pub(super) fn has_yaml_extension(file: &str) -> bool {
+pub(crate) fn has_yaml_extension(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|extension| extension == "yaml")
 }
 

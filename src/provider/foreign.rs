@@ -13,12 +13,15 @@ mod rights;
 mod rules;
 mod secrets;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::provider::{
-    Error,
-    folder::Bundle,
-    verify::{Finding, Report, Rule, parts::Subject, verify},
+use crate::{
+    provider::{
+        Error,
+        folder::Bundle,
+        verify::{Finding, Report, Rule, parts::Subject, verify},
+    },
+    text::yaml,
 };
 
 pub use policy::Policy;
@@ -92,10 +95,22 @@ pub fn widened(bundles: &[Bundle], policy: &Policy) -> Vec<String> {
     words.into_iter().collect()
 }
 
+/// The file of a policy that allows these providers what this one does not; `None` if no policy can.
+pub fn policy_for(bundles: &[Bundle], policy: &Policy) -> Option<String> {
+    let mut needed = BTreeMap::<&str, BTreeMap<&str, BTreeSet<String>>>::new();
+    for (bundle, rule, _, value) in defects(bundles) {
+        let value = value.filter(|_| rule.can_be_widened())?;
+        if !policy.allows(&bundle.name, rule.id, &value) {
+            needed.entry(&bundle.name).or_default().entry(rule.id).or_default().insert(value);
+        }
+    }
+    if needed.is_empty() { None } else { yaml::to_string(&needed).ok() }
+}
+
 /// Everything that a policy would have to allow, as (provider, rule, value).
 fn values(bundles: &[Bundle]) -> BTreeSet<(&str, &'static str, String)> {
     defects(bundles).filter_map(|(bundle, rule, _, value)| Some((bundle.name.as_str(), rule.id, value?))).collect()
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -3,6 +3,7 @@
 //! That one has everything, and is a valid provider itself. What a new one does not need is taken out, the rest gets its names and
 //! values; the comments stay.
 
+mod image;
 mod readme;
 pub mod write;
 
@@ -18,6 +19,8 @@ use crate::{
     },
     text::yaml::{self, edit},
 };
+
+pub use image::Image;
 
 /// The name of the provider from which others are made.
 const EXAMPLE: &str = "example";
@@ -70,52 +73,6 @@ pub struct CloudConfig {
     pub holds_credentials: bool,
 }
 
-/// An image.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
-    /// Its registry and path.
-    pub repository: String,
-    /// Its tag.
-    pub tag: String,
-    /// Its digest, which OpenShift's flavour needs: no table of versions is there.
-    pub digest: Option<String>,
-}
-
-impl std::fmt::Display for Image {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let digest = self.digest.as_ref().map(|digest| format!("@{digest}")).unwrap_or_default();
-        write!(f, "{}:{}{digest}", self.repository, self.tag)
-    }
-}
-
-impl std::str::FromStr for Image {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const PROBLEM: &str = "must be REPOSITORY:TAG, such as ghcr.io/example/cloud-controller-manager:v1.0.0, or REPOSITORY:TAG@sha256:DIGEST";
-        let (text, digest) = text.split_once('@').map_or((text, None), |(text, digest)| (text, Some(digest)));
-        let is_hex = |hex: &str| hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        if digest.is_some_and(|digest| !digest.strip_prefix("sha256:").is_some_and(is_hex)) {
-            return Err(PROBLEM);
-        }
-        let is_path = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-._/:".contains(c);
-        let is_tag = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-        match text.rsplit_once(':') {
-            Some((_, "latest")) => Err("name a version: latest changes by itself"),
-            Some((repository, tag))
-                if repository.contains('/')
-                    && repository.chars().all(is_path)
-                    && !tag.is_empty()
-                    && tag.chars().all(is_tag) =>
-            {
-                let (repository, tag, digest) = (repository.to_owned(), tag.to_owned(), digest.map(ToOwned::to_owned));
-                Ok(Self { repository, tag, digest })
-            }
-            _ => Err(PROBLEM),
-        }
-    }
-}
-
 /// Why no folder is made.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
@@ -156,7 +113,7 @@ pub fn check_name(name: &str, built_in: &[&str]) -> Result<(), String> {
 
 /// The files of the new folder, by their paths in it.
 pub fn files(options: &Options) -> Result<BTreeMap<String, String>, Error> {
-    let versions = versions(options)?;
+    let versions = versions(&options.image, options.rule)?;
     if options.flavours.contains(&Flavour::OpenShift)
         && let Some(image) = options.images().find(|image| image.digest.is_none())
     {
@@ -182,14 +139,14 @@ fn camel(name: &str) -> String {
     name.split('-').filter(|word| !word.is_empty()).map(capital).collect()
 }
 
-/// The table of versions: what the tag tells.
-fn versions(options: &Options) -> Result<Value, Error> {
-    let tag = &options.image.tag;
+/// The table of versions of an image: what its tag tells. `rule`: how its versions are numbered; `None`: as the tag looks.
+fn versions(image: &Image, rule: Option<Rule>) -> Result<Value, Error> {
+    let tag = &image.tag;
     let of = |rule| Versions { rule, tags: BTreeMap::new(), as_of: String::new(), verified: Vec::new() }.minor_of(tag);
     // Others are versions of the program itself, such as v1.2.3.
     let of = |rule| of(rule).filter(|minor| (20..100).contains(&minor.0));
     let guessed = [Rule::SameMinor, Rule::MajorIsMinor].into_iter().find(|rule| of(*rule).is_some());
-    let rule = options.rule.or(guessed).unwrap_or(Rule::OneLine);
+    let rule = rule.or(guessed).unwrap_or(Rule::OneLine);
     let minors: Vec<_> = match (rule, of(rule)) {
         (Rule::OneLine, _) => MINORS.map(Minor).collect(),
         (_, Some(minor)) => vec![minor],
@@ -198,13 +155,20 @@ fn versions(options: &Options) -> Result<Value, Error> {
             return Err(Error::Asked(problem));
         }
     };
-    let tags: BTreeMap<_, _> = minors.iter().map(|minor| (minor.to_string(), tag)).collect();
-    Ok(json!({"rule": format!("{rule:?}"), "tags": tags, "asOf": options.today}))
+    let entry = image.digest.as_ref().map_or_else(|| json!(tag), |digest| json!({"tag": tag, "digest": digest}));
+    let tags: BTreeMap<_, _> = minors.iter().map(|minor| (minor.to_string(), entry.clone())).collect();
+    Ok(json!({"rule": format!("{rule:?}"), "tags": tags}))
 }
 
 impl Options {
     fn images(&self) -> impl Iterator<Item = &Image> {
         std::iter::once(&self.image).chain(&self.node_manager)
+    }
+
+    /// The images in the descriptor for any Kubernetes that a registry may replace.
+    pub fn unpinned(&self) -> impl Iterator<Item = &Image> {
+        let is_open = |image: &&Image| image.digest.is_none() && self.flavours.contains(&Flavour::Upstream);
+        self.images().filter(is_open)
     }
 
     /// Whether the new provider has this file of the example.
@@ -265,9 +229,13 @@ impl File {
         }
         for (container, image) in images {
             self.set(&format!("images/{container}/repository"), image.repository.as_str())?;
-            for field in ["rule", "tags", "asOf"] {
-                self.set(&format!("images/{container}/versions/{field}"), versions[field].clone())?;
+            let at = |field: &str| format!("images/{container}/versions/{field}");
+            // A node manager has versions of its own.
+            let own = if container == CCM { versions.clone() } else { self::versions(image, None)? };
+            for field in ["rule", "tags"] {
+                self.set(&at(field), own[field].clone())?;
             }
+            self.set(&at("asOf"), options.today.as_str())?;
         }
         if !options.routes {
             self.remove("routes")?;
@@ -311,7 +279,7 @@ impl File {
     }
 
     fn container(&mut self, at: &str, image: &Image, command: Option<&str>) -> Result<(), Error> {
-        // Upstream the tag follows from the cluster's version.
+        // Upstream tag and digest follow from the cluster's version.
         let is_upstream = self.path.starts_with("assets/upstream/");
         let image = if is_upstream { Image { digest: None, ..image.clone() } } else { image.clone() };
         self.set(&format!("{at}/image"), image.to_string())?;

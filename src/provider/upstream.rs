@@ -196,6 +196,9 @@ impl Descriptor {
                     "no tag is given, so that there would be no image: write the newest for each version of Kubernetes";
                 found.push((format!("/images/{name}/versions/tags"), problem.to_owned()));
             }
+            if let Some((minor, problem)) = image.versions.bad_digest() {
+                found.push((format!("/images/{name}/versions/tags/{minor}"), problem));
+            }
             let pointer = format!("/images/{name}/architectures");
             if image.architectures.is_empty() {
                 found.push((pointer, format!("none is given; there are {}", ARCHITECTURES.join(", "))));

@@ -1,10 +1,13 @@
 //! The version of a cloud-controller-manager for a version of Kubernetes (pure).
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+};
 
-use crate::facts::version::Minor;
+use crate::{facts::version::Minor, object::reference::is_digest};
 
 /// The tags of an image by the minor version of Kubernetes.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -13,13 +16,58 @@ use crate::facts::version::Minor;
 pub struct Versions {
     /// How the cloud numbers its versions.
     pub rule: Rule,
-    /// The newest tag for each minor version of Kubernetes, such as `"1.35": v1.35.2`.
-    pub tags: BTreeMap<Minor, String>,
+    /// The newest tag for each minor version of Kubernetes, such as `"1.35": v1.35.2` or
+    /// `"1.35": {tag: v1.35.2, digest: "sha256:…"}`.
+    pub tags: BTreeMap<Minor, Tag>,
     /// The date of this table, such as `2026-08-31`.
     pub as_of: String,
     /// The tags whose image somebody has pulled and run.
     #[serde(default)]
     pub verified: Vec<String>,
+}
+
+/// A tag of an image: its text, or `{tag: TEXT, digest: "sha256:…"}`, which also says what the registry has to serve for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tag {
+    /// The text.
+    pub name: String,
+    /// The digest of the image's manifest or of its index, as a registry names it.
+    pub digest: Option<String>,
+}
+
+/// The mapping form of a [`Tag`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct TagFields {
+    /// The tag.
+    tag: String,
+    /// The digest of the image that it names, such as `sha256:…`.
+    #[cfg_attr(test, schemars(regex(pattern = "^sha256:[0-9a-f]{64}$")))]
+    digest: String,
+}
+
+impl<'de> Deserialize<'de> for Tag {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Tag;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a tag, or {tag: TAG, digest: DIGEST}")
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<Tag, E> {
+                Ok(Tag { name: name.to_owned(), digest: None })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Tag, A::Error> {
+                let TagFields { tag, digest } = TagFields::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Tag { name: tag, digest: Some(digest) })
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
 }
 
 /// How a cloud numbers the versions of its cloud-controller-manager.
@@ -39,6 +87,8 @@ pub enum Rule {
 pub struct Choice {
     /// The tag.
     pub tag: String,
+    /// The digest that the table has for it.
+    pub digest: Option<String>,
     /// Why this one, for people.
     pub because: String,
     /// Why it is not known to work with this version of Kubernetes: a word for programs, and a sentence.
@@ -52,19 +102,29 @@ pub const SKEW_TOO_LARGE: &str = "SkewTooLarge";
 /// The reason of a version that is not in the table: a typo in it leaves the pods without an image.
 pub const UNKNOWN_VERSION: &str = "UnknownVersion";
 
+impl Choice {
+    /// The image in a repository, with its digest where one is known.
+    pub fn reference(&self, repository: &str) -> String {
+        let digest = self.digest.as_ref().map(|digest| format!("@{digest}")).unwrap_or_default();
+        format!("{repository}:{}{digest}", self.tag)
+    }
+}
+
 impl Versions {
     /// The version for a cluster: that of its minor version, or else the newest below; never one above by more than one.
     pub fn choose(&self, minor: Minor) -> Option<Choice> {
         let exact = self.tags.get(&minor);
         if let Some(tag) = exact {
             let because = format!("the tag for Kubernetes {minor} as of {}", self.as_of);
-            return Some(Choice { tag: tag.clone(), because, problem: None });
+            return Some(Choice { tag: tag.name.clone(), digest: tag.digest.clone(), because, problem: None });
         }
         let below = self.tags.range(..minor).next_back();
         let (nearest, tag) = below.or_else(|| self.tags.get_key_value(&Minor(minor.0.saturating_add(1))))?;
-        let problem = format!("there is no tag for Kubernetes {minor} as of {}: {tag} is for {nearest}", self.as_of);
+        let problem =
+            format!("there is no tag for Kubernetes {minor} as of {}: {} is for {nearest}", self.as_of, tag.name);
         Some(Choice {
-            tag: tag.clone(),
+            tag: tag.name.clone(),
+            digest: tag.digest.clone(),
             because: format!("the nearest tag, for Kubernetes {nearest}"),
             problem: Some((NO_TAG_FOR_MINOR, problem)),
         })
@@ -82,25 +142,61 @@ impl Versions {
             (Some(unknown), None) => Some((UNKNOWN_VERSION, unknown)),
             (None, skew) => skew.map(|skew| (SKEW_TOO_LARGE, skew)),
         };
-        Choice { tag: tag.to_owned(), because: "spec.image.version".to_owned(), problem }
+        let digest = self.digest_of(tag).map(ToOwned::to_owned);
+        Choice { tag: tag.to_owned(), digest, because: "spec.image.version".to_owned(), problem }
+    }
+
+    /// The digest that the table has for a tag.
+    pub fn digest_of(&self, tag: &str) -> Option<&str> {
+        self.tags.values().find(|known| known.name == tag).and_then(|known| known.digest.as_deref())
+    }
+
+    /// Whether it names an image by its digest.
+    pub fn has_digests(&self) -> bool {
+        self.tags.values().any(|known| known.digest.is_some())
+    }
+
+    /// Whether the table has a tag.
+    pub fn knows(&self, tag: &str) -> bool {
+        self.tags
+            .values()
+            .map(|known| known.name.as_str())
+            .chain(self.verified.iter().map(String::as_str))
+            .any(|known| known == tag)
+    }
+
+    /// The first of the entries of a minor version whose digest is none, or not the one that another entry has for the same tag:
+    /// the minor version, and what is wrong.
+    pub(super) fn bad_digest(&self) -> Option<(Minor, String)> {
+        self.tags.iter().find_map(|(minor, tag)| {
+            let problem = match &tag.digest {
+                Some(digest) if !is_digest(digest) => {
+                    format!("{digest:?} is no digest: it must be sha256: and 64 hexadecimal digits")
+                }
+                digest if digest.as_deref() != self.digest_of(&tag.name) => {
+                    format!("the tag {} has another digest above: one tag is one image", tag.name)
+                }
+                _ => return None,
+            };
+            Some((*minor, problem))
+        })
     }
 
     /// What is said of a tag that the table does not have. It has only the newest of each line, so such a tag may well exist.
     fn unknown(&self, tag: &str, minor: Minor) -> Option<String> {
-        let is_known = |tag: &str| self.tags.values().chain(&self.verified).any(|known| known == tag);
-        if is_known(tag) {
+        if self.knows(tag) {
             return None;
         }
-        let of_own_minor = self.minor_of(tag).and_then(|own| self.tags.get(&own).cloned());
-        let nearest = of_own_minor.or_else(|| Some(self.choose(minor)?.tag));
-        let nearest = nearest.or_else(|| self.tags.values().next().cloned())?;
+        let of_own_minor = self.minor_of(tag).and_then(|own| self.tags.get(&own));
+        let nearest = of_own_minor.map(|own| own.name.clone()).or_else(|| Some(self.choose(minor)?.tag));
+        let nearest = nearest.or_else(|| self.tags.values().next().map(|first| first.name.clone()))?;
         let meant = match (tag.strip_prefix('v'), nearest.starts_with('v')) {
             (None, true) if tag.starts_with(|first: char| first.is_ascii_digit()) => Some(format!("v{tag}")),
             (Some(without), false) => Some(without.to_owned()),
             _ => None,
         };
         let hint = match meant {
-            Some(meant) if is_known(&meant) => format!("did you mean {meant}?"),
+            Some(meant) if self.knows(&meant) => format!("did you mean {meant}?"),
             Some(meant) => format!("did you mean {meant}? The nearest one that it knows is {nearest}"),
             None => format!("the nearest one is {nearest}"),
         };
@@ -126,7 +222,8 @@ mod tests {
     use super::*;
 
     fn versions(rule: Rule, tags: &[(u32, &str)]) -> Versions {
-        let tags = tags.iter().map(|(minor, tag)| (Minor(*minor), (*tag).to_owned())).collect();
+        let tags =
+            tags.iter().map(|(minor, tag)| (Minor(*minor), Tag { name: (*tag).to_owned(), digest: None })).collect();
         Versions { rule, tags, as_of: "2026-08-31".into(), verified: Vec::new() }
     }
 
@@ -199,5 +296,72 @@ mod tests {
         assert_eq!(verified.asked("1.1.0", Minor(35), false).problem, None);
         let early = verified.asked("1.1.0", Minor(30), true).problem.map(|(word, _)| word);
         assert_eq!(early, Some(UNKNOWN_VERSION), "a cluster that is older than the table");
+    }
+    /// Two digests.
+    const DIGESTS: [&str; 2] = [
+        "sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a",
+        "sha256:0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b",
+    ];
+
+    fn read(tags: &str) -> Result<Versions, String> {
+        let text = format!("rule: OneLine\ntags:\n{tags}asOf: 2026-08-31\n");
+        crate::text::yaml::from_str(&text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_tag_may_have_a_digest() {
+        let [digest, _] = DIGESTS;
+        let versions = read(&format!("  \"1.34\": v1\n  \"1.35\": {{tag: v2, digest: \"{digest}\"}}\n")).unwrap();
+        let chosen = |minor| versions.choose(Minor(minor)).map(|choice| (choice.tag, choice.digest));
+        assert_eq!(chosen(34), Some(("v1".into(), None)));
+        assert_eq!(chosen(35), Some(("v2".into(), Some(digest.into()))));
+        assert_eq!(chosen(36), Some(("v2".into(), Some(digest.into()))), "the nearest one");
+        let asked = |tag| versions.asked(tag, Minor(34), true).digest;
+        assert_eq!([asked("v2"), asked("v1"), asked("v3")], [Some(digest.to_owned()), None, None]);
+        assert_eq!(versions.bad_digest(), None);
+        for (tag, expected) in [
+            ("{tag: v2}", "missing field `digest`"),
+            ("{digest: a}", "missing field `tag`"),
+            ("{tag: v2, digest: a, note: b}", "unknown field `note`"),
+            ("[v2]", "a tag, or {tag: TAG, digest: DIGEST}"),
+            ("{tag: null, digest: a}", ""),
+        ] {
+            let error = read(&format!("  \"1.35\": {tag}\n")).unwrap_err();
+            assert!(error.contains(expected), "{tag}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_tag_has_one_digest_and_a_whole_one() {
+        let [one, two] = DIGESTS.map(|digest| format!("{{tag: v1, digest: \"{digest}\"}}"));
+        let short = "{tag: v1, digest: \"sha256:0a\"}".to_owned();
+        let upper = one.replace("0a0a", "0A0A");
+        for (first, second, expected) in [
+            (&one, &one, None),
+            (&one, &two, Some((35, "another digest above"))),
+            (&one, &"v1".to_owned(), Some((35, "another digest above"))),
+            (&"v1".to_owned(), &one, Some((35, "another digest above"))),
+            (&short, &one, Some((34, "is no digest"))),
+            (&upper, &one, Some((34, "is no digest"))),
+        ] {
+            let versions = read(&format!("  \"1.34\": {first}\n  \"1.35\": {second}\n")).unwrap();
+            let found = versions.bad_digest();
+            assert_eq!(found.as_ref().map(|(minor, _)| minor.0), expected.map(|(minor, _)| minor), "{first} {second}");
+            assert!(expected.is_none_or(|(_, words)| found.unwrap().1.contains(words)), "{first} {second}");
+        }
+    }
+}
+
+#[cfg(test)]
+impl schemars::JsonSchema for Tag {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Tag".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "A tag, or with the digest of the image that it names.",
+            "anyOf": [{"type": "string"}, generator.subschema_for::<TagFields>()],
+        })
     }
 }

@@ -128,10 +128,23 @@ async fn install_of_folder(cluster: &Kubeadm, subnet: &Subnet) -> Result<()> {
     let provider = async |arguments: &[&str]| cluster.administer("ccm-operator", arguments).await;
     let package = ["provider", "pack", &folder, "--configmap", "--namespace=ccm-operator", "--output=-"];
     cluster.apply(&provider(&package).await?).await?;
-    cluster.apply(&provider(&["provider", "rbac", &folder, "--operator-namespace=ccm-operator"]).await?).await?;
+    // No registry has the image, and so it has no digest there.
+    let (path, policy) = (dir.path().join("policy.yaml"), format!("acme: {{external-image-digest: ['{ACME}']}}\n"));
+    fs::write(&path, &policy)?;
+    let path = path.to_string_lossy();
+    let rbac = ["provider", "rbac", &folder, "--operator-namespace=ccm-operator", "--provider-policy", &path];
+    cluster.apply(&provider(&rbac).await?).await?;
     let digest = provider(&["provider", "digest", &folder]).await?;
     let external = format!("externalProviders={}", json!([{"name": "acme", "digest": digest}]));
-    helm_install(cluster, &["--set-json", &external]).await?;
+    let config_map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "data": {"policy.yaml": policy},
+        "metadata": {"name": "provider-policy", "namespace": "ccm-operator"},
+    });
+    cluster.apply(&config_map.to_string()).await?;
+    let digest = provider(&["provider", "digest", &path]).await?;
+    let digest = format!("providerPolicyDigest={digest}");
+    let policy = ["--set", "providerPolicy=provider-policy", "--set", &digest];
+    helm_install(cluster, &[&["--set-json", &external][..], &policy].concat()).await?;
     let spec = json!({
         "provider": "acme", "credentials": {"secretRef": {"name": "acme"}},
         "cloudConfig": {"inline": subnet.configuration()},

@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
+    foreign::with_digests,
     lab::{self, LIMIT, Lab, POD_UID, binary, describe, message},
     support::{
         audit::Request,
@@ -48,7 +49,7 @@ fn folder(root: &TempDir, name: &str) -> Result<PathBuf> {
             let text =
                 std::str::from_utf8(bytes)?.replace("exoscale-cloud-controller-manager", &format!("{name}-cloud-ccm"));
             let text = text.replace("name: exoscale\n", &format!("name: {name}\n"));
-            fs::write(path.join("assets/upstream").join(file), text)?;
+            fs::write(path.join("assets/upstream").join(file), with_digests(&text))?;
         }
     }
     Ok(path)

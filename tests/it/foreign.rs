@@ -35,6 +35,14 @@ fn path(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
+/// The descriptor of Exoscale with digests for its tags, which nobody has.
+pub(crate) fn with_digests(descriptor: &str) -> String {
+    let digest = format!("sha256:{}", "0a".repeat(32));
+    ["0.32.3", "0.33.0", "0.34.0"].iter().fold(descriptor.to_owned(), |text, tag| {
+        text.replace(&format!(": {tag}"), &format!(": {{tag: {tag}, digest: \"{digest}\"}}"))
+    })
+}
+
 /// The own folder of a provider for any Kubernetes, with one text of its Deployment replaced.
 fn upstream(from: &str, to: &str) -> Result<(TempDir, PathBuf)> {
     let temporary = TempDir::new()?;
@@ -42,7 +50,7 @@ fn upstream(from: &str, to: &str) -> Result<(TempDir, PathBuf)> {
     fs::create_dir_all(folder.join("assets/upstream"))?;
     for entry in fs::read_dir(repository().join("assets/exoscale/upstream"))? {
         let entry = entry?;
-        let text = fs::read_to_string(entry.path())?.replace(from, to);
+        let text = with_digests(&fs::read_to_string(entry.path())?).replace(from, to);
         fs::write(folder.join("assets/upstream").join(entry.file_name()), text)?;
     }
     Ok((temporary, folder))
@@ -104,6 +112,16 @@ fn a_policy_allows_what_it_names() -> Result<()> {
         Ok((output.status.code(), String::from_utf8(output.stderr)?))
     };
     assert_eq!(verify("exoscale: {foreign-host-namespace: [hostPID]}\n")?, (Some(0), String::new()));
+    // As for the operator it may be pinned.
+    let digest = provider(&["digest", path(&policy)]);
+    let digest = String::from_utf8(digest.stdout)?.trim().to_owned();
+    let sum = Command::new("sha256sum").arg(&policy).output()?;
+    assert_eq!(String::from_utf8(sum.stdout)?.split_whitespace().next(), digest.strip_prefix("sha256:"));
+    for (pin, code) in [(digest.clone(), 0), (format!("sha256:{}", "0".repeat(64)), 2), ("sha256:0".into(), 2)] {
+        let pinned = format!("{}@{pin}", path(&policy));
+        let output = provider(&["verify", path(&folder), "--provider-policy", &pinned]);
+        assert_eq!(output.status.code(), Some(code), "{}", String::from_utf8_lossy(&output.stderr));
+    }
     let (code, warning) = verify("exoscale:\n  foreign-host-namespace: [hostPID]\n  foreign-host-port: [1]\n")?;
     assert_eq!(code, Some(0));
     assert!(
@@ -139,8 +157,55 @@ fn an_installation_has_the_rights_that_are_printed_for_a_provider() -> Result<()
     let output = Command::new(binary()).args(install).arg(&policy).args(["--provider", path(&folder)]).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let installed = yaml::documents(&String::from_utf8(output.stdout)?)?;
+    // The operator reads no other policy than the one that was looked at.
+    let digest = String::from_utf8(provider(&["digest", path(&policy)]).stdout)?;
+    let pinned = format!("--provider-policy=/etc/ccm-operator/providers/policy.yaml@{}", digest.trim());
+    ensure!(json!(installed).to_string().contains(&pinned), "{pinned}");
     for object in printed {
         assert!(installed.contains(&object), "{object:#}");
+    }
+    Ok(())
+}
+
+/// Runs a command that prints what would be applied, or pulled.
+fn printed(arguments: &[&str]) -> Result<String> {
+    let output = Command::new(binary()).args(arguments).output()?;
+    ensure!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+#[test]
+fn the_image_that_is_pinned_is_the_one_that_is_listed_and_applied() -> Result<()> {
+    let (kept, folder) = upstream("", "")?;
+    let image = format!("docker.io/exoscale/cloud-controller-manager:0.34.0@sha256:{}", "0a".repeat(32));
+    let listed = printed(&["images", "--kubernetes=1.34", "--provider", path(&folder), "-o", "json"])?;
+    let listed: Value = serde_json::from_str(&listed)?;
+    assert_eq!(listed[0]["image"], image.as_str(), "{listed:#}");
+    let manager = kept.path().join("ccm.yaml");
+    let spec = json!({"provider": "exoscale", "credentials": {"secretRef": {"name": "a"}}});
+    let object = json!({"apiVersion": "ccm-operator.dev/v1alpha1", "kind": "CloudControllerManager",
+        "metadata": {"name": "cluster"}, "spec": spec});
+    fs::write(&manager, object.to_string())?;
+    let render = [
+        "render",
+        "--config",
+        path(&manager),
+        "--kubernetes-version=1.34",
+        "--replace-built-in=exoscale",
+        "--provider",
+    ];
+    let text = printed(&[&render[..], &[path(&folder)]].concat())?;
+    assert!(text.contains(&format!("image: {image}\n")), "{text}");
+
+    // Without a digest nothing uses it, unless a policy names the tag.
+    let (_kept, open) = upstream(&format!("{{tag: 0.33.0, digest: \"sha256:{}\"}}", "0a".repeat(32)), "0.33.0")?;
+    let policy = kept.path().join("policy.yaml");
+    fs::write(&policy, "exoscale: {external-image-digest: ['docker.io/exoscale/cloud-controller-manager:0.33.0']}\n")?;
+    let further = ["--provider-policy", path(&policy)];
+    for arguments in [&["provider", "rbac", path(&open)][..], &[&render[..], &[path(&open)]].concat()] {
+        let error = printed(arguments).unwrap_err().to_string();
+        assert!(error.contains("docker.io/exoscale/cloud-controller-manager:0.33.0 has no digest"), "{error}");
+        printed(&[arguments, &further].concat())?;
     }
     Ok(())
 }
@@ -170,7 +235,11 @@ fn rights_are_printed_for_what_the_operator_would_take() -> Result<()> {
 
     let (_kept, folder) = upstream("hostNetwork: true", "hostNetwork: true\n      hostPID: true")?;
     for (arguments, expected) in [
-        (vec!["rbac", path(&folder)], ": hostPID (foreign-host-namespace); see `ccm-operator provider verify"),
+        (
+            vec!["rbac", path(&folder)],
+            ": hostPID (foreign-host-namespace); `ccm-operator provider verify` explains each rule",
+        ),
+        (vec!["rbac", path(&folder)], "looked at each value:\nexoscale:\n  foreign-host-namespace:\n  - hostPID\n"),
         (vec!["rbac", "aws"], "give --flavour"),
         (vec!["rbac", "exoscale", "--flavour", "openshift"], "has nothing for this --flavour"),
         (vec!["rbac", "exoscale", "--namespace", "a"], "--namespace has no use with --flavour upstream"),

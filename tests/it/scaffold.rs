@@ -74,3 +74,29 @@ fn nothing_is_overwritten_and_no_bad_name_is_taken() -> Result<()> {
     assert_eq!(fs::read_to_string(folder.path().join("mine/note"))?, "mine");
     Ok(())
 }
+
+#[test]
+fn an_image_without_a_digest_is_written_and_said_to_be_refused() -> Result<()> {
+    let folder = TempDir::new()?;
+    let output = new(folder.path(), &["acme", "--image=ghcr.io/acme/ccm:v1.2.3"]);
+    assert_eq!(output.status.code(), Some(0), "{}", error(&output));
+    assert!(
+        error(&output).starts_with("ghcr.io/acme/ccm:v1.2.3 has no digest: the operator refuses it until"),
+        "{}",
+        error(&output)
+    );
+    let run = |arguments: &[&str]| {
+        let output = Command::new(binary()).arg("provider").args(arguments).current_dir(folder.path()).output()?;
+        anyhow::Ok((output.status.code(), String::from_utf8([output.stdout, output.stderr].concat())?))
+    };
+    let (code, text) = run(&["verify", "./acme"])?;
+    assert!(code == Some(1) && text.contains("1 finding") && text.contains("external-image-digest"), "{text}");
+    // What is printed is a policy, and it is enough.
+    let (code, text) = run(&["rbac", "./acme"])?;
+    assert_eq!(code, Some(2), "{text}");
+    let policy: String = text.lines().skip(1).take(3).flat_map(|line| [line, "\n"]).collect();
+    fs::write(folder.path().join("policy.yaml"), &policy)?;
+    let (code, text) = run(&["rbac", "./acme", "--provider-policy=policy.yaml"])?;
+    assert_eq!(code, Some(0), "{policy}{text}");
+    Ok(())
+}

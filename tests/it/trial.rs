@@ -40,7 +40,8 @@ impl World {
         let amd64 = Patch::Merge(json!({"metadata": {"labels": {"kubernetes.io/arch": "amd64"}}}));
         nodes.patch("control-plane", &PatchParams::default(), &amd64).await?;
         let folder = TempDir::new()?;
-        let new = ["acme", "--image=registry.example/acme/ccm:v1.2.3", "--credentials=ACME_TOKEN=token"];
+        let image = format!("--image=registry.example/acme/ccm:v1.2.3@sha256:{}", "0a".repeat(32));
+        let new = ["acme", &image, "--credentials=ACME_TOKEN=token"];
         let written = scaffold::new(folder.path(), &new);
         ensure!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
         fs::write(folder.path().join("token.env"), format!("token={TOKEN}\n"))?;

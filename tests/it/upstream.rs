@@ -100,6 +100,27 @@ fn cases() -> Vec<(&'static str, Value, Value)> {
             with("image", json!({"digest": format!("sha256:{}", "0".repeat(64))})),
         ),
         (
+            "a digest belongs to a version",
+            with("image", json!({"version": "v1.35.2", "digests": {"a": format!("sha256:{}", "0".repeat(64))}})),
+            with("image", json!({"digests": {"a": format!("sha256:{}", "0".repeat(64))}})),
+        ),
+        (
+            "one digest, or digests by container",
+            with("image", json!({"version": "v1.35.2", "digests": {}, "digest": format!("sha256:{}", "0".repeat(64))})),
+            with(
+                "image",
+                json!({
+                    "version": "v1.35.2", "digest": format!("sha256:{}", "0".repeat(64)),
+                    "digests": {"a": format!("sha256:{}", "0".repeat(64))},
+                }),
+            ),
+        ),
+        (
+            "should match '^sha256:[0-9a-f]{64}$'",
+            with("image", json!({"version": "v1.35.2", "digests": {"a": format!("sha256:{}", "0".repeat(64))}})),
+            with("image", json!({"version": "v1.35.2", "digests": {"a": "sha256:0"}})),
+        ),
+        (
             "a repository or a mirror",
             with("image", json!({"registryMirror": "mirror:5000/a"})),
             with("image", json!({"registryMirror": "mirror:5000/a", "repository": "own/ccm"})),

@@ -1,19 +1,25 @@
 //! The command `provider digest`.
 
+use std::path::Path;
+
 use clap::Args;
 use serde::Serialize;
 
 use super::target::load;
 use crate::{
     cli::flags::{OutputFormat, print, say},
-    provider::package::read::Form,
+    provider::{
+        external::{self, policy::PolicyFile},
+        folder::has_yaml_extension,
+        package::{self, read::Form},
+    },
 };
 
 /// Flags of `provider digest`.
 #[derive(Args, Debug)]
 pub struct DigestArgs {
-    /// A provider's folder, its tar, or the layout of an OCI image, and standard error says which one it is; or a provider by its name
-    /// in `provider list`. `./NAME` is always a path.
+    /// A provider's folder, its tar, or the layout of an OCI image, and standard error says which one it is; the *.yaml of a policy for providers; or a provider by its
+    /// name in `provider list`. `./NAME` is always a path.
     #[arg(value_name = "PATH|NAME")]
     pub target: String,
 
@@ -26,15 +32,38 @@ pub struct DigestArgs {
 #[derive(Serialize)]
 struct Pin {
     name: String,
-    form: Form,
+    form: PinnedForm,
     digest: String,
+}
+
+/// What is pinned.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase", untagged)]
+enum PinnedForm {
+    /// A package.
+    Package(Form),
+    /// The file of a policy.
+    Policy(&'static str),
 }
 
 /// Prints the digest.
 pub(super) fn run(args: &DigestArgs) -> anyhow::Result<()> {
-    let loaded = load(&args.target)?;
-    let form = loaded.form.words();
-    say(&format!("{}: read as {form}", args.target));
-    let pin = Pin { name: loaded.package.name().to_owned(), form: loaded.form, digest: loaded.digest };
+    let is_policy = has_yaml_extension(&args.target) && Path::new(&args.target).is_file();
+    let pin = if is_policy { policy(&args.target)? } else { package(&args.target)? };
     print(&args.output.write(&pin, || format!("{}\n", pin.digest))?)
+}
+
+fn package(target: &str) -> anyhow::Result<Pin> {
+    let loaded = load(target)?;
+    say(&format!("{target}: read as {}", loaded.form.words()));
+    let name = loaded.package.name().to_owned();
+    Ok(Pin { name, form: PinnedForm::Package(loaded.form), digest: loaded.digest })
+}
+
+/// The digest of what is a policy, as the operator would read it.
+fn policy(target: &str) -> anyhow::Result<Pin> {
+    let file = PolicyFile { path: target.into(), digest: None };
+    let text = external::read::policy(&file, false).map_err(anyhow::Error::msg)?.text.unwrap_or_default();
+    let name = file.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(Pin { name, form: PinnedForm::Policy("policy"), digest: package::digest(text.as_bytes()) })
 }

@@ -22,14 +22,15 @@ const HELP: &str = "\
 Examples:
   ccm-operator provider new acme
       asks on the terminal, and writes the folder acme/
-  ccm-operator provider new acme --image ghcr.io/acme/ccm:v1.2.3 --credentials ACME_TOKEN=token
+  ccm-operator provider new acme --image ghcr.io/acme/ccm:v1.2.3@sha256:… --credentials ACME_TOKEN=token
       asks nothing; one Secret with the key token, which the program reads as ACME_TOKEN
   ccm-operator provider new acme --image ghcr.io/acme/ccm:v1.35.2@sha256:… --flavour both \\
       --cloud-config acme.yaml --holds-credentials
       the credentials are in the file of --cloud-config; also for OpenShift, with the bootstrap
       VM's pod
 
-The folder holds plain manifests and descriptors, and `provider verify ./acme` finds nothing in it.
+The folder holds plain manifests and descriptors, and `provider verify ./acme` finds nothing in it but
+images without a digest.
 Comments that begin with \"Edit\" mark what only the cloud's documentation tells; what stands there is
 the most careful answer. The next commands are in acme/README.md.";
 
@@ -44,9 +45,9 @@ pub struct NewArgs {
     #[arg(long, value_enum, default_value_t)]
     pub flavour: Flavours,
 
-    /// The image of the cloud-controller-manager, with its tag, and for OpenShift with its digest (TAG@sha256:DIGEST). Without
-    /// it, what no flag gives is asked for on the terminal.
-    #[arg(long, value_name = "REPOSITORY:TAG")]
+    /// The image of the cloud-controller-manager, with its tag and its digest, without which the operator refuses the provider.
+    /// Without the flag, what no flag gives is asked for on the terminal.
+    #[arg(long, value_name = "REPOSITORY:TAG[@sha256:DIGEST]")]
     pub image: Option<Image>,
 
     /// How the cloud numbers its versions [default: as the tag looks].
@@ -70,7 +71,7 @@ pub struct NewArgs {
     pub credentials: Vec<String>,
 
     /// The image of a node manager, a DaemonSet that initialises nodes instead of the cloud-controller-manager.
-    #[arg(long, value_name = "REPOSITORY:TAG")]
+    #[arg(long, value_name = "REPOSITORY:TAG[@sha256:DIGEST]")]
     pub node_manager: Option<Image>,
 
     /// The cloud-controller-manager has a route controller.
@@ -136,6 +137,13 @@ pub(super) fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
         args.name,
         args.name
     ))?;
+    for image in options.unpinned() {
+        say(&format!(
+            "{image} has no digest: the operator refuses it until {}/assets/upstream/provider.yaml has one, or a policy allows the tag; \
+             see README.md",
+            args.name
+        ));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -144,7 +152,9 @@ fn options(args: &NewArgs) -> anyhow::Result<Options> {
     let (name, asks) = (&args.name, Asks { is_on: args.image.is_none() });
     let image_of_manager = match &args.image {
         Some(image) => image.clone(),
-        None => asked("--image", "the image of the cloud-controller-manager, REPOSITORY:TAG", None, image)?,
+        None => {
+            asked("--image", "the image of the cloud-controller-manager, REPOSITORY:TAG@sha256:DIGEST", None, image)?
+        }
     };
     let default = format!("/{name}-cloud-controller-manager");
     let command = asks.given(args.command.as_deref(), "--command", "the program in the image", &default, command)?;

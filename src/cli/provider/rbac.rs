@@ -1,6 +1,6 @@
 //! The command `provider rbac`: the rights that an administrator grants the operator for a provider.
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 
 use super::{PolicyArgs, target::Target};
@@ -11,7 +11,7 @@ use crate::{
     },
     facts::DEFAULT_NAMESPACE,
     plan::{install, rbac},
-    provider::{Flavour, folder::Bundle, foreign, upstream::Upstream},
+    provider::{Flavour, folder::Bundle, upstream::Upstream},
 };
 
 /// Flags of `provider rbac`.
@@ -93,18 +93,10 @@ fn bundle(args: &RbacArgs) -> anyhow::Result<(Bundle, bool)> {
             wrong_usage("--provider-policy is for one provider's own folder, or a tar of it")
         }
         Target::BuiltIn(bundles) => bundles,
+        // Nobody should apply what is printed for a provider that the operator refuses.
         Target::Package(loaded) => {
             is_external = true;
-            let bundles = loaded.package.bundles();
-            let policy = args.policy.read()?;
-            args.policy.warn_of_unused(&policy, &bundles);
-            // Nobody should apply what is printed for a provider that the operator refuses.
-            if let [first, others @ ..] = &foreign::check(&bundles, &policy)[..] {
-                let more = if others.is_empty() { String::new() } else { format!(", and {} more", others.len()) };
-                let target = &args.target;
-                bail!("the operator would refuse it: {first}{more}; see `ccm-operator provider verify {target}`");
-            }
-            bundles
+            args.policy.accept(&args.target, loaded)?
         }
     };
     let several = bundles.len() > 1;

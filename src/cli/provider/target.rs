@@ -50,7 +50,7 @@ impl Target {
 }
 
 /// The package of a provider that comes with this program, by its name, or that of a path.
-pub(super) fn load(target: &str) -> anyhow::Result<Loaded> {
+pub(in crate::cli) fn load(target: &str) -> anyhow::Result<Loaded> {
     if let Some(package) = embedded::packages()?.into_iter().find(|package| package.name() == target) {
         if Path::new(target).is_dir() {
             say(&format!("{target}: the provider that comes with this program; the folder is ./{target}"));

@@ -19,6 +19,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use super::PolicyArgs;
 use crate::{
     api::placement::ApiServer,
     cli::{
@@ -107,6 +108,10 @@ pub struct TestArgs {
     #[arg(long)]
     pub initialise: bool,
 
+    /// What the provider may have beyond the rules for providers of others.
+    #[command(flatten)]
+    pub policy: PolicyArgs,
+
     /// The address of the API server for its pods, if it is not that of the distribution: where the address of the Service
     /// `kubernetes` leads nowhere yet, because something else than kube-proxy serves it.
     #[arg(long, value_name = "HOST:PORT", value_parser = api_server)]
@@ -147,7 +152,7 @@ struct Test<'a> {
 /// Tests a provider; the exit code says whether a pod was ready.
 pub(super) fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
     one_reads_stdin(&[args.credentials.as_ref(), args.cloud_config.as_ref()]);
-    let provider = input::provider(&args.target)?;
+    let provider = input::provider(args)?;
     let report = runtime()?.block_on(test(args, &provider))?;
     print(&args.output.write(&report, || report.text())?)?;
     if !report.left.is_empty() {
@@ -323,7 +328,7 @@ impl Test<'_> {
             self.read_logs(pod).await;
         }
         let images = &self.provider.descriptor.images;
-        let images = images.values().map(|image| upstream::reference(image, self.manager));
+        let images = images.iter().map(|(container, image)| upstream::reference(container, image, self.manager));
         Ok(Report {
             test: self.trial.name.to_owned(),
             provider: self.provider.descriptor.name.clone(),
@@ -375,3 +380,6 @@ fn letters(mut number: u64) -> String {
     };
     (0..5).map(|_| letter()).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 use crate::{
     object::Object,
     plan::substitute::{containers_mut, push},
-    provider::{self, package::Package},
+    provider::{
+        self,
+        package::{Package, digest},
+    },
 };
 
 /// The volume with external providers, and where the operator has it.
@@ -66,7 +69,9 @@ impl External {
         let of_package =
             |package: &Package| format!("--provider={PROVIDERS_PATH}/{}.tar@{}", package.name(), package.digest());
         let mut arguments: Vec<_> = self.packages.iter().map(of_package).collect();
-        arguments.extend(self.policy.as_ref().map(|_| format!("--provider-policy={PROVIDERS_PATH}/{POLICY_FILE}")));
+        let of_policy =
+            |policy: &String| format!("--provider-policy={PROVIDERS_PATH}/{POLICY_FILE}@{}", digest(policy.as_bytes()));
+        arguments.extend(self.policy.as_ref().map(of_policy));
         if !self.replace.is_empty() {
             arguments.push(format!("--replace-built-in={}", self.replace.join(",")));
         }

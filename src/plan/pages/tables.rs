@@ -13,7 +13,7 @@ use crate::{
     },
     provider::{
         upstream::{Image, Upstream},
-        versions::Rule,
+        versions::{Rule, Tag},
     },
 };
 
@@ -26,10 +26,10 @@ pub(crate) fn versions(images: &BTreeMap<String, Image>) -> String {
             Rule::OneLine => "has one line of versions for all versions of Kubernetes that are supported at the time",
         };
         lines.push(format!("The image of `{container}` {rule}. Newest tags as of {}:", image.versions.as_of));
-        let row = |(minor, tag): (&Minor, &String)| {
-            let is_verified = image.versions.verified.contains(tag);
+        let row = |(minor, tag): (&Minor, &Tag)| {
+            let is_verified = image.versions.verified.contains(&tag.name);
             let verified = if is_verified { "pulled and run" } else { "not pulled by this project" };
-            [minor.to_string(), format!("`{tag}`"), verified.to_owned()]
+            [minor.to_string(), format!("`{}`", tag.name), verified.to_owned()]
         };
         let rows: Vec<_> = image.versions.tags.iter().map(row).collect();
         lines.push(table(["Kubernetes", "tag", "verified"], &rows));

@@ -30,7 +30,6 @@ pub(super) fn check(provider: &Upstream, manager: &Manager) -> Result<(), Error>
     if let Some(words) = descriptor.namespaces.words().filter(|_| !descriptor.namespaces.include(&spec.namespace)) {
         return refuse("namespace", format!("the cloud-controller-manager of provider {name}: {words}"));
     }
-    images(descriptor, manager)?;
     node_manager(descriptor, manager)?;
     match (&descriptor.credentials, &spec.credentials) {
         (None, Some(_)) => {
@@ -46,18 +45,6 @@ pub(super) fn check(provider: &Upstream, manager: &Manager) -> Result<(), Error>
         ),
         _ => Ok(()),
     }
-}
-
-/// A repository or a digest is of one image.
-fn images(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error> {
-    let image = &manager.spec.image;
-    let given = [("repository", image.repository.is_some()), ("digest", image.digest.is_some())];
-    let Some((field, _)) = given.into_iter().find(|(_, is_given)| *is_given && descriptor.images.len() > 1) else {
-        return Ok(());
-    };
-    let all: Vec<_> = descriptor.images.values().map(|image| image.repository.as_str()).collect();
-    let problem = format!("provider {} has several images, {}: give registryMirror", descriptor.name, all.join(", "));
-    Err(asked(manager, &format!("image.{field}"), problem))
 }
 
 /// Without a controller of its own the cloud-controller-manager would run all.

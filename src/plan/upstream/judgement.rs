@@ -91,7 +91,8 @@ pub fn judge(catalog: &Catalog, manager: &Manager, found: impl Fn(&Reference) ->
         configuration = Err(Trouble { reason: "Invalid", message });
     }
     let image = provider.descriptor.images.get(CCM);
-    let version = image.and_then(|image| Some((choose(image, manager).ok()?, reference(image, manager).ok()?)));
+    let version =
+        image.and_then(|image| Some((choose(CCM, image, manager).ok()?, reference(CCM, image, manager).ok()?)));
     // Nothing that is missing keeps it from going.
     let is_removed = manager.spec.management == Management::Removed;
     let is_good = (configuration.is_ok() && credentials.is_ok()) || is_removed;

@@ -1,17 +1,19 @@
 //! Reads external providers (IO).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::{
     error::chain,
     files,
     provider::{
         catalog::Catalog,
-        external::{External, Origin, Refused, Wanted},
+        external::{
+            External, Origin, Refused, Wanted,
+            policy::{self, PolicyFile},
+        },
         foreign::{self, Policy},
         package,
     },
-    text::located,
 };
 
 /// The most findings that a refusal names: it stands in a status.
@@ -25,6 +27,12 @@ pub fn read(wanted: &Wanted, policy: &Policy, is_pinned: bool) -> Result<Externa
         wanted.check_pin()?;
     }
     let loaded = package::read::read(path).map_err(|error| wanted.refused(chain(&error)))?;
+    accept(wanted, loaded, policy)
+}
+
+/// Checks all that can be checked of a package alone: what is used of it, or why nothing is.
+pub fn accept(wanted: &Wanted, loaded: package::read::Loaded, policy: &Policy) -> Result<External, Refused> {
+    let path = wanted.given_path()?;
     let (package, digest) = (loaded.package, loaded.digest);
     let (name, bundles) = (package.name().to_owned(), package.bundles());
     wanted.check((&name, &digest), &bundles)?;
@@ -45,11 +53,23 @@ pub fn read(wanted: &Wanted, policy: &Policy, is_pinned: bool) -> Result<Externa
     Ok(External { name, package, bundles, origin })
 }
 
+/// The policy of a process, or why there is none.
+#[derive(Clone, Debug)]
+struct Policies(Result<policy::Loaded, String>);
+
+impl Default for Policies {
+    fn default() -> Self {
+        Self(Ok(policy::Loaded::default()))
+    }
+}
+
 /// The external providers that a process is given, as they were read.
 #[derive(Clone, Debug, Default)]
 pub struct Externals {
     built_in: Catalog,
     settings: Settings,
+    /// What is widened for them, or why that is not known. Once it is, it is not read again.
+    policy: Policies,
     /// Each that is asked for, with what came of it.
     entries: Vec<(Wanted, Result<External, Refused>)>,
     /// What nothing can be read of.
@@ -62,7 +82,7 @@ pub struct Settings {
     /// Those that are asked for.
     pub wanted: Vec<Result<Wanted, Refused>>,
     /// The file with what is widened for them.
-    pub policy: Option<PathBuf>,
+    pub policy: Option<PolicyFile>,
     /// The built-in providers that one of them may take the place of.
     pub replace: Vec<String>,
     /// Whether each needs its digest.
@@ -78,24 +98,28 @@ impl Externals {
     /// Reads what is asked for.
     pub fn read(built_in: Catalog, mut settings: Settings) -> Self {
         let wanted = std::mem::take(&mut settings.wanted);
+        let policy = settings.policy();
         let (mut entries, mut refused) = (Vec::new(), Vec::new());
         for one in wanted {
             match one {
                 Ok(wanted) => {
-                    let found = settings.read(&wanted);
+                    let found = settings.read(&wanted, &policy);
                     entries.push((wanted, found));
                 }
                 Err(error) => refused.push(error),
             }
         }
-        Self { built_in, settings, entries, refused }
+        Self { built_in, settings, policy, entries, refused }
     }
 
     /// Reads those once more that were refused; returns whether one of them is not, or for another reason.
     pub fn retry(&mut self) -> bool {
         let mut has_changed = false;
+        if self.policy.0.is_err() {
+            self.policy = self.settings.policy();
+        }
         for (wanted, found) in self.entries.iter_mut().filter(|(_, found)| found.is_err()) {
-            let again = self.settings.read(wanted);
+            let again = self.settings.read(wanted, &self.policy);
             has_changed |= again.is_ok() || again.as_ref().err() != found.as_ref().err();
             *found = again;
         }
@@ -121,31 +145,42 @@ impl Externals {
         self.entries.iter().filter_map(|(_, found)| found.as_ref().ok())
     }
 
-    /// The policy's file, and the built-in providers whose place they may take, by name.
-    pub fn settings(&self) -> (Option<&Path>, &[String]) {
-        (self.settings.policy.as_deref(), &self.settings.replace)
+    /// The text of the policy, as it was read.
+    pub fn policy(&self) -> Result<Option<&str>, &str> {
+        self.policy.0.as_ref().map(|loaded| loaded.text.as_deref()).map_err(String::as_str)
+    }
+
+    /// The built-in providers whose place they may take, by name.
+    pub fn replaced(&self) -> &[String] {
+        &self.settings.replace
     }
 
     /// The files that a change of a refused one may come from.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         let paths = self.entries.iter().filter_map(|(wanted, _)| wanted.path.as_deref());
-        paths.chain(self.settings.policy.as_deref().filter(|_| !self.entries.is_empty()))
+        let policy = self.settings.policy.as_ref().filter(|_| self.policy.0.is_err() && !self.entries.is_empty());
+        paths.chain(policy.map(|file| file.path.as_path()))
     }
 }
 
 impl Settings {
-    fn read(&self, wanted: &Wanted) -> Result<External, Refused> {
-        let policy = match &self.policy {
-            None => Ok(Policy::default()),
-            Some(path) => policy(path).map_err(|why| wanted.refused(why)),
-        };
-        read(wanted, &policy?, self.is_pinned)
+    fn read(&self, wanted: &Wanted, policy: &Policies) -> Result<External, Refused> {
+        let Policies(policy) = policy;
+        let loaded = policy.as_ref().map_err(|why| wanted.refused(why.clone()))?;
+        read(wanted, &loaded.policy, self.is_pinned)
+    }
+
+    fn policy(&self) -> Policies {
+        let read = self.policy.as_ref().map(|file| policy(file, self.is_pinned));
+        Policies(read.unwrap_or_else(|| Ok(policy::Loaded::default())))
     }
 }
 
-/// Reads the file of `--provider-policy`.
-pub fn policy(path: &Path) -> Result<Policy, String> {
-    let at = path.display();
-    let text = files::read_text(path).map_err(|error| format!("failed to read --provider-policy {at}: {error}"))?;
-    Policy::parse(&text).map_err(|error| located(at, error.place, &error.message))
+/// Reads the file of `--provider-policy`. What was hashed is what is used. `is_pinned`: the digest must be given.
+pub fn policy(file: &PolicyFile, is_pinned: bool) -> Result<policy::Loaded, String> {
+    file.check_pin(is_pinned)?;
+    let at = file.path.display();
+    let text =
+        files::read_text(&file.path).map_err(|error| format!("failed to read --provider-policy {at}: {error}"))?;
+    file.load(text)
 }

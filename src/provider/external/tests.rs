@@ -1,13 +1,14 @@
 use std::{fs, path::Path};
 
 use super::{
+    policy::PolicyFile,
     read::{Externals, Settings},
     *,
 };
 use crate::{
     facts::{Facts, Platform},
     plan::Plan,
-    provider::{Phase, catalog::Catalog, embedded, package},
+    provider::{Phase, catalog::Catalog, embedded, foreign::tests::pinned, package},
 };
 
 /// A provider's folder of this name, which passes every check: Exoscale's under another name.
@@ -17,7 +18,7 @@ fn folder_of(name: &str, root: &Path) -> PathBuf {
     for bundle in embedded::bundles().iter().filter(|one| one.name == "exoscale") {
         for (file, bytes) in &bundle.files {
             let text = std::str::from_utf8(bytes).unwrap().replace("name: exoscale", &format!("name: {name}"));
-            let text = text.replace("exoscale-cloud-", &format!("{name}-cloud-"));
+            let text = pinned(&text.replace("exoscale-cloud-", &format!("{name}-cloud-")));
             fs::write(path.join("assets/upstream").join(file.rsplit('/').next().unwrap()), text).unwrap();
         }
     }
@@ -201,4 +202,73 @@ fn a_platform_of_openshift_is_taken_from_a_built_in_provider_only_on_demand() {
     assert!(select(&external, "External", None).unwrap_err().contains("brings its cloud-controller-manager itself"));
     assert!(with("{type: External}", &[]).refused()[0].why.contains("needs platformName"));
     assert!(with("{type: Demo, platformName: x}", &[]).refused()[0].why.contains("is for type External only"));
+}
+
+/// What a process is given: this folder, and a policy.
+fn with_policy(path: &Path, policy: PolicyFile) -> Settings {
+    Settings { wanted: vec![Ok(wanted(path))], policy: Some(policy), is_pinned: true, ..Settings::default() }
+}
+
+/// A folder that needs a policy, and the policy.
+fn needy(root: &Path) -> (PathBuf, PathBuf, &'static str) {
+    let (path, policy) = (folder(root), root.join("policy.yaml"));
+    let deployment = path.join("assets/upstream/deployment.yaml");
+    let text =
+        fs::read_to_string(&deployment).unwrap().replace("hostNetwork: true", "hostNetwork: true\n      hostPID: true");
+    fs::write(deployment, text).unwrap();
+    let allows = "demo: {foreign-host-namespace: [hostPID]}\n";
+    fs::write(&policy, allows).unwrap();
+    (path, policy, allows)
+}
+
+#[test]
+fn a_policy_is_used_with_its_digest_only() {
+    let root = tempfile::tempdir().unwrap();
+    let (path, file, allows) = needy(root.path());
+    let digest = package::digest(allows.as_bytes());
+    let zeros = format!("sha256:{}", "0".repeat(64));
+    let read = |digest: Option<&str>| {
+        let policy = PolicyFile { path: file.clone(), digest: digest.map(ToOwned::to_owned) };
+        Externals::read(embedded::catalog().unwrap(), with_policy(&path, policy)).catalog()
+    };
+    let used = read(Some(&digest));
+    assert_eq!(used.refused(), []);
+    let origin = used.upstream_of("demo").unwrap().origin.clone().unwrap();
+    assert_eq!(origin.widened, ["foreign-host-namespace: hostPID"]);
+    assert_refused(&read(None), "demo", "no digest is given, so its text could be anybody's");
+    assert_refused(&read(None), "demo", &format!("`ccm-operator provider digest {}` prints", file.display()));
+    assert_refused(&read(Some("sha256:12")), "demo", "\"sha256:12\" is no digest");
+    assert_refused(&read(Some(&zeros)), "demo", &format!("expected the digest {zeros}, found {digest}"));
+    let flag = PolicyFile::of_flag(&format!("{}@{digest}", file.display()));
+    assert_eq!(flag, PolicyFile { path: file.clone(), digest: Some(digest.clone()) });
+    assert_eq!(PolicyFile::of_flag("a@b.yaml"), PolicyFile { path: "a@b.yaml".into(), digest: None });
+}
+
+#[test]
+fn a_policy_is_read_once_and_its_change_widens_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let (path, file, allows) = needy(root.path());
+    // What is pinned allows nothing, so that the provider is refused, and is read again and again.
+    fs::write(&file, "{}\n").unwrap();
+    let policy = PolicyFile { path: file.clone(), digest: Some(package::digest(b"{}\n")) };
+    let mut externals = Externals::read(embedded::catalog().unwrap(), with_policy(&path, policy));
+    assert_refused(&externals.catalog(), "demo", "(foreign-host-namespace)");
+    assert_eq!(externals.paths().collect::<Vec<_>>(), [path.as_path()], "no change of the policy is waited for");
+    fs::write(&file, allows).unwrap();
+    assert!(!externals.retry(), "the policy is what was pinned");
+    assert_refused(&externals.catalog(), "demo", "(foreign-host-namespace)");
+    fs::remove_file(&file).unwrap();
+    assert!(!externals.retry());
+
+    // One that could not be read is, as soon as it is there.
+    let policy = PolicyFile { path: file.clone(), digest: Some(package::digest(allows.as_bytes())) };
+    let mut externals = Externals::read(embedded::catalog().unwrap(), with_policy(&path, policy));
+    assert_refused(&externals.catalog(), "demo", "failed to read --provider-policy");
+    assert!(externals.paths().any(|path| path == file));
+    fs::write(&file, "demo: {}\n").unwrap();
+    assert!(externals.retry(), "for another reason");
+    assert_refused(&externals.catalog(), "demo", "expected the digest");
+    fs::write(&file, allows).unwrap();
+    assert!(externals.retry());
+    assert_eq!(externals.catalog().refused(), []);
 }

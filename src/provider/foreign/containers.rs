@@ -1,14 +1,20 @@
 //! Rules about containers: their images, and what confines them (pure).
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
-use crate::provider::{
-    Error, Flavour, Phase,
-    foreign::{
-        Values,
-        pods::{each, fields},
+use crate::{
+    object::reference::is_digest,
+    provider::{
+        Error, Flavour, Phase,
+        foreign::{
+            Values,
+            pods::{each, fields},
+        },
+        upstream::Image,
+        verify::parts::{Part, Subject, items, report},
     },
-    verify::parts::{Part, Subject, items, report},
 };
 
 /// The fields of a security context that switch nothing off, of a pod or of a container. [`loosened`] checks others by their
@@ -147,8 +153,15 @@ fn image_problem(subject: Subject, container: &str, image: &str) -> Option<Strin
         Flavour::Upstream => {
             let declared = subject.bundle.upstream.as_ref()?.images.get(container);
             let Some(declared) = declared else { return undeclared() };
-            let what = || format!("not from the repository {} of provider.yaml", declared.repository);
-            (repository(image) != declared.repository).then(what)
+            if repository(image) != declared.repository {
+                return Some(format!("not from the repository {} of provider.yaml", declared.repository));
+            }
+            // The operator sets what the descriptor says: another digest here would look like the one that runs.
+            let (tagged, digest) = image.split_once('@')?;
+            let tag =
+                tagged.strip_prefix(&declared.repository).and_then(|rest| rest.strip_prefix(':')).unwrap_or_default();
+            let is_declared = declared.versions.digest_of(tag) == Some(digest);
+            (!is_declared).then(|| "`images` of provider.yaml does not have this digest for this tag".to_owned())
         }
         Flavour::OpenShift => {
             if !subject.bundle.descriptor.as_ref()?.images.contains_key(container) {
@@ -159,6 +172,27 @@ fn image_problem(subject: Subject, container: &str, image: &str) -> Option<Strin
     }
 }
 
+/// Each tag whose image may be another one tomorrow: those of `images` of the descriptor for any Kubernetes without a digest.
+pub(super) fn image_digests(subject: Subject) -> Values {
+    let images = subject.bundle.upstream.iter().flat_map(|descriptor| &descriptor.images);
+    let of_image = |(container, Image { repository, versions, .. }): (&String, &Image)| {
+        let at = format!("/images/{container}/versions");
+        let newest = versions.tags.iter().map(|(minor, tag)| (tag.name.as_str(), format!("{at}/tags/{minor}")));
+        let verified = versions.verified.iter().enumerate();
+        let all = newest.chain(verified.map(|(index, tag)| (tag.as_str(), format!("{at}/verified/{index}"))));
+        let mut places = BTreeMap::<&str, String>::new();
+        for (tag, place) in all.filter(|(tag, _)| versions.digest_of(tag).is_none()) {
+            places.entry(tag).or_insert(place);
+        }
+        let defect = |(tag, place): (&str, String)| {
+            let image = format!("{repository}:{tag}");
+            (subject.bundle.descriptor_error(&place, format!("{container}: {image} has no digest")), image)
+        };
+        places.into_iter().map(defect).collect::<Vec<_>>()
+    };
+    images.flat_map(of_image).collect()
+}
+
 /// An image without its tag and digest.
 fn repository(image: &str) -> &str {
     let tagged = image.split('@').next().unwrap_or_default();
@@ -167,9 +201,7 @@ fn repository(image: &str) -> &str {
 }
 
 fn has_digest(image: &str) -> bool {
-    let digest = image.split_once("@sha256:").map(|(_, digest)| digest.as_bytes());
-    digest
-        .is_some_and(|digest| digest.len() == 64 && digest.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')))
+    image.split_once('@').is_some_and(|(_, digest)| is_digest(digest))
 }
 
 #[cfg(test)]

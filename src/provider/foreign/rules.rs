@@ -142,8 +142,16 @@ pub static RULES: &[ForeignRule] = &[
         "foreign-image",
         "the image that runs would not be the one that was reviewed, or not one that the cluster's administrator chooses",
         "give the container an entry in `images` of provider.yaml, and name the same image in the manifest: in upstream/ from its \
-         `repository`, for OpenShift by digest (@sha256:…); or list the image in the policy",
+         `repository`, with no digest or the one of its tag there, for OpenShift by digest (@sha256:…); or list the image in the policy",
         Unless(containers::images),
+    ),
+    rule(
+        "external-image-digest",
+        "a registry can serve another image for the same tag at any time: the package would be the one that was reviewed, and what \
+         runs would not",
+        "write {tag: TAG, digest: \"sha256:…\"} in `tags` of provider.yaml, with the digest that the registry has for the tag, such as \
+         `skopeo inspect --format '{{.Digest}}' docker://REPOSITORY:TAG` prints it; or list `REPOSITORY:TAG` in the policy",
+        Unless(containers::image_digests),
     ),
     rule(
         "foreign-secret",

@@ -1,3 +1,5 @@
+use std::sync::LazyLock;
+
 use serde_json::json;
 
 use super::*;
@@ -7,16 +9,26 @@ mod hostile;
 mod openshift;
 mod policy;
 
-/// A provider that comes with this program, as one that does not.
-const UPSTREAM: [(&str, &str); 4] = [
-    ("assets/upstream/deployment.yaml", include_str!("../../../assets/exoscale/upstream/deployment.yaml")),
-    (
-        "assets/upstream/poddisruptionbudget.yaml",
-        include_str!("../../../assets/exoscale/upstream/poddisruptionbudget.yaml"),
-    ),
-    ("assets/upstream/provider.yaml", include_str!("../../../assets/exoscale/upstream/provider.yaml")),
-    ("assets/upstream/rbac.yaml", include_str!("../../../assets/exoscale/upstream/rbac.yaml")),
-];
+/// A provider that comes with this program, as one that does not: with the digests of its images.
+pub(crate) static UPSTREAM: LazyLock<&'static [(&'static str, &'static str)]> = LazyLock::new(|| {
+    let descriptor = pinned(include_str!("../../../assets/exoscale/upstream/provider.yaml"));
+    Vec::leak(vec![
+        ("assets/upstream/deployment.yaml", include_str!("../../../assets/exoscale/upstream/deployment.yaml")),
+        (
+            "assets/upstream/poddisruptionbudget.yaml",
+            include_str!("../../../assets/exoscale/upstream/poddisruptionbudget.yaml"),
+        ),
+        ("assets/upstream/provider.yaml", String::leak(descriptor)),
+        ("assets/upstream/rbac.yaml", include_str!("../../../assets/exoscale/upstream/rbac.yaml")),
+    ])
+});
+
+/// The descriptor of Exoscale with digests, which nobody has.
+pub(crate) fn pinned(descriptor: &str) -> String {
+    ["0.32.3", "0.33.0", "0.34.0"].iter().fold(descriptor.to_owned(), |text, tag| {
+        text.replace(&format!(": {tag}"), &format!(": {{tag: {tag}, digest: \"sha256:{}\"}}", "0a".repeat(32)))
+    })
+}
 
 const DEPLOYMENT: usize = 0;
 const BUDGET: usize = 1;
@@ -25,7 +37,7 @@ const RBAC: usize = 3;
 
 /// For each rule: the file to change, the text to replace (the start of the file if it is empty), its replacement, a text on the line of the finding, and the value by which a
 /// policy allows it; empty if none does.
-type Fixture = (&'static str, usize, &'static str, &'static str, &'static str, &'static str);
+pub(crate) type Fixture = (&'static str, usize, &'static str, &'static str, &'static str, &'static str);
 
 const CLUSTER_ROLE: &str = "kind: ClusterRole\n  name: exoscale-cloud-controller-manager";
 const SUBJECT: &str =
@@ -82,7 +94,7 @@ spec:
 ";
 
 #[rustfmt::skip]
-const FIXTURES: &[Fixture] = &[
+pub(crate) const FIXTURES: &[Fixture] = &[
     ("foreign-kind", BUDGET, "", "apiVersion: v1\nkind: Pod\nmetadata: {name: exoscale-cloud-x, namespace: kube-system}\nspec: {serviceAccountName: exoscale-cloud-controller-manager}\n---\n", "kind: Pod", "Pod exoscale-cloud-x"),
     ("foreign-kind", BUDGET, "", "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: exoscale-cloud-policy}\n---\n", "kind: Val", "ValidatingAdmissionPolicy exoscale-cloud-policy"),
     ("foreign-name", BUDGET, "name: exoscale-cloud-controller-manager\n  namespace", "name: node-controller\n  namespace", "name: node-controller", "PodDisruptionBudget node-controller"),
@@ -146,6 +158,10 @@ const FIXTURES: &[Fixture] = &[
     ("foreign-capability", DEPLOYMENT, "            drop: [ALL]", "            drop: [ALL]\n            add: [NET_ADMIN]", "add:", "NET_ADMIN"),
     ("foreign-image", DEPLOYMENT, "image: docker.io/exoscale/cloud", "image: docker.io/mallory/cloud", "image:", "docker.io/mallory/cloud-controller-manager:0.34.0"),
     ("foreign-image", DEPLOYMENT, "      containers:\n", "      initContainers:\n      - name: setup\n        image: docker.io/mallory/setup:1\n        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}\n      containers:\n", "image: docker.io/mallory", "docker.io/mallory/setup:1"),
+    ("foreign-image", DEPLOYMENT, ":0.34.0", ":0.34.0@sha256:0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b", "image:", "docker.io/exoscale/cloud-controller-manager:0.34.0@sha256:0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b"),
+    ("foreign-image", DEPLOYMENT, ":0.34.0", ":0.35.0@sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a", "image:", "docker.io/exoscale/cloud-controller-manager:0.35.0@sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"),
+    ("external-image-digest", DESCRIPTOR, "{tag: 0.33.0, digest: \"sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a\"}", "0.33.0", "tags:", "docker.io/exoscale/cloud-controller-manager:0.33.0"),
+    ("external-image-digest", DESCRIPTOR, "      asOf:", "      verified: [0.34.0, 0.31.0]\n      asOf:", "verified:", "docker.io/exoscale/cloud-controller-manager:0.31.0"),
     ("foreign-secret", DEPLOYMENT, LAST_VOLUME, "      - name: tmp\n        secret:\n          secretName: admin", "secretName", "kube-system/admin"),
     ("foreign-secret", DEPLOYMENT, LAST_VOLUME, "      - name: tmp\n        projected: {sources: [{secret: {name: admin}}]}", "projected", "kube-system/admin"),
     ("foreign-secret", DEPLOYMENT, "        ports:\n", "        envFrom:\n        - secretRef: {name: admin}\n        ports:\n", "secretRef", "kube-system/admin"),
@@ -280,8 +296,8 @@ fn every_right_that_leads_to_others_is_reported() {
 fn every_rule_has_a_fixture_and_a_unique_name() {
     let rules: BTreeSet<_> = RULES.iter().map(|rule| rule.id).collect();
     assert_eq!(rules.len(), RULES.len());
-    let is_told_apart = |rule: &&str| rule.starts_with("foreign-") || rule.starts_with("external-");
-    assert!(rules.iter().all(is_told_apart), "they are told apart from those of every provider");
+    let is_external = |rule: &&str| rule.starts_with("external-") || rule.starts_with("foreign-");
+    assert!(rules.iter().all(is_external), "they are told apart from those of every provider");
     let fixtures = FIXTURES.iter().map(|(rule, ..)| *rule);
     // Only OpenShift has the one, and the other one needs more than one change.
     assert_eq!(rules, fixtures.chain(["external-account", "foreign-cloud-config"]).collect());
@@ -333,7 +349,8 @@ fn kinds_that_the_operator_does_not_apply_are_refused_before_any_rule() {
 fn of_the_built_in_providers_for_any_kubernetes_only_three_would_need_a_policy() {
     let mut needed: Vec<_> = Vec::new();
     let upstream: Vec<_> = embedded::bundles().into_iter().filter(|bundle| bundle.upstream.is_some()).collect();
-    for (provider, rule, value) in values(&upstream) {
+    for (provider, rule, value) in values(&upstream).into_iter().filter(|(_, rule, _)| *rule != "external-image-digest")
+    {
         needed.push(format!("{provider}: {rule}: {value}"));
     }
     let expected = [
@@ -345,7 +362,10 @@ fn of_the_built_in_providers_for_any_kubernetes_only_three_would_need_a_policy()
         "nutanix: foreign-right: secrets:watch",
     ];
     assert_eq!(needed, expected);
-    assert_eq!(check(&upstream, &Policy::default()).len(), expected.len());
+    // Whoever built this program has looked the tags up, and none has a digest.
+    let tags = values(&upstream).into_iter().filter(|(_, rule, _)| *rule == "external-image-digest").count();
+    assert!(tags > upstream.len());
+    assert_eq!(check(&upstream, &Policy::default()).len(), expected.len() + tags);
     assert!(upstream.len() > 20, "{}", upstream.len());
 }
 
@@ -401,4 +421,28 @@ fn the_documented_schema_of_policies_is_current() {
     }
     let documented = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(schema == documented, "{path} is out of date: run `make generate`");
+}
+
+#[test]
+fn an_image_of_the_manifest_may_have_the_digest_of_its_tag() {
+    let image = format!(":0.34.0@sha256:{}", "0a".repeat(32));
+    let text = UPSTREAM[DEPLOYMENT].1.replacen(":0.34.0", &image, 1);
+    assert_eq!(check(&bundles_with("exoscale", &UPSTREAM, DEPLOYMENT, &text), &Policy::default()), []);
+}
+
+#[test]
+fn the_policy_that_is_proposed_allows_all_that_one_can() {
+    let text = UPSTREAM[DEPLOYMENT]
+        .1
+        .replace("hostNetwork: true", "hostNetwork: true\n      hostPID: true\n      hostIPC: true");
+    let bundles = bundles_with("exoscale", &UPSTREAM, DEPLOYMENT, &text);
+    let policy = policy_for(&bundles, &allowing("exoscale", "foreign-host-namespace", "hostIPC")).unwrap();
+    assert_eq!(policy, "exoscale:\n  foreign-host-namespace:\n  - hostPID\n");
+    let policy = Policy::parse(&policy_for(&bundles, &Policy::default()).unwrap()).unwrap();
+    assert_eq!(check(&bundles, &policy), []);
+    assert_eq!(policy_for(&bundles, &policy), None, "nothing is left");
+    let text =
+        text.replace("allowPrivilegeEscalation: false", "allowPrivilegeEscalation: false\n          privileged: true");
+    let bundles = bundles_with("exoscale", &UPSTREAM, DEPLOYMENT, &text);
+    assert_eq!(policy_for(&bundles, &Policy::default()), None, "no policy would be enough");
 }

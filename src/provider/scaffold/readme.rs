@@ -15,10 +15,34 @@ pub(super) fn text(options: &Options) -> String {
          cluster enter them. It is data only: nothing has to be compiled.\n\n\
          ## Next\n\n\
          Read the comments that begin with \"Edit\", and correct what is not so. Then, in the folder that holds this one:\n\n\
-         ```sh\n{}```\n\n\
+         ```sh\n{}```\n\n{}\
          ## Files\n\n{}",
         commands.join("\n"),
+        pin(options),
         files.concat()
+    )
+}
+
+/// What there is to do about images without a digest; nothing if there are none.
+fn pin(options: &Options) -> String {
+    let open: Vec<_> = options.unpinned().map(ToString::to_string).collect();
+    if open.is_empty() {
+        return String::new();
+    }
+    let asked: Vec<_> =
+        open.iter().map(|image| format!("skopeo inspect --format '{{{{.Digest}}}}' docker://{image}\n")).collect();
+    let values: Vec<_> = open.iter().map(|image| format!("  - {image}\n")).collect();
+    format!(
+        "## The digests of the images\n\n\
+         The operator runs what has been reviewed: it refuses a tag without a digest, because a registry can serve another image for it \
+         tomorrow. Ask the registry, and write `{{tag: TAG, digest: \"sha256:…\"}}` in place of each tag in \
+         `assets/upstream/provider.yaml`:\n\n\
+         ```sh\n{}```\n\n\
+         While you develop the provider, a file for `--provider-policy` allows the tags:\n\n\
+         ```yaml\n{}:\n  external-image-digest:\n{}```\n\n",
+        asked.concat(),
+        options.name,
+        values.concat()
     )
 }
 

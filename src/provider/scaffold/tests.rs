@@ -139,7 +139,7 @@ fn what_is_asked_for_reaches_the_pod() {
     let plan = Plan::new(&catalog, &manager(&options).facts(), Phase::Cluster).unwrap();
     let workload = plan.objects().iter().find(|one| one.kind().kind == "Deployment").unwrap();
     let container = &workload.pod_spec().unwrap()["containers"][0];
-    assert_eq!(container["image"], "ghcr.io/acme/ccm:v1.2.3");
+    assert_eq!(container["image"], format!("ghcr.io/acme/ccm:v1.2.3@{DIGEST}"));
     assert_eq!(container["command"], json!(["cloud-controller-manager"]));
     let arguments = folder::arguments(container).collect::<Vec<_>>();
     for argument in ["--cloud-provider=acme", "--cloud-config=/etc/acme/acme.conf"] {
@@ -165,7 +165,7 @@ fn the_rule_of_versions_is_that_of_the_tag() {
     let versions = |tag: &str, rule| {
         let mut options = options("acme");
         (options.image.tag, options.rule) = (tag.to_owned(), rule);
-        let found = super::versions(&options).map_err(|error| error.to_string())?;
+        let found = super::versions(&options.image, options.rule).map_err(|error| error.to_string())?;
         Ok((found["rule"].as_str().unwrap().to_owned(), found["tags"].as_object().unwrap().len()))
     };
     let known = |rule: &str, tags| Ok::<_, String>((rule.to_owned(), tags));
@@ -214,6 +214,32 @@ fn openshift_needs_the_digest_of_every_image() {
     options.flavours = vec![Flavour::Upstream];
     let files = files(&options).unwrap();
     assert!(!files["assets/upstream/deployment.yaml"].contains("sha256"), "the operator chooses the tag");
+}
+
+#[test]
+fn a_tag_keeps_the_digest_that_is_given_for_it() {
+    let mut options = Options { node_manager: Some("a.io/a/b:1.0".parse().unwrap()), ..options("acme") };
+    let written = files(&options).unwrap();
+    let descriptor = yaml::from_str::<Value>(&written["assets/upstream/provider.yaml"]).unwrap();
+    let tags = |container: &str| descriptor["images"][container]["versions"]["tags"]["1.35"].clone();
+    assert_eq!(tags(CCM), json!({"tag": "v1.2.3", "digest": DIGEST}));
+    assert_eq!(tags("cloud-node-manager"), "1.0", "a version of its own");
+    let readme = &written["README.md"];
+    let asks = "skopeo inspect --format '{{.Digest}}' docker://a.io/a/b:1.0\n";
+    assert!(readme.contains(asks) && !readme.contains("docker://ghcr.io"), "{readme}");
+
+    // What the README says of the policy is enough.
+    options.image.digest = None;
+    let written = files(&options).unwrap();
+    let (_, policy) = written["README.md"].split_once("```yaml\n").unwrap();
+    let policy = Policy::parse(policy.split_once("```").unwrap().0).unwrap();
+    let yaml = written.iter().filter(|(path, _)| path.as_str() != "README.md");
+    let bundles = bundles_of("acme", yaml.map(|(path, text)| (path.as_str(), text.as_bytes())));
+    let found: Vec<_> = foreign::check(&bundles, &Policy::default()).iter().map(ToString::to_string).collect();
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found.iter().all(|finding| finding.ends_with("has no digest (external-image-digest)")), "{found:?}");
+    assert_eq!(foreign::check(&bundles, &policy), []);
+    assert_eq!(policy.unused(&bundles), []);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::{
 };
 
 fn judgement() -> Judgement {
-    let choice = Choice { tag: "v1.35.2".into(), because: "the tag".into(), problem: None };
+    let choice = Choice { tag: "v1.35.2".into(), because: "the tag".into(), ..Choice::default() };
     Judgement {
         origin: None,
         configuration: Some(Ok(Vec::new())),
@@ -238,7 +238,7 @@ fn inputs_have_conditions_of_their_own() {
         ]
     );
     let problem = Some((NO_TAG_FOR_MINOR, "there is none".to_owned()));
-    let choice = Choice { tag: "v1".into(), because: "the nearest".into(), problem };
+    let choice = Choice { tag: "v1".into(), because: "the nearest".into(), problem, ..Choice::default() };
     let bad = Judgement {
         origin: None,
         configuration: Some(Ok(vec!["a".into(), "b".into()])),

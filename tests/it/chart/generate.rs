@@ -46,7 +46,7 @@ const MANAGED: &str = "\
         - --provider=/etc/ccm-operator/providers/{{ .name }}.tar@{{ .digest }}
 {{- end }}
 {{- if $.Values.providerPolicy }}
-        - --provider-policy=/etc/ccm-operator/providers/policy.yaml
+        - --provider-policy=/etc/ccm-operator/providers/policy.yaml@{{ $.Values.providerPolicyDigest }}
 {{- end }}
 {{- with $.Values.replaceBuiltIn }}
         - --replace-built-in={{ join \",\" . }}

@@ -190,13 +190,17 @@ async fn the_chart_makes_of_values_what_render_makes_of_flags() -> Result<()> {
 #[tokio::test]
 async fn external_providers_are_mounted_as_render_mounts_them() -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let written = scaffold::new(folder.path(), &["acme", "--image=registry.example/acme/ccm:v1.2.3"]);
+    let image = format!("--image=registry.example/acme/ccm:v1.2.3@sha256:{}", "0a".repeat(32));
+    let written = scaffold::new(folder.path(), &["acme", &image]);
     ensure!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
     let (path, policy) = (folder.path().join("acme"), folder.path().join("policy.yaml"));
     fs::write(&policy, "acme: {foreign-host-port: [1]}\n")?;
     let (path, policy) = (path.display().to_string(), policy.display().to_string());
-    let digest = Command::new(binary()).args(["provider", "digest", &path]).output()?;
-    let digest = String::from_utf8(digest.stdout)?.trim().to_owned();
+    let digest = |of: &str| -> Result<String> {
+        let output = Command::new(binary()).args(["provider", "digest", of]).output()?;
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    };
+    let (digest, digest_of_policy) = (digest(&path)?, digest(&policy)?);
     let external = json!([{"name": "acme", "digest": digest}]);
     let policies = ["--provider-policy", &policy, "--replace-built-in", "hcloud"];
     for (flags, values) in [
@@ -204,7 +208,10 @@ async fn external_providers_are_mounted_as_render_mounts_them() -> Result<()> {
         (&["--providers", "aws"], json!({"externalProviders": external, "providers": ["aws"]})),
         (
             &policies,
-            json!({"externalProviders": external, "providerPolicy": "provider-policy", "replaceBuiltIn": ["hcloud"]}),
+            json!({
+                "externalProviders": external, "replaceBuiltIn": ["hcloud"],
+                "providerPolicy": "provider-policy", "providerPolicyDigest": digest_of_policy,
+            }),
         ),
     ] {
         let deployment = |objects: Vec<Value>| objects.into_iter().find(|object| object["kind"] == "Deployment");
@@ -309,6 +316,11 @@ async fn wrong_values_are_refused() -> Result<()> {
         ("providers={aws,aws}", "providers"),
         ("providers={aws},externalProviders[0].name=acme", "digest"),
         ("providers={aws},providerPolicy=a", "providerPolicy"),
+        (
+            "providerPolicy=a,externalProviders[0].name=acme,externalProviders[0].digest=sha256:\
+             0000000000000000000000000000000000000000000000000000000000000000",
+            "providerPolicyDigest",
+        ),
         (
             "externalProviders[0].name=aws,externalProviders[0].digest=sha256:\
              0000000000000000000000000000000000000000000000000000000000000000",

@@ -7,32 +7,26 @@ use serde_json::Value;
 
 use super::TestArgs;
 use crate::{
-    cli::{
-        flags::{say, wrong_usage},
-        init::ask,
-        provider::target::load,
-    },
+    cli::{flags::wrong_usage, init::ask, provider::target::load},
     cluster::read,
     object::reference::SECRET,
     proposal::credentials::{Values, fits},
-    provider::{
-        Flavour,
-        foreign::{self, Policy},
-        package::read::Form,
-        upstream::Upstream,
-    },
+    provider::{Flavour, package::read::Form, upstream::Upstream},
     text::Problem,
 };
 
-/// The flavour upstream of what is named.
-pub(super) fn provider(target: &str) -> anyhow::Result<Upstream> {
+/// The flavour upstream of what is named, if the operator would use it: what a package breaks would be created with the rights of
+/// whoever tests it.
+pub(super) fn provider(args: &TestArgs) -> anyhow::Result<Upstream> {
+    let target = &args.target;
     let loaded = load(target)?;
-    let bundles = loaded.package.bundles();
-    let is_built_in = loaded.form == Form::BuiltIn;
-    let findings = if is_built_in { 0 } else { foreign::report(&bundles, &Policy::default()).findings.len() };
-    if findings > 0 {
-        say(&format!("warning: `ccm-operator provider verify {target}` finds {findings} defects"));
-    }
+    let bundles = match loaded.form {
+        Form::BuiltIn if args.policy.provider_policy.is_some() => {
+            wrong_usage("--provider-policy is for one provider's own folder, or a tar of it")
+        }
+        Form::BuiltIn => loaded.package.bundles(),
+        _ => args.policy.accept(target, loaded)?,
+    };
     let Some(bundle) = bundles.into_iter().find(|bundle| bundle.flavour == Flavour::Upstream) else {
         wrong_usage(&format!("{target} has no flavour for any Kubernetes: there is no assets/upstream/"))
     };

@@ -1,7 +1,11 @@
 //! What only one cloud or another needs: a node manager, a namespace, an optional Secret.
 
 use super::*;
-use crate::provider::versions::UNKNOWN_VERSION;
+use crate::provider::{catalog::Catalog, foreign::tests::pinned, versions::UNKNOWN_VERSION};
+
+/// Two digests.
+const ONE: &str = "sha256:0101010101010101010101010101010101010101010101010101010101010101";
+const TWO: &str = "sha256:0202020202020202020202020202020202020202020202020202020202020202";
 
 #[test]
 fn a_node_manager_initialises_nodes_in_place_of_the_controller() {
@@ -132,11 +136,31 @@ fn what_a_cloud_cannot_do_is_refused_by_field() {
         manager("gcp", json!({"credentials": key})),
         "credentials: provider gcp uses the Secret only with a configuration that says token-url = nil",
     );
-    for image in [json!({"repository": "own/ccm"}), json!({"version": "v1.35.8", "digest": "sha256:0"})] {
+    for image in [json!({"repository": "own/ccm"}), json!({"version": "v1.35.8", "digest": ONE})] {
         let mut asked = manager("azure", json!({}));
         asked.spec.image = serde_json::from_value(image).unwrap();
         starts(asked, "image.");
     }
+    starts(
+        manager("azure", json!({"image": {"version": "v1.35.8", "digest": ONE}})),
+        "image.digest: provider azure has several images, mcr.microsoft.com/oss/v2/kubernetes/azure-cloud-controller-manager, \
+         mcr.microsoft.com/oss/v2/kubernetes/azure-cloud-node-manager: give image.digests, by container: \
+         {cloud-controller-manager: sha256:…, cloud-node-manager: sha256:…}",
+    );
+    starts(
+        manager("azure", json!({"image": {"version": "v1.35.8", "digests": {"cloud-node-manger": ONE}}})),
+        "image.digests: provider azure has no container \"cloud-node-manger\" (did you mean `cloud-node-manager`?); it has",
+    );
+    starts(
+        manager("aws", json!({"image": {"version": "v1", "digest": "sha256:0"}})),
+        "image.digest: a digest is sha256:",
+    );
+    starts(
+        manager("aws", json!({"image": {"digests": {"cloud-controller-manager": ONE}}})),
+        "image.digest: a digest belongs",
+    );
+    let both = json!({"version": "v1", "digest": ONE, "digests": {"cloud-controller-manager": ONE}});
+    starts(manager("aws", json!({"image": both})), "image.digests: give one digest, or digests by container, not both");
     starts(
         manager("azure", json!({"controllers": {"cloudNodeLifecycle": "Disabled", "service": "Disabled"}})),
         "controllers: azure-cloud-node-manager initialises nodes, so the cloud-controller-manager itself would run nothing",
@@ -166,12 +190,63 @@ fn nothing_is_planned_that_an_api_server_would_drop() {
 }
 
 #[test]
+fn each_image_may_have_a_digest_of_its_own() {
+    let digests = json!({"cloud-controller-manager": ONE, "cloud-node-manager": TWO});
+    let image = json!({"version": "v1.35.8", "registryMirror": "mirror:5000", "digests": digests});
+    let objects = planned(manager("azure", json!({"image": image}))).unwrap();
+    let images: Vec<_> = objects.iter().filter_map(|one| one.pod_spec()?["containers"][0]["image"].as_str()).collect();
+    let named = |name: &str, digest: &str| format!("mirror:5000/oss/v2/kubernetes/azure-{name}:v1.35.8@{digest}");
+    assert_eq!(images, [named(CCM, ONE), named("cloud-node-manager", TWO)]);
+}
+
+/// Exoscale's, with digests for its tags.
+fn pinned_catalog() -> Catalog {
+    let bundles = embedded::bundles();
+    let bundle = bundles.iter().find(|one| one.name == "exoscale").unwrap();
+    let text = |bytes: &[u8]| pinned(std::str::from_utf8(bytes).unwrap()).into_bytes();
+    Catalog::new(bundle.files.iter().map(|(path, bytes)| (path.clone(), text(bytes)))).unwrap()
+}
+
+#[test]
+fn what_a_provider_names_by_digest_is_pulled_by_it() {
+    let catalog = pinned_catalog();
+    let digest = format!("sha256:{}", "0a".repeat(32));
+    let image = |image: Value| {
+        let facts = manager("exoscale", json!({"image": image})).facts();
+        let plan = Plan::new(&catalog, &facts, Phase::Cluster).map_err(|error| error.to_string())?;
+        Ok::<_, String>(pod(plan.objects())["containers"][0]["image"].as_str().unwrap().to_owned())
+    };
+    let own = "docker.io/exoscale/cloud-controller-manager";
+    assert_eq!(image(json!({})), Ok(format!("{own}:0.34.0@{digest}")), "the nearest version");
+    assert_eq!(image(json!({"version": "0.33.0"})), Ok(format!("{own}:0.33.0@{digest}")));
+    let mirror = json!({"registryMirror": "mirror:5000/a"});
+    assert_eq!(image(mirror), Ok(format!("mirror:5000/a/exoscale/cloud-controller-manager:0.34.0@{digest}")));
+    assert_eq!(image(json!({"repository": own})), Ok(format!("{own}:0.34.0@{digest}")));
+    assert_eq!(image(json!({"repository": "own/ccm"})), Ok("own/ccm:0.34.0".into()), "it has other images");
+    let given = json!({"version": "0.34.0", "digest": ONE});
+    assert_eq!(image(given), Ok(format!("{own}:0.34.0@{ONE}")), "who asks for it has looked at it");
+
+    // What nobody has looked at is not pulled.
+    let refused = format!(
+        "image.version: provider exoscale names its images by digest, and has none for {own}:0.35.0: give it in \
+         image.digests.cloud-controller-manager"
+    );
+    for open in [json!({"version": "0.35.0"}), json!({"version": "0.35.0", "registryMirror": "mirror:5000"})] {
+        let error = image(open.clone()).unwrap_err();
+        assert!(error.contains(&refused), "{open}: {error}");
+    }
+    let digests = json!({"version": "0.35.0", "digests": {CCM: ONE}});
+    assert_eq!(image(digests), Ok(format!("{own}:0.35.0@{ONE}")));
+    assert_eq!(image(json!({"version": "0.35.0", "repository": "own/ccm"})), Ok("own/ccm:0.35.0".into()));
+}
+
+#[test]
 fn a_version_is_compared_with_the_tags_of_the_repository_that_it_is_pulled_from() {
     let reason = |image: Value| {
         let asked = manager("aws", json!({"image": image}));
         let catalog = embedded::catalog().unwrap();
         let image = &catalog.upstream_of("aws").unwrap().descriptor.images[CCM];
-        choose(image, &asked).unwrap().problem.map(|(reason, _)| reason)
+        choose(CCM, image, &asked).unwrap().problem.map(|(reason, _)| reason)
     };
     assert_eq!(reason(json!({"version": "v1.35.2"})), None);
     assert_eq!(reason(json!({"version": "v1.35.22"})), Some(UNKNOWN_VERSION));

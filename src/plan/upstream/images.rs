@@ -1,0 +1,133 @@
+//! The images of a `CloudControllerManager`: their versions, and where they come from (pure).
+//!
+//! A digest of the provider is one of its own repository, which a mirror serves as it is. Another repository has other images.
+
+use serde_json::json;
+
+use super::{check::asked, pod_mut};
+use crate::{
+    facts::manager::Manager,
+    object::{Object, container_name},
+    plan::{Error, substitute::containers_mut},
+    provider::{
+        upstream::{Descriptor, Image},
+        versions::Choice,
+    },
+    text::suggest::did_you_mean,
+};
+
+/// The version of a container's image for a `CloudControllerManager`.
+pub(crate) fn choose(container: &str, image: &Image, manager: &Manager) -> Result<Choice, Error> {
+    let minor = manager.cluster.minor;
+    // Another repository has tags of its own, and a digest is pulled whichever the tag. A mirror has those of the provider.
+    let is_pulled_by_tag = has_own_repository(image, manager) && given_digest(container, manager).is_none();
+    let choice = match &manager.spec.image.version {
+        Some(tag) => Some(image.versions.asked(tag, minor, is_pulled_by_tag)),
+        None => image.versions.choose(minor),
+    };
+    choice.ok_or_else(|| {
+        let problem = format!("there is no tag near Kubernetes {minor} as of {}: give one", image.versions.as_of);
+        asked(manager, "image.version", problem)
+    })
+}
+
+/// The reference of a container's image for a `CloudControllerManager`, with its digest where one is known.
+pub(crate) fn reference(container: &str, image: &Image, manager: &Manager) -> Result<String, Error> {
+    let mut choice = choose(container, image, manager)?;
+    let given = &manager.spec.image;
+    let repository = match (&given.repository, &given.registry_mirror) {
+        (Some(repository), _) => repository.clone(),
+        (None, Some(mirror)) => {
+            let path = image.repository.split_once('/').map_or(image.repository.as_str(), |(_, path)| path);
+            format!("{mirror}/{path}")
+        }
+        (None, None) => image.repository.clone(),
+    };
+    let of_provider = choice.digest.filter(|_| has_own_repository(image, manager));
+    choice.digest = given_digest(container, manager).map(ToOwned::to_owned).or(of_provider);
+    Ok(choice.reference(&repository))
+}
+
+/// Whether the image is the provider's, itself or by a mirror.
+fn has_own_repository(image: &Image, manager: &Manager) -> bool {
+    manager.spec.image.repository.as_ref().is_none_or(|given| *given == image.repository)
+}
+
+/// The digest that a `CloudControllerManager` names for a container's image. [`check`] sees to it that `digest` is of a single image.
+fn given_digest<'a>(container: &str, manager: &'a Manager) -> Option<&'a str> {
+    let image = &manager.spec.image;
+    image.digests.get(container).or(image.digest.as_ref()).map(String::as_str)
+}
+
+/// Sets the images of an object, and the Secrets by which they are pulled.
+pub(super) fn set(descriptor: &Descriptor, object: &mut Object, manager: &Manager) -> Result<(), Error> {
+    for container in containers_mut(object, &["initContainers", "containers"]) {
+        let name = container_name(container).to_owned();
+        if let Some(image) = descriptor.images.get(&name) {
+            container["image"] = reference(&name, image, manager)?.into();
+        }
+    }
+    let secrets = &manager.spec.image.pull_secrets;
+    if let Some(pod) = pod_mut(object).filter(|_| !secrets.is_empty()) {
+        let names: Vec<_> = secrets.iter().map(|secret| json!({"name": secret.name})).collect();
+        pod.insert("imagePullSecrets".into(), names.into());
+    }
+    Ok(())
+}
+
+/// What cannot be done about the images that are asked for.
+pub(super) fn check(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error> {
+    of_one(descriptor, manager)?;
+    containers(descriptor, manager)?;
+    pinned(descriptor, manager)
+}
+
+/// A repository and a single digest are of one image.
+fn of_one(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error> {
+    let image = &manager.spec.image;
+    if descriptor.images.len() < 2 {
+        return Ok(());
+    }
+    let all: Vec<_> = descriptor.images.values().map(|image| image.repository.as_str()).collect();
+    let (name, all) = (&descriptor.name, all.join(", "));
+    if image.repository.is_some() {
+        let problem = format!("provider {name} has several images, {all}: give registryMirror");
+        return Err(asked(manager, "image.repository", problem));
+    }
+    if image.digest.is_some() {
+        let containers: Vec<_> = descriptor.images.keys().map(|container| format!("{container}: sha256:…")).collect();
+        let problem = format!(
+            "provider {name} has several images, {all}: give image.digests, by container: {{{}}}",
+            containers.join(", ")
+        );
+        return Err(asked(manager, "image.digest", problem));
+    }
+    Ok(())
+}
+
+/// Each digest is of a container that there is.
+fn containers(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error> {
+    let known = || descriptor.images.keys().map(String::as_str);
+    let Some(unknown) = manager.spec.image.digests.keys().find(|name| !descriptor.images.contains_key(*name)) else {
+        return Ok(());
+    };
+    let (hint, all) = (did_you_mean(unknown, known()), known().collect::<Vec<_>>().join(", "));
+    let problem = format!("provider {} has no container {unknown:?}{hint}; it has {all}", descriptor.name);
+    Err(asked(manager, "image.digests", problem))
+}
+
+/// Where a provider names its images by digest, somebody has reviewed these. Another one of the same repository needs the digest of
+/// whoever asks for it.
+fn pinned(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error> {
+    let Some(tag) = &manager.spec.image.version else { return Ok(()) };
+    let is_open = |(container, image): &(&String, &Image)| {
+        let is_pinned = image.versions.has_digests() && has_own_repository(image, manager);
+        is_pinned && !image.versions.knows(tag) && given_digest(container, manager).is_none()
+    };
+    let Some((container, image)) = descriptor.images.iter().find(is_open) else { return Ok(()) };
+    let problem = format!(
+        "provider {} names its images by digest, and has none for {}:{tag}: give it in image.digests.{container}",
+        descriptor.name, image.repository
+    );
+    Err(asked(manager, "image.version", problem))
+}
