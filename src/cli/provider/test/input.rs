@@ -20,6 +20,7 @@ use crate::{
 pub(super) fn provider(args: &TestArgs) -> anyhow::Result<Upstream> {
     let target = &args.target;
     let loaded = load(target)?;
+    let is_built_in = matches!(loaded.form, Form::BuiltIn);
     let bundles = match loaded.form {
         Form::BuiltIn if args.policy.provider_policy.is_some() => {
             wrong_usage("--provider-policy is for one provider's own folder, or a tar of it")
