@@ -11,9 +11,9 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    object::{self, Object},
+    object::{self, Object, permissions},
     provider::{
-        Descriptor, Error, FactOrText, Flavour, Phase, Platform, Provider, ValueSource,
+        Descriptor, Error, FactOrText, Flavour, Phase, Platform, Provider, ValueSource, patterns,
         upstream::{self, Upstream},
     },
     text::{
@@ -170,7 +170,13 @@ impl Bundle {
         }
         for (value, lines) in documents {
             match Object::new(value) {
-                Ok(object) => self.manifests.push(Manifest { file: path.to_owned(), phase, object, lines }),
+                Ok(object) => {
+                    if let Err(error) = permissions::rules(object.value()) {
+                        let place = Place::line(lines.of(&error.pointer));
+                        self.defects.push(Error::new(path, Some(place), error.to_string()));
+                    }
+                    self.manifests.push(Manifest { file: path.to_owned(), phase, object, lines });
+                }
                 Err(error) => {
                     let place = Place::line(lines.of(error.pointer));
                     self.defects.push(Error::new(path, Some(place), error.to_string()));
@@ -255,7 +261,8 @@ impl Bundle {
                 report(&format!("/arguments/{container}/{flag}"), problem);
             }
         }
-        for (pointer, problem) in self.upstream.iter().flat_map(upstream::Descriptor::misfits) {
+        let of_upstream = self.upstream.iter().flat_map(|one| one.misfits().into_iter().chain(patterns::misfits(one)));
+        for (pointer, problem) in of_upstream {
             report(&pointer, problem);
         }
         misfits
