@@ -245,7 +245,8 @@ pub fn is_name(text: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_label = |label: &str| {
         let ends = [label.bytes().next(), label.bytes().next_back()];
-        label.bytes().all(|byte| is_inner(byte) || byte == b'-') && ends.into_iter().all(|end| end.is_some_and(is_inner))
+        label.bytes().all(|byte| is_inner(byte) || byte == b'-')
+            && ends.into_iter().all(|end| end.is_some_and(is_inner))
     };
     text.len() <= 253 && text.split('.').all(is_label)
 }

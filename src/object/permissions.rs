@@ -130,10 +130,17 @@ mod tests {
             {"nonResourceURLs": ["/logs"], "verbs": ["get"]},
         ]});
         let granted = of_role(&role).unwrap();
-        let words: Vec<_> =
-            granted.iter().map(|one| format!("{}/{}:{}", one.group, one.resource, one.verb)).collect();
-        let expected =
-            ["/a:get", "/a:list", "/b/c:get", "/b/c:list", "apps/a:get", "apps/a:list", "apps/b/c:get", "apps/b/c:list"];
+        let words: Vec<_> = granted.iter().map(|one| format!("{}/{}:{}", one.group, one.resource, one.verb)).collect();
+        let expected = [
+            "/a:get",
+            "/a:list",
+            "/b/c:get",
+            "/b/c:list",
+            "apps/a:get",
+            "apps/a:list",
+            "apps/b/c:get",
+            "apps/b/c:list",
+        ];
         assert_eq!(words, expected);
         assert!(granted.iter().all(|one| one.names == ["n", ""]));
         let rules = rules(&role).unwrap();

@@ -144,7 +144,8 @@ pub(super) fn granted_by<'a>(roles: impl Iterator<Item = &'a Object>) -> Result<
     let mut granted = Vec::new();
     for role in roles {
         let of_role = permissions::of_role(role.value());
-        granted.extend(of_role.map_err(|error| yaml::Error::new(format!("{}: {}: {error}", role.key(), error.pointer)))?);
+        granted
+            .extend(of_role.map_err(|error| yaml::Error::new(format!("{}: {}: {error}", role.key(), error.pointer)))?);
     }
     Ok(granted)
 }

@@ -112,7 +112,9 @@ pub(super) fn values(
 
 /// Pods read mounted files when they start: an annotation of their template changes with the files and restarts them.
 pub(super) fn config_hash(object: &mut Object, facts: &Facts) -> Result<(), Error> {
-    let (Some(digests), Some("/spec/template/spec")) = (&facts.digests, object.pod_spec_pointer()) else { return Ok(()) };
+    let (Some(digests), Some("/spec/template/spec")) = (&facts.digests, object.pod_spec_pointer()) else {
+        return Ok(());
+    };
     let references = object.pod_spec().map(|pod| reference::references(pod, object.namespace())).unwrap_or_default();
     if !references.is_empty() {
         let hash = reference::hash(&references, digests);
@@ -168,7 +170,10 @@ pub(super) fn containers_mut<'a>(object: &'a mut Object, lists: &'a [&str]) -> i
 
 fn set_variable(container: &mut Value, name: &str, value: &str) {
     let variable = json!({"name": name, "value": value});
-    let existing = container.get_mut("env").and_then(Value::as_array_mut).and_then(|all| all.iter_mut().find(|one| one["name"] == name));
+    let existing = container
+        .get_mut("env")
+        .and_then(Value::as_array_mut)
+        .and_then(|all| all.iter_mut().find(|one| one["name"] == name));
     match existing {
         Some(existing) => *existing = variable,
         None => push(container, "env", variable),

@@ -28,7 +28,8 @@ pub use policy::Policy;
 pub use rules::RULES;
 
 /// The rules of [`super::verify`] that find nothing but what rules here find too: there a policy can allow it, or it is no mere advice.
-const RESTATED: [&str; 6] = ["capabilities", "host-path", "known-field", "namespace", "privilege-escalation", "seccomp"];
+const RESTATED: [&str; 6] =
+    ["capabilities", "host-path", "known-field", "namespace", "privilege-escalation", "seccomp"];
 
 /// How names begin that are Kubernetes' own.
 const SYSTEM: &str = "system:";

@@ -26,7 +26,8 @@ pub(super) fn misfits(descriptor: &Descriptor) -> Vec<(String, String)> {
         }
     }
     if descriptor.cloud_config.as_ref().is_some_and(|config| !is_file(&config.file)) {
-        let problem = "no name of a file: it consists of letters, digits and the characters - . _, and does not begin with ..";
+        let problem =
+            "no name of a file: it consists of letters, digits and the characters - . _, and does not begin with ..";
         found.push(("/cloudConfig/file".to_owned(), problem.to_owned()));
     }
     found

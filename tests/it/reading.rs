@@ -45,7 +45,8 @@ fn package() -> Vec<Bundle> {
             text.to_owned()
         } else {
             let digest = format!("@sha256:{}", "0a".repeat(32));
-            text.replace(image, &format!("{image}{digest}")).replace("cloud-node-manager:v1.0.0", &format!("cloud-node-manager:v1.0.0{digest}"))
+            text.replace(image, &format!("{image}{digest}"))
+                .replace("cloud-node-manager:v1.0.0", &format!("cloud-node-manager:v1.0.0{digest}"))
         };
         (path.clone(), text.into_bytes())
     });
@@ -58,7 +59,9 @@ fn each<'v>(value: &'v Value, at: &str, see: &mut impl FnMut(String, &'v Value))
         Value::Object(fields) => fields.iter().for_each(|(key, one)| {
             each(one, &format!("{at}/{}", key.replace('~', "~0").replace('/', "~1")), see);
         }),
-        Value::Array(items) => items.iter().enumerate().for_each(|(index, one)| each(one, &format!("{at}/{index}"), see)),
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(index, one)| each(one, &format!("{at}/{index}"), see))
+        }
         _ => {}
     }
 }
@@ -91,15 +94,21 @@ fn accepted(bundles: &[Bundle], (number, index, pointer, value): &Change) -> Opt
 /// The first value that is stored otherwise than it stands in the manifest. What is empty there may have a default.
 fn differs(ours: &Value, stored: &Value, at: &str) -> Option<String> {
     let is_empty = |value: &Value| {
-        *value == json!("") || *value == json!(0) || *value == json!(false) || *value == json!([]) || *value == json!({})
+        *value == json!("")
+            || *value == json!(0)
+            || *value == json!(false)
+            || *value == json!([])
+            || *value == json!({})
     };
     match (ours, stored) {
-        (Value::Object(ours), Value::Object(stored)) => ours.iter().find_map(|(key, one)| {
-            differs(one, stored.get(key).unwrap_or(&Value::Null), &format!("{at}/{key}"))
-        }),
-        (Value::Array(ours), Value::Array(stored)) if ours.len() == stored.len() => {
-            ours.iter().zip(stored).enumerate().find_map(|(index, (one, other))| differs(one, other, &format!("{at}/{index}")))
-        }
+        (Value::Object(ours), Value::Object(stored)) => ours
+            .iter()
+            .find_map(|(key, one)| differs(one, stored.get(key).unwrap_or(&Value::Null), &format!("{at}/{key}"))),
+        (Value::Array(ours), Value::Array(stored)) if ours.len() == stored.len() => ours
+            .iter()
+            .zip(stored)
+            .enumerate()
+            .find_map(|(index, (one, other))| differs(one, other, &format!("{at}/{index}"))),
         // A quantity may be a number.
         (Value::Number(number), Value::String(text)) if number.to_string() == *text => None,
         (ours, stored) if ours == stored || is_empty(ours) => None,

@@ -47,7 +47,11 @@ pub(crate) fn rights(provider: &Upstream, planned: &[Object], manager: &Manager)
     let on: Vec<_> = manager.controllers().collect();
     let account = provider.manifests.iter().find_map(|one| one.pod_spec()?["serviceAccountName"].as_str());
     let is_of_account = |object: &&Object| object.kind().kind == "ClusterRole" && Some(object.name()) == account;
-    let role = planned.iter().find(is_of_account).map(|role| permissions::of_role(role.value()).unwrap_or_default()).unwrap_or_default();
+    let role = planned
+        .iter()
+        .find(is_of_account)
+        .map(|role| permissions::of_role(role.value()).unwrap_or_default())
+        .unwrap_or_default();
     let is_granted = |resource: &str, verb: &str| {
         role.iter().any(|one| one.verb == verb && rights::full_name(one.group, one.resource) == resource)
     };

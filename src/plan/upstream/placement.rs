@@ -22,7 +22,11 @@ pub(super) fn replicas(manager: &Manager) -> u8 {
 }
 
 /// Sets where the pods run.
-pub(super) fn place<'a>(object: &mut Object, manager: &Manager, images: impl Iterator<Item = &'a Image>) -> Result<(), Error> {
+pub(super) fn place<'a>(
+    object: &mut Object,
+    manager: &Manager,
+    images: impl Iterator<Item = &'a Image>,
+) -> Result<(), Error> {
     if object.kind().kind == "Deployment" {
         let shape = Error::Shape { object: object.key().to_string(), field: "spec" };
         *object::place(object.value_mut(), &["spec", "replicas"]).ok_or(shape)? = replicas(manager).into();

@@ -7,9 +7,7 @@ use serde_json::Value;
 use crate::provider::{
     Error, Phase,
     foreign::{Values, types::unknown_fields},
-    verify::{
-        parts::{BOOTSTRAP_CONFIG, BOOTSTRAP_KUBECONFIG, Part, Subject, items},
-    },
+    verify::parts::{BOOTSTRAP_CONFIG, BOOTSTRAP_KUBECONFIG, Part, Subject, items},
 };
 
 /// The files of the bootstrap VM that its pod may read. The folder around the kubeconfig has the keys of the cluster's signers, which
@@ -129,7 +127,11 @@ fn writable(pod: &Part, read_only: &BTreeMap<&str, &str>) -> Vec<(String, String
                 let path = read_only.get(mount["name"].as_str().unwrap_or_default());
                 if let Some(path) = path.filter(|_| mount["readOnly"] != true) {
                     let pointer = format!("/{list}/{number}/volumeMounts/{index}");
-                    found.push((pointer, format!("hostPath {path} without readOnly: true"), format!("{path} writable")));
+                    found.push((
+                        pointer,
+                        format!("hostPath {path} without readOnly: true"),
+                        format!("{path} writable"),
+                    ));
                 }
             }
         }

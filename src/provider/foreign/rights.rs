@@ -179,7 +179,9 @@ pub(super) fn rbac(subject: Subject) -> Vec<Error> {
             }
         }
         let role = &manifest.object.value()["roleRef"];
-        if let Some(name) = role["name"].as_str().filter(|name| role["kind"] == "ClusterRole" && never::ROLES.contains(name)) {
+        if let Some(name) =
+            role["name"].as_str().filter(|name| role["kind"] == "ClusterRole" && never::ROLES.contains(name))
+        {
             defects.push(manifest.defect("/roleRef/name", format!("binds ClusterRole {name}")));
         }
     }

@@ -35,7 +35,13 @@ pub(super) fn names(subject: Subject) -> Vec<Error> {
     let of_manifest = |manifest: &Manifest| {
         let object = &manifest.object;
         let named = [("/metadata/name", object.name()), ("/metadata/namespace", object.namespace())];
-        let bad = named.into_iter().filter(|(_, name)| !name.is_empty() && !is_name(name) && !name.starts_with(SYSTEM));
+        // Names of RBAC may have colons; a rule of its own refuses those of the system.
+        let is_of_rbac = object.kind().group == "rbac.authorization.k8s.io";
+        let is_bad = |name: &str| match name {
+            name if is_of_rbac => !name.split(':').all(is_name),
+            name => !is_name(name) && !name.starts_with(SYSTEM),
+        };
+        let bad = named.into_iter().filter(|(_, name)| !name.is_empty() && is_bad(name));
         bad.map(|(pointer, name)| manifest.defect(pointer, format!("the name {name:?}"))).collect::<Vec<_>>()
     };
     subject.bundle.manifests.iter().flat_map(of_manifest).collect()

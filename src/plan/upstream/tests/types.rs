@@ -89,7 +89,9 @@ fn what_is_in_the_way_is_named() {
 
 #[test]
 fn a_role_with_something_else_than_texts_is_no_provider() {
-    let text = |path: &str| std::fs::read_to_string(format!("{}/assets/hcloud/upstream/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let text = |path: &str| {
+        std::fs::read_to_string(format!("{}/assets/hcloud/upstream/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    };
     let files = ["deployment.yaml", "poddisruptionbudget.yaml", "provider.yaml", "rbac.yaml"].map(|path| {
         let text = text(path).replacen("resources: [leases]", "resources: [leases, null]", 1);
         (format!("assets/upstream/{path}"), text.into_bytes())

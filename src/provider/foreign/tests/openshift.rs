@@ -19,9 +19,15 @@ fn openshift() -> Vec<(&'static str, String)> {
         text.replace("serviceAccountName: cloud", "serviceAccountName: demo-cloud")
             .replace("- kind: ServiceAccount\n  name: cloud", "- kind: ServiceAccount\n  name: demo-cloud")
             .replace("quay.io/openshift/origin-demo-ccm", &image)
-            .replace("path: /etc/kubernetes/bootstrap-secrets", "path: /etc/kubernetes/bootstrap-secrets/kubeconfig\n      type: File")
+            .replace(
+                "path: /etc/kubernetes/bootstrap-secrets",
+                "path: /etc/kubernetes/bootstrap-secrets/kubeconfig\n      type: File",
+            )
             .replace("mountPath: /etc/kubernetes/secrets", "mountPath: /etc/kubernetes/secrets/kubeconfig")
-            .replace("path: /etc/kubernetes/bootstrap-configs", "path: /etc/kubernetes/bootstrap-configs/cloud.conf\n      type: File")
+            .replace(
+                "path: /etc/kubernetes/bootstrap-configs",
+                "path: /etc/kubernetes/bootstrap-configs/cloud.conf\n      type: File",
+            )
             .replace("mountPath: /etc/kubernetes/configs", "mountPath: /etc/kubernetes/configs/cloud.conf")
     };
     let end = |path: &str| if path == "assets/role.yaml" { account } else { "" };
@@ -38,7 +44,7 @@ fn the_rules_hold_on_openshift_too() {
     assert_eq!(check(&bundles_with("demo", &files, 0, files[0].1), &Policy::default()), []);
     #[rustfmt::skip]
     let fixtures: &[Fixture] = &[
-        ("foreign-kind", POD, "apiVersion: v1\nkind: Pod", "apiVersion: apps/v1\nkind: DaemonSet", "kind: DaemonSet", "DaemonSet demo-cloud-controller-manager"),
+        ("foreign-kind", POD, "", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: demo-cloud-x, namespace: kube-system}\n---\n", "kind: ConfigMap", "ConfigMap demo-cloud-x"),
         ("foreign-namespace", ROLE, "", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: demo-cloud-x, namespace: openshift-config}\n---\n", "metadata:", "openshift-config"),
         ("foreign-host-path", POD, "path: /etc/kubernetes/bootstrap-secrets", "path: /etc/kubernetes", "path: /etc/kubernetes/kubeconfig\n", "/etc/kubernetes/kubeconfig"),
         ("foreign-host-path", POD, "path: /etc/kubernetes/bootstrap-secrets/kubeconfig\n      type: File", "path: /etc/kubernetes/bootstrap-secrets", "path: /etc/kubernetes/bootstrap-secrets\n", "/etc/kubernetes/bootstrap-secrets"),
