@@ -2,6 +2,7 @@
 //!
 //! Knows an object's identity and the containers of its pods. It knows no schema: the API server validates the fields.
 
+pub mod permissions;
 pub mod reference;
 
 use std::fmt;
@@ -232,6 +233,27 @@ pub fn container_name(container: &Value) -> &str {
     container["name"].as_str().unwrap_or_default()
 }
 
+/// The place at a path of fields, with mappings where there is nothing yet; `None` if something else than a mapping is in the way.
+pub(crate) fn place<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Value> {
+    path.iter().try_fold(value, |value, field| {
+        if value.is_null() {
+            *value = Value::Object(Map::new());
+        }
+        Some(value.as_object_mut()?.entry(*field).or_insert(Value::Null))
+    })
+}
+
+/// Whether a text can be the name of an object: an RFC 1123 subdomain, as the API server wants it.
+pub fn is_name(text: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_label = |label: &str| {
+        let ends = [label.bytes().next(), label.bytes().next_back()];
+        label.bytes().all(|byte| is_inner(byte) || byte == b'-')
+            && ends.into_iter().all(|end| end.is_some_and(is_inner))
+    };
+    text.len() <= 253 && text.split('.').all(is_label)
+}
+
 /// Calls a function with every string of a value, without the keys.
 pub(crate) fn each_text(value: &mut Value, change: &mut impl FnMut(&mut String)) {
     match value {
@@ -281,5 +303,24 @@ mod tests {
         let mut object = Object::new(json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata})).unwrap();
         object.set_label("y", "2");
         assert_eq!(object.value()["metadata"]["labels"], json!({"x": "1", "y": "2"}));
+    }
+
+    #[test]
+    fn names_are_those_of_the_dns() {
+        for name in ["a", "a-b.c1", "cloud-controller-manager"] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", "-a", "a-", "a..b", "A", "a b", "a\n", "$(x)", "a/b", &"a".repeat(254)] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_place_is_made_where_nothing_is_in_the_way() {
+        let mut value = json!({"a": {"b": null}, "c": []});
+        *place(&mut value, &["a", "b", "d"]).unwrap() = 1.into();
+        *place(&mut value, &["e"]).unwrap() = 2.into();
+        assert_eq!(value, json!({"a": {"b": {"d": 1}}, "c": [], "e": 2}));
+        assert!(place(&mut value, &["c", "d"]).is_none() && place(&mut value, &["e", "f"]).is_none());
     }
 }

@@ -69,6 +69,14 @@ pub enum Error {
         /// The fact's name.
         fact: &'static str,
     },
+    /// Something of a manifest is in the way of a fact. The rules for providers find it before.
+    #[error("{object}: {field} is not a mapping")]
+    Shape {
+        /// The object.
+        object: String,
+        /// The field.
+        field: &'static str,
+    },
     /// A manifest of the guard of nodes has a defect.
     #[error(transparent)]
     Guard(#[from] provider::Error),

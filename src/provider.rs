@@ -7,6 +7,7 @@ pub mod external;
 pub mod folder;
 pub mod foreign;
 pub mod package;
+mod patterns;
 pub mod payload;
 pub mod read;
 pub mod restriction;

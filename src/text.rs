@@ -4,6 +4,7 @@ pub mod ini;
 pub mod json;
 pub mod mask;
 pub mod output;
+pub mod shell;
 pub mod suggest;
 pub mod terminal;
 pub(crate) mod work;

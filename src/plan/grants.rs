@@ -10,7 +10,10 @@ use serde_json::{Value, json};
 
 use super::{rights, upstream::guard};
 use crate::{
-    object::{KINDS, Object},
+    object::{
+        KINDS, Object,
+        permissions::{self, Permission},
+    },
     provider::{
         restriction,
         upstream::{NAMESPACE, Upstream},
@@ -36,7 +39,7 @@ pub(super) struct Grants<'a> {
 
 impl Grants<'_> {
     /// What the providers' roles of the cluster may grant.
-    pub(super) fn of_cluster(&self) -> Vec<Commented> {
+    pub(super) fn of_cluster(&self) -> Result<Vec<Commented>, yaml::Error> {
         let computed = self.providers.iter().map(|one| &one.descriptor);
         let computed = computed.flat_map(|one| rights::grants(&one.controllers(), &one.rights).collect::<Vec<_>>());
         // The ClusterRole of the account is computed for each CloudControllerManager; others stay as they are.
@@ -44,11 +47,11 @@ impl Grants<'_> {
             let mut accounts = self.providers.iter().filter_map(|one| one.account());
             accounts.all(|account| account != role.name())
         });
-        let others = others.flat_map(|role| rights::of_role(role.value()));
+        let others = granted_by(others)?;
         let granted = format!("What the ClusterRoles of {} grant.", self.names());
         let mut rules = vec![(granted, rights::merged(computed.chain(others)))];
         rules.extend(self.of_policies());
-        rules
+        Ok(rules)
     }
 
     /// What the operator needs for policies: those that keep nodes from being deleted, and those of the providers. Without names it
@@ -95,10 +98,10 @@ impl Grants<'_> {
     }
 
     /// What the operator needs in a managed namespace.
-    pub(super) fn of_managed(&self, namespace: &str) -> Vec<Commented> {
+    pub(super) fn of_managed(&self, namespace: &str) -> Result<Vec<Commented>, yaml::Error> {
         let may_be = |one: &&&Upstream| one.descriptor.namespaces.include(namespace);
         let providers: Vec<_> = self.providers.iter().filter(may_be).copied().collect();
-        let mut rules = Grants { providers: &providers, ..*self }.of_namespace(NAMESPACE);
+        let mut rules = Grants { providers: &providers, ..*self }.of_namespace(NAMESPACE)?;
         // Without a name the rule would be for all.
         if !self.secrets.is_empty() {
             let comment = "Credentials, whose keys are checked, and whose change restarts the pods.".to_owned();
@@ -107,11 +110,11 @@ impl Grants<'_> {
             });
             rules.push((comment, json!([secrets])));
         }
-        rules
+        Ok(rules)
     }
 
     /// What the operator needs in the namespace that the manifests name.
-    pub(super) fn of_namespace(&self, namespace: &str) -> Vec<Commented> {
+    pub(super) fn of_namespace(&self, namespace: &str) -> Result<Vec<Commented>, yaml::Error> {
         let here = || self.manifests().filter(|object| object.namespace() == namespace);
         let mut kinds: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for kind in here().map(Object::kind) {
@@ -125,11 +128,11 @@ impl Grants<'_> {
         let kinds: Value = kinds.into_iter().map(rule).collect();
 
         let roles = here().filter(|object| object.kind().kind == "Role");
-        let grants = roles.flat_map(|role| rights::of_role(role.value()));
+        let grants = granted_by(roles)?.into_iter();
         // A CloudControllerManager may name its lease.
         let grants = grants.map(|grant| if grant.resource == "leases" { grant.of_any_name() } else { grant });
 
-        vec![
+        Ok(vec![
             (
                 format!(
                     "The objects of {}. No names: those of a further CloudControllerManager end with its name.",
@@ -138,7 +141,7 @@ impl Grants<'_> {
                 kinds,
             ),
             (format!("What the Roles of {} grant, with any name of a lease.", self.names()), rights::merged(grants)),
-        ]
+        ])
     }
 
     fn manifests(&self) -> impl Iterator<Item = &Object> {
@@ -148,6 +151,17 @@ impl Grants<'_> {
     fn names(&self) -> String {
         self.providers.iter().map(|provider| provider.descriptor.name.as_str()).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Every permission of these roles. Who reads a provider refuses a role that cannot be read; nobody grants what they cannot read either.
+pub(super) fn granted_by<'a>(roles: impl Iterator<Item = &'a Object>) -> Result<Vec<Permission<'a>>, yaml::Error> {
+    let mut granted = Vec::new();
+    for role in roles {
+        let of_role = permissions::of_role(role.value());
+        granted
+            .extend(of_role.map_err(|error| yaml::Error::new(format!("{}: {}: {error}", role.key(), error.pointer)))?);
+    }
+    Ok(granted)
 }
 
 /// Rules with their comments, in the style of the files; what has no rules is left out.

@@ -98,8 +98,8 @@ impl Installation<'_> {
         let mut text = yaml::edit::change(&text, value, &filled).map_or_else(|| yaml::to_string(&filled), Ok)?;
         let grants = Grants { providers: &self.providers, secrets: &self.secrets, node_deletion: self.node_deletion };
         let computed = match (value["kind"].as_str(), value["metadata"]["name"].as_str()) {
-            (Some("ClusterRole"), Some(NAME)) => grants.of_cluster(),
-            (Some("Role"), Some(MANAGED)) => grants.of_managed(namespace),
+            (Some("ClusterRole"), Some(NAME)) => grants.of_cluster()?,
+            (Some("Role"), Some(MANAGED)) => grants.of_managed(namespace)?,
             _ => Vec::new(),
         };
         text.push_str(&written(&computed)?);

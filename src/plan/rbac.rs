@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 use super::{
-    grants::{Commented, Grants, written},
+    grants::{Commented, Grants, granted_by, written},
     install, rights,
 };
 use crate::{
@@ -45,12 +45,12 @@ pub fn upstream(
     operator_namespace: &str,
 ) -> Result<String, yaml::Error> {
     let grants = Grants { providers: &[provider], secrets, node_deletion: false };
-    let mut roles = Roles::from([(None, grants.of_cluster())]);
+    let mut roles = Roles::from([(None, grants.of_cluster()?)]);
     for namespace in namespaces {
-        roles.entry(Some(namespace.clone())).or_default().extend(grants.of_managed(namespace));
+        roles.entry(Some(namespace.clone())).or_default().extend(grants.of_managed(namespace)?);
     }
     for (namespace, _) in by_namespace(&provider.manifests).iter().filter(|(one, _)| one != NAMESPACE) {
-        roles.entry(Some(namespace.clone())).or_default().extend(grants.of_namespace(namespace));
+        roles.entry(Some(namespace.clone())).or_default().extend(grants.of_namespace(namespace)?);
     }
     // What the authentication reader grants, the operator holds itself there.
     outside(&provider.manifests, Some(AUTHENTICATION_READER), &mut roles);
@@ -65,12 +65,12 @@ pub fn upstream(
 pub fn openshift(provider: &Provider, namespace: &str, operator_namespace: &str) -> Result<String, yaml::Error> {
     let own: Vec<_> = provider.manifests.iter().collect();
     let cluster_scoped = || own.iter().copied().filter(|object| !object.kind().namespaced);
-    let mut roles = Roles::from([(None, of_objects(cluster_scoped(), "ClusterRole"))]);
+    let mut roles = Roles::from([(None, of_objects(cluster_scoped(), "ClusterRole")?)]);
     for (place, objects) in by_namespace(&provider.manifests) {
         let is_managed = place == DEFAULT_NAMESPACE;
         let place = if is_managed { namespace.to_owned() } else { place };
         let needed = roles.entry(Some(place)).or_default();
-        needed.extend(of_objects(objects.iter().copied(), "Role"));
+        needed.extend(of_objects(objects.iter().copied(), "Role")?);
         // It may read all of the managed namespace already.
         if !is_managed {
             needed.push(watched(&objects));
@@ -95,7 +95,10 @@ fn by_namespace(objects: &[Object]) -> Vec<(String, Vec<&Object>)> {
 }
 
 /// To keep objects by name, and to hold what their roles grant.
-fn of_objects<'a>(objects: impl Iterator<Item = &'a Object> + Clone, role: &str) -> Vec<Commented> {
+fn of_objects<'a>(
+    objects: impl Iterator<Item = &'a Object> + Clone,
+    role: &str,
+) -> Result<Vec<Commented>, yaml::Error> {
     let mut names = BTreeMap::<&Kind, BTreeSet<String>>::new();
     for object in objects.clone() {
         let of_kind = names.entry(object.kind()).or_default();
@@ -111,9 +114,8 @@ fn of_objects<'a>(objects: impl Iterator<Item = &'a Object> + Clone, role: &str)
         let verbs: Vec<_> = ["get", "create", "patch", "delete"].into_iter().chain(bind).collect();
         json!({"apiGroups": [kind.group], "resources": [kind.plural], "resourceNames": names, "verbs": verbs})
     });
-    let granted =
-        objects.filter(|object| object.kind().kind == role).flat_map(|object| rights::of_role(object.value()));
-    vec![
+    let granted = granted_by(objects.filter(|object| object.kind().kind == role))?;
+    Ok(vec![
         ("Its objects are watched by label, which no name can narrow.".to_owned(), seen.collect()),
         (
             "Its objects. One that is named -next is tried before an object is recreated; with bind a binding is accepted also \
@@ -121,8 +123,8 @@ fn of_objects<'a>(objects: impl Iterator<Item = &'a Object> + Clone, role: &str)
                 .to_owned(),
             kept.collect(),
         ),
-        ("What its roles grant.".to_owned(), rights::merged(granted)),
-    ]
+        ("What its roles grant.".to_owned(), rights::merged(granted.into_iter())),
+    ])
 }
 
 /// To restart pods when a ConfigMap or a Secret changes that they refer to.

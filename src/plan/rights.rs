@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     facts::manager::Controller::{self, CloudNode, CloudNodeLifecycle, Route, Service},
+    object::permissions::Permission,
     provider::upstream::Right,
 };
 
@@ -36,36 +37,20 @@ const NEEDS: &[Need] = &[
 /// The order of verbs in a rule.
 const VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
 
-/// A verb on a resource of an API group. Without names it is for all objects.
-#[derive(Clone, Debug)]
-pub(crate) struct Grant<'a> {
-    pub(crate) group: &'a str,
-    pub(crate) resource: &'a str,
-    pub(crate) names: Vec<&'a str>,
-    pub(crate) verb: &'a str,
-}
-
-impl Grant<'_> {
-    /// The same for all objects.
-    pub(super) fn of_any_name(self) -> Self {
-        Self { names: Vec::new(), ..self }
-    }
-}
-
 /// The rules of the ClusterRole for these controllers, and for what the cloud's own code needs: one for each resource.
 pub fn rules(controllers: &[Controller], own: &[Right]) -> Value {
     merged(grants(controllers, own))
 }
 
 /// What these controllers need, and the cloud's own code.
-pub(super) fn grants<'a>(controllers: &[Controller], own: &'a [Right]) -> impl Iterator<Item = Grant<'a>> {
+pub(super) fn grants<'a>(controllers: &[Controller], own: &'a [Right]) -> impl Iterator<Item = Permission<'a>> {
     let is_on = |users: &[Controller]| users.is_empty() || users.iter().any(|user| controllers.contains(user));
     let common = NEEDS.iter().filter(move |(.., users, _)| is_on(users));
     let common = common.flat_map(|(group, resource, verbs, ..)| verbs.iter().map(|verb| (*group, *resource, *verb)));
     let own = own.iter().flat_map(|Right { api_group, resource, verbs, .. }| {
         verbs.iter().map(|verb| (api_group.as_str(), resource.as_str(), verb.as_str()))
     });
-    common.chain(own).map(|(group, resource, verb)| Grant { group, resource, names: Vec::new(), verb })
+    common.chain(own).map(|(group, resource, verb)| Permission { group, resource, names: Vec::new(), verb })
 }
 
 /// A resource with its API group, such as `deployments.apps`.
@@ -95,30 +80,11 @@ pub(crate) fn reasons(controllers: &[Controller], own: &[Right]) -> Vec<[String;
     common.chain(own).collect()
 }
 
-/// What the rules of a role grant.
-pub(crate) fn of_role(role: &Value) -> Vec<Grant<'_>> {
-    let mut grants = Vec::new();
-    for rule in role["rules"].as_array().into_iter().flatten() {
-        for group in texts(&rule["apiGroups"]) {
-            for resource in texts(&rule["resources"]) {
-                let names: Vec<_> = texts(&rule["resourceNames"]).collect();
-                let of_verb = |verb| Grant { group, resource, names: names.clone(), verb };
-                grants.extend(texts(&rule["verbs"]).map(of_verb));
-            }
-        }
-    }
-    grants
-}
-
-fn texts(list: &Value) -> impl Iterator<Item = &str> {
-    list.as_array().into_iter().flatten().filter_map(Value::as_str)
-}
-
 /// Rules that grant this: one for each resource with the same names.
-pub(super) fn merged<'a>(grants: impl Iterator<Item = Grant<'a>>) -> Value {
-    let mut rules: Vec<(Grant<'_>, Vec<&str>)> = Vec::new();
+pub(super) fn merged<'a>(grants: impl Iterator<Item = Permission<'a>>) -> Value {
+    let mut rules: Vec<(Permission<'_>, Vec<&str>)> = Vec::new();
     for grant in grants {
-        let Grant { group, resource, names, verb } = &grant;
+        let Permission { group, resource, names, verb } = &grant;
         match rules.iter_mut().find(|(of, _)| (of.group, of.resource, &of.names) == (group, resource, names)) {
             Some((_, verbs)) if verbs.contains(verb) => {}
             Some((_, verbs)) => verbs.push(verb),
@@ -126,7 +92,7 @@ pub(super) fn merged<'a>(grants: impl Iterator<Item = Grant<'a>>) -> Value {
         }
     }
     let place = |verb: &str| VERBS.iter().position(|known| *known == verb).unwrap_or(VERBS.len());
-    let rule = |(Grant { group, resource, names, .. }, mut verbs): (Grant<'_>, Vec<&str>)| {
+    let rule = |(Permission { group, resource, names, .. }, mut verbs): (Permission<'_>, Vec<&str>)| {
         verbs.sort_by_key(|verb| place(verb));
         let mut rule = json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
         if !names.is_empty() {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     facts::{DEFAULT_NAMESPACE, Fact, Facts},
-    object::{Object, container_name, each_text, reference},
+    object::{Object, container_name, each_text, place, reference},
     plan::Error,
     provider::{FactOrText, ImageSource, Provider, ValueSource},
     text::work,
@@ -24,7 +24,7 @@ pub(super) fn cluster(provider: &Provider, manifest: &Object, facts: &Facts) -> 
     values((&descriptor.arguments, &descriptor.environment), &mut object, facts)?;
     common_environment(&mut object, facts);
     replicas(&mut object, facts);
-    config_hash(&mut object, facts);
+    config_hash(&mut object, facts)?;
     Ok(object)
 }
 
@@ -112,14 +112,19 @@ pub(super) fn values(
 }
 
 /// Pods read mounted files when they start: an annotation of their template changes with the files and restarts them.
-pub(super) fn config_hash(object: &mut Object, facts: &Facts) {
-    let (Some(digests), Some("/spec/template/spec")) = (&facts.digests, object.pod_spec_pointer()) else { return };
+pub(super) fn config_hash(object: &mut Object, facts: &Facts) -> Result<(), Error> {
+    let (Some(digests), Some("/spec/template/spec")) = (&facts.digests, object.pod_spec_pointer()) else {
+        return Ok(());
+    };
     let references = object.pod_spec().map(|pod| reference::references(pod, object.namespace())).unwrap_or_default();
     if !references.is_empty() {
         let hash = reference::hash(&references, digests);
         let name = if facts.manager.is_some() { reference::UPSTREAM_ANNOTATION } else { reference::ANNOTATION };
-        object.value_mut()["spec"]["template"]["metadata"]["annotations"][name] = hash.into();
+        let path = ["spec", "template", "metadata", "annotations", name];
+        let shape = Error::Shape { object: object.key().to_string(), field: "spec.template.metadata.annotations" };
+        *place(object.value_mut(), &path).ok_or(shape)? = hash.into();
     }
+    Ok(())
 }
 
 /// Sets the API server's internal name and the proxy. Pods on the host's network cannot use the Service's address: it
@@ -155,11 +160,12 @@ fn resolve(source: &ValueSource, facts: &Facts) -> Result<Option<String>, Fact> 
     }
 }
 
+/// The containers of these lists of a pod, each a mapping.
 pub(super) fn containers_mut<'a>(object: &'a mut Object, lists: &'a [&str]) -> impl Iterator<Item = &'a mut Value> {
     let pod = object.pod_spec_pointer().and_then(|pointer| object.value_mut().pointer_mut(pointer));
     let fields = pod.and_then(Value::as_object_mut).into_iter().flatten();
     let lists = fields.filter(|(field, _)| lists.contains(&field.as_str()));
-    lists.filter_map(|(_, list)| list.as_array_mut()).flatten()
+    lists.filter_map(|(_, list)| list.as_array_mut()).flatten().filter(|container| container.is_object())
 }
 
 /// Sets variables: in the place of the first one of the same name, or else at the end.
@@ -185,8 +191,9 @@ fn set_variables<'a>(container: &mut Value, variables: impl IntoIterator<Item = 
 
 /// Appends to a list of a container, which may be absent.
 pub(super) fn push(container: &mut Value, key: &str, item: Value) {
-    match &mut container[key] {
-        Value::Array(items) => items.push(item),
-        place => *place = Value::Array(vec![item]),
+    match place(container, &[key]) {
+        Some(Value::Array(items)) => items.push(item),
+        Some(list) => *list = Value::Array(vec![item]),
+        None => {}
     }
 }

@@ -87,11 +87,11 @@ fn planned(provider: &Upstream, facts: &Facts, manager: &Manager) -> Result<Vec<
             files::mount(descriptor, &mut object, manager);
             // The pods of the node manager run on every node.
             if !descriptor.is_of_node_manager(manifest) {
-                placement::place(&mut object, manager, descriptor.images.values());
+                placement::place(&mut object, manager, descriptor.images.values())?;
             }
             ports(&mut object, manager);
             narrow(provider, &mut object, manager);
-            substitute::config_hash(&mut object, &facts);
+            substitute::config_hash(&mut object, &facts)?;
             Ok(object)
         })
         .collect::<Result<Vec<_>, Error>>()?;
@@ -116,7 +116,7 @@ fn names(object: &mut Object, own: &[(&str, &str)], manager: &Manager) {
     let is_binding = object.value().get("roleRef").is_some();
     let value = object.value_mut();
     if is_binding {
-        for subject in value["subjects"].as_array_mut().into_iter().flatten() {
+        for subject in value.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
             let name = subject["name"].as_str().unwrap_or_default();
             if is_own("ServiceAccount", name) {
                 subject["name"] = manager.named(name).into();

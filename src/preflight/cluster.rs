@@ -4,7 +4,10 @@ use super::{
     check::{Check, Row, names},
     evidence::Evidence,
 };
-use crate::{api::spec::Lifecycle, facts::manager::Controller, nodes::node::Node, plan::upstream::guard::is_policy};
+use crate::{
+    api::spec::Lifecycle, facts::manager::Controller, nodes::node::Node, plan::upstream::guard::is_policy,
+    text::shell::quoted,
+};
 
 pub(super) fn rows(evidence: &Evidence) -> [Row; 8] {
     [
@@ -200,6 +203,8 @@ fn at_cloud(evidence: &Evidence) -> Row {
 
 fn image_pull(evidence: &Evidence) -> Row {
     let image = evidence.judgement.version.as_ref().map_or("IMAGE", |(_, image)| image);
-    Check::ImagePull
-        .not_checked("only the nodes can tell", format!("on a node of the control plane: crictl pull {image}"))
+    Check::ImagePull.not_checked(
+        "only the nodes can tell",
+        format!("on a node of the control plane: crictl pull {}", quoted(image)),
+    )
 }

@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use crate::{
     nodes::subject::Need,
-    object::Object,
-    plan::{
-        rights,
-        upstream::guard::{is_of_guard, is_policy},
+    object::{
+        Object,
+        permissions::{self, Permission},
     },
+    plan::upstream::guard::{is_of_guard, is_policy},
     provider::restriction::is_restriction,
 };
 
@@ -39,7 +39,8 @@ pub fn needs_to(verbs: &[&str], objects: &[Object]) -> BTreeSet<Need> {
         if !matches!(kind.kind, "Role" | "ClusterRole") {
             continue;
         }
-        for grant in rights::of_role(object.value()) {
+        // What is planned is of a provider, whose roles were read already.
+        for grant in permissions::of_role(object.value()).unwrap_or_default() {
             let names = if grant.names.is_empty() { vec![""] } else { grant.names };
             needs.extend(names.into_iter().map(|name| Need {
                 namespace: namespace.clone(),
@@ -69,9 +70,13 @@ pub(super) fn is_bound(binding: &Value, user: &str, groups: &[String]) -> bool {
 /// Whether a live ClusterRole lets every node be deleted.
 pub(super) fn lets_delete_any_node(role: &Value) -> bool {
     let is = |text: &str, wanted: &str| text == wanted || text == "*";
-    rights::of_role(role).iter().any(|grant| {
-        grant.names.is_empty() && is(grant.verb, "delete") && is(grant.group, "") && is(grant.resource, "nodes")
-    })
+    let deletes = |grants: Vec<Permission>| {
+        grants.iter().any(|grant| {
+            grant.names.is_empty() && is(grant.verb, "delete") && is(grant.group, "") && is(grant.resource, "nodes")
+        })
+    };
+    // What cannot be read may grant it.
+    permissions::of_role(role).map_or(true, deletes)
 }
 
 #[cfg(test)]

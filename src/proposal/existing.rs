@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::shell::is_name;
 use crate::{
     apply::inventory::PART_OF_LABEL,
     facts::manager::Controller,
     nodes::observed::{container, flags, is_manager, runs_image},
-    object::{self, reference::Reference},
+    object::{self, is_name, reference::Reference},
     preflight::pods::DEFAULT_PORT,
     provider::{
         CCM,

@@ -1,6 +1,6 @@
 //! Commands that a user copies into a shell (pure). What others have written, such as an annotation, is only ever one word of them.
 
-use std::fmt::Write as _;
+use crate::text::shell::quoted;
 
 /// How the cluster is reached, as the flags of kubectl say it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,63 +74,9 @@ fn set(flag: &str, value: &str) -> String {
     format!("{flag}={}", quoted(value))
 }
 
-/// A word of a shell, on one line whatever it contains.
-pub fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,@".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    if !word.contains(char::is_control) {
-        return format!("'{}'", word.replace('\'', "'\\''"));
-    }
-    let mut escaped = "$'".to_owned();
-    for character in word.chars() {
-        match character {
-            '\'' | '\\' => escaped.extend(['\\', character]),
-            '\n' => escaped += "\\n",
-            control if control.is_control() => {
-                for byte in control.to_string().bytes() {
-                    // Octal: hexadecimal digits have no fixed length everywhere.
-                    let _ = write!(escaped, "\\{byte:03o}");
-                }
-            }
-            other => escaped.push(other),
-        }
-    }
-    escaped + "'"
-}
-
-/// Whether a text can be the name of an object.
-pub fn is_name(text: &str) -> bool {
-    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_label = |label: &str| {
-        label.bytes().all(|byte| is_inner(byte) || byte == b'-')
-            && label
-                .bytes()
-                .next()
-                .zip(label.bytes().last())
-                .is_some_and(|(one, other)| is_inner(one) && is_inner(other))
-    };
-    text.len() <= 253 && text.split('.').all(is_label)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use super::*;
-
-    #[test]
-    fn a_shell_reads_each_word_as_it_is() {
-        for word in
-            ["plain-1.x/y:z", "", "a b", "$(touch x)", "'; touch x; '", "`x`", "a\nb\t\u{85}'\\n1", "ü*?~#&|<>!"]
-        {
-            let quoted = quoted(word);
-            assert!(!quoted.contains(char::is_control), "{quoted}");
-            let output = Command::new("bash").args(["-c", &format!("printf %s {quoted}")]).output().unwrap();
-            assert_eq!(String::from_utf8(output.stdout).unwrap(), word, "{quoted}");
-        }
-    }
 
     #[test]
     fn every_program_gets_the_connection_by_its_own_flags() {
@@ -150,15 +96,5 @@ mod tests {
         assert_eq!((Access::default().kubectl(), Access::default().helm()), ("kubectl".into(), "helm".into()));
         let partly = Access { user: Some("u".into()), ..Access::default() };
         assert!(partly.not_for_helm().is_some() && access.not_for_helm().is_none());
-    }
-
-    #[test]
-    fn names_are_those_of_the_dns() {
-        for name in ["a", "a-b.c1", "cloud-controller-manager"] {
-            assert!(is_name(name), "{name}");
-        }
-        for name in ["", "-a", "a-", "a..b", "A", "a b", "a\n", "$(x)", "a/b", &"a".repeat(254)] {
-            assert!(!is_name(name), "{name}");
-        }
     }
 }

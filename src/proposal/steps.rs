@@ -8,12 +8,13 @@ use serde_json::Value;
 use super::{
     draft::Draft,
     existing::{Existing, text},
-    shell::{Access, quoted},
+    shell::Access,
 };
 use crate::{
     api::placement::Distribution,
     facts::{OPERATOR_LEASE, cluster::Cluster, manager::SKIP_PREFLIGHT},
     plan::install::NAME,
+    text::shell::quoted,
 };
 
 /// The file of the `CloudControllerManager`.

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     error::brief,
-    object::{self, Object},
+    object::{self, Object, permissions},
     provider::{
         Descriptor, Error, Flavour, Phase, Platform, Provider,
         upstream::{self, Upstream},
@@ -187,6 +187,10 @@ impl Bundle {
                              containers; what comes behind it is not read"
                         );
                         return Err(Error::new(path, Some(Place::line(lines.of(""))), problem));
+                    }
+                    if let Err(error) = permissions::rules(object.value()) {
+                        let place = Place::line(lines.of(&error.pointer));
+                        self.defects.push(Error::new(path, Some(place), error.to_string()));
                     }
                     self.manifests.push(Manifest { file: path.to_owned(), phase, object, lines });
                 }

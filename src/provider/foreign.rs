@@ -4,14 +4,17 @@
 //! cloud-controller-manager usually needs is listed, everything else is refused. An administrator allows more by the exact value,
 //! in a [`Policy`]; what no cloud-controller-manager needs, or would make every other rule void, cannot be allowed.
 
+mod accounts;
 mod containers;
 mod metadata;
+mod never;
 mod objects;
 mod pods;
 mod policy;
 mod rights;
 mod rules;
 mod secrets;
+mod types;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,8 +30,12 @@ use crate::{
 pub use policy::Policy;
 pub use rules::RULES;
 
-/// The rules of [`super::verify`] that find nothing but what rules here find too, where a policy can allow it.
-const RESTATED: [&str; 5] = ["capabilities", "host-path", "namespace", "privilege-escalation", "seccomp"];
+/// The rules of [`super::verify`] that find nothing but what rules here find too: there a policy can allow it, or it is no mere advice.
+const RESTATED: [&str; 6] =
+    ["capabilities", "host-path", "known-field", "namespace", "privilege-escalation", "seccomp"];
+
+/// How names begin that are Kubernetes' own.
+const SYSTEM: &str = "system:";
 
 /// A rule for providers that do not come with this program.
 pub type ForeignRule = Rule<Check>;

@@ -207,8 +207,8 @@ impl File {
             }
             "bootstrap/pod.yaml" => {
                 self.container("spec/containers/0", &options.image, Some(&options.command))?;
-                // Its file is called as the installer calls it.
-                self.cloud_config("spec", "configs", file.map(|_| "cloud.conf"))
+                // Its file is called as the installer calls it, as in the example.
+                file.map_or_else(|| self.cloud_config("spec", "configs", None), |_| Ok(()))
             }
             _ => match &options.node_manager {
                 Some(image) if self.path.ends_with("/node-manager.yaml") => {

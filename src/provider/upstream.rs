@@ -18,7 +18,7 @@ use crate::{
     error::brief,
     facts::manager::{Controller, Manager},
     object::{Object, container_name, containers},
-    provider::{CCM, Origin, descriptor::ValueSource, versions::Versions},
+    provider::{CCM, Origin, descriptor::ValueSource, patterns::is_of, versions::Versions},
     text::suggest::{Hints, did_you_mean},
 };
 
@@ -127,6 +127,7 @@ impl Namespaces {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Image {
     /// Its registry and path, without a tag.
+    #[cfg_attr(test, schemars(regex(pattern = "^[a-z0-9][-._:/a-z0-9]*[a-z0-9]$"), length(max = 255)))]
     pub repository: String,
     /// Its tags.
     pub versions: Versions,
@@ -145,6 +146,7 @@ pub struct ConfigFile {
     #[serde(default)]
     pub holds_credentials: bool,
     /// The name of the file in the volume.
+    #[cfg_attr(test, schemars(regex(pattern = "^[-._a-zA-Z0-9]+$"), length(max = 253)))]
     pub file: String,
     /// The function that checks it; absent: it is not checked.
     pub format: Option<Transform>,
@@ -271,17 +273,6 @@ impl Upstream {
         let own = |one: &&Object| one.pod_spec().is_some() && self.descriptor.is_of_node_manager(one);
         self.manifests.iter().find(own)
     }
-}
-
-/// Whether an image is of a repository, also from another registry, or under another path that ends alike.
-fn is_of(image: &str, repository: &str) -> bool {
-    let path = image.split('@').next().unwrap_or_default();
-    let end = path.rfind('/').unwrap_or_default();
-    let path = path[end..].find(':').map_or(path, |at| &path[..end + at]);
-    let name = repository.rsplit('/').next().unwrap_or_default();
-    // Names that more than one cloud uses.
-    let count = if ["cloud-controller-manager", "controller"].contains(&name) { 2 } else { 1 };
-    path.rsplit('/').take(count).eq(repository.rsplit('/').take(count))
 }
 
 /// Whether a pod is of the cloud-controller-manager itself.

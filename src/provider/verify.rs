@@ -4,7 +4,7 @@
 //! a provider's folder; its result is a list of findings, each with a place.
 
 mod containers;
-mod fields;
+pub(super) mod fields;
 pub(super) mod folder;
 pub(super) mod parts;
 pub(super) mod pods;

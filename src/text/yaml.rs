@@ -40,8 +40,16 @@ pub fn documents(text: &str) -> Result<Vec<Value>, Error> {
 /// Parses every document of a text as [`documents`] does, each with the lines of its values.
 pub fn documents_with_lines(text: &str) -> Result<Vec<(Value, Lines)>, Error> {
     let documents = documents(text)?;
-    let lines = outline::roots(text)?.into_iter().map(|root| Lines::of_root(&root));
-    Ok(documents.into_iter().zip(lines).collect())
+    let roots = outline::roots(text)?;
+    if documents.len() != roots.len() {
+        // The reader leaves out what is null by a tag or by its spelling, such as `nUll`.
+        let line = roots.iter().find(|root| root.is_scalar()).map_or(1, |root| root.line);
+        return Err(Error::at(line, "a document that only some readers take for an empty one; remove it"));
+    }
+    if let Some((line, key)) = roots.iter().find_map(outline::Node::repeated_key) {
+        return Err(Error::at(line, format!("the key `{key}` is repeated; remove one of them")));
+    }
+    Ok(documents.into_iter().zip(roots.iter().map(Lines::of_root)).collect())
 }
 
 /// Writes one document. Nothing in it steers a terminal, whoever wrote the texts, and Go's parser reads each text as it is.
@@ -132,6 +140,27 @@ mod tests {
             [json!({"a": 1}), json!({"b": 2})]
         );
         assert_eq!(documents("").unwrap(), Vec::<Value>::new());
+    }
+
+    #[test]
+    fn a_document_that_is_null_by_its_tag_shifts_no_line() {
+        for text in ["--- !!null x\n---\na: 1\n", "--- nUll\n---\na: 1\n", "--- !x ~\n---\na: 1\n"] {
+            let error = documents_with_lines(text).unwrap_err();
+            assert_eq!(error.place, Some(Place::line(1)), "{text}: {error}");
+            assert!(error.message.contains("empty"), "{error}");
+        }
+        let documents = documents_with_lines("--- ~\n---\n--- null\n---\na: 1\n").unwrap();
+        assert_eq!(documents.iter().map(|(_, lines)| lines.of("/a")).collect::<Vec<_>>(), [5]);
+    }
+
+    #[test]
+    fn a_key_is_repeated_whatever_its_tag() {
+        for text in ["a: 1\n!x a: 2\n", "b:\n- c\n- {a: 1,\n   !x a: 2}\n", "1: a\n!!str 1: b\n"] {
+            let error = documents_with_lines(text).unwrap_err();
+            assert_eq!(error.place.map(|place| place.line), Some(text.matches('\n').count()), "{text}: {error}");
+            assert!(error.message.contains("is repeated"), "{error}");
+        }
+        assert_eq!(documents_with_lines("a: {b: 1}\nb: {b: 1}\n").unwrap().len(), 1);
     }
 
     #[test]

@@ -57,6 +57,7 @@ mod preflight;
 mod provider;
 mod prune;
 mod published;
+mod reading;
 mod reasons;
 mod recreate;
 mod render;

@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::{object::Object, plan::rights, provider::CCM};
+use crate::{
+    object::{Object, permissions},
+    provider::CCM,
+};
 
 /// The verbs that `*` stands for.
 const EVERY_VERB: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
@@ -40,7 +43,7 @@ pub(crate) const PITFALLS: [(&str, &str, &str); 16] = [
 /// The rights in the whole cluster, each as API group, resource and verb.
 pub(crate) fn rights(objects: &[Object]) -> BTreeSet<(String, String, String)> {
     let roles = objects.iter().filter(|object| object.kind().kind == "ClusterRole");
-    let grants = roles.flat_map(|role| rights::of_role(role.value()));
+    let grants = roles.flat_map(|role| permissions::of_role(role.value()).unwrap_or_default());
     let each = grants.flat_map(|grant| {
         let verbs = if grant.verb == "*" { EVERY_VERB.to_vec() } else { vec![grant.verb] };
         verbs.into_iter().map(move |verb| (grant.group.to_owned(), grant.resource.to_owned(), verb.to_owned()))
@@ -58,7 +61,7 @@ pub(crate) fn of(objects: &[Object]) -> Vec<&'static str> {
 }
 
 fn of_role(role: &Object) -> Vec<&'static str> {
-    let grants = rights::of_role(role.value());
+    let grants = permissions::of_role(role.value()).unwrap_or_default();
     let may = |resource: &str, verbs: &[&str]| {
         let is_it = |name: &str, wanted: &str| name == wanted || name == "*";
         let is_granted = |verb: &&str| {

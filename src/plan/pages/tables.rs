@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     facts::{manager::Manager, version::Minor},
-    object::Object,
+    object::{Object, permissions},
     plan::{
         pages::markdown::{coded, table},
         rights,
@@ -47,7 +47,11 @@ pub(crate) fn rights(provider: &Upstream, planned: &[Object], manager: &Manager)
     let on: Vec<_> = manager.controllers().collect();
     let account = provider.manifests.iter().find_map(|one| one.pod_spec()?["serviceAccountName"].as_str());
     let is_of_account = |object: &&Object| object.kind().kind == "ClusterRole" && Some(object.name()) == account;
-    let role = planned.iter().find(is_of_account).map(|role| rights::of_role(role.value())).unwrap_or_default();
+    let role = planned
+        .iter()
+        .find(is_of_account)
+        .map(|role| permissions::of_role(role.value()).unwrap_or_default())
+        .unwrap_or_default();
     let is_granted = |resource: &str, verb: &str| {
         role.iter().any(|one| one.verb == verb && rights::full_name(one.group, one.resource) == resource)
     };
@@ -70,7 +74,7 @@ pub(crate) fn rights(provider: &Upstream, planned: &[Object], manager: &Manager)
     parts.push("Besides, by other roles:".to_owned());
     parts.push(table(["role", "resource", "names", "verbs"], &rows));
     let roles = planned.iter().filter(|object| matches!(object.kind().kind, "Role" | "ClusterRole"));
-    let mut granted = roles.flat_map(|role| rights::of_role(role.value()));
+    let mut granted = roles.flat_map(|role| permissions::of_role(role.value()).unwrap_or_default());
     let secrets = if granted.any(|grant| grant.resource == "secrets") {
         "Which Secrets can be read stands above."
     } else {

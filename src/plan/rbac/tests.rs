@@ -1,20 +1,23 @@
 use serde_json::Value;
 
 use super::*;
-use crate::provider::{Flavour, catalog::Catalog, embedded, folder::bundles_of};
+use crate::{
+    object::permissions::{Permission, of_role},
+    provider::{Flavour, catalog::Catalog, embedded, folder::bundles_of},
+};
 
 /// Every right of the roles of a namespace, or of the cluster, as `group/resource:verb name`.
 fn held(documents: &[Value], namespace: &str) -> BTreeSet<String> {
     let of_place =
         documents.iter().filter(|one| one["metadata"]["namespace"].as_str().unwrap_or_default() == namespace);
-    let of_grant = |grant: rights::Grant| -> Vec<String> {
+    let of_grant = |grant: Permission| -> Vec<String> {
         let right = format!("{}/{}:{} ", grant.group, grant.resource, grant.verb);
         if grant.names.is_empty() {
             return vec![right];
         }
         grant.names.iter().map(|name| format!("{right}{name}")).collect()
     };
-    of_place.flat_map(|role| rights::of_role(role).into_iter().flat_map(of_grant).collect::<Vec<_>>()).collect()
+    of_place.flat_map(|role| of_role(role).unwrap().into_iter().flat_map(of_grant).collect::<Vec<_>>()).collect()
 }
 
 fn printed(provider: &Provider, namespace: &str) -> (String, Vec<Value>) {

@@ -29,7 +29,7 @@ pub(super) fn mount(descriptor: &Descriptor, object: &mut Object, manager: &Mana
     source(object, CLOUD_CONFIG_VOLUME, config.as_ref());
     if config.is_none() {
         for container in containers_mut(object, &["containers"]) {
-            if let Some(args) = container["args"].as_array_mut() {
+            if let Some(args) = container.get_mut("args").and_then(Value::as_array_mut) {
                 args.retain(|argument| !argument.as_str().is_some_and(|text| text.starts_with("--cloud-config=")));
             }
         }

@@ -8,7 +8,8 @@ use super::pod_mut;
 use crate::{
     api::placement::{TaintEffect, Toleration, TolerationOperator},
     facts::manager::Manager,
-    object::Object,
+    object::{self, Object},
+    plan::Error,
     provider::upstream::{CONTROL_PLANE_LABEL, Image},
 };
 
@@ -21,11 +22,16 @@ pub(super) fn replicas(manager: &Manager) -> u8 {
 }
 
 /// Sets where the pods run.
-pub(super) fn place<'a>(object: &mut Object, manager: &Manager, images: impl Iterator<Item = &'a Image>) {
+pub(super) fn place<'a>(
+    object: &mut Object,
+    manager: &Manager,
+    images: impl Iterator<Item = &'a Image>,
+) -> Result<(), Error> {
     if object.kind().kind == "Deployment" {
-        object.value_mut()["spec"]["replicas"] = replicas(manager).into();
+        let shape = Error::Shape { object: object.key().to_string(), field: "spec" };
+        *object::place(object.value_mut(), &["spec", "replicas"]).ok_or(shape)? = replicas(manager).into();
     }
-    let Some(pod) = pod_mut(object) else { return };
+    let Some(pod) = pod_mut(object) else { return Ok(()) };
     let placement = &manager.spec.placement;
     if manager.cluster.control_plane_nodes == 0
         && let Some(Value::Object(affinity)) = pod.get_mut("affinity")
@@ -50,6 +56,7 @@ pub(super) fn place<'a>(object: &mut Object, manager: &Manager, images: impl Ite
     if !selector.is_empty() {
         pod.insert("nodeSelector".into(), json!(selector));
     }
+    Ok(())
 }
 
 /// The only architecture that all images are built for: on nodes of another one the pods would not start.

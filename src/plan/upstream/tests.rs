@@ -6,6 +6,7 @@ use super::*;
 
 mod clouds;
 mod leases;
+mod types;
 
 use crate::{
     api::placement::Distribution,

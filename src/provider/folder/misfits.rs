@@ -8,7 +8,7 @@ use super::{Bundle, arguments};
 use crate::{
     error::brief,
     object,
-    provider::{Descriptor, Error, FactOrText, Flavour, Phase, ValueSource, upstream},
+    provider::{Descriptor, Error, FactOrText, Flavour, Phase, ValueSource, patterns, upstream},
     text::{suggest::Hints, work},
 };
 
@@ -39,7 +39,7 @@ impl Bundle {
         misfits.extend(self.facts_of_managers(&set));
         misfits.extend(self.repeated_arguments(&set));
         misfits.extend(self.too_much(&set));
-        let own = self.upstream.iter().flat_map(upstream::Descriptor::misfits);
+        let own = self.upstream.iter().flat_map(|one| one.misfits().into_iter().chain(patterns::misfits(one)));
         misfits.extend(own.map(|(pointer, problem)| self.descriptor_error(&pointer, problem)));
         misfits
     }

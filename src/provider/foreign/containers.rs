@@ -15,6 +15,7 @@ use crate::{
         upstream::Image,
         verify::parts::{Part, Subject, items, report},
     },
+    text::yaml::outline::child,
 };
 
 /// The fields of a security context that switch nothing off, of a pod or of a container. [`loosened`] checks others by their
@@ -57,31 +58,29 @@ pub(super) fn capabilities(subject: Subject) -> Values {
 }
 
 pub(super) fn security_contexts(subject: Subject) -> Values {
-    let of_pods = each(subject.pods(), |pod| {
-        let mut found = loosened(&pod.value["securityContext"]);
-        found.extend(app_armor(pod));
-        found
-    });
+    let of_pods = each(subject.pods(), |pod| loosened(&pod.value["securityContext"]));
+    let by_annotation = subject.pods().flat_map(|pod| app_armor(&pod));
     let of_containers = each(subject.containers(), |container| {
         let context = &container.value["securityContext"];
         let mut found = loosened(context);
-        let mut missing = |field: &str, what: &str| {
-            found.push((format!("/securityContext/{field}"), what.to_owned(), field.to_owned()));
+        let mut missing = |pointer: &str, what: &str, field: &str| {
+            found.push((format!("/securityContext/{pointer}"), what.to_owned(), field.to_owned()));
         };
         if context["allowPrivilegeEscalation"] != false {
-            missing("allowPrivilegeEscalation", "allowPrivilegeEscalation is not false");
+            let field = "allowPrivilegeEscalation";
+            missing(field, "allowPrivilegeEscalation is not false", field);
         }
         if !items(&context["capabilities"]["drop"]).iter().any(|name| name == "ALL") {
-            missing("capabilities", "capabilities are not dropped");
+            missing("capabilities/drop", "capabilities are not dropped: drop has not ALL, in capitals", "capabilities");
         }
         let has_profile =
             [container.value, container.pod].iter().any(|one| one["securityContext"]["seccompProfile"].is_object());
         if !has_profile {
-            missing("seccompProfile", "seccompProfile is missing");
+            missing("seccompProfile", "seccompProfile is missing", "seccompProfile");
         }
         found
     });
-    of_pods.into_iter().chain(of_containers).collect()
+    of_pods.into_iter().chain(by_annotation).chain(of_containers).collect()
 }
 
 /// Whether a container may run as root. The bootstrap pod reads a file that only root may read.
@@ -127,14 +126,15 @@ fn loosened(context: &Value) -> Vec<(String, String, String)> {
 }
 
 /// The profiles of `AppArmor` that annotations of a pod select.
-fn app_armor(pod: &Part) -> Vec<(String, String, String)> {
+fn app_armor(pod: &Part) -> Values {
     let template = pod.manifest.object.pod_spec_pointer().and_then(|pointer| pointer.strip_suffix("/spec"));
-    let metadata = template.and_then(|template| pod.manifest.object.value().pointer(&format!("{template}/metadata")));
-    let annotations = metadata.and_then(|metadata| metadata["annotations"].as_object()).into_iter().flatten();
+    let at = format!("{}/metadata/annotations", template.unwrap_or_default());
+    let annotations = pod.manifest.object.value().pointer(&at).and_then(Value::as_object).into_iter().flatten();
     let profiles = annotations.filter(|(name, profile)| name.starts_with(APP_ARMOR) && *profile != "runtime/default");
     let found = profiles.map(|(name, profile)| {
         let value = format!("appArmorProfile {}", profile.as_str().unwrap_or_default());
-        ("/securityContext".to_owned(), format!("the annotation {name} sets {value}"), value)
+        let pointer = child(&at, name);
+        (pod.manifest.defect(&pointer, format!("the annotation {name} sets {value}")), value)
     });
     found.collect()
 }

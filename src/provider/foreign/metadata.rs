@@ -36,7 +36,7 @@ const FREE: [&str; 5] = [
 const INSTANCE: (&str, &str) = ("app.kubernetes.io/instance", "cluster");
 
 /// Where an object, and the pods of one, have metadata.
-const PLACES: [&str; 2] = ["/metadata", "/spec/template/metadata"];
+pub(super) const PLACES: [&str; 2] = ["/metadata", "/spec/template/metadata"];
 
 pub(super) fn metadata(subject: Subject) -> Values {
     let of_manifest = |manifest: &Manifest| -> Values {
@@ -71,7 +71,7 @@ pub(super) fn labels(subject: Subject) -> Values {
             || (key, value) == INSTANCE
             || (OWN.contains(&key) && value.starts_with(&own))
             // A rule of its own refuses these.
-            || key.contains("/aggregate-to-")
+            || key.contains("aggregate-to-")
     };
     let of_manifest = |manifest: &Manifest| -> Values {
         let mut found = Vec::new();
@@ -147,6 +147,6 @@ pub(super) fn own(subject: Subject) -> String {
 }
 
 /// A key in a JSON pointer.
-fn escaped(key: &str) -> String {
+pub(super) fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }

@@ -10,7 +10,11 @@ use crate::{
     provider::{
         AUTHENTICATION_READER, Error, Flavour, Phase,
         folder::Manifest,
-        foreign::{Values, metadata::own},
+        foreign::{
+            SYSTEM, Values,
+            metadata::{PLACES, escaped, own},
+            never,
+        },
         restriction::{self, Accounts},
         upstream::is_manager,
         verify::parts::{Part, Subject, items},
@@ -34,8 +38,6 @@ const KINDS: [&str; 10] = [
     "Service",
     "ServiceAccount",
 ];
-
-const SYSTEM: &str = "system:";
 
 /// The domains of labels and annotations of nodes that steer Kubernetes, networks and machines. The policies refuse the first five even
 /// where somebody allows them here.
@@ -141,8 +143,9 @@ pub(super) fn references(subject: Subject) -> Values {
     let mut defects = Vec::new();
     for manifest in &subject.bundle.manifests {
         for (pointer, kind, namespace, name) in bound(manifest) {
-            // A rule of its own refuses names of the system.
-            if is_own(kind, namespace, name) || name.starts_with(SYSTEM) {
+            // Rules of their own refuse names of the system, and roles that hold everything.
+            let is_refused = name.starts_with(SYSTEM) || (kind == "ClusterRole" && never::ROLES.contains(&name));
+            if is_own(kind, namespace, name) || is_refused {
                 continue;
             }
             let is_reader = (kind, namespace, name) == ("Role", KUBE_SYSTEM, AUTHENTICATION_READER);
@@ -201,12 +204,14 @@ pub(super) fn aggregation(subject: Subject) -> Vec<Error> {
         let value = manifest.object.value();
         let rule = value.get("aggregationRule").is_some();
         let rule = rule.then(|| manifest.defect("/aggregationRule", "an aggregated role"));
-        let labels = value["metadata"]["labels"].as_object();
-        let labels =
-            labels.into_iter().flatten().map(|(label, _)| label).filter(|label| label.contains("aggregate-to-"));
-        let labels = labels.map(|label| {
-            let pointer = format!("/metadata/labels/{}", label.replace('~', "~0").replace('/', "~1"));
-            manifest.defect(&pointer, format!("the label {}", brief(label)))
+        // Of pods it gives nothing, but a label of others is none that they need.
+        let labels = PLACES.iter().flat_map(|place| {
+            let labels = value.pointer(&format!("{place}/labels")).and_then(Value::as_object).into_iter().flatten();
+            let labels = labels.map(|(label, _)| label).filter(|label| label.contains("aggregate-to-"));
+            labels.map(move |label| {
+                let pointer = format!("{place}/labels/{}", escaped(label));
+                manifest.defect(&pointer, format!("the label {}", brief(label)))
+            })
         });
         rule.into_iter().chain(labels).collect::<Vec<_>>()
     };

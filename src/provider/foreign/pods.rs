@@ -1,18 +1,21 @@
 //! Rules about pods: what they use of the node, and their volumes (pure).
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::{
     error::brief,
     provider::{
         Error, Phase,
-        foreign::Values,
-        verify::{
-            parts::{Part, Subject, items},
-            pods::BOOTSTRAP_HOST_PATHS,
-        },
+        foreign::{Values, types::unknown_fields},
+        verify::parts::{BOOTSTRAP_CONFIG, BOOTSTRAP_KUBECONFIG, Part, Subject, items},
     },
 };
+
+/// The files of the bootstrap VM that its pod may read. The folder around the kubeconfig has the keys of the cluster's signers, which
+/// outlive the machine.
+const BOOTSTRAP_FILES: [&str; 2] = [BOOTSTRAP_CONFIG, BOOTSTRAP_KUBECONFIG];
 
 /// The types of volumes. Folders of the node have a rule of their own.
 const VOLUMES: [&str; 6] = ["configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"];
@@ -101,14 +104,42 @@ pub(super) fn host_namespaces(subject: Subject) -> Values {
 pub(super) fn host_paths(subject: Subject) -> Values {
     each(subject.pods(), |pod| {
         let is_bootstrap = pod.manifest.phase == Phase::Bootstrap;
-        let volumes = items(&pod.value["volumes"]).iter().enumerate();
-        let paths = volumes.filter_map(|(index, volume)| Some((index, volume.get("hostPath")?["path"].as_str()?)));
-        let others = paths.filter(|(_, path)| !(is_bootstrap && BOOTSTRAP_HOST_PATHS.contains(path)));
-        let found = others.map(|(index, path)| {
-            (format!("/volumes/{index}/hostPath/path"), format!("hostPath {}", brief(path)), path.to_owned())
-        });
-        found.collect()
+        let (mut found, mut read_only) = (Vec::new(), BTreeMap::new());
+        for (index, volume) in items(&pod.value["volumes"]).iter().enumerate() {
+            let host_path = &volume["hostPath"];
+            let Some(path) = host_path["path"].as_str() else { continue };
+            if is_bootstrap && BOOTSTRAP_FILES.contains(&path) && host_path["type"] == "File" {
+                read_only.insert(volume["name"].as_str().unwrap_or_default(), path);
+            } else {
+                let type_ = if BOOTSTRAP_FILES.contains(&path) { " without type: File" } else { "" };
+                let what = format!("hostPath {}{type_}", brief(path));
+                found.push((format!("/volumes/{index}/hostPath/path"), what, path.to_owned()));
+            }
+        }
+        found.extend(writable(pod, &read_only));
+        found
     })
+}
+
+/// The mounts of these volumes, by name, through which a container could write.
+fn writable(pod: &Part, read_only: &BTreeMap<&str, &str>) -> Vec<(String, String, String)> {
+    let mut found = Vec::new();
+    for list in ["initContainers", "containers"] {
+        for (number, container) in items(&pod.value[list]).iter().enumerate() {
+            for (index, mount) in items(&container["volumeMounts"]).iter().enumerate() {
+                let path = read_only.get(mount["name"].as_str().unwrap_or_default());
+                if let Some(path) = path.filter(|_| mount["readOnly"] != true) {
+                    let pointer = format!("/{list}/{number}/volumeMounts/{index}");
+                    found.push((
+                        pointer,
+                        format!("hostPath {path} without readOnly: true"),
+                        format!("{path} writable"),
+                    ));
+                }
+            }
+        }
+    }
+    found
 }
 
 pub(super) fn host_ports(subject: Subject) -> Values {
@@ -127,8 +158,14 @@ pub(super) fn host_ports(subject: Subject) -> Values {
 }
 
 pub(super) fn unusual_fields(subject: Subject) -> Values {
+    // A rule of its own refuses what is misspelt.
+    let unknown = unknown_fields(subject);
+    let is_known = |part: &Part, (pointer, ..): &(String, String, String)| {
+        unknown.get(&part.manifest.object.key()).is_none_or(|pointers| !pointers.contains(&part.at(pointer)))
+    };
     let of_pods = each(subject.pods(), |pod| {
         let mut found = others(pod.value, &POD);
+        found.retain(|one| is_known(pod, one));
         // A number with a fraction is one to the API server, too.
         if pod.value[GRACE].as_f64().is_some_and(|seconds| seconds > LONGEST_GRACE) {
             let value = format!("{GRACE} {}", pod.value[GRACE]);
@@ -138,6 +175,7 @@ pub(super) fn unusual_fields(subject: Subject) -> Values {
     });
     let of_containers = each(subject.containers(), |container| {
         let mut found = others(container.value, &CONTAINER);
+        found.retain(|one| is_known(container, one));
         for list in ["limits", "requests"] {
             for name in fields(&container.value["resources"][list]).filter(|name| !RESOURCES.contains(name)) {
                 found.push((format!("/resources/{list}"), format!("the resource {}", brief(name)), name.to_owned()));

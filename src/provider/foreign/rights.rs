@@ -1,51 +1,51 @@
 //! Rules about rights: what roles grant, and the rights that the descriptor of the flavour upstream lists (pure).
 
-use serde_json::Value;
-
-use crate::provider::{
-    CCM, Error, Flavour, Phase,
-    folder::Manifest,
-    foreign::{Values, metadata::own},
-    verify::parts::{Subject, items},
+use crate::{
+    object::permissions::{self, Rule},
+    provider::{
+        CCM, Error, Flavour, Phase,
+        folder::Manifest,
+        foreign::{
+            Values,
+            metadata::own,
+            never::{self, is_mighty},
+        },
+        verify::parts::Subject,
+    },
 };
 
-const READ: [&str; 3] = ["get", "list", "watch"];
+pub(super) const READ: [&str; 3] = ["get", "list", "watch"];
 
 /// A group and a resource with the verbs that are usual.
 type Usual = (&'static str, &'static str, &'static [&'static str]);
 
-/// What cloud-controller-managers do everywhere, besides reading [`READABLE`].
+/// What cloud-controller-managers do in the whole cluster. No subresource is read: to get one may be to run a command. Of the providers
+/// that come with this program none reads pods or endpoints, and one ServiceAccounts; environments of pods hold passwords.
 const EVERYWHERE: &[Usual] = &[
-    ("", "events", &["create", "patch", "update"]),
-    ("events.k8s.io", "events", &["create", "patch", "update"]),
-    ("", "nodes", &["patch", "update"]),
+    ("", "namespaces", &READ),
+    ("", "nodes", &["get", "list", "watch", "patch", "update"]),
     ("", "nodes/status", &["patch", "update"]),
     // Usual only because policies restrict which Services and Nodes, and what of them: `guard/external/`.
-    ("", "services", &["patch", "update"]),
+    ("", "services", &["get", "list", "watch", "patch", "update"]),
     ("", "services/status", &["patch", "update"]),
     ("authentication.k8s.io", "tokenreviews", &["create"]),
     ("authorization.k8s.io", "subjectaccessreviews", &["create"]),
+    ("discovery.k8s.io", "endpointslices", &READ),
 ];
 
-/// What they do besides in a namespace; of leases they renew only their own. To change a ConfigMap is not among it: one of kube-system says which front proxies API
-/// servers trust. Nor to create one, which no name limits: others are read if they are there, such as coredns-custom of k3s.
-const IN_A_NAMESPACE: &[Usual] =
-    &[("", "configmaps", &READ), ("coordination.k8s.io", "leases", &["get", "list", "watch", "create"])];
-
-/// What they read everywhere. No subresource: to get one may be to run a command.
-const READABLE: [(&str, &str); 8] = [
-    ("", "endpoints"),
-    ("", "events"),
-    ("", "namespaces"),
-    ("", "nodes"),
-    ("", "pods"),
-    ("", "serviceaccounts"),
-    ("", "services"),
-    ("discovery.k8s.io", "endpointslices"),
+/// What they do everywhere, with a ClusterRole or a Role.
+const EVENTS: &[Usual] = &[
+    ("", "events", &["get", "list", "watch", "create", "patch", "update"]),
+    ("events.k8s.io", "events", &["create", "patch", "update"]),
 ];
 
-/// Verbs by which every right can be had.
-const MIGHTY: [&str; 3] = ["bind", "escalate", "impersonate"];
+/// What they do with a Role, which no controller narrows; of leases they renew only their own.
+const IN_A_NAMESPACE: &[Usual] = &[("coordination.k8s.io", "leases", &["get", "list", "watch", "create"])];
+
+/// What they read with a Role by name: others in the namespace hold passwords. Which Secrets they are, is a rule of its own. To change
+/// a ConfigMap is not among it: one of kube-system says which front proxies API servers trust. Nor to create one, which no name limits:
+/// others are read if they are there, such as coredns-custom of k3s.
+const BY_NAME: [&str; 2] = ["configmaps", "secrets"];
 
 /// A verb that a role or the descriptor grants.
 struct Grant<'a> {
@@ -60,13 +60,9 @@ struct Grant<'a> {
 }
 
 impl Grant<'_> {
-    fn is_of_secrets(&self) -> bool {
-        (self.group, self.resource) == ("", "secrets")
-    }
-
-    /// Whether the rule about wildcards and verbs that lead to others refuses it.
+    /// Whether no policy can allow it.
     fn is_refused(&self) -> bool {
-        MIGHTY.contains(&self.verb) || [self.group, self.resource, self.verb].iter().any(|text| text.contains('*'))
+        is_mighty(self.group, self.resource, self.verb)
     }
 
     fn deletes_nodes(&self) -> bool {
@@ -80,12 +76,10 @@ impl Grant<'_> {
                 table.iter().filter(|(group, name, _)| (*group, *name) == (self.group, self.resource));
             of_resource.any(|(.., verbs)| verbs.contains(&self.verb))
         };
-        let is_read = READABLE.contains(&(self.group, self.resource)) && READ.contains(&self.verb);
-        // Which Secrets they are, is a rule of its own.
-        let is_secret = self.is_of_secrets() && self.name.is_some() && READ.contains(&self.verb);
-        is_read
-            || has(EVERYWHERE)
-            || (self.is_in_namespace && (has(IN_A_NAMESPACE) || is_secret || self.is_own_lease(own)))
+        let is_by_name = self.group.is_empty() && BY_NAME.contains(&self.resource) && self.name.is_some();
+        let in_a_namespace =
+            || has(IN_A_NAMESPACE) || (is_by_name && READ.contains(&self.verb)) || self.is_own_lease(own);
+        has(EVENTS) || if self.is_in_namespace { in_a_namespace() } else { has(EVERYWHERE) }
     }
 
     /// Who renews the lease of another program, such as kube-controller-manager's in kube-system, stops that program.
@@ -108,14 +102,10 @@ impl Grant<'_> {
     }
 }
 
-fn texts(list: &Value) -> impl Iterator<Item = &str> {
-    items(list).iter().filter_map(Value::as_str)
-}
-
-/// The rules of a role, each with its JSON pointer.
-fn rules(manifest: &Manifest) -> impl Iterator<Item = (String, &Value)> {
-    let rules = items(&manifest.object.value()["rules"]).iter().enumerate();
-    rules.map(|(index, rule)| (format!("/rules/{index}"), rule))
+/// The rules of a role, each with its JSON pointer. One that cannot be read is a defect of the folder, and refused as such.
+fn rules(manifest: &Manifest) -> impl Iterator<Item = (String, Rule<'_>)> {
+    let rules = permissions::rules(manifest.object.value()).unwrap_or_default();
+    rules.into_iter().enumerate().map(|(index, rule)| (format!("/rules/{index}"), rule))
 }
 
 /// The most rights that the roles of a folder grant: a cloud-controller-manager needs some fifty.
@@ -126,21 +116,18 @@ const LONGEST: usize = 253;
 
 /// How many rights a rule grants: few lines grant millions. With a long text in it each counts as several, as each is worked out with
 /// its texts.
-fn count(rule: &Value) -> usize {
-    let fields = ["apiGroups", "resources", "verbs", "resourceNames"].map(|field| items(&rule[field]));
-    let [groups, resources, verbs, names] = fields.map(<[Value]>::len);
-    let longest = fields.into_iter().flatten().filter_map(Value::as_str).map(str::len).max().unwrap_or_default();
-    [groups, resources, verbs, names.max(1), longest.div_ceil(LONGEST).max(1)]
-        .into_iter()
-        .fold(1, usize::saturating_mul)
+fn count(rule: &Rule) -> usize {
+    let longest =
+        [&rule.groups, &rule.resources, &rule.verbs, &rule.names].into_iter().flatten().map(|text| text.len()).max();
+    rule.count().saturating_mul(longest.unwrap_or_default().div_ceil(LONGEST).max(1))
 }
 
 /// The rules that grant more than a folder may.
 pub(super) fn too_many(subject: Subject) -> Vec<Error> {
     let mut left = MAX_GRANTS;
     let of_manifest = |manifest: &Manifest| {
-        let of_rule = |(pointer, rule): (String, &Value)| {
-            let count = count(rule);
+        let of_rule = |(pointer, rule): (String, Rule)| {
+            let count = count(&rule);
             match left.checked_sub(count) {
                 Some(rest) => {
                     left = rest;
@@ -163,19 +150,14 @@ fn grants(subject: Subject<'_>) -> Vec<Grant<'_>> {
     for manifest in subject.manifests(Phase::Cluster) {
         let is_in_namespace = manifest.object.kind().namespaced;
         for (pointer, rule) in rules(manifest) {
-            let names: Vec<_> = texts(&rule["resourceNames"]).collect();
             // An empty name is that of requests without one, such as a list.
-            let is_for_all = names.is_empty() || names.contains(&"");
-            let names = if is_for_all { vec![None] } else { names.into_iter().map(Some).collect() };
+            let is_for_all = rule.names.is_empty() || rule.names.contains(&"");
+            let names = if is_for_all { vec![None] } else { rule.names.iter().copied().map(Some).collect() };
             let defect = manifest.defect(&pointer, "");
-            for group in texts(&rule["apiGroups"]) {
-                for resource in texts(&rule["resources"]) {
-                    for verb in texts(&rule["verbs"]) {
-                        for name in &names {
-                            let (defect, name) = (defect.clone(), *name);
-                            grants.push(Grant { defect, is_in_namespace, group, resource, verb, name });
-                        }
-                    }
+            for permissions::Permission { group, resource, verb, .. } in rule.permissions() {
+                for name in &names {
+                    let (defect, name) = (defect.clone(), *name);
+                    grants.push(Grant { defect, is_in_namespace, group, resource, verb, name });
                 }
             }
         }
@@ -204,10 +186,15 @@ pub(super) fn rbac(subject: Subject) -> Vec<Error> {
         .collect();
     for manifest in subject.manifests(Phase::Cluster) {
         for (pointer, rule) in rules(manifest) {
-            let paths: Vec<_> = texts(&rule["nonResourceURLs"]).collect();
-            if !paths.is_empty() {
-                defects.push(manifest.defect(&pointer, format!("grants the path {}", paths.join(", "))));
+            if !rule.urls.is_empty() {
+                defects.push(manifest.defect(&pointer, format!("grants the path {}", rule.urls.join(", "))));
             }
+        }
+        let role = &manifest.object.value()["roleRef"];
+        if let Some(name) =
+            role["name"].as_str().filter(|name| role["kind"] == "ClusterRole" && never::ROLES.contains(name))
+        {
+            defects.push(manifest.defect("/roleRef/name", format!("binds ClusterRole {name}")));
         }
     }
     defects
@@ -234,10 +221,10 @@ pub(super) fn of_secrets(subject: Subject<'_>) -> Vec<(Error, &str, String)> {
     let mut found = Vec::new();
     for role in roles {
         for (pointer, rule) in rules(role) {
-            let reads = texts(&rule["apiGroups"]).any(str::is_empty)
-                && texts(&rule["resources"]).any(|resource| resource == "secrets")
-                && texts(&rule["verbs"]).any(|verb| READ.contains(&verb));
-            let names = texts(&rule["resourceNames"]).filter(|name| reads && !name.is_empty());
+            let reads = rule.groups.contains(&"")
+                && rule.resources.contains(&"secrets")
+                && rule.verbs.iter().any(|verb| READ.contains(verb));
+            let names = rule.names.into_iter().filter(|name| reads && !name.is_empty());
             found.extend(names.map(|name| (role.defect(&pointer, ""), role.object.namespace(), name.to_owned())));
         }
     }

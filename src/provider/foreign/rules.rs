@@ -3,13 +3,26 @@
 use crate::provider::{
     foreign::{
         Check::{Never, Unless},
-        ForeignRule, containers, metadata, objects, pods, rights, secrets,
+        ForeignRule, accounts, containers, metadata, objects, pods, rights, secrets, types,
     },
     verify::rule,
 };
 
 /// Every rule.
 pub static RULES: &[ForeignRule] = &[
+    rule(
+        "external-type",
+        "the API server reads null, and refuses or drops other types and unknown fields: what it stores would not be what these rules \
+         have seen",
+        "correct the spelling, the level or the type, and remove keys without a value; the fields are those of Kubernetes 1.35",
+        Never(types::types),
+    ),
+    rule(
+        "external-object-name",
+        "a name is a part of paths: in the API, where it would be another object, and of the files that `render` writes",
+        "use lower-case letters, digits, - and ., at most 253 of them, and begin and end with a letter or a digit",
+        Never(types::names),
+    ),
     rule(
         "foreign-kind",
         "an admission policy can refuse the requests of everybody in the cluster, and nothing replaces a Pod that is gone",
@@ -44,6 +57,14 @@ pub static RULES: &[ForeignRule] = &[
          extension-apiserver-authentication-reader may be bound; or list `KIND NAME` in the policy, with NAMESPACE/NAME where \
          it has one",
         Unless(objects::references),
+    ),
+    rule(
+        "external-cluster-role",
+        "the operator takes from the account of a cloud-controller-manager what only controllers need that are off; by another role, or \
+         another account, the permissions would stay",
+        "bind each ClusterRole to the account of the same name only: those of the cloud-controller-manager and of the node manager, \
+         with nodes and events alone for the latter; use Roles for the rest",
+        Never(accounts::roles),
     ),
     rule(
         "foreign-aggregation",
@@ -94,8 +115,8 @@ pub static RULES: &[ForeignRule] = &[
     rule(
         "foreign-host-path",
         "a file of the node is a way out of the container: kubelet's folder has the credentials of every pod",
-        "use a ConfigMap, Secret or emptyDir; a bootstrap pod may mount the folders that the bootstrap VM prepares; or list the \
-         path in the policy",
+        "use a ConfigMap, Secret or emptyDir; a bootstrap pod may mount /etc/kubernetes/bootstrap-secrets/kubeconfig and \
+         /etc/kubernetes/bootstrap-configs/cloud.conf, with type: File and readOnly: true; or list the path in the policy",
         Unless(pods::host_paths),
     ),
     rule(
@@ -163,9 +184,11 @@ pub static RULES: &[ForeignRule] = &[
     ),
     rule(
         "foreign-rbac",
-        "wildcards grant also what is invented later, and with bind, escalate or impersonate every right can be had",
-        "list the groups, resources and verbs that the cloud-controller-manager uses, without these verbs and without \
-         nonResourceURLs",
+        "wildcards grant also what is invented later, and by some permissions every other one can be had: bind, escalate, impersonate, to \
+         write roles, webhooks, policies, API services, certificates, Secrets or what runs pods, tokens of accounts, commands in pods, \
+         kubelets, and the roles admin, edit and cluster-admin",
+        "list the groups, resources and verbs that the cloud-controller-manager uses, without these and without nonResourceURLs; \
+         no policy allows them",
         Never(rights::rbac),
     ),
     rule(
@@ -182,10 +205,11 @@ pub static RULES: &[ForeignRule] = &[
     ),
     rule(
         "foreign-right",
-        "what is not usual for a cloud-controller-manager may lead to every right: to create pods, roles, webhooks or tokens, to \
-         approve certificates, to reach kubelets, to take the lease of another program",
-        "remove it, and give a rule to update leases resourceNames that are cloud-controller-manager or begin with NAME-cloud-; or list it in the policy, as it is written here: GROUP/RESOURCE:VERB, with the object's name behind it if \
-         the rule has resourceNames",
+        "what is not usual for a cloud-controller-manager tells or changes what it has no use for: passwords in pods, ConfigMaps and Secrets, \
+         the machines behind a Service, the lease of another program",
+        "remove it; give a rule to update leases resourceNames that are cloud-controller-manager or begin with NAME-cloud-, and one to \
+         read ConfigMaps their names; or list it in the policy, as it is written here: GROUP/RESOURCE:VERB, with the object's name behind \
+         it if the rule has resourceNames",
         Unless(rights::unusual),
     ),
     rule(

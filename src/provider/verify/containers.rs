@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::provider::{
     CCM, Error, Flavour, Phase,
     upstream::Descriptor,
-    verify::parts::{BOOTSTRAP_SECRETS, Part, Subject, items, report},
+    verify::parts::{BOOTSTRAP_KUBECONFIG, BOOTSTRAP_SECRETS, Part, Subject, items, report},
 };
 use crate::{error::brief, text::suggest::Hints};
 
@@ -133,7 +133,7 @@ pub(super) fn capabilities(subject: Subject) -> Vec<Error> {
     report(subject.containers(), |container| {
         let capabilities = &container.value["securityContext"]["capabilities"];
         if !items(&capabilities["drop"]).iter().any(|name| name == "ALL") {
-            return Some(("/securityContext/capabilities", "not all capabilities are dropped"));
+            return Some(("/securityContext/capabilities/drop", "not all capabilities are dropped"));
         }
         let has_added = !items(&capabilities["add"]).is_empty();
         has_added.then_some(("/securityContext/capabilities/add", "capabilities are added"))
@@ -155,8 +155,11 @@ pub(super) fn bootstrap_kubeconfig(subject: Subject) -> Vec<Error> {
         let Some((pointer, path)) = ccm.flag("--kubeconfig") else {
             return Some(("/args".to_owned(), "--kubeconfig is missing".to_owned()));
         };
-        let is_mounted = ccm.volume_at(path).is_some_and(|(volume, _)| volume["hostPath"]["path"] == BOOTSTRAP_SECRETS);
-        let what = || format!("--kubeconfig {} is not below a mount of hostPath {BOOTSTRAP_SECRETS}", brief(path));
+        let is_mounted = ccm.volume_at(path).is_some_and(|(volume, file)| {
+            let host_path = &volume["hostPath"]["path"];
+            *host_path == BOOTSTRAP_SECRETS || (*host_path == BOOTSTRAP_KUBECONFIG && file.is_empty())
+        });
+        let what = || format!("--kubeconfig {} is no mount of hostPath {BOOTSTRAP_KUBECONFIG}", brief(path));
         (!is_mounted).then(|| (pointer, what()))
     })
 }

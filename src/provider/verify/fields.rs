@@ -1,5 +1,7 @@
 //! The rule about fields: which of a manifest's fields the API server does not know (pure).
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::{
     admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
     apps::v1::{DaemonSet, Deployment},
@@ -13,7 +15,10 @@ use serde_path_to_error::Segment;
 
 use crate::{
     object::Object,
-    provider::{Error, verify::parts::Subject},
+    provider::{
+        Error,
+        verify::{folder::walk, parts::Subject},
+    },
     text::yaml::outline::child,
 };
 
@@ -25,8 +30,23 @@ pub(super) fn known(subject: Subject) -> Vec<Error> {
     of_manifests.collect()
 }
 
+/// Where a manifest is not what the API server reads: what [`unknown`] finds, and each null. That is an empty value to the API server,
+/// and nothing to the rules: JSON pointer and text.
+pub(in crate::provider) fn misread(object: &Object) -> Vec<(String, String)> {
+    let mut found = unknown(object);
+    let mut nulls = Vec::new();
+    walk(object.value(), "", &mut |pointer, value| {
+        if value.is_null() {
+            nulls.push((pointer.to_owned(), "null, which the API server reads as an empty value".to_owned()));
+        }
+    });
+    let known: BTreeSet<_> = found.iter().map(|(pointer, _)| pointer.clone()).collect();
+    found.extend(nulls.into_iter().filter(|(pointer, _)| !known.contains(pointer)));
+    found
+}
+
 /// The fields that the kind does not have, or not with this type: JSON pointer and text.
-fn unknown(object: &Object) -> Vec<(String, String)> {
+pub(in crate::provider) fn unknown(object: &Object) -> Vec<(String, String)> {
     let lost = match object.kind().kind {
         "ClusterRole" => lost::<ClusterRole>,
         "ClusterRoleBinding" => lost::<ClusterRoleBinding>,
@@ -101,6 +121,7 @@ fn compare(manifest: &Value, typed: &Value, at: &str, found: &mut Vec<(String, S
                 compare(item, typed, &child(at, &index.to_string()), found);
             }
         }
+        (value, typed) if value != typed => found.push((at.to_owned(), format!("is read as {typed}"))),
         _ => {}
     }
 }

@@ -17,8 +17,15 @@ use crate::{
     },
 };
 
-/// The folder of the bootstrap VM with its kubeconfig.
+/// The folder of the bootstrap VM with its kubeconfig, and with the keys of the cluster's signers: openshift/cluster-bootstrap copies
+/// both there (`pkg/start/bootstrap.go`).
 pub(in crate::provider) const BOOTSTRAP_SECRETS: &str = "/etc/kubernetes/bootstrap-secrets";
+
+/// The kubeconfig in it.
+pub(in crate::provider) const BOOTSTRAP_KUBECONFIG: &str = "/etc/kubernetes/bootstrap-secrets/kubeconfig";
+
+/// The cloud's configuration on the bootstrap VM.
+pub(in crate::provider) const BOOTSTRAP_CONFIG: &str = "/etc/kubernetes/bootstrap-configs/cloud.conf";
 
 /// The input of a rule: a provider, and the install payload if there is one.
 #[derive(Clone, Copy)]
@@ -165,11 +172,16 @@ impl<'a> Part<'a> {
         self.manifest.object.kind().kind
     }
 
+    /// The JSON pointer in the manifest of one in the part.
+    pub(in crate::provider) fn at(&self, pointer: &str) -> String {
+        format!("{}{pointer}", self.pointer)
+    }
+
     /// A defect at a JSON pointer in the part.
     pub(in crate::provider) fn defect(&self, pointer: &str, what: impl Into<String>) -> Error {
         let (name, what) = (self.name(), what.into());
         let what = if name.is_empty() { what } else { format!("{}: {what}", brief(name)) };
-        self.manifest.defect(&format!("{}{pointer}", self.pointer), what)
+        self.manifest.defect(&self.at(pointer), what)
     }
 
     /// The value of a flag, `--flag=value` or in the next argument, and its JSON pointer in the container.
@@ -188,14 +200,15 @@ impl<'a> Part<'a> {
         })
     }
 
-    /// The volume of a file in the container, from the deepest mount around it, and the file's path in the volume.
+    /// The volume of a file in the container, from the deepest mount around it, and the file's path in the volume: empty for a file of the
+    /// node that is mounted as such.
     pub(in crate::provider) fn volume_at(&self, path: &'a str) -> Option<(&'a Value, &'a str)> {
         let mounts = items(&self.value["volumeMounts"]).iter().filter_map(|mount| {
             let rest = path.strip_prefix(mount["mountPath"].as_str()?.trim_end_matches('/'))?;
-            Some((rest.strip_prefix('/')?, mount))
+            Some((if rest.is_empty() { rest } else { rest.strip_prefix('/')? }, mount))
         });
         let (file, mount) = mounts.min_by_key(|(file, _)| file.len())?;
         let volume = self.volumes.by_name.get(mount["name"].as_str()?)?;
-        Some((volume, file))
+        (!file.is_empty() || volume["hostPath"]["type"] == "File").then_some((volume, file))
     }
 }

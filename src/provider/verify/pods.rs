@@ -6,7 +6,7 @@ use crate::{
     error::brief,
     provider::{
         Error, Phase,
-        verify::parts::{BOOTSTRAP_SECRETS, Subject, items, report},
+        verify::parts::{BOOTSTRAP_CONFIG, BOOTSTRAP_KUBECONFIG, BOOTSTRAP_SECRETS, Subject, items, report},
     },
 };
 
@@ -19,9 +19,9 @@ const TAINTS: [(&str, &str); 5] = [
     ("node-role.kubernetes.io/master", ""),
 ];
 
-/// Folders that the installer prepares on the bootstrap VM. A CCM needs none of a cluster's nodes.
-pub(in crate::provider) const BOOTSTRAP_HOST_PATHS: [&str; 2] =
-    [BOOTSTRAP_SECRETS, "/etc/kubernetes/bootstrap-configs"];
+/// Folders that the installer prepares on the bootstrap VM, and files in them. A CCM needs none of a cluster's nodes.
+const BOOTSTRAP_HOST_PATHS: [&str; 4] =
+    [BOOTSTRAP_SECRETS, BOOTSTRAP_KUBECONFIG, "/etc/kubernetes/bootstrap-configs", BOOTSTRAP_CONFIG];
 
 pub(super) fn replicas(subject: Subject) -> Vec<Error> {
     let few = subject.deployments().filter_map(|pod| {

@@ -119,7 +119,7 @@ pub static RULES: &[Rule<Check>] = &[
     rule(
         "host-path",
         "a file of the host is a way out of the container, and may be absent on other clusters",
-        "use a ConfigMap, Secret or emptyDir; a bootstrap pod may mount the folders that the bootstrap VM prepares",
+        "use a ConfigMap, Secret or emptyDir; a bootstrap pod may mount the files that the bootstrap VM prepares",
         pods::host_paths,
     ),
     rule(
@@ -149,7 +149,7 @@ pub static RULES: &[Rule<Check>] = &[
     rule(
         "cloud-config",
         "the CCM exits when the file of --cloud-config does not exist",
-        "mount ConfigMap cloud-conf (at bootstrap hostPath /etc/kubernetes/bootstrap-configs) at the folder of --cloud-config; in upstream/ \
+        "mount ConfigMap cloud-conf at the folder of --cloud-config (at bootstrap hostPath /etc/kubernetes/bootstrap-configs/cloud.conf at its path); in upstream/ \
          the volume cloud-config, with the file that `cloudConfig` of provider.yaml names",
         containers::cloud_config,
     ),
@@ -213,7 +213,7 @@ pub static RULES: &[Rule<Check>] = &[
     rule(
         "bootstrap-kubeconfig",
         "without the bootstrap kubeconfig the pod cannot reach the API server",
-        "mount hostPath /etc/kubernetes/bootstrap-secrets and set --kubeconfig=<mountPath>/kubeconfig",
+        "mount hostPath /etc/kubernetes/bootstrap-secrets/kubeconfig with type: File and readOnly: true, and set --kubeconfig to its mountPath",
         containers::bootstrap_kubeconfig,
     ),
     rule(

@@ -3,7 +3,7 @@
 //! It knows places, not values: [`super::from_str`] parses the values and refuses repeated keys. The parser limits how
 //! deeply a text may be nested. Aliases are not followed.
 
-use std::ops::Range;
+use std::{collections::BTreeSet, ops::Range};
 
 use granit_parser::{Event, Options, Parser, ScalarStyle, Span, StrInput, StructureStyle};
 
@@ -69,6 +69,23 @@ impl Member {
 impl Node {
     pub(crate) fn is_mapping(&self) -> bool {
         matches!(self.shape, Shape::Block(_) | Shape::Flow(_))
+    }
+
+    pub(super) fn is_scalar(&self) -> bool {
+        matches!(self.shape, Shape::Scalar)
+    }
+
+    /// The line and the text of a key that its mapping has already. The reader finds only those with the same tag.
+    pub(super) fn repeated_key(&self) -> Option<(usize, &str)> {
+        if let Shape::List(items) = &self.shape {
+            return items.iter().find_map(Self::repeated_key);
+        }
+        let mut seen = BTreeSet::new();
+        self.members().iter().find_map(|Member { key, line, value, .. }| {
+            // What is merged may come in several parts. A key that is no scalar has no text.
+            let is_repeated = !matches!(key.as_str(), "" | "<<") && !seen.insert(key.as_str());
+            if is_repeated { Some((*line, key.as_str())) } else { value.repeated_key() }
+        })
     }
 
     /// The members of a mapping, in their order; none for anything else.

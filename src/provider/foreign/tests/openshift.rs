@@ -20,6 +20,16 @@ fn openshift() -> Vec<(&'static str, String)> {
             .replace("- kind: ServiceAccount\n  name: cloud", "- kind: ServiceAccount\n  name: demo-cloud")
             .replace("quay.io/openshift/origin-demo-ccm", &image)
             .replace("        seccompProfile:\n", "        runAsNonRoot: true\n        seccompProfile:\n")
+            .replace(
+                "path: /etc/kubernetes/bootstrap-secrets",
+                "path: /etc/kubernetes/bootstrap-secrets/kubeconfig\n      type: File",
+            )
+            .replace("mountPath: /etc/kubernetes/secrets", "mountPath: /etc/kubernetes/secrets/kubeconfig")
+            .replace(
+                "path: /etc/kubernetes/bootstrap-configs",
+                "path: /etc/kubernetes/bootstrap-configs/cloud.conf\n      type: File",
+            )
+            .replace("mountPath: /etc/kubernetes/configs", "mountPath: /etc/kubernetes/configs/cloud.conf")
     };
     let end = |path: &str| if path == "assets/role.yaml" { account } else { "" };
     files.map(|(path, text)| (path, own(text) + end(path))).into()
@@ -35,9 +45,13 @@ fn the_rules_hold_on_openshift_too() {
     assert_eq!(check(&bundles_with("demo", &files, 0, files[0].1), &Policy::default()), []);
     #[rustfmt::skip]
     let fixtures: &[Fixture] = &[
-        ("foreign-kind", POD, "apiVersion: v1\nkind: Pod", "apiVersion: apps/v1\nkind: DaemonSet", "kind: DaemonSet", "DaemonSet demo-cloud-controller-manager"),
+        ("foreign-kind", POD, "", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: demo-cloud-x, namespace: kube-system}\n---\n", "kind: ConfigMap", "ConfigMap demo-cloud-x"),
         ("foreign-namespace", ROLE, "", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: demo-cloud-x, namespace: openshift-config}\n---\n", "metadata:", "openshift-config"),
-        ("foreign-host-path", POD, "path: /etc/kubernetes/bootstrap-secrets", "path: /etc/kubernetes", "path: /etc/kubernetes\n", "/etc/kubernetes"),
+        ("foreign-host-path", POD, "path: /etc/kubernetes/bootstrap-secrets", "path: /etc/kubernetes", "path: /etc/kubernetes/kubeconfig\n", "/etc/kubernetes/kubeconfig"),
+        ("foreign-host-path", POD, "path: /etc/kubernetes/bootstrap-secrets/kubeconfig\n      type: File", "path: /etc/kubernetes/bootstrap-secrets", "path: /etc/kubernetes/bootstrap-secrets\n", "/etc/kubernetes/bootstrap-secrets"),
+        ("foreign-host-path", POD, "bootstrap-secrets/kubeconfig\n      type: File", "bootstrap-secrets/kubeconfig", "path: /etc/kubernetes/bootstrap-secrets/kubeconfig", "/etc/kubernetes/bootstrap-secrets/kubeconfig"),
+        ("foreign-host-path", POD, "bootstrap-secrets/kubeconfig\n      type: File", "bootstrap-secrets/kubeconfig\n      type: FileOrCreate", "path: /etc/kubernetes/bootstrap-secrets/kubeconfig", "/etc/kubernetes/bootstrap-secrets/kubeconfig"),
+        ("foreign-host-path", POD, "secrets/kubeconfig\n      readOnly: true", "secrets/kubeconfig", "- name: secrets\n      mountPath", "/etc/kubernetes/bootstrap-secrets/kubeconfig writable"),
         ("foreign-image", DEPLOYMENT, DIGEST, "", "image:", "quay.io/demo/ccm:1.2.3"),
         ("foreign-image", POD, DIGEST, "", "image:", "quay.io/demo/ccm:1.2.3"),
         ("foreign-secret", DEPLOYMENT, "secretName: demo-cloud-credentials", "secretName: aws-cloud-credentials", "secretName", "openshift-cloud-controller-manager/aws-cloud-credentials"),

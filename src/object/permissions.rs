@@ -1,0 +1,168 @@
+//! What roles grant (pure): the only reading of their rules, for the rules about providers, for plans and for roles that are printed.
+//!
+//! Go decodes `null` in a list of texts as an empty text. In a role that is the core group, or requests without a name. So nothing is
+//! skipped here: what is not a list of texts is an error.
+
+use serde_json::Value;
+
+/// A rule of a role: everything in one of its lists with everything in the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rule<'a> {
+    /// API groups; the core group is empty.
+    pub groups: Vec<&'a str>,
+    /// Resources, with a subresource after a slash.
+    pub resources: Vec<&'a str>,
+    /// The names of objects; none for all of them. An empty name is that of requests without one, such as a list.
+    pub names: Vec<&'a str>,
+    /// Verbs.
+    pub verbs: Vec<&'a str>,
+    /// Paths of the API server that are no resources.
+    pub urls: Vec<&'a str>,
+}
+
+/// A verb on a resource of an API group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permission<'a> {
+    /// The API group; the core group is empty.
+    pub group: &'a str,
+    /// The resource, with a subresource after a slash.
+    pub resource: &'a str,
+    /// The names of objects; none for all of them.
+    pub names: Vec<&'a str>,
+    /// The verb.
+    pub verb: &'a str,
+}
+
+/// A rule of a role is not one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}")]
+pub struct Error {
+    /// The JSON pointer of the value in the role.
+    pub pointer: String,
+    problem: String,
+}
+
+impl Permission<'_> {
+    /// The same for all objects.
+    #[must_use]
+    pub fn of_any_name(self) -> Self {
+        Self { names: Vec::new(), ..self }
+    }
+}
+
+impl<'a> Rule<'a> {
+    /// How many permissions it grants, counted without making them: few lines grant millions.
+    pub fn count(&self) -> usize {
+        let lists = [self.groups.len(), self.resources.len(), self.verbs.len(), self.names.len().max(1)];
+        lists.into_iter().fold(1, usize::saturating_mul)
+    }
+
+    /// Every permission of it.
+    pub fn permissions(&self) -> impl Iterator<Item = Permission<'a>> {
+        let pairs = self.groups.iter().flat_map(|group| self.resources.iter().map(move |resource| (*group, *resource)));
+        pairs.flat_map(move |(group, resource)| {
+            let of_verb = move |verb: &&'a str| Permission { group, resource, names: self.names.clone(), verb };
+            self.verbs.iter().map(of_verb)
+        })
+    }
+}
+
+/// The rules of a role, by their places in its list. An object without `rules` has none.
+///
+/// # Errors
+///
+/// Something in them is not of its type. The API server refuses it, or reads it as something else.
+pub fn rules(role: &Value) -> Result<Vec<Rule<'_>>, Error> {
+    let rules = list(&role["rules"], "/rules")?;
+    rules.iter().enumerate().map(|(index, rule)| read(rule, &format!("/rules/{index}"))).collect()
+}
+
+/// Every permission of a role.
+///
+/// # Errors
+///
+/// Those of [`rules`].
+pub fn of_role(role: &Value) -> Result<Vec<Permission<'_>>, Error> {
+    Ok(rules(role)?.iter().flat_map(Rule::permissions).collect())
+}
+
+fn read<'a>(rule: &'a Value, at: &str) -> Result<Rule<'a>, Error> {
+    if !rule.is_object() {
+        return Err(Error { pointer: at.to_owned(), problem: "a rule that is not a mapping".to_owned() });
+    }
+    let texts = |field: &str| texts(&rule[field], &format!("{at}/{field}"));
+    Ok(Rule {
+        groups: texts("apiGroups")?,
+        resources: texts("resources")?,
+        names: texts("resourceNames")?,
+        verbs: texts("verbs")?,
+        urls: texts("nonResourceURLs")?,
+    })
+}
+
+fn texts<'a>(value: &'a Value, at: &str) -> Result<Vec<&'a str>, Error> {
+    let text = |(index, item): (usize, &'a Value)| {
+        let problem = || format!("{item} is no text; the API server reads null in this list as an empty text");
+        item.as_str().ok_or_else(|| Error { pointer: format!("{at}/{index}"), problem: problem() })
+    };
+    list(value, at)?.iter().enumerate().map(text).collect()
+}
+
+/// An absent list and null are empty, as for the API server.
+fn list<'a>(value: &'a Value, at: &str) -> Result<&'a [Value], Error> {
+    match value {
+        Value::Null => Ok(&[]),
+        Value::Array(items) => Ok(items),
+        _ => Err(Error { pointer: at.to_owned(), problem: "not a list".to_owned() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_verb_on_every_resource_is_a_permission() {
+        let role = json!({"rules": [
+            {"apiGroups": ["", "apps"], "resources": ["a", "b/c"], "resourceNames": ["n", ""], "verbs": ["get", "list"]},
+            {"nonResourceURLs": ["/logs"], "verbs": ["get"]},
+        ]});
+        let granted = of_role(&role).unwrap();
+        let words: Vec<_> = granted.iter().map(|one| format!("{}/{}:{}", one.group, one.resource, one.verb)).collect();
+        let expected = [
+            "/a:get",
+            "/a:list",
+            "/b/c:get",
+            "/b/c:list",
+            "apps/a:get",
+            "apps/a:list",
+            "apps/b/c:get",
+            "apps/b/c:list",
+        ];
+        assert_eq!(words, expected);
+        assert!(granted.iter().all(|one| one.names == ["n", ""]));
+        let rules = rules(&role).unwrap();
+        assert_eq!((rules[0].count(), rules[1].count(), &rules[1].urls), (16, 0, &vec!["/logs"]));
+        for none in [json!({}), json!({"rules": null}), json!({"rules": []}), json!({"rules": [{}]})] {
+            assert_eq!(of_role(&none).unwrap(), [], "{none}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_is_an_error_with_its_place() {
+        for (rules, pointer) in [
+            (json!([{"apiGroups": [null]}]), "/rules/0/apiGroups/0"),
+            (json!([{}, {"resources": ["a", 1]}]), "/rules/1/resources/1"),
+            (json!([{"resourceNames": ["a", null]}]), "/rules/0/resourceNames/1"),
+            (json!([{"verbs": [["get"]]}]), "/rules/0/verbs/0"),
+            (json!([{"verbs": "get"}]), "/rules/0/verbs"),
+            (json!([{"nonResourceURLs": [true]}]), "/rules/0/nonResourceURLs/0"),
+            (json!([null]), "/rules/0"),
+            (json!({"apiGroups": [""]}), "/rules"),
+        ] {
+            assert_eq!(of_role(&json!({"rules": rules})).unwrap_err().pointer, pointer, "{rules}");
+        }
+    }
+}

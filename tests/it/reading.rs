@@ -1,0 +1,152 @@
+//! What the API server stores of a package is what the rules for it have seen.
+//!
+//! Each value in the manifests is replaced by null and by a value of each other type. Either the rules refuse the package, or the API
+//! server refuses the object, or it stores what stands there.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Result, ensure};
+use ccm_operator::{
+    cluster::request,
+    object::Object,
+    provider::{
+        embedded,
+        folder::{Bundle, bundles_of},
+        foreign::{Policy, check},
+    },
+};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::{
+    Client,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    lab::repository,
+    support::{
+        objects::{self, Workloads},
+        openshift, pool,
+    },
+};
+
+/// How many requests are under way.
+const AT_ONCE: usize = 16;
+
+/// A value that is replaced: the bundle, its manifest, the JSON pointer, and by what.
+type Change = (usize, usize, String, Value);
+
+/// The scaffold is the package: it has a value in nearly every field that one needs. Besides, roles with names.
+fn package() -> Vec<Bundle> {
+    let files = embedded::scaffold().into_iter().map(|(path, text)| {
+        let image = "ghcr.io/example/cloud-controller-manager:v1.0.0";
+        // For OpenShift an image is named by digest.
+        let text = if path.starts_with("assets/upstream/") {
+            text.to_owned()
+        } else {
+            let digest = format!("@sha256:{}", "0a".repeat(32));
+            text.replace(image, &format!("{image}{digest}"))
+                .replace("cloud-node-manager:v1.0.0", &format!("cloud-node-manager:v1.0.0{digest}"))
+        };
+        (path.clone(), text.into_bytes())
+    });
+    bundles_of("example", files.collect::<Vec<_>>())
+}
+
+fn each<'v>(value: &'v Value, at: &str, see: &mut impl FnMut(String, &'v Value)) {
+    see(at.to_owned(), value);
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(key, one)| {
+            each(one, &format!("{at}/{}", key.replace('~', "~0").replace('/', "~1")), see);
+        }),
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(index, one)| each(one, &format!("{at}/{index}"), see))
+        }
+        _ => {}
+    }
+}
+
+fn changes(bundles: &[Bundle]) -> Vec<Change> {
+    let values = [json!(null), json!("x"), json!(7), json!(true), json!([]), json!({})];
+    let is_of_type = |one: &Value, other: &Value| std::mem::discriminant(one) == std::mem::discriminant(other);
+    let mut changes = Vec::new();
+    for (number, bundle) in bundles.iter().enumerate() {
+        for (index, manifest) in bundle.manifests.iter().enumerate() {
+            each(manifest.object.value(), "", &mut |pointer, old| {
+                let others = values.iter().filter(|value| !is_of_type(value, old));
+                changes.extend(others.map(|value| (number, index, pointer.clone(), value.clone())));
+            });
+        }
+    }
+    changes
+}
+
+/// The object with the value, if it is still an object that the rules accept.
+fn accepted(bundles: &[Bundle], (number, index, pointer, value): &Change) -> Option<Object> {
+    let mut bundle = bundles[*number].clone();
+    let mut changed = bundle.manifests[*index].object.value().clone();
+    *changed.pointer_mut(pointer)? = value.clone();
+    let object = Object::new(changed).ok()?;
+    bundle.manifests[*index].object = object.clone();
+    check(&[bundle], &Policy::default()).is_empty().then_some(object)
+}
+
+/// The first value that is stored otherwise than it stands in the manifest. What is empty there may have a default.
+fn differs(ours: &Value, stored: &Value, at: &str) -> Option<String> {
+    let is_empty = |value: &Value| {
+        *value == json!("")
+            || *value == json!(0)
+            || *value == json!(false)
+            || *value == json!([])
+            || *value == json!({})
+    };
+    match (ours, stored) {
+        (Value::Object(ours), Value::Object(stored)) => ours
+            .iter()
+            .find_map(|(key, one)| differs(one, stored.get(key).unwrap_or(&Value::Null), &format!("{at}/{key}"))),
+        (Value::Array(ours), Value::Array(stored)) if ours.len() == stored.len() => ours
+            .iter()
+            .zip(stored)
+            .enumerate()
+            .find_map(|(index, (one, other))| differs(one, other, &format!("{at}/{index}"))),
+        // A quantity may be a number.
+        (Value::Number(number), Value::String(text)) if number.to_string() == *text => None,
+        (ours, stored) if ours == stored || is_empty(ours) => None,
+        (ours, stored) => Some(format!("{at}: {ours} is stored as {stored}")),
+    }
+}
+
+/// What the API server would store; `None` if it refuses the object.
+async fn stored(client: &Client, object: &Object) -> Result<Option<Value>> {
+    let params = PatchParams::apply("test").force().dry_run();
+    let api = request::api(client, object.kind(), object.namespace());
+    match api.patch(object.name(), &params, &Patch::Apply(object.value())).await {
+        Ok(stored) => Ok(Some(serde_json::to_value(stored)?)),
+        Err(kube::Error::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[tokio::test]
+async fn what_is_stored_is_what_the_rules_have_seen() -> Result<()> {
+    let bundles = package();
+    let found = check(&bundles, &Policy::default());
+    ensure!(found.is_empty(), "{found:#?}");
+    let plane = pool::lease().await?;
+    let client = plane.client()?;
+    openshift::install_crds(&client).await?;
+    objects::install_manifests(&client, &repository().join("manifests"), Workloads::Skip).await?;
+    let (changes, kept) = (changes(&bundles), AtomicUsize::new(0));
+    ensure!(changes.len() > 5_000, "{} changes", changes.len());
+    let objects = changes.iter().filter_map(|change| Some((change, accepted(&bundles, change)?)));
+    let asked = stream::iter(objects).map(async |(change, object)| {
+        let Some(stored) = stored(&client, &object).await? else { return Ok(None) };
+        kept.fetch_add(1, Ordering::Relaxed);
+        anyhow::Ok(differs(object.value(), &stored, "").map(|what| format!("{} {}: {what}", object.key(), change.2)))
+    });
+    let wrong: Vec<Option<String>> = asked.buffer_unordered(AT_ONCE).try_collect().await?;
+    let wrong: Vec<_> = wrong.into_iter().flatten().collect();
+    ensure!(wrong.is_empty(), "{} of {}: {wrong:#?}", wrong.len(), changes.len());
+    ensure!(kept.into_inner() > 20, "too few variants are accepted to tell anything");
+    Ok(())
+}
