@@ -34,6 +34,7 @@ mod go_operator;
 mod image_references;
 mod images;
 mod init;
+mod limits;
 mod nodes;
 mod operator;
 mod preflight;

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{Args, ValueEnum, builder::PossibleValue};
 
-use super::flags::{say, wrong_usage};
+use super::{
+    flags::{say, wrong_usage},
+    limits::LimitFlags,
+};
 use crate::{
     api::{
         placement::{ApiServer, Distribution},
@@ -121,12 +124,21 @@ pub struct InstallFlags {
     /// with --flavour upstream. The operator gets the rights for it, that to delete nodes included.
     #[arg(long)]
     pub node_deletion: bool,
+
+    /// Serve the operator's metrics on every address of its nodes, for a Prometheus that scrapes them; with --flavour upstream
+    /// [default: only the nodes themselves reach them].
+    #[arg(long)]
+    pub expose_metrics: bool,
+
+    /// What CloudControllerManagers may ask for.
+    #[command(flatten)]
+    pub limits: LimitFlags,
 }
 
 impl InstallFlags {
     /// The first of the flags that is given.
     pub(super) fn first(&self) -> Option<&'static str> {
-        let Self { providers, namespaces, operator_namespace, secrets, api_server, node_deletion } = self;
+        let Self { providers, namespaces, operator_namespace, secrets, api_server, node_deletion, .. } = self;
         let flags = [
             ("--providers", !providers.is_empty()),
             ("--namespaces", !namespaces.is_empty()),
@@ -134,8 +146,9 @@ impl InstallFlags {
             ("--secrets", !secrets.is_empty()),
             ("--api-server", api_server.is_some()),
             ("--node-deletion", *node_deletion),
+            ("--expose-metrics", self.expose_metrics),
         ];
-        flags.into_iter().find_map(|(flag, given)| given.then_some(flag))
+        flags.into_iter().chain(self.limits.given()).find_map(|(flag, given)| given.then_some(flag))
     }
 }
 
@@ -215,6 +228,8 @@ pub(super) fn installation(
         control_plane_nodes: cluster.control_plane_nodes(),
         api_server: flags.api_server.clone(),
         node_deletion: flags.node_deletion,
+        expose_metrics: flags.expose_metrics,
+        limits: flags.limits.limits(),
         providers,
         external: carried(externals)?,
     };
@@ -231,7 +246,8 @@ pub(super) fn installation(
     }
     for one in external {
         let secrets = or_default(&flags.secrets, || named_secrets(&[one]));
-        let rights = rbac::upstream(one, &installation.namespaces, &secrets, &installation.operator_namespace)?;
+        let (names, namespaces) = (&installation.limits.names, &installation.namespaces);
+        let rights = rbac::upstream(one, names, namespaces, &secrets, &installation.operator_namespace)?;
         files.push((PathBuf::from(format!("manifests/04_provider_{}.rbac.yaml", one.descriptor.name)), rights));
     }
     files.sort();

@@ -45,13 +45,6 @@ pub(crate) struct Grant<'a> {
     pub(crate) verb: &'a str,
 }
 
-impl Grant<'_> {
-    /// The same for all objects.
-    pub(super) fn of_any_name(self) -> Self {
-        Self { names: Vec::new(), ..self }
-    }
-}
-
 /// The rules of the ClusterRole for these controllers, and for what the cloud's own code needs: one for each resource.
 pub fn rules(controllers: &[Controller], own: &[Right]) -> Value {
     merged(grants(controllers, own))

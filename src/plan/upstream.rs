@@ -198,18 +198,27 @@ pub(crate) fn choose(image: &Image, manager: &Manager) -> Result<Choice, Error> 
     })
 }
 
+/// The repository of an image at a mirror: the path stays.
+pub(super) fn mirrored(image: &Image, mirror: &str) -> String {
+    let path = image.repository.split_once('/').map_or(image.repository.as_str(), |(_, path)| path);
+    format!("{mirror}/{path}")
+}
+
+/// The repository of an image for a `CloudControllerManager`.
+pub(super) fn repository(image: &Image, manager: &Manager) -> String {
+    let asked = &manager.spec.image;
+    match (&asked.repository, &asked.registry_mirror) {
+        (Some(repository), _) => repository.clone(),
+        (None, Some(mirror)) => mirrored(image, mirror),
+        (None, None) => image.repository.clone(),
+    }
+}
+
 /// The reference of an image for a `CloudControllerManager`.
 pub(crate) fn reference(image: &Image, manager: &Manager) -> Result<String, Error> {
     let tag = choose(image, manager)?.tag;
     let asked = &manager.spec.image;
-    let repository = match (&asked.repository, &asked.registry_mirror) {
-        (Some(repository), _) => repository.clone(),
-        (None, Some(mirror)) => {
-            let path = image.repository.split_once('/').map_or(image.repository.as_str(), |(_, path)| path);
-            format!("{mirror}/{path}")
-        }
-        (None, None) => image.repository.clone(),
-    };
+    let repository = repository(image, manager);
     let digest = asked.digest.as_ref().map(|digest| format!("@{digest}")).unwrap_or_default();
     Ok(format!("{repository}:{tag}{digest}"))
 }

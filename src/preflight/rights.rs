@@ -8,10 +8,7 @@ use serde_json::Value;
 use crate::{
     nodes::subject::Need,
     object::Object,
-    plan::{
-        rights,
-        upstream::guard::{is_of_guard, is_policy},
-    },
+    plan::rights,
 };
 
 /// What is needed to apply these objects for the first time.
@@ -24,8 +21,8 @@ pub fn needs_to(verbs: &[&str], objects: &[Object]) -> BTreeSet<Need> {
     let mut needs = BTreeSet::new();
     for object in objects {
         let (kind, namespace) = (object.kind(), object.namespace().to_owned());
-        // The policies of guards are the only objects that an installation lets it keep by name alone.
-        let name = if is_policy(object) && is_of_guard(object.value()) { object.name() } else { "" };
+        // An installation lets it keep objects without a namespace by name alone.
+        let name = if namespace.is_empty() { object.name() } else { "" };
         let need = |verb: &str| Need {
             namespace: namespace.clone(),
             group: kind.group.to_owned(),

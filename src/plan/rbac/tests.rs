@@ -106,7 +106,7 @@ fn what_is_printed_is_bound_to_the_operator() {
     let upstream = catalog.upstream_of("exoscale").unwrap();
     // A number is a name of a namespace, too.
     let namespaces = ["kube-system".to_owned(), "123".to_owned()];
-    let text = super::upstream(upstream, &namespaces, &["exoscale".to_owned()], "own").unwrap();
+    let text = super::upstream(upstream, &["cluster".to_owned()], &namespaces, &["exoscale".to_owned()], "own").unwrap();
     let documents = yaml::documents(&text).unwrap();
     let kinds: Vec<_> =
         documents.iter().map(|one| (one["kind"].as_str().unwrap(), &one["metadata"]["namespace"])).collect();
@@ -138,6 +138,7 @@ fn what_is_printed_says_what_each_right_is_for() {
     let catalog = embedded::catalog().unwrap();
     let text = super::upstream(
         catalog.upstream_of("exoscale").unwrap(),
+        &["cluster".into(), "second".into()],
         &["kube-system".into()],
         &["exoscale".into()],
         "ccm-operator",
