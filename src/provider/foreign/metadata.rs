@@ -114,6 +114,53 @@ pub(super) fn selectors(subject: Subject) -> Values {
     subject.bundle.manifests.iter().filter_map(of_manifest).chain(of_pods).collect()
 }
 
+/// The workloads whose pods, or the selector that they find them by, have no label of the provider's own.
+pub(super) fn pod_labels(subject: Subject) -> Values {
+    let own = own(subject);
+    let is_own =
+        |labels: &Value| OWN.iter().any(|key| labels[*key].as_str().is_some_and(|value| value.starts_with(&own)));
+    let of_manifest = |manifest: &Manifest| -> Values {
+        let (object, kind) = (manifest.object.value(), manifest.object.kind().kind);
+        if manifest.object.pod_spec_pointer() != Some("/spec/template/spec") {
+            return Vec::new();
+        }
+        let without = |pointer: &&str| !is_own(object.pointer(pointer).unwrap_or(&Value::Null));
+        let places = ["/spec/selector/matchLabels", "/spec/template/metadata/labels"].into_iter().filter(without);
+        let found = places.map(|place| {
+            let value = format!("{kind} {}", manifest.object.name());
+            let field = place.trim_start_matches('/').replace('/', ".");
+            let problem = format!("{value}: {field} has no label {} with a value that begins with {own}", OWN.join(" or "));
+            (manifest.defect("/spec", problem), value)
+        });
+        found.collect()
+    };
+    subject.bundle.manifests.iter().flat_map(of_manifest).collect()
+}
+
+/// The budgets that let no pod be evicted.
+pub(super) fn budgets(subject: Subject) -> Values {
+    let of_manifest = |manifest: &Manifest| {
+        let spec = &manifest.object.value()["spec"];
+        let is = |field: &str, texts: [&str; 2]| match &spec[field] {
+            Value::String(text) => texts.contains(&text.as_str()),
+            Value::Number(number) => texts.contains(&number.to_string().as_str()),
+            _ => false,
+        };
+        let field = if is("maxUnavailable", ["0", "0%"]) {
+            "maxUnavailable"
+        } else if is("minAvailable", ["100%", "100%"]) {
+            "minAvailable"
+        } else {
+            return None;
+        };
+        let value = format!("{} {}", manifest.object.kind().kind, manifest.object.name());
+        let problem = format!("{value}: {field} lets no pod be evicted");
+        Some((manifest.defect(&format!("/spec/{field}"), problem), value))
+    };
+    let is_budget = |manifest: &&Manifest| manifest.object.kind().kind == "PodDisruptionBudget";
+    subject.bundle.manifests.iter().filter(is_budget).filter_map(of_manifest).collect()
+}
+
 /// The terms of an affinity that are about the pods of others: a pod that must not be beside them keeps them away from its place.
 fn others(affinity: &Value, is_own: impl Fn(&Value) -> bool) -> Vec<(String, String, String)> {
     let mut found = Vec::new();

@@ -104,6 +104,9 @@ const FIXTURES: &[Fixture] = &[
     ("foreign-label", DEPLOYMENT, "      labels:\n", "      labels:\n        k8s-app: kube-dns\n", "k8s-app", "k8s-app=kube-dns"),
     ("foreign-label", BUDGET, "  labels:\n", "  labels:\n    component: kube-scheduler\n", "component", "component=kube-scheduler"),
     ("foreign-selector", BUDGET, "    matchLabels:\n      app.kubernetes.io/name: exoscale-cloud-controller-manager\n", "    matchLabels:\n", "spec:", "PodDisruptionBudget exoscale-cloud-controller-manager"),
+    ("external-budget", BUDGET, "maxUnavailable: 1", "maxUnavailable: 0", "maxUnavailable: 0", "PodDisruptionBudget exoscale-cloud-controller-manager"),
+    ("external-budget", BUDGET, "maxUnavailable: 1", "minAvailable: 100%", "minAvailable: 100%", "PodDisruptionBudget exoscale-cloud-controller-manager"),
+    ("external-pod-label", DEPLOYMENT, "    metadata:\n      labels:\n        app.kubernetes.io/name: exoscale-cloud-controller-manager\n", "    metadata:\n      labels:\n", "spec:", "Deployment exoscale-cloud-controller-manager"),
     ("foreign-name", BUDGET, "name: exoscale-cloud-controller-manager\n  namespace", "name: aws-exoscale-cloud-x\n  namespace", "name: aws-", "PodDisruptionBudget aws-exoscale-cloud-x"),
     ("foreign-name", BUDGET, "name: exoscale-cloud-controller-manager\n  namespace", "name: exoscale-cloud-x-delete-nodes\n  namespace", "name: exoscale-cloud-x-", "PodDisruptionBudget exoscale-cloud-x-delete-nodes"),
     ("foreign-name", BUDGET, "name: exoscale-cloud-controller-manager\n  namespace", "name: exoscale-cloud-x-delete-nodes-cluster\n  namespace", "name: exoscale-cloud-x-", "PodDisruptionBudget exoscale-cloud-x-delete-nodes-cluster"),
@@ -271,7 +274,7 @@ fn every_right_that_leads_to_others_is_reported() {
 fn every_rule_has_a_fixture_and_a_unique_name() {
     let rules: BTreeSet<_> = RULES.iter().map(|rule| rule.id).collect();
     assert_eq!(rules.len(), RULES.len());
-    assert!(rules.iter().all(|rule| rule.starts_with("foreign-")), "they are told apart from those of every provider");
+    assert!(rules.iter().all(|rule| rule.starts_with("foreign-") || rule.starts_with("external-")), "they are told apart from those of every provider");
     let fixtures = FIXTURES.iter().map(|(rule, ..)| *rule);
     // Only OpenShift has it.
     assert_eq!(rules, fixtures.chain(["foreign-cloud-config"]).collect());
