@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::provider::{
+    Phase,
     folder::Manifest,
     foreign::{
         Values,
@@ -119,22 +120,20 @@ pub(super) fn pod_labels(subject: Subject) -> Values {
     let own = own(subject);
     let is_own =
         |labels: &Value| OWN.iter().any(|key| labels[*key].as_str().is_some_and(|value| value.starts_with(&own)));
-    let of_manifest = |manifest: &Manifest| -> Values {
+    let of_manifest = |manifest: &Manifest| {
         let (object, kind) = (manifest.object.value(), manifest.object.kind().kind);
-        if manifest.object.pod_spec_pointer() != Some("/spec/template/spec") {
-            return Vec::new();
+        // What is of another phase is refused as such.
+        if manifest.phase != Phase::Cluster || manifest.object.pod_spec_pointer() != Some("/spec/template/spec") {
+            return None;
         }
         let without = |pointer: &&str| !is_own(object.pointer(pointer).unwrap_or(&Value::Null));
-        let places = ["/spec/selector/matchLabels", "/spec/template/metadata/labels"].into_iter().filter(without);
-        let found = places.map(|place| {
-            let value = format!("{kind} {}", manifest.object.name());
-            let field = place.trim_start_matches('/').replace('/', ".");
-            let problem = format!("{value}: {field} has no label {} with a value that begins with {own}", OWN.join(" or "));
-            (manifest.defect("/spec", problem), value)
-        });
-        found.collect()
+        let place = ["/spec/selector/matchLabels", "/spec/template/metadata/labels"].into_iter().find(without)?;
+        let value = format!("{kind} {}", manifest.object.name());
+        let field = place.trim_start_matches('/').replace('/', ".");
+        let problem = format!("{value}: {field} has no label {} with a value that begins with {own}", OWN.join(" or "));
+        Some((manifest.defect("/spec", problem), value))
     };
-    subject.bundle.manifests.iter().flat_map(of_manifest).collect()
+    subject.bundle.manifests.iter().filter_map(of_manifest).collect()
 }
 
 /// The budgets that let no pod be evicted.

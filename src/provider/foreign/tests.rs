@@ -68,7 +68,9 @@ apiVersion: apps/v1
 kind: DaemonSet
 metadata: {name: exoscale-cloud-x, namespace: kube-system}
 spec:
+  selector: {matchLabels: {k8s-app: exoscale-cloud-x}}
   template:
+    metadata: {labels: {k8s-app: exoscale-cloud-x}}
     spec:
       serviceAccountName: exoscale-cloud-controller-manager
       securityContext: {seccompProfile: {type: RuntimeDefault}}
@@ -326,6 +328,7 @@ fn of_the_built_in_providers_for_openshift_none_breaks_a_rule_that_cannot_be_wid
     let needed = values(&openshift);
     let rules: BTreeSet<_> = needed.iter().map(|(_, rule, _)| *rule).collect();
     let expected = [
+        "external-pod-label",
         "foreign-cloud-config",
         "foreign-image",
         "foreign-kind",
