@@ -2,7 +2,6 @@
 
 use clap::Args;
 
-use super::upstream::{name, or_default};
 use crate::{api::check, plan::limits::Limits};
 
 /// What `CloudControllerManager`s may ask for, on clusters other than OpenShift.
@@ -60,6 +59,27 @@ impl LimitFlags {
             ("--leases", !leases.is_empty()),
         ]
     }
+}
+
+/// Each name once, in the given order.
+pub(super) fn or_default(given: &[String], default: impl FnOnce() -> Vec<String>) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in given {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    if names.is_empty() { default() } else { names }
+}
+
+/// The name of an object.
+pub(super) fn name(text: &str) -> Result<String, &'static str> {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let ends = text.as_bytes().first().zip(text.as_bytes().last());
+    let fits = text.len() <= 253
+        && text.bytes().all(|byte| is_inner(byte) || matches!(byte, b'-' | b'.'))
+        && ends.is_some_and(|(first, last)| is_inner(*first) && is_inner(*last));
+    if fits { Ok(text.to_owned()) } else { Err("a name consists of lower-case letters, digits, hyphens and dots") }
 }
 
 /// The name of a `CloudControllerManager`.

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum, builder::PossibleValue};
 
 use super::{
     flags::{say, wrong_usage},
-    limits::LimitFlags,
+    limits::{LimitFlags, name, or_default},
 };
 use crate::{
     api::{
@@ -276,17 +276,6 @@ pub(super) fn check_namespaces(given: &[String], Descriptor { name, namespaces, 
     }
 }
 
-/// Each name once, in the given order.
-pub(super) fn or_default(given: &[String], default: impl FnOnce() -> Vec<String>) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for name in given {
-        if !names.contains(name) {
-            names.push(name.clone());
-        }
-    }
-    if names.is_empty() { default() } else { names }
-}
-
 /// The Secret of a provider has its name, unless `--secrets` says otherwise.
 pub(super) fn named_secrets(providers: &[&Upstream]) -> Vec<String> {
     let descriptors = providers.iter().map(|one| &one.descriptor).filter(|one| one.has_secret());
@@ -299,16 +288,6 @@ pub(super) fn namespace(text: &str) -> Result<String, &'static str> {
         return Err("a namespace has at most 63 lower-case letters, digits and hyphens");
     }
     name(text)
-}
-
-/// The name of an object.
-pub(super) fn name(text: &str) -> Result<String, &'static str> {
-    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let ends = text.as_bytes().first().zip(text.as_bytes().last());
-    let fits = text.len() <= 253
-        && text.bytes().all(|byte| is_inner(byte) || matches!(byte, b'-' | b'.'))
-        && ends.is_some_and(|(first, last)| is_inner(*first) && is_inner(*last));
-    if fits { Ok(text.to_owned()) } else { Err("a name consists of lower-case letters, digits, hyphens and dots") }
 }
 
 /// An address: `HOST:PORT`, `HOST`, `[IPV6]:PORT`.

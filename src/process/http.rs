@@ -4,10 +4,7 @@ use std::{
     collections::{HashMap, VecDeque},
     io,
     net::IpAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -25,7 +22,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::process::serving::Serving;
+use crate::process::{review::Proven, serving::Serving};
 
 /// Listens on an address; one without a host means all addresses.
 pub async fn bind(address: &str) -> io::Result<TcpListener> {
@@ -40,17 +37,6 @@ pub async fn bind(address: &str) -> io::Result<TcpListener> {
 /// The most connections at a time. A further one ends an older one: on the network of a host everybody can open them, and each
 /// takes a file descriptor of those that the client needs.
 const CONNECTIONS: usize = 64;
-
-/// Whether the client of a connection has shown that it may have what it asks for; an extension of its requests.
-#[derive(Clone, Debug, Default)]
-pub struct Proven(Arc<AtomicBool>);
-
-impl Proven {
-    /// Notes that it has.
-    pub fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
 
 /// A connection that may still be open.
 struct Connection {
@@ -112,7 +98,7 @@ pub async fn serve(listener: TcpListener, routes: Router, tls: Option<Arc<Servin
 /// who opens many ends their own.
 fn first_to_end(connections: &VecDeque<Connection>) -> Option<usize> {
     let mut counts = HashMap::<IpAddr, usize>::new();
-    let is_unproven = |connection: &&Connection| !connection.proven.0.load(Ordering::Relaxed);
+    let is_unproven = |connection: &&Connection| !connection.proven.is_set();
     for connection in connections.iter().filter(is_unproven) {
         *counts.entry(connection.peer).or_default() += 1;
     }

@@ -24,10 +24,7 @@ use prometheus_client::{
 
 use crate::{
     cluster::watch::Heard,
-    process::{
-        http::Proven,
-        review::{Reviewer, Verdict},
-    },
+    process::review::{Proven, Reviewer, Verdict},
     version::{COMMIT, VERSION},
 };
 

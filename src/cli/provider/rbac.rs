@@ -7,8 +7,8 @@ use super::{PolicyArgs, target::Target};
 use crate::{
     cli::{
         flags::{OPERATOR_NAMESPACE, print, wrong_usage},
-        limits::manager_name,
-        upstream::{check_namespaces, name, named_secrets, namespace, or_default},
+        limits::{manager_name, name, or_default},
+        upstream::{check_namespaces, named_secrets, namespace},
     },
     facts::DEFAULT_NAMESPACE,
     plan::{install, limits::Limits, rbac},
