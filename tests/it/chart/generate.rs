@@ -177,7 +177,8 @@ fn template(file: &str, any: &Upstream) -> Result<String> {
     // A list that is written anew has no quotes around it.
     let filled = |installation: &Installation<'_>| {
         let text = installation.of(file)?;
-        anyhow::Ok(text.replace(&format!("\"{NAMESPACES}\""), NAMESPACES))
+        let unquoted = |text: String, argument: &str| text.replace(&format!("\"{argument}\""), argument);
+        anyhow::Ok([NAMESPACES, NAMES].into_iter().fold(text, unquoted))
     };
     let plain = filled(&base())?;
     ensure!(!plain.contains("{{"), "{plain}");
