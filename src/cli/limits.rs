@@ -98,7 +98,11 @@ fn mirror(text: &str) -> Result<String, &'static str> {
     let is_end = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let ends = text.as_bytes().first().zip(text.as_bytes().last());
     let fits = text.bytes().all(is_inner) && ends.is_some_and(|(first, last)| is_end(first) && is_end(last));
-    if fits { Ok(text.to_owned()) } else { Err("must be a registry with a path, such as registry.example.com/cloud/ccm") }
+    if fits {
+        Ok(text.to_owned())
+    } else {
+        Err("must be a registry with a path, such as registry.example.com/cloud/ccm")
+    }
 }
 
 #[cfg(test)]

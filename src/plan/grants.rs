@@ -51,7 +51,8 @@ impl Grants<'_> {
         let mut rules = vec![(granted, rights::merged(computed.chain(others)))];
         rules.extend(self.names.iter().map(|name| self.of_cluster_for(name)));
         if self.node_deletion {
-            let comment = "With --node-deletion: what the roles of the guard grant by name. The operator itself deletes no node.";
+            let comment =
+                "With --node-deletion: what the roles of the guard grant by name. The operator itself deletes no node.";
             let delete = json!({"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"]});
             rules.push((comment.to_owned(), json!([delete])));
         }
@@ -73,7 +74,10 @@ impl Grants<'_> {
             let verbs = ["get", "create", "patch", "delete"];
             json!({"apiGroups": [kind.group], "resources": [kind.plural], "resourceNames": names, "verbs": verbs})
         };
-        let comment = format!("The objects without a namespace that the CloudControllerManager {manager} has of {}.", self.names());
+        let comment = format!(
+            "The objects without a namespace that the CloudControllerManager {manager} has of {}.",
+            self.names()
+        );
         (comment, names.into_iter().map(rule).collect())
     }
 

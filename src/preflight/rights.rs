@@ -5,11 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::{
-    nodes::subject::Need,
-    object::Object,
-    plan::rights,
-};
+use crate::{nodes::subject::Need, object::Object, plan::rights};
 
 /// What is needed to apply these objects for the first time.
 pub fn needs(objects: &[Object]) -> BTreeSet<Need> {

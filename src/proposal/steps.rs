@@ -149,7 +149,8 @@ impl Situation<'_> {
                 let shown = "--output=jsonpath='{.spec.template.spec.containers[0].args}{\"\\n\"}'";
                 let get = format!("{} --namespace {namespace} get deployment {NAME} {shown}", self.kubectl());
                 let flags: Vec<_> = limits.iter().map(|(flag, value)| format!("{flag} {value}")).collect();
-                let title = format!("The installation has to allow this: else install it again with {}", flags.join(" "));
+                let title =
+                    format!("The installation has to allow this: else install it again with {}", flags.join(" "));
                 steps.push(step(title, [get]));
             }
             let kubectl = self.access.kubectl_as(&format!("system:serviceaccount:{}:{NAME}", self.operator_namespace));

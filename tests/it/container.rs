@@ -35,7 +35,8 @@ fn both_containerfiles_make_the_same_image() -> Result<()> {
 fn the_compiler_gets_what_it_reads_and_no_more() -> Result<()> {
     let containerfile = read("Containerfile.compile")?;
     let copied: Vec<_> = containerfile.lines().filter_map(|line| line.strip_prefix("COPY ")).collect();
-    let compile: Vec<_> = copied.iter().filter(|one| !one.starts_with("--from=")).flat_map(|one| one.split(' ')).collect();
+    let compile: Vec<_> =
+        copied.iter().filter(|one| !one.starts_with("--from=")).flat_map(|one| one.split(' ')).collect();
     assert!(!compile.contains(&"."), "{compile:?}");
     for needed in ["Cargo.toml", "Cargo.lock", "build.rs", "src", "docs/nodes.md", "hack", "tests"] {
         assert!(compile.contains(&needed), "{needed}");
@@ -63,7 +64,10 @@ fn the_list_of_the_images_contents_has_what_it_is_made_of() -> Result<()> {
         let image = argument(&containerfile, base).context(base)?;
         let component = &contents["components"][index + 1];
         let version = component["version"].as_str().context("a digest")?;
-        assert!(image.ends_with(version) && image.starts_with(component["name"].as_str().context("a name")?), "{image}");
+        assert!(
+            image.ends_with(version) && image.starts_with(component["name"].as_str().context("a name")?),
+            "{image}"
+        );
     }
     Ok(())
 }

@@ -50,7 +50,9 @@ fn printed(arguments: &[&str]) -> Result<String> {
 
 /// Installs the operator as an administrator does, for these providers in these namespaces.
 async fn install(client: &Client, providers: &str, namespaces: &str) -> Result<Vec<Value>> {
-    let text = String::from_utf8(render(&["--providers", providers, "--namespaces", namespaces, "--names", "cluster,second,third"]).stdout)?;
+    let text = String::from_utf8(
+        render(&["--providers", providers, "--namespaces", namespaces, "--names", "cluster,second,third"]).stdout,
+    )?;
     let objects = yaml::documents(&text)?;
     for object in &objects {
         objects::apply(client, object.clone()).await?;

@@ -117,7 +117,6 @@ fn what_is_limited_stands_in_the_arguments() {
         leases: list(&["l"]),
         ..Limits::default()
     };
-    let expected =
-        ["--image-repositories=a/,b/c", "--registry-mirrors=m", "--image-pull-secrets=p", "--leases=l"];
+    let expected = ["--image-repositories=a/,b/c", "--registry-mirrors=m", "--image-pull-secrets=p", "--leases=l"];
     assert_eq!(limits.arguments(), expected);
 }

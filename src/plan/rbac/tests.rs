@@ -106,7 +106,8 @@ fn what_is_printed_is_bound_to_the_operator() {
     let upstream = catalog.upstream_of("exoscale").unwrap();
     // A number is a name of a namespace, too.
     let namespaces = ["kube-system".to_owned(), "123".to_owned()];
-    let text = super::upstream(upstream, &["cluster".to_owned()], &namespaces, &["exoscale".to_owned()], "own").unwrap();
+    let text =
+        super::upstream(upstream, &["cluster".to_owned()], &namespaces, &["exoscale".to_owned()], "own").unwrap();
     let documents = yaml::documents(&text).unwrap();
     let kinds: Vec<_> =
         documents.iter().map(|one| (one["kind"].as_str().unwrap(), &one["metadata"]["namespace"])).collect();

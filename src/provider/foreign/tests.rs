@@ -276,7 +276,10 @@ fn every_right_that_leads_to_others_is_reported() {
 fn every_rule_has_a_fixture_and_a_unique_name() {
     let rules: BTreeSet<_> = RULES.iter().map(|rule| rule.id).collect();
     assert_eq!(rules.len(), RULES.len());
-    assert!(rules.iter().all(|rule| rule.starts_with("foreign-") || rule.starts_with("external-")), "they are told apart from those of every provider");
+    assert!(
+        rules.iter().all(|rule| rule.starts_with("foreign-") || rule.starts_with("external-")),
+        "they are told apart from those of every provider"
+    );
     let fixtures = FIXTURES.iter().map(|(rule, ..)| *rule);
     // Only OpenShift has it.
     assert_eq!(rules, fixtures.chain(["foreign-cloud-config"]).collect());

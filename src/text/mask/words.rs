@@ -282,8 +282,26 @@ fn looks_secret(word: &str) -> bool {
 /// How tokens begin that are known by it: those of GitHub, GitLab, DigitalOcean, Slack and Hugging Face, and the ids of AWS's keys, as
 /// their documentation shows them. `eyJ` is how `{"` begins in the base64 of a JSON Web Token.
 const TOKENS: [&str; 20] = [
-    "eyJ", "AKIA", "ASIA", "dop_v1_", "doo_v1_", "dor_v1_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "glrt-",
-    "xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-", "hf_",
+    "eyJ",
+    "AKIA",
+    "ASIA",
+    "dop_v1_",
+    "doo_v1_",
+    "dor_v1_",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "glrt-",
+    "xoxa-",
+    "xoxb-",
+    "xoxp-",
+    "xoxr-",
+    "xoxs-",
+    "hf_",
 ];
 
 /// The words of a line that are tokens by how they begin, wherever they stand.
@@ -319,7 +337,8 @@ fn named_secret<'a>(word: &str, rest: &'a str) -> Option<&'a str> {
     let next = &after[..after.find(char::is_whitespace).unwrap_or(after.len())];
     let next = next.trim_end_matches([',', '.', ';', ':', ')', '"', '\'']);
     let has = |is: fn(&u8) -> bool| next.bytes().any(|byte| is(&byte));
-    let is_random = has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic) && !next.contains(['/', '.', '=', '"', '\'']);
+    let is_random =
+        has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic) && !next.contains(['/', '.', '=', '"', '\'']);
     (next.len() >= shortest && is_random).then_some(next)
 }
 

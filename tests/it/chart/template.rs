@@ -179,8 +179,16 @@ async fn the_chart_makes_of_values_what_render_makes_of_flags() -> Result<()> {
     case(
         "ccm-operator",
         &[
-            "--providers", "aws", "--image-repositories", "a/b,c/", "--registry-mirrors", "m:5000/x,n", "--image-pull-secrets",
-            "p,q", "--leases", "own,other",
+            "--providers",
+            "aws",
+            "--image-repositories",
+            "a/b,c/",
+            "--registry-mirrors",
+            "m:5000/x,n",
+            "--image-pull-secrets",
+            "p,q",
+            "--leases",
+            "own,other",
         ],
         json!({
             "providers": ["aws"], "imageRepositories": ["a/b", "c/"], "registryMirrors": ["m:5000/x", "n"],
@@ -303,7 +311,8 @@ async fn editors_may_write_the_objects_and_nothing_else() -> Result<()> {
     let objects = templated("own", &json!({"providers": ["aws"], "editors": editors}), &[]).await?;
     let role = of(&objects, "ClusterRole").context("a role")?;
     let page = fs::read_to_string(repository().join("docs/any-kubernetes.md"))?;
-    let (_, block) = page.split_once("kind: ClusterRole\nmetadata:\n  name: ccm-operator-edit\n").context("the page's role")?;
+    let (_, block) =
+        page.split_once("kind: ClusterRole\nmetadata:\n  name: ccm-operator-edit\n").context("the page's role")?;
     let documented: Value = yaml::from_str(block.split("```").next().unwrap_or_default())?;
     assert_eq!(documented["rules"], role["rules"]);
     let binding = of(&objects, "ClusterRoleBinding").context("a binding")?;
