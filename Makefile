@@ -10,6 +10,7 @@
 # make release-artifacts  the files of a release, in target/release-artifacts; hack/release.sh signs and verifies them
 # make check    format, lints and docs
 # make deny     the dependencies' licences, sources and versions (deny.toml)
+# make advisories  whether a vulnerability is known of a dependency; needs the network
 # make fuzz     a million inputs, or RUNS=…, for every function that reads foreign text; needs a C++ compiler
 # make mutants  changes of the code that no test notices; hours
 # make demo     shows the operator on a real control plane; KEEP=1 leaves it running
@@ -20,7 +21,7 @@
 # make rbac     the rights of the operator that no test has used
 # make generate generated files: image-references, the images ConfigMap, schemas, docs/clouds/*.md, charts/, kustomize/, snapshots
 .DEFAULT_GOAL := build
-.PHONY: help build image reproducible release-artifacts e2e e2e-all test test-list-watch test-faults test-reasons check deny fuzz mutants demo demo-node bench soak crash rbac generate testplane ccm vcsim helm prometheus
+.PHONY: help build image reproducible release-artifacts e2e e2e-all test test-list-watch test-faults test-reasons check deny advisories fuzz mutants demo demo-node bench soak crash rbac generate testplane ccm vcsim helm prometheus
 
 help:
 	@sed -n '/^#/!q; s/^# //p' Makefile
@@ -98,6 +99,10 @@ check:
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo clippy --locked --test e2e -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
+
+# Needs the network: the database of known vulnerabilities.
+advisories:
+	PATH="$$(hack/tool.sh cargo-deny 0.20.2):$$PATH" cargo deny --locked check advisories
 
 deny:
 	PATH="$$(hack/tool.sh cargo-deny 0.20.2):$$PATH" cargo deny --locked check bans licenses sources

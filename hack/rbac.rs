@@ -11,7 +11,10 @@ use std::{env, path::Path};
 use anyhow::{Result, ensure};
 use ccm_operator::{
     api::placement::Distribution,
-    plan::install::{Installation, NAME, external::External},
+    plan::{
+        install::{Installation, NAME, external::External},
+        limits::Limits,
+    },
     provider::embedded,
     text::yaml,
 };
@@ -62,6 +65,8 @@ fn installation() -> Result<String> {
         control_plane_nodes: 3,
         api_server: None,
         node_deletion: true,
+        expose_metrics: false,
+        limits: Limits::default(),
         external: External::default(),
     };
     let mut texts = Vec::new();

@@ -6,8 +6,9 @@
 #   release.sh sums    packages the Helm chart, and writes SHA256SUMS
 #   release.sh sign    signs SHA256SUMS: without a key by the identity of the workflow that runs this, or with that of COSIGN_KEY
 #   release.sh verify  checks the signature, as users do, and the sums: SIGNER is the address of the repository whose workflow
-#                      has signed, COSIGN_PUB the public half of a key
-#   release.sh push    builds an image for each binary that is there and pushes them as one to IMAGE, signed; needs podman
+#                      has signed, for the tag of the version in Cargo.toml; COSIGN_PUB the public half of a key
+#   release.sh push    builds an image for each binary that is there and pushes them as one to IMAGE, signed, with lists of their contents;
+#                      needs podman and jq
 set -eu
 cd "$(dirname "$0")/.."
 artifacts=target/release-artifacts
@@ -64,7 +65,7 @@ verify)
 		cosign verify-blob --key "$COSIGN_PUB" --insecure-ignore-tlog --bundle "$artifacts/SHA256SUMS.sigstore.json" "$artifacts/SHA256SUMS"
 	else
 		cosign verify-blob --new-bundle-format --bundle "$artifacts/SHA256SUMS.sigstore.json" \
-			--certificate-identity-regexp "^${SIGNER:?is the address of the repository}/\.github/workflows/release\.yaml@refs/tags/v" \
+			--certificate-identity "${SIGNER:?is the address of the repository}/.github/workflows/release.yaml@refs/tags/v$version" \
 			--certificate-oidc-issuer https://token.actions.githubusercontent.com "$artifacts/SHA256SUMS"
 	fi
 	(cd "$artifacts" && sha256sum --check --strict SHA256SUMS)
@@ -81,7 +82,14 @@ push)
 	podman manifest create "$IMAGE" $images
 	podman manifest push --all --digestfile "$artifacts/image.digest" "$IMAGE" "docker://$IMAGE"
 	# By its digest: a tag may move.
-	cosign sign --yes "${IMAGE%:*}@$(cat "$artifacts/image.digest")"
+	pushed=${IMAGE%:*}@$(cat "$artifacts/image.digest")
+	cosign sign --yes "$pushed"
+	# Its list of contents for each architecture: that of the binary, and the images that the rest is from.
+	for arch in amd64 arm64; do
+		contents=$artifacts/ccm-operator-$version-linux-$arch.image.cdx.json
+		hack/image-contents.sh "$artifacts/ccm-operator-$version-linux-$arch.cdx.json" >"$contents"
+		cosign attest --yes --type cyclonedx --predicate "$contents" "$pushed"
+	done
 	;;
 *)
 	sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2

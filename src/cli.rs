@@ -12,10 +12,12 @@ use std::{
 };
 
 use clap::{ColorChoice, Parser, Subcommand};
+use tracing::warn;
 
 use crate::{
     error::chain,
     process::{
+        dumps,
         lease::Lost,
         logs::{self, LogFormat},
     },
@@ -34,6 +36,7 @@ mod go_operator;
 mod image_references;
 mod images;
 mod init;
+mod limits;
 mod nodes;
 mod operator;
 mod preflight;
@@ -175,6 +178,9 @@ pub enum Command {
 /// Runs a command to its end.
 pub fn run(cli: Cli) -> ExitCode {
     logs::init(cli.log_format, cli.v, has_color(cli.color, &io::stderr()));
+    if let Err(error) = dumps::disable() {
+        warn!("failed to disable core dumps, in which Secrets would stand: {error}");
+    }
     match cli.command {
         Command::Operator(args) => exit_code(operator::run_operator(&args)),
         Command::ConfigSync(args) => exit_code(operator::run_config_sync(&args)),

@@ -5,6 +5,7 @@
 
 mod grants;
 pub mod install;
+pub mod limits;
 #[cfg(test)]
 mod pages;
 pub mod rbac;

@@ -71,7 +71,10 @@ impl Spec {
                 ("leaderElection.leaseName", "this lease belongs to another program"),
             ),
             (self.ports.secure >= 1024, ("ports.secure", "1024 or more: the process is not root")),
-            (self.logging.verbosity <= 10, ("logging.verbosity", "from 0 to 10")),
+            (
+                self.logging.verbosity <= 6,
+                ("logging.verbosity", "from 0 to 6: above, the bodies of requests are logged, Secrets too"),
+            ),
             (
                 (60..=604_800).contains(&self.node_deletion.min_not_ready_seconds),
                 ("nodeDeletion.minNotReadySeconds", "from 60 to 604800"),

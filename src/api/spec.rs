@@ -346,8 +346,8 @@ api_types! {
     /// What is logged.
     #[serde(rename_all = "camelCase", default)]
     pub struct Logging {
-        /// The level, as in klog (`--v`).
-        #[cfg_attr(test, schemars(range(max = 10)))]
+        /// The level, as in klog (`--v`). Above 6 the client would log the bodies of requests, those of Secrets included.
+        #[cfg_attr(test, schemars(range(max = 6)))]
         pub verbosity: u8,
     }
 

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use super::{
     flags::{Connection, duration},
     go_operator::KlogFlags,
+    limits::LimitFlags,
     providers::{EXTERNAL_PROVIDERS, ProviderFlags},
 };
 use crate::{
@@ -126,6 +127,10 @@ pub struct OperatorArgs {
     /// CloudControllerManager asks for that. The operator needs the rights of an installation with this flag.
     #[arg(long)]
     pub node_deletion: bool,
+
+    /// What CloudControllerManagers may ask for.
+    #[command(flatten)]
+    pub limits: LimitFlags,
 
     /// The minimum TLS version of the cloud-controller-manager's servers, instead of that of the cluster's TLS profile.
     #[arg(long, value_name = "VERSION", value_parser = ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"])]

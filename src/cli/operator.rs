@@ -223,6 +223,7 @@ fn view_settings(
         with_config_sync,
         manager_namespaces: operator.map(|operator| operator.manager_namespaces.clone()).unwrap_or_default(),
         node_deletion: operator.is_some_and(|operator| operator.node_deletion),
+        limits: operator.map(|operator| operator.limits.limits()).unwrap_or_default(),
         remove_providers: common.remove_provider.clone(),
     }
 }

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{Args, ValueEnum, builder::PossibleValue};
 
-use super::flags::{say, wrong_usage};
+use super::{
+    flags::{say, wrong_usage},
+    limits::{LimitFlags, name, or_default},
+};
 use crate::{
     api::{
         placement::{ApiServer, Distribution},
@@ -120,12 +123,21 @@ pub struct InstallFlags {
     /// with --flavour upstream. The operator gets the rights for it, that to delete nodes included.
     #[arg(long)]
     pub node_deletion: bool,
+
+    /// Serve the operator's metrics on every address of its nodes, for a Prometheus that scrapes them; with --flavour upstream
+    /// [default: only the nodes themselves reach them].
+    #[arg(long)]
+    pub expose_metrics: bool,
+
+    /// What CloudControllerManagers may ask for.
+    #[command(flatten)]
+    pub limits: LimitFlags,
 }
 
 impl InstallFlags {
     /// The first of the flags that is given.
     pub(super) fn first(&self) -> Option<&'static str> {
-        let Self { providers, namespaces, operator_namespace, secrets, api_server, node_deletion } = self;
+        let Self { providers, namespaces, operator_namespace, secrets, api_server, node_deletion, .. } = self;
         let flags = [
             ("--providers", !providers.is_empty()),
             ("--namespaces", !namespaces.is_empty()),
@@ -133,8 +145,9 @@ impl InstallFlags {
             ("--secrets", !secrets.is_empty()),
             ("--api-server", api_server.is_some()),
             ("--node-deletion", *node_deletion),
+            ("--expose-metrics", self.expose_metrics),
         ];
-        flags.into_iter().find_map(|(flag, given)| given.then_some(flag))
+        flags.into_iter().chain(self.limits.given()).find_map(|(flag, given)| given.then_some(flag))
     }
 }
 
@@ -214,6 +227,8 @@ pub(super) fn installation(
         control_plane_nodes: cluster.control_plane_nodes(),
         api_server: flags.api_server.clone(),
         node_deletion: flags.node_deletion,
+        expose_metrics: flags.expose_metrics,
+        limits: flags.limits.limits(),
         providers,
         external: carried(externals)?,
     };
@@ -230,7 +245,8 @@ pub(super) fn installation(
     }
     for one in external {
         let secrets = or_default(&flags.secrets, || named_secrets(&[one]));
-        let rights = rbac::upstream(one, &installation.namespaces, &secrets, &installation.operator_namespace)?;
+        let (names, namespaces) = (&installation.limits.names, &installation.namespaces);
+        let rights = rbac::upstream(one, names, namespaces, &secrets, &installation.operator_namespace)?;
         files.push((PathBuf::from(format!("manifests/04_provider_{}.rbac.yaml", one.descriptor.name)), rights));
     }
     files.sort();
@@ -257,17 +273,6 @@ pub(super) fn check_namespaces(given: &[String], Descriptor { name, namespaces, 
     }
 }
 
-/// Each name once, in the given order.
-pub(super) fn or_default(given: &[String], default: impl FnOnce() -> Vec<String>) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for name in given {
-        if !names.contains(name) {
-            names.push(name.clone());
-        }
-    }
-    if names.is_empty() { default() } else { names }
-}
-
 /// The Secret of a provider has its name, unless `--secrets` says otherwise.
 pub(super) fn named_secrets(providers: &[&Upstream]) -> Vec<String> {
     let descriptors = providers.iter().map(|one| &one.descriptor).filter(|one| one.has_secret());
@@ -280,16 +285,6 @@ pub(super) fn namespace(text: &str) -> Result<String, &'static str> {
         return Err("a namespace has at most 63 lower-case letters, digits and hyphens");
     }
     name(text)
-}
-
-/// The name of an object.
-pub(super) fn name(text: &str) -> Result<String, &'static str> {
-    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let ends = text.as_bytes().first().zip(text.as_bytes().last());
-    let fits = text.len() <= 253
-        && text.bytes().all(|byte| is_inner(byte) || matches!(byte, b'-' | b'.'))
-        && ends.is_some_and(|(first, last)| is_inner(*first) && is_inner(*last));
-    if fits { Ok(text.to_owned()) } else { Err("a name consists of lower-case letters, digits, hyphens and dots") }
 }
 
 /// An address: `HOST:PORT`, `HOST`, `[IPV6]:PORT`.

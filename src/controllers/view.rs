@@ -30,7 +30,7 @@ use crate::{
     files,
     nodes::subject::Subject,
     object::{Key, reference::Reference},
-    plan::Plan,
+    plan::{Plan, limits::Limits},
     process::leadership::Authority,
     provider::{Phase, Provider, catalog::Catalog, external::read::Externals},
     status::{self, cluster_operator::Status},
@@ -51,6 +51,8 @@ pub struct ViewSettings {
     pub manager_namespaces: Vec<String>,
     /// Whether cloud-controller-managers may be allowed to delete nodes.
     pub node_deletion: bool,
+    /// What `CloudControllerManager`s may ask for.
+    pub limits: Limits,
     /// The external providers whose objects are to go, unless a provider of this name is given.
     pub remove_providers: Vec<String>,
 }
@@ -373,6 +375,7 @@ pub(super) mod tests {
             with_config_sync: true,
             manager_namespaces: Vec::new(),
             node_deletion: false,
+            limits: Limits::default(),
             remove_providers: Vec::new(),
         };
         let mut view =

@@ -76,6 +76,11 @@ pub(crate) fn api_server(
     found.map(|ApiServer { host, port }| (host, port.to_string()))
 }
 
+/// The name that an object of the manifests has for the `CloudControllerManager` of this name.
+pub fn named(object: &str, manager: &str) -> String {
+    if manager == ONLY { object.to_owned() } else { format!("{object}-{manager}") }
+}
+
 impl Controller {
     /// Every controller.
     pub const ALL: [Self; 4] = [Self::CloudNode, Self::CloudNodeLifecycle, Self::Service, Self::Route];
@@ -157,7 +162,7 @@ impl Manager {
 
     /// The name of an object that the manifests name like this.
     pub fn named(&self, name: &str) -> String {
-        if self.name == ONLY { name.to_owned() } else { format!("{name}-{}", self.name) }
+        named(name, &self.name)
     }
 
     /// Host and port of the API server for pods on the network of any node, as `api_server` of those on the control plane. An

@@ -89,6 +89,16 @@ pub fn references(pod_spec: &Value, namespace: &str) -> BTreeSet<Reference> {
     found
 }
 
+/// The digest of a Secret's data and of its `metadata.uid`. Whoever may see a pod sees the hash that follows from it: without
+/// the uid, which only they know who may read the Secret, they could try passwords until one has this hash.
+pub fn secret_digest(secret: &Value, uid: &str) -> String {
+    let mut hasher = Sha256::new();
+    hasher.update((uid.len() as u64).to_be_bytes());
+    hasher.update(uid);
+    hasher.update(digest(secret));
+    hex(&hasher.finalize())
+}
+
 /// The digest of a ConfigMap's or a Secret's data, without its metadata.
 pub fn digest(object: &Value) -> String {
     let mut hasher = Sha256::new();
@@ -179,6 +189,15 @@ mod tests {
             assert_ne!(digest(&object), digest(&other), "{root} {key}");
         }
         assert_ne!(digest(&json!({"data": {"a": "bc"}})), digest(&json!({"data": {"ab": "c"}})));
+    }
+
+    #[test]
+    fn the_hash_of_a_password_is_another_one_in_each_secret() {
+        let secret = json!({"data": {"password": "cGFzcw=="}});
+        assert_ne!(secret_digest(&secret, "1"), secret_digest(&secret, "2"));
+        assert_ne!(secret_digest(&secret, "1"), digest(&secret));
+        assert_eq!(secret_digest(&secret, "1"), secret_digest(&secret.clone(), "1"));
+        assert_ne!(secret_digest(&secret, "1"), secret_digest(&json!({"data": {}}), "1"));
     }
 
     #[test]

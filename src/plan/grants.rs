@@ -10,14 +10,12 @@ use serde_json::{Value, json};
 
 use super::{rights, upstream::guard};
 use crate::{
+    facts::manager::{LEASE, named},
     object::{
-        KINDS, Object,
+        KINDS, Kind, Object, STAND_IN,
         permissions::{self, Permission},
     },
-    provider::{
-        restriction,
-        upstream::{NAMESPACE, Upstream},
-    },
+    provider::upstream::{NAMESPACE, Upstream},
     text::yaml,
 };
 
@@ -33,6 +31,10 @@ pub(super) struct Grants<'a> {
     pub(super) providers: &'a [&'a Upstream],
     /// The Secrets in the managed namespaces that cloud-controller-managers may use.
     pub(super) secrets: &'a [String],
+    /// The names that `CloudControllerManager`s may have.
+    pub(super) names: &'a [String],
+    /// The leases that they may name, besides the default ones.
+    pub(super) leases: &'a [String],
     /// Whether cloud-controller-managers may be allowed to delete nodes.
     pub(super) node_deletion: bool,
 }
@@ -50,51 +52,47 @@ impl Grants<'_> {
         let others = granted_by(others)?;
         let granted = format!("What the ClusterRoles of {} grant.", self.names());
         let mut rules = vec![(granted, rights::merged(computed.chain(others)))];
-        rules.extend(self.of_policies());
+        rules.extend(self.names.iter().map(|name| self.of_cluster_for(name)));
+        if self.node_deletion {
+            let comment =
+                "With --node-deletion: what the roles of the guard grant by name. The operator itself deletes no node.";
+            let delete = json!({"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"]});
+            rules.push((comment.to_owned(), json!([delete])));
+        }
         Ok(rules)
     }
 
-    /// What the operator needs for policies: those that keep nodes from being deleted, and those of the providers. Without names it
-    /// could take away anybody's, so it has names where they are known.
-    fn of_policies(&self) -> Vec<Commented> {
-        let policies: Vec<_> = KINDS.iter().filter(|kind| kind.is_policy()).collect();
-        let group = policies.first().map_or("", |kind| kind.group);
-        let plurals: Vec<_> = policies.iter().map(|kind| kind.plural).collect();
-        let of_any = json!({"apiGroups": [group], "resources": plurals, "verbs": VERBS});
-        let names: Vec<_> = self.providers.iter().filter_map(|one| guard::name(one)).collect();
-        let mut rules = Vec::new();
-        // Without a name the rule would be for all.
-        if !names.is_empty() {
-            let comment = "The policies that keep nodes from being deleted. Only those of the CloudControllerManager named cluster are known \
-                           by name; for others it needs --node-deletion.";
-            let by_name = json!([
-                {"apiGroups": [group], "resources": plurals, "verbs": ["list", "watch", "create"]},
-                {"apiGroups": [group], "resources": plurals, "resourceNames": names, "verbs": ["get", "patch", "delete"]},
-            ]);
-            rules.push((comment.to_owned(), by_name));
+    /// What the operator needs for the objects without a namespace of one `CloudControllerManager`, by name: nobody else's can be
+    /// changed or taken away. To list and watch them has no name for RBAC to match, and stands in `install/`.
+    fn of_cluster_for(&self, manager: &str) -> Commented {
+        let mut names: BTreeMap<&Kind, BTreeSet<String>> = BTreeMap::new();
+        for (kind, name) in self.cluster_scoped() {
+            let of_kind = names.entry(kind).or_default();
+            let name = named(&name, manager);
+            // What its bindings name cannot be changed, so one of another name is tried before it is recreated.
+            of_kind.extend(kind.kind.ends_with("RoleBinding").then(|| format!("{name}{STAND_IN}")));
+            of_kind.insert(name);
         }
-        let restrictions = self.manifests().filter(|object| restriction::is_restriction(object.value()));
-        let names: BTreeSet<_> = restrictions.map(Object::name).collect();
-        if !names.is_empty() {
-            let comment = "The policies that restrict what the accounts of an external provider change. Only those of the \
-                           CloudControllerManager named cluster are known by name; for others it needs --node-deletion.";
-            let by_name = json!([
-                {"apiGroups": [group], "resources": plurals, "verbs": ["list", "watch", "create"]},
-                {"apiGroups": [group], "resources": plurals, "resourceNames": names, "verbs": ["get", "patch", "delete"]},
-            ]);
-            rules.push((comment.to_owned(), by_name));
-        }
-        if self.manifests().any(|object| guard::is_policy(object) && !restriction::is_restriction(object.value())) {
-            let comment = "The policies that restrict each pod of a node manager to its own node.";
-            rules.push((comment.to_owned(), json!([of_any])));
-        }
-        if self.node_deletion {
-            let comment = "With --node-deletion: the policies that restrict which nodes are deleted, whatever their CloudControllerManager is \
-                           called, and the right that the roles of the guard grant by name. The operator itself deletes no node.";
-            let delete = json!({"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"]});
-            rules.push((comment.to_owned(), json!([of_any, delete])));
-        }
-        rules
+        let rule = |(kind, names): (&Kind, BTreeSet<String>)| {
+            let verbs = ["get", "create", "patch", "delete"];
+            json!({"apiGroups": [kind.group], "resources": [kind.plural], "resourceNames": names, "verbs": verbs})
+        };
+        let comment = format!(
+            "The objects without a namespace that the CloudControllerManager {manager} has of {}.",
+            self.names()
+        );
+        (comment, names.into_iter().map(rule).collect())
+    }
+
+    /// The objects without a namespace by kind and by their names in the manifests: those of the providers, and of the guard of
+    /// nodes.
+    fn cluster_scoped(&self) -> impl Iterator<Item = (&'static Kind, String)> {
+        let own = self.manifests().map(|object| (object.kind(), object.name().to_owned()));
+        let of_guard = self.providers.iter().filter_map(|one| guard::name(one)).flat_map(|name| {
+            let kinds = KINDS.iter().filter(|kind| kind.is_policy() || kind.kind.starts_with("ClusterRole"));
+            kinds.map(move |kind| (kind, name.clone()))
+        });
+        own.filter(|(kind, _)| !kind.namespaced).chain(of_guard)
     }
 
     /// What the operator needs in a managed namespace.
@@ -109,6 +107,13 @@ impl Grants<'_> {
                 "apiGroups": [""], "resources": ["secrets"], "resourceNames": self.secrets, "verbs": ["list", "watch"],
             });
             rules.push((comment, json!([secrets])));
+        }
+        if !self.leases.is_empty() {
+            let comment = "What Roles may grant for the leases that a CloudControllerManager names.".to_owned();
+            let leases = json!({
+                "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": self.leases, "verbs": ["get", "update"],
+            });
+            rules.push((comment, json!([leases])));
         }
         Ok(rules)
     }
@@ -128,20 +133,24 @@ impl Grants<'_> {
         let kinds: Value = kinds.into_iter().map(rule).collect();
 
         let roles = here().filter(|object| object.kind().kind == "Role");
-        let grants = granted_by(roles)?.into_iter();
-        // A CloudControllerManager may name its lease.
-        let grants = grants.map(|grant| if grant.resource == "leases" { grant.of_any_name() } else { grant });
-
-        Ok(vec![
-            (
-                format!(
-                    "The objects of {}. No names: those of a further CloudControllerManager end with its name.",
-                    self.names()
-                ),
-                kinds,
-            ),
-            (format!("What the Roles of {} grant, with any name of a lease.", self.names()), rights::merged(grants)),
-        ])
+        let grants = granted_by(roles)?;
+        // The one lease in the manifests that has another name for each CloudControllerManager.
+        let is_lease = |grant: &Permission<'_>| grant.resource == "leases" && grant.names == [LEASE];
+        let (of_lease, others): (Vec<_>, Vec<_>) = grants.into_iter().partition(is_lease);
+        let objects = format!(
+            "The objects of {}. No names: those of a further CloudControllerManager end with its name.",
+            self.names()
+        );
+        let mut rules = vec![
+            (objects, kinds),
+            (format!("What the Roles of {} grant.", self.names()), rights::merged(others.into_iter())),
+        ];
+        rules.extend(self.names.iter().map(|manager| {
+            let lease = named(LEASE, manager);
+            let of_this = of_lease.iter().map(|grant| Permission { names: vec![&lease], ..grant.clone() });
+            (format!("What they grant for the lease of the CloudControllerManager {manager}."), rights::merged(of_this))
+        }));
+        Ok(rules)
     }
 
     fn manifests(&self) -> impl Iterator<Item = &Object> {

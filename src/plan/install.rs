@@ -11,6 +11,7 @@ use external::External;
 
 use super::{
     grants::{Grants, written},
+    limits::Limits,
     substitute::{common_environment, containers_mut, push},
 };
 use crate::{
@@ -29,6 +30,13 @@ const MANAGED: &str = "ccm-operator-managed";
 
 /// The flag of the operator with the managed namespaces.
 const NAMESPACES_FLAG: &str = "--manager-namespaces=";
+
+/// The flag of the operator with the names of CloudControllerManagers.
+const NAMES_FLAG: &str = "--names=";
+
+/// The flag of the operator with the address of its metrics, and the argument with which others reach them.
+const METRICS_FLAG: &str = "--metrics-bind-address=";
+const METRICS_FOR_ALL: &str = "--metrics-bind-address=:10358";
 
 /// The flag of the operator that lets it confirm deletions of nodes.
 const NODE_DELETION_FLAG: &str = "--node-deletion";
@@ -54,6 +62,10 @@ pub struct Installation<'a> {
     pub api_server: Option<ApiServer>,
     /// Whether cloud-controller-managers may be allowed to delete nodes.
     pub node_deletion: bool,
+    /// Whether the operator's metrics are served on every address of its nodes.
+    pub expose_metrics: bool,
+    /// What CloudControllerManagers may ask for.
+    pub limits: Limits,
     /// The providers that do not come with the operator.
     pub external: External,
 }
@@ -96,7 +108,13 @@ impl Installation<'_> {
         }
         let text = format!("{}\n", text.trim_end());
         let mut text = yaml::edit::change(&text, value, &filled).map_or_else(|| yaml::to_string(&filled), Ok)?;
-        let grants = Grants { providers: &self.providers, secrets: &self.secrets, node_deletion: self.node_deletion };
+        let grants = Grants {
+            providers: &self.providers,
+            secrets: &self.secrets,
+            names: &self.limits.names,
+            leases: &self.limits.leases,
+            node_deletion: self.node_deletion,
+        };
         let computed = match (value["kind"].as_str(), value["metadata"]["name"].as_str()) {
             (Some("ClusterRole"), Some(NAME)) => grants.of_cluster()?,
             (Some("Role"), Some(MANAGED)) => grants.of_managed(namespace)?,
@@ -135,9 +153,17 @@ impl Installation<'_> {
                 container["image"] = image.as_str().into();
             }
             for argument in container["args"].as_array_mut().into_iter().flatten() {
-                if argument.as_str().is_some_and(|text| text.starts_with(NAMESPACES_FLAG)) {
+                let is = |flag: &str| argument.as_str().is_some_and(|text| text.starts_with(flag));
+                if is(NAMESPACES_FLAG) {
                     *argument = format!("{NAMESPACES_FLAG}{}", self.namespaces.join(",")).into();
+                } else if is(NAMES_FLAG) {
+                    *argument = format!("{NAMES_FLAG}{}", self.limits.names.join(",")).into();
+                } else if is(METRICS_FLAG) && self.expose_metrics {
+                    *argument = METRICS_FOR_ALL.into();
                 }
+            }
+            for argument in self.limits.arguments() {
+                push(container, "args", argument.into());
             }
             if self.node_deletion {
                 push(container, "args", NODE_DELETION_FLAG.into());

@@ -40,11 +40,13 @@ type Roles = BTreeMap<Option<String>, Vec<Commented>>;
 /// The manifests cannot be written as YAML.
 pub fn upstream(
     provider: &Upstream,
+    names: &[String],
     namespaces: &[String],
     secrets: &[String],
     operator_namespace: &str,
 ) -> Result<String, yaml::Error> {
-    let grants = Grants { providers: &[provider], secrets, node_deletion: false };
+    // The leases besides the default ones are those of the installation.
+    let grants = Grants { providers: &[provider], secrets, names, leases: &[], node_deletion: false };
     let mut roles = Roles::from([(None, grants.of_cluster()?)]);
     for namespace in namespaces {
         roles.entry(Some(namespace.clone())).or_default().extend(grants.of_managed(namespace)?);

@@ -6,7 +6,7 @@ pub(super) mod check;
 pub mod conflict;
 mod files;
 pub mod guard;
-mod images;
+pub(super) mod images;
 pub mod judgement;
 mod placement;
 pub mod sources;

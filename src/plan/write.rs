@@ -97,11 +97,11 @@ fn create_folders(destination: &Path, folders: &[&str], created: &mut Vec<PathBu
 /// Writes the files beside their destinations: a rename works only inside one file system.
 fn prepare(destination: &Path, files: &[(PathBuf, String)]) -> Result<Vec<(NamedTempFile, PathBuf)>, Error> {
     let prepare = |(path, text): &(PathBuf, String)| {
-        let readers = if path == Path::new(CLOUD_CONFIG) { Readers::Group } else { Readers::All };
         let path = destination.join(path);
         let folder = path.parent().unwrap_or(destination);
         let write = || {
-            let file = beside(folder, text, readers)?;
+            // A proxy's address may hold a password.
+            let file = beside(folder, text, Readers::Group)?;
             // The rename would fail.
             if path.is_dir() { Err(io::Error::from(io::ErrorKind::IsADirectory)) } else { Ok(file) }
         };

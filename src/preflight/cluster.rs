@@ -5,7 +5,10 @@ use super::{
     evidence::Evidence,
 };
 use crate::{
-    api::spec::Lifecycle, facts::manager::Controller, nodes::node::Node, plan::upstream::guard::is_policy,
+    api::spec::Lifecycle,
+    facts::manager::{Controller, ONLY},
+    nodes::node::Node,
+    plan::upstream::guard::is_policy,
     text::shell::quoted,
 };
 
@@ -164,7 +167,7 @@ fn deletion_right(evidence: &Evidence) -> Row {
 
 /// The flags of the installation that give the rights that are missing.
 fn flags(evidence: &Evidence, missing: &[String]) -> String {
-    let is_of_deletion = |need: &&String| need.starts_with("delete nodes") || is_of_policies(need);
+    let is_of_deletion = |need: &&String| need.starts_with("delete nodes");
     let (of_deletion, others): (Vec<_>, Vec<_>) = missing.iter().partition(is_of_deletion);
     let has = |part: &str| others.iter().any(|need| need.contains(part));
     let mut flags = Vec::new();
@@ -173,6 +176,10 @@ fn flags(evidence: &Evidence, missing: &[String]) -> String {
     }
     if has(" in namespace ") {
         flags.push(format!("{} in --namespaces", evidence.manager.spec.namespace));
+    }
+    // Objects without a namespace are kept by name.
+    if evidence.manager.name != ONLY && has(&format!("-{}", evidence.manager.name)) {
+        flags.push(format!("{} in --names", evidence.manager.name));
     }
     if has(" secrets") {
         flags.push("its Secret in --secrets".to_owned());

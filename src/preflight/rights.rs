@@ -11,8 +11,6 @@ use crate::{
         Object,
         permissions::{self, Permission},
     },
-    plan::upstream::guard::{is_of_guard, is_policy},
-    provider::restriction::is_restriction,
 };
 
 /// What is needed to apply these objects for the first time.
@@ -25,9 +23,8 @@ pub fn needs_to(verbs: &[&str], objects: &[Object]) -> BTreeSet<Need> {
     let mut needs = BTreeSet::new();
     for object in objects {
         let (kind, namespace) = (object.kind(), object.namespace().to_owned());
-        // The policies of guards and of external providers are the only objects that an installation lets it keep by name alone.
-        let is_by_name = is_policy(object) && (is_of_guard(object.value()) || is_restriction(object.value()));
-        let name = if is_by_name { object.name() } else { "" };
+        // An installation lets it keep objects without a namespace by name alone.
+        let name = if namespace.is_empty() { object.name() } else { "" };
         let need = |verb: &str| Need {
             namespace: namespace.clone(),
             group: kind.group.to_owned(),

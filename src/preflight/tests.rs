@@ -656,10 +656,17 @@ fn missing_rights_name_the_flag_of_the_installation() {
             "aws in --providers, with kube-system in --namespaces",
         ),
         (&["get secrets prod", "patch services"], "aws in --providers, with its Secret in --secrets"),
-        (&["create validatingadmissionpolicies.admissionregistration.k8s.io", "delete nodes"], "--node-deletion"),
+        (&["delete nodes"], "--node-deletion"),
+        (
+            &["create validatingadmissionpolicies.admissionregistration.k8s.io aws-second", "delete nodes"],
+            "aws in --providers, with second in --names, with --node-deletion",
+        ),
         (&["patch services", "delete nodes"], "aws in --providers, with --node-deletion"),
     ] {
         let mut world = aws();
+        if expected.contains("--names") {
+            world.manager.name = "second".into();
+        }
         world.missing_rights = Ok(missing.iter().map(|need| (*need).to_owned()).collect());
         let rows = world.rows();
         let row = rows.iter().find(|row| row.check == Check::Rights).unwrap();

@@ -1,8 +1,14 @@
 //! An HTTP server that nobody can keep from its work (IO): it limits connections, and the time of each of their parts.
 
-use std::{collections::VecDeque, io, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -16,7 +22,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::process::serving::Serving;
+use crate::process::{review::Proven, serving::Serving};
 
 /// Listens on an address; one without a host means all addresses.
 pub async fn bind(address: &str) -> io::Result<TcpListener> {
@@ -28,9 +34,16 @@ pub async fn bind(address: &str) -> io::Result<TcpListener> {
     }
 }
 
-/// The most connections at a time. A further one ends the oldest: on the network of a host everybody can open them, and each
+/// The most connections at a time. A further one ends an older one: on the network of a host everybody can open them, and each
 /// takes a file descriptor of those that the client needs.
 const CONNECTIONS: usize = 64;
+
+/// A connection that may still be open.
+struct Connection {
+    peer: IpAddr,
+    proven: Proven,
+    task: JoinHandle<()>,
+}
 
 /// The longest time until the headers of a request have arrived.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(5);
@@ -47,23 +60,24 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Serves until dropped, over TLS where there are settings for it.
 pub async fn serve(listener: TcpListener, routes: Router, tls: Option<Arc<Serving>>) -> io::Result<()> {
-    let service = TowerToHyperService::new(routes);
-    let mut connections: VecDeque<JoinHandle<()>> = VecDeque::new();
+    let mut connections: VecDeque<Connection> = VecDeque::new();
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, address)) = listener.accept().await else {
             // Out of file descriptors, or the client is gone.
             sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        connections.retain(|connection| !connection.is_finished());
+        connections.retain(|connection| !connection.task.is_finished());
         if connections.len() >= CONNECTIONS
-            && let Some(oldest) = connections.pop_front()
+            && let Some(ended) = first_to_end(&connections).and_then(|index| connections.remove(index))
         {
-            oldest.abort();
+            ended.task.abort();
         }
-        let (service, secured) = (service.clone(), tls.clone());
+        let proven = Proven::default();
+        let service = TowerToHyperService::new(routes.clone().layer(Extension(proven.clone())));
+        let secured = tls.clone();
         // Errors of a connection are the client's.
-        connections.push_back(tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             match secured {
                 None => answer(stream, service).await,
                 Some(tls) => {
@@ -72,11 +86,24 @@ pub async fn serve(listener: TcpListener, routes: Router, tls: Option<Arc<Servin
                     }
                 }
             }
-        }));
+        });
+        connections.push_back(Connection { peer: address.ip(), proven, task });
         if tls.is_some() {
             sleep(HANDSHAKE_PAUSE).await;
         }
     }
+}
+
+/// Which connection ends for a further one: of those whose client has proven nothing, the oldest from the address that has the most. So
+/// who opens many ends their own.
+fn first_to_end(connections: &VecDeque<Connection>) -> Option<usize> {
+    let mut counts = HashMap::<IpAddr, usize>::new();
+    let is_unproven = |connection: &&Connection| !connection.proven.is_set();
+    for connection in connections.iter().filter(is_unproven) {
+        *counts.entry(connection.peer).or_default() += 1;
+    }
+    let Some(most) = counts.values().max() else { return (!connections.is_empty()).then_some(0) };
+    connections.iter().position(|one| is_unproven(&one) && counts.get(&one.peer) == Some(most))
 }
 
 async fn handshake(stream: TcpStream, tls: &Serving) -> Option<impl AsyncRead + AsyncWrite + Unpin + use<>> {
@@ -94,6 +121,26 @@ async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, service: TowerToHyp
 mod tests {
     use super::*;
     use crate::process::health::{self, Health};
+
+    #[tokio::test]
+    async fn who_opens_many_connections_ends_their_own() {
+        let connection = |peer: &str, is_proven: bool| {
+            let proven = Proven::default();
+            if is_proven {
+                proven.set();
+            }
+            Connection { peer: peer.parse().unwrap(), proven, task: tokio::spawn(async {}) }
+        };
+        let ended = |all: &[(&str, bool)]| {
+            first_to_end(&all.iter().map(|(peer, is_proven)| connection(peer, *is_proven)).collect())
+        };
+        assert_eq!(ended(&[]), None);
+        // Prometheus, which has shown its token, and then before it has.
+        assert_eq!(ended(&[("10.0.0.1", true), ("10.0.0.2", false), ("10.0.0.2", false)]), Some(1));
+        assert_eq!(ended(&[("10.0.0.1", false), ("10.0.0.2", false), ("10.0.0.2", false)]), Some(1));
+        assert_eq!(ended(&[("10.0.0.2", true), ("10.0.0.2", false)]), Some(1));
+        assert_eq!(ended(&[("10.0.0.1", true), ("10.0.0.2", true)]), Some(0));
+    }
 
     #[tokio::test]
     async fn idle_connections_keep_nobody_out() {

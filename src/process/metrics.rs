@@ -24,7 +24,7 @@ use prometheus_client::{
 
 use crate::{
     cluster::watch::Heard,
-    process::review::{Reviewer, Verdict},
+    process::review::{Proven, Reviewer, Verdict},
     version::{COMMIT, VERSION},
 };
 
@@ -291,11 +291,15 @@ pub fn routes(metrics: Metrics, reviewer: Reviewer) -> Router {
 }
 
 async fn reviewed(extract::State(reviewer): extract::State<Arc<Reviewer>>, request: Request, next: Next) -> Response {
+    let proven = request.extensions().get::<Proven>().cloned();
     let header = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = header.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim).map(str::to_owned);
     let Some(token) = token else { return (StatusCode::UNAUTHORIZED, "a bearer token is needed\n").into_response() };
     match reviewer.get(&token, request.uri().path()).await {
-        Verdict::Allowed => next.run(request).await,
+        Verdict::Allowed => {
+            proven.inspect(Proven::set);
+            next.run(request).await
+        }
         Verdict::Unauthenticated => (StatusCode::UNAUTHORIZED, "the token is not valid\n").into_response(),
         Verdict::Forbidden => (StatusCode::FORBIDDEN, "the user may not get this path\n").into_response(),
         Verdict::Unknown => (StatusCode::SERVICE_UNAVAILABLE, "the API server could not be asked\n").into_response(),

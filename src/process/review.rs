@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -31,6 +34,22 @@ const REMEMBERED: usize = 256;
 
 /// The longest token that is reviewed.
 const LONGEST_TOKEN: usize = 16 << 10;
+
+/// Whether the client of a connection has shown that it may have what it asks for; an extension of its requests.
+#[derive(Clone, Debug, Default)]
+pub struct Proven(Arc<AtomicBool>);
+
+impl Proven {
+    /// Notes that it has.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

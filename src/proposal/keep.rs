@@ -68,7 +68,7 @@ pub fn draft(existing: &Existing, provider: &Upstream, world: &World) -> Draft {
     leader_election(&mut draft, existing);
     port(&mut draft, existing, world);
     let level = existing.flag("v").and_then(|level| level.parse::<u8>().ok());
-    if let Some(level) = level.filter(|level| *level <= 10 && *level != Logging::default().verbosity) {
+    if let Some(level) = level.map(|level| level.min(6)).filter(|level| *level != Logging::default().verbosity) {
         draft.set("logging.verbosity", level);
     }
     feature_gates(&mut draft, existing);

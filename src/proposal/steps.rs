@@ -12,7 +12,11 @@ use super::{
 };
 use crate::{
     api::placement::Distribution,
-    facts::{OPERATOR_LEASE, cluster::Cluster, manager::SKIP_PREFLIGHT},
+    facts::{
+        OPERATOR_LEASE,
+        cluster::Cluster,
+        manager::{LEASE, ONLY, SKIP_PREFLIGHT, named},
+    },
     plan::install::NAME,
     text::shell::quoted,
 };
@@ -139,7 +143,17 @@ impl Situation<'_> {
     fn install(&self) -> Vec<Step> {
         let (secrets, namespace) = (self.secrets(), self.draft.namespace());
         let mut steps: Vec<_> = self.namespace().into_iter().collect();
+        let limits = self.limits();
         if self.has_operator {
+            if !limits.is_empty() {
+                let namespace = quoted(self.operator_namespace);
+                let shown = "--output=jsonpath='{.spec.template.spec.containers[0].args}{\"\\n\"}'";
+                let get = format!("{} --namespace {namespace} get deployment {NAME} {shown}", self.kubectl());
+                let flags: Vec<_> = limits.iter().map(|(flag, value)| format!("{flag} {value}")).collect();
+                let title =
+                    format!("The installation has to allow this: else install it again with {}", flags.join(" "));
+                steps.push(step(title, [get]));
+            }
             let kubectl = self.access.kubectl_as(&format!("system:serviceaccount:{}:{NAME}", self.operator_namespace));
             let ask = |secret: &&str| {
                 let secret = quoted(&format!("secrets/{secret}"));
@@ -160,6 +174,7 @@ impl Situation<'_> {
         if !secrets.is_empty() {
             add("--secrets", &secrets.join(","));
         }
+        limits.iter().for_each(|(flag, value)| add(flag, value));
         if namespace != "kube-system" {
             add("--namespaces", &format!("kube-system,{namespace}"));
         }
@@ -183,6 +198,26 @@ impl Situation<'_> {
         let apply = format!("{} apply --server-side -f ccm-operator.yaml", self.kubectl());
         steps.push(step("Install the operator; IMAGE is where you have pushed it", [render, apply]));
         steps
+    }
+
+    /// The flags of an installation that allow what the proposal asks for beyond the default.
+    fn limits(&self) -> Vec<(&'static str, String)> {
+        let spec = &self.draft.spec;
+        let given = |group: &str, field: &str| spec.get(group)?.get(field)?.as_str().map(ToOwned::to_owned);
+        let secrets = spec.get("image").and_then(|image| image["pullSecrets"].as_array());
+        let secrets: Vec<_> = secrets.into_iter().flatten().filter_map(|one| one["name"].as_str()).collect();
+        let name = &self.draft.name;
+        let is_default = |lease: &String| *lease == LEASE || *lease == named(LEASE, name);
+        [
+            ("--names", (name != ONLY).then(|| format!("{ONLY},{name}"))),
+            ("--image-repositories", given("image", "repository")),
+            ("--registry-mirrors", given("image", "registryMirror")),
+            ("--image-pull-secrets", (!secrets.is_empty()).then(|| secrets.join(","))),
+            ("--leases", given("leaderElection", "leaseName").filter(|lease| !is_default(lease))),
+        ]
+        .into_iter()
+        .filter_map(|(flag, value)| Some((flag, value?)))
+        .collect()
     }
 
     /// The address of the API server that the pods are told: the operator has the same needs.

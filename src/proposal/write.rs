@@ -43,7 +43,7 @@ pub fn files(folder: &Path, files: &[File], is_forced: bool) -> Result<Vec<PathB
         if !is_forced && fs::symlink_metadata(&path).is_ok() {
             return Err(Error::Exists(path));
         }
-        let readers = if file.is_secret { Readers::Owner } else { Readers::All };
+        let readers = if file.is_secret { Readers::Owner } else { Readers::Group };
         prepared.push((beside(folder, &file.text, readers).map_err(failed(&path))?, path));
     }
     let mut paths: Vec<PathBuf> = Vec::new();
@@ -84,7 +84,7 @@ mod tests {
         let both = [file("secret.yaml", "s"), file("ccm.yaml", "c")];
         let paths = files(&folder, &both, false).unwrap();
         let mode = |path: &PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!(paths.iter().map(mode).collect::<Vec<_>>(), [0o600, 0o644]);
+        assert_eq!(paths.iter().map(mode).collect::<Vec<_>>(), [0o600, 0o640]);
 
         fs::remove_file(&paths[0]).unwrap();
         let again = files(&folder, &[file("secret.yaml", "other"), file("ccm.yaml", "other")], false);
@@ -96,6 +96,6 @@ mod tests {
         fs::set_permissions(&paths[1], fs::Permissions::from_mode(0o777)).unwrap();
         files(&folder, &[file("secret.yaml", "other"), file("ccm.yaml", "other")], true).unwrap();
         assert_eq!(fs::read_to_string(&paths[1]).unwrap(), "other");
-        assert_eq!(paths.iter().map(mode).collect::<Vec<_>>(), [0o600, 0o644]);
+        assert_eq!(paths.iter().map(mode).collect::<Vec<_>>(), [0o600, 0o640]);
     }
 }

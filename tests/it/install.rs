@@ -11,7 +11,7 @@ use ccm_operator::{
     cli::{Cli, Command as Subcommand},
     cluster::request,
     object::Object,
-    plan::{install::NAME, upstream::guard::is_of_guard},
+    plan::install::NAME,
     provider::{embedded, upstream::Descriptor},
     text::yaml,
 };
@@ -50,7 +50,9 @@ fn printed(arguments: &[&str]) -> Result<String> {
 
 /// Installs the operator as an administrator does, for these providers in these namespaces.
 async fn install(client: &Client, providers: &str, namespaces: &str) -> Result<Vec<Value>> {
-    let text = String::from_utf8(render(&["--providers", providers, "--namespaces", namespaces]).stdout)?;
+    let text = String::from_utf8(
+        render(&["--providers", providers, "--namespaces", namespaces, "--names", "cluster,second,third"]).stdout,
+    )?;
     let objects = yaml::documents(&text)?;
     for object in &objects {
         objects::apply(client, object.clone()).await?;
@@ -189,6 +191,11 @@ fn a_flag_that_the_flavour_has_no_use_for_is_an_error() -> Result<()> {
         ["--namespaces", "a"],
         ["--operator-namespace", "a"],
         ["--secrets", "a"],
+        ["--names", "a"],
+        ["--image-repositories", "a"],
+        ["--registry-mirrors", "a"],
+        ["--image-pull-secrets", "a"],
+        ["--leases", "a"],
         ["--api-server", "a:1"],
         ["--distribution", "k3s"],
         ["--control-plane-nodes", "1"],
@@ -277,9 +284,7 @@ async fn the_operator_may_apply_and_delete_what_a_chosen_provider_needs() -> Res
             let installed = install(&client, &descriptor.name, namespace).await?;
             rights_are(true, &operator, namespace).await?;
             for name in names {
-                let mut objects = rendered(descriptor, name, namespace)?;
-                // Of policies it knows the names of the only one of a cluster.
-                objects.retain(|object| *name == "cluster" || !is_of_guard(object.value()));
+                let objects = rendered(descriptor, name, namespace)?;
                 apply_and_delete(&operator, &objects).await.with_context(|| descriptor.name.clone())?;
                 count += objects.len();
             }
@@ -308,6 +313,12 @@ async fn the_operator_may_not_apply_what_no_chosen_provider_needs() -> Result<()
     for kind in ["Deployment", "PodDisruptionBudget"] {
         refused(hcloud.iter().find(|object| object.kind().kind == kind).context(kind)?).await?;
     }
+    // What has no namespace is by the names of the installation.
+    for object in rendered(descriptor("aws")?, "fourth", "kube-system")?.iter().filter(|one| !one.kind().namespaced) {
+        refused(object).await?;
+    }
+    let fourth = rendered(descriptor("aws")?, "fourth", "kube-system")?;
+    refused(fourth.iter().find(|object| object.kind().kind == "Role").context("the Role for its lease")?).await?;
     let aws = rendered(descriptor("aws")?, "cluster", "kube-system")?;
     let find = |kind: &str| aws.iter().find(|object| object.kind().kind == kind).map(|object| object.value().clone());
     let mut role = find("ClusterRole").context("a ClusterRole")?;

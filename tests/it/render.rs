@@ -119,7 +119,7 @@ fn writes_the_static_pod_and_the_cloud_config() -> Result<()> {
     let text = fs::read_to_string(files.destination().join(written[0]))?;
     insta::assert_snapshot!("bootstrap_pod", text);
     let mode = fs::metadata(files.destination().join(written[0]))?.permissions().mode();
-    assert_eq!(mode & 0o777, 0o644);
+    assert_eq!(mode & 0o777, 0o640, "of umask 022");
     Ok(())
 }
 
@@ -200,7 +200,7 @@ fn a_cluster_without_a_cloud_config_gets_the_smallest() -> Result<()> {
 }
 
 #[test]
-fn a_cloud_config_is_not_readable_by_others() -> Result<()> {
+fn what_may_hold_passwords_is_not_readable_by_others() -> Result<()> {
     let files = Files::new()?;
     for (umask, expected) in [("077", 0o600), ("000", 0o640)] {
         let script = format!(
@@ -214,8 +214,10 @@ fn a_cloud_config_is_not_readable_by_others() -> Result<()> {
         );
         let output = Command::new("sh").args(["-c", &script]).output()?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let mode = fs::metadata(files.destination().join("config/cloud.conf"))?.permissions().mode();
-        assert_eq!(mode & 0o777, expected, "umask {umask}");
+        for file in ["config/cloud.conf", "bootstrap/aws-cloud-controller-manager-pod.yaml"] {
+            let mode = fs::metadata(files.destination().join(file))?.permissions().mode();
+            assert_eq!(mode & 0o777, expected, "umask {umask}: {file}");
+        }
     }
     Ok(())
 }

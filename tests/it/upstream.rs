@@ -147,8 +147,8 @@ fn cases() -> Vec<(&'static str, Value, Value)> {
         ),
         (
             "less than or equal to 10",
-            with("logging", json!({"verbosity": 10})),
-            with("logging", json!({"verbosity": 11})),
+            with("logging", json!({"verbosity": 6})),
+            with("logging", json!({"verbosity": 7})),
         ),
     ]
 }

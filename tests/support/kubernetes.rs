@@ -39,6 +39,13 @@ pub const ELSEWHERE: &str = "clouds";
 /// The label that names the `CloudControllerManager` of an object.
 pub const INSTANCE: &str = "app.kubernetes.io/instance";
 
+/// What the tests' installations allow, unless a test has names of its own: any `CloudControllerManager` that a test creates.
+pub const LIMITS: [&str; 2] = [
+    "--names=cluster,second,third,other,other-cloud,first,foreign,inline,broken,a-second,bad,unknown,secret,elsewhere,place,\
+     old,plain,good",
+    "--leases=own",
+];
+
 /// A cluster for one test.
 pub struct Kubernetes {
     pub plane: Plane,
@@ -78,7 +85,7 @@ impl Kubernetes {
 
     /// The same with these arguments.
     pub async fn install_with(&self, arguments: &[&str]) -> Result<()> {
-        for object in installation(arguments)? {
+        for object in installation(&with_limits(arguments))? {
             if !matches!(object["kind"].as_str(), Some("Deployment" | "PodDisruptionBudget")) {
                 // A kind that has just been defined is served a moment later.
                 let applied = eventually("the installation", LIMIT, async || {
@@ -100,7 +107,7 @@ impl Kubernetes {
         let own = format!("--operator-namespace={OWN_NAMESPACE}");
         let all = ["operator", "--controllers=operator", &own, "--health-addr=127.0.0.1:0", "--metrics-bind-address=0"];
         let env = [("POD_UID", POD_UID), ("CONTAINER_NAME", "operator")];
-        Operator::start(&binary()?, &self.kubeconfig, &[&all[..], arguments].concat(), &env)
+        Operator::start(&binary()?, &self.kubeconfig, &[&all[..], &with_limits(arguments)].concat(), &env)
     }
 
     /// The `CloudControllerManager`s.
@@ -216,6 +223,12 @@ pub async fn set_version(client: &Client, node: &str, version: &str) -> Result<(
     let patch = Patch::Merge(json!({"status": {"nodeInfo": info}}));
     nodes.patch_status(node, &PatchParams::default(), &patch).await?;
     Ok(())
+}
+
+fn with_limits<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    let has_names = arguments.iter().any(|argument| argument.starts_with("--names"));
+    let limits = if has_names { &[][..] } else { &LIMITS[..] };
+    arguments.iter().chain(limits).copied().collect()
 }
 
 /// What is printed for an installation.

@@ -15,8 +15,22 @@
 {{- end -}}
 {{- if or (eq $.of "cluster") (not $provider.onlyIn) (eq $provider.onlyIn.kubeSystem (eq $.namespace "kube-system")) -}}
 {{- get $provider $.of -}}
+{{- $byName := get $provider (printf "%sByName" $.of) -}}
+{{- range $one := $.root.Values.names -}}
+{{- $suffix := ternary "" (printf "-%s" $one) (eq $one "cluster") -}}
+{{- $byName | replace "-name-of-the-chart" $suffix | replace "name-of-the-chart" $one -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The registries that may serve the providers' images under their own paths; nothing if there are none. */ -}}
+{{- define "ccm-operator.mirrors" -}}
+{{- $mirrors := .Values.registryMirrors -}}
+{{- with .Values.image.registryMirror -}}
+{{- $mirrors = append $mirrors . | uniq -}}
+{{- end -}}
+{{- join "," $mirrors -}}
 {{- end -}}
 
 {{- /* The names of the Secrets that the operator may read, as a list in JSON; nothing if there are none. */ -}}

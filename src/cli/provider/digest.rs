@@ -5,12 +5,13 @@ use std::path::Path;
 use clap::Args;
 use serde::Serialize;
 
-use super::target::load;
+use super::{PolicyArgs, target::load};
 use crate::{
     cli::flags::{OutputFormat, print, say},
     provider::{
         external::{self, policy::PolicyFile},
         folder::has_yaml_extension,
+        foreign,
         package::{self, read::Form},
     },
 };
@@ -26,6 +27,10 @@ pub struct DigestArgs {
     /// The format of the output.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: OutputFormat,
+
+    /// What the provider may have beyond the rules for providers of others.
+    #[command(flatten)]
+    pub policy: PolicyArgs,
 }
 
 /// What a pin names.
@@ -49,13 +54,19 @@ enum PinnedForm {
 /// Prints the digest.
 pub(super) fn run(args: &DigestArgs) -> anyhow::Result<()> {
     let is_policy = has_yaml_extension(&args.target) && Path::new(&args.target).is_file();
-    let pin = if is_policy { policy(&args.target)? } else { package(&args.target)? };
+    let pin = if is_policy { policy(&args.target)? } else { package(&args.target, &args.policy)? };
     print(&args.output.write(&pin, || format!("{}\n", pin.digest))?)
 }
 
-fn package(target: &str) -> anyhow::Result<Pin> {
+fn package(target: &str, policy: &PolicyArgs) -> anyhow::Result<Pin> {
     let loaded = load(target)?;
     say(&format!("{target}: read as {}", loaded.form.words()));
+    let is_external = !matches!(loaded.form, Form::BuiltIn);
+    // Whoever pins it should know.
+    let broken = if is_external { foreign::check(&loaded.package.bundles(), &policy.read()?) } else { Vec::new() };
+    if let Some(first) = broken.first() {
+        say(&format!("warning: the operator would refuse it: {first}; see `ccm-operator provider verify {target}`"));
+    }
     let name = loaded.package.name().to_owned();
     Ok(Pin { name, form: PinnedForm::Package(loaded.form), digest: loaded.digest })
 }

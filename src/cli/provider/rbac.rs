@@ -7,10 +7,11 @@ use super::{PolicyArgs, target::Target};
 use crate::{
     cli::{
         flags::{OPERATOR_NAMESPACE, print, wrong_usage},
-        upstream::{check_namespaces, name, named_secrets, namespace, or_default},
+        limits::{manager_name, name, or_default},
+        upstream::{check_namespaces, named_secrets, namespace},
     },
     facts::DEFAULT_NAMESPACE,
-    plan::{install, rbac},
+    plan::{install, limits::Limits, rbac},
     provider::{Flavour, folder::Bundle, upstream::Upstream},
 };
 
@@ -35,6 +36,11 @@ pub struct RbacArgs {
     #[arg(long, value_name = "NAMESPACES", value_delimiter = ',', value_parser = namespace)]
     pub namespaces: Vec<String>,
 
+    /// The names that CloudControllerManagers may have, comma-separated, as the installation has them; with --flavour upstream
+    /// [default: cluster].
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = manager_name)]
+    pub names: Vec<String>,
+
     /// The Secrets in those namespaces that the operator may read, comma-separated; with --flavour upstream [default: the
     /// provider's name if it needs one].
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = name)]
@@ -55,7 +61,11 @@ pub(super) fn run(args: &RbacArgs) -> anyhow::Result<()> {
     let operator_namespace = args.operator_namespace.as_deref();
     print(&match bundle.flavour {
         Flavour::OpenShift => {
-            let flags = [("--namespaces", args.namespaces.is_empty()), ("--secrets", args.secrets.is_empty())];
+            let flags = [
+                ("--namespaces", args.namespaces.is_empty()),
+                ("--names", args.names.is_empty()),
+                ("--secrets", args.secrets.is_empty()),
+            ];
             if let Some((flag, _)) = flags.iter().find(|(_, is_absent)| !is_absent) {
                 wrong_usage(&format!("{flag} has no use with --flavour openshift"));
             }
@@ -79,7 +89,8 @@ fn upstream(args: &RbacArgs, provider: &Upstream, operator_namespace: &str) -> a
     let namespaces = or_default(&args.namespaces, || vec![provider.descriptor.home().to_owned()]);
     check_namespaces(&namespaces, &provider.descriptor);
     let secrets = or_default(&args.secrets, || named_secrets(&[provider]));
-    Ok(rbac::upstream(provider, &namespaces, &secrets, operator_namespace)?)
+    let names = or_default(&args.names, || Limits::default().names);
+    Ok(rbac::upstream(provider, &names, &namespaces, &secrets, operator_namespace)?)
 }
 
 /// The flavour that is asked for, and whether it does not come with this program.

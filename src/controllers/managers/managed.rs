@@ -82,6 +82,7 @@ impl Managed {
         let is_removed = settings.remove_providers.iter().any(|name| live["spec"]["provider"] == **name);
         self.applied_digest = digest.filter(|_| !is_removed).map(str::to_owned);
         let manager = manager(live, cluster, settings).map(|manager| unless_removed(manager, settings, catalog));
+        let manager = manager.and_then(|manager| within_limits(manager, settings, catalog));
         if self.manager.as_ref() == Some(&manager) {
             return;
         }
@@ -243,6 +244,19 @@ fn unless_removed(mut manager: Manager, settings: &ViewSettings, catalog: &Catal
         manager.spec.management = Management::Removed;
     }
     manager
+}
+
+/// What it asks for, if the installation allows that. Nothing that it does not allow any more keeps one from going.
+fn within_limits(
+    manager: Manager,
+    settings: &ViewSettings,
+    catalog: &Catalog,
+) -> Result<Manager, (&'static str, String)> {
+    let descriptor = catalog.upstream_of(&manager.spec.provider).ok().map(|provider| &provider.descriptor);
+    match settings.limits.check(&manager, descriptor) {
+        Err(refusal) if manager.spec.management != Management::Removed => Err(refusal),
+        _ => Ok(manager),
+    }
 }
 
 /// What a live object asks for; else a reason and a message.

@@ -29,7 +29,7 @@ pub(super) fn only_what_is_read(id: &Id, object: &mut DynamicObject, checks: &BT
 
 /// Replaces the data of a ConfigMap or Secret that a `CloudControllerManager` names.
 fn source(object: &mut DynamicObject, reference: &Reference, checks: &Checks) {
-    let source = Source::of(&object.data, reference, checks);
+    let source = Source::of(&request::to_value(object), reference, checks);
     object.data = serde_json::to_value(source).unwrap_or_default();
     object.metadata.annotations = None;
 }
@@ -57,7 +57,8 @@ pub(super) const DIGEST: &str = "digest";
 
 /// Replaces the data of a Secret by its digest.
 fn digest(secret: &mut DynamicObject) {
-    secret.data = json!({DIGEST: reference::digest(&secret.data)});
+    let uid = secret.metadata.uid.as_deref().unwrap_or_default();
+    secret.data = json!({DIGEST: reference::secret_digest(&secret.data, uid)});
     // Annotations may repeat the data.
     secret.metadata.annotations = None;
 }
@@ -79,6 +80,27 @@ fn refusal(event: &mut DynamicObject) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_secret_a_digest_is_kept_that_only_its_readers_can_check() {
+        let reference = Reference { kind: &SECRET, namespace: "a".into(), name: "s".into() };
+        let checks = BTreeMap::from([(reference.clone(), Checks::new())]);
+        let id = Id::Named(reference);
+        let kept = |uid: &str, checks: &BTreeMap<Reference, Checks>| {
+            let mut secret: DynamicObject = serde_json::from_value(json!({
+                "apiVersion": "v1", "kind": "Secret",
+                "metadata": {"name": "s", "namespace": "a", "uid": uid}, "data": {"password": "cGFzcw=="},
+            }))
+            .unwrap();
+            only_what_is_read(&id, &mut secret, checks);
+            assert!(!secret.data.to_string().contains("cGFzcw=="));
+            secret.data[DIGEST].as_str().unwrap().to_owned()
+        };
+        for checks in [&checks, &BTreeMap::new()] {
+            assert_ne!(kept("1", checks), kept("2", checks));
+            assert_eq!(kept("1", checks), kept("1", checks));
+        }
+    }
 
     #[test]
     fn of_an_event_only_what_is_read_is_kept_whatever_stands_in_it() {

@@ -17,6 +17,8 @@ fn installation<'a>(catalog: &'a Catalog, providers: &[&str]) -> Installation<'a
         control_plane_nodes: 3,
         api_server: None,
         node_deletion: false,
+        expose_metrics: false,
+        limits: Limits::default(),
         external: External::default(),
     }
 }
@@ -84,16 +86,17 @@ fn the_operator_holds_what_it_grants() {
         assert!(computed.is_subset(&everywhere), "{:?}", computed.difference(&everywhere));
         for role in provider.manifests.iter().filter(|object| object.kind().kind.ends_with("Role")) {
             for right in rights(&role.value()["rules"]) {
-                // The lease has a name in the manifest, and another in the role of a further CloudControllerManager.
-                let of_any_name = format!("{} ", right.split(' ').next().unwrap());
-                let holds = |held: &BTreeSet<String>| held.contains(&right) || held.contains(&of_any_name);
+                let holds = |held: &BTreeSet<String>| held.contains(&right);
                 let is_held = holds(&everywhere) || (role.kind().namespaced && holds(&inside));
                 assert!(is_held, "{} grants {right}", role.key());
             }
         }
-        for kind in provider.manifests.iter().map(Object::kind) {
+        for object in &provider.manifests {
+            let kind = object.kind();
             for verb in VERBS {
-                let right = format!("{}/{}:{verb} ", kind.group, kind.plural);
+                let is_named = !kind.namespaced && !["list", "watch"].contains(&verb);
+                let name = if is_named { object.name() } else { "" };
+                let right = format!("{}/{}:{verb} {name}", kind.group, kind.plural);
                 assert!(everywhere.contains(&right) || inside.contains(&right), "{right}");
             }
         }
@@ -256,25 +259,81 @@ fn the_operator_may_let_nodes_be_deleted_only_if_that_is_asked_for() {
     };
     let (without, has_flag) = rights_with(false);
     assert!(without.iter().all(|right| !right.contains("nodes:delete")), "{without:?}");
-    // It may not take away the policies of others.
-    let of_policies = |rights: &BTreeSet<String>, verb: &str| -> Vec<String> {
-        let of_verb = format!("/validatingadmissionpolicies:{verb} ");
-        rights.iter().filter_map(|right| Some(right.split_once(&of_verb)?.1.to_owned())).collect()
-    };
-    for verb in ["get", "patch", "delete"] {
-        assert_eq!(of_policies(&without, verb), ["aws-cloud-controller-manager-delete-nodes"], "{verb}");
-    }
-    for verb in ["list", "watch", "create"] {
-        assert_eq!(of_policies(&without, verb), [""], "a request for these has no name: {verb}");
-    }
     assert!(!has_flag);
     let (with, has_flag) = rights_with(true);
-    let more: Vec<_> = with.difference(&without).filter(|right| !right.contains("admission")).collect();
+    let more: Vec<_> = with.difference(&without).collect();
     assert_eq!(more, ["/nodes:delete "], "{with:?}");
-    for verb in VERBS {
-        assert!(of_policies(&with, verb).contains(&String::new()), "those of a further one end with its name: {verb}");
-    }
     assert!(has_flag);
+}
+
+/// Taken over, it may not take away the policies and roles of others.
+#[test]
+fn what_has_no_namespace_is_changed_by_name() {
+    let catalog = embedded::catalog().unwrap();
+    let mut installation = installation(&catalog, &["aws", "azure"]);
+    installation.limits.names = vec!["cluster".into(), "second".into()];
+    installation.node_deletion = true;
+    let held = held(&printed(&installation).1, "");
+    let kinds =
+        ["clusterroles", "clusterrolebindings", "validatingadmissionpolicies", "validatingadmissionpolicybindings"];
+    for right in &held {
+        let (what, name) = right.split_once(' ').unwrap();
+        let (resource, verb) = what.split_once('/').unwrap().1.split_once(':').unwrap();
+        if !kinds.contains(&resource) {
+            continue;
+        }
+        let is_seen = ["list", "watch"].contains(&verb);
+        assert_eq!(name.is_empty(), is_seen, "{right}");
+    }
+    let may = |what: &str, name: &str| held.contains(&format!("{what}:delete {name}"));
+    let rbac = "rbac.authorization.k8s.io";
+    for suffix in ["", "-second"] {
+        let name = format!("aws-cloud-controller-manager{suffix}");
+        assert!(may(&format!("{rbac}/clusterroles"), &name), "{held:?}");
+        assert!(may(&format!("{rbac}/clusterrolebindings"), &format!("{name}-next")), "{held:?}");
+        let guard = format!("aws-cloud-controller-manager-delete-nodes{suffix}");
+        assert!(may("admissionregistration.k8s.io/validatingadmissionpolicies", &guard), "{held:?}");
+        assert!(may(&format!("{rbac}/clusterroles"), &guard), "{held:?}");
+    }
+    assert!(!may(&format!("{rbac}/clusterroles"), "aws-cloud-controller-manager-third"), "{held:?}");
+}
+
+/// Another one may be that of any program.
+#[test]
+fn leases_are_granted_by_name() {
+    let catalog = embedded::catalog().unwrap();
+    let mut installation = installation(&catalog, &["aws", "azure"]);
+    installation.limits.names = vec!["cluster".into(), "second".into()];
+    installation.limits.leases = vec!["own".into()];
+    let held = held(&printed(&installation).1, "kube-system");
+    let of = |verb: &str| -> Vec<_> {
+        let right = format!("coordination.k8s.io/leases:{verb} ");
+        held.iter().filter_map(|held| held.strip_prefix(&right)).collect()
+    };
+    let names = ["aks-managed-resource-locker", "cloud-controller-manager", "cloud-controller-manager-second", "own"];
+    assert_eq!(of("update"), names);
+    assert_eq!(of("get"), names);
+    assert_eq!(of("create"), [""]);
+    assert_eq!(of("list"), [""]);
+}
+
+#[test]
+fn the_operator_is_told_what_may_be_asked_for() {
+    let catalog = embedded::catalog().unwrap();
+    let args = |installation: &Installation<'_>| {
+        let (_, objects) = printed(installation);
+        find(&objects, "Deployment", NAME, NAME).unwrap()["spec"]["template"]["spec"]["containers"][0]["args"].clone()
+    };
+    let mut installation = installation(&catalog, &["aws"]);
+    let plain = args(&installation);
+    let has = |args: &Value, wanted: &str| args.as_array().unwrap().iter().any(|one| one == wanted);
+    assert!(has(&plain, "--names=cluster") && has(&plain, "--metrics-bind-address=127.0.0.1:10358"), "{plain}");
+    installation.limits.names = vec!["a".into(), "b".into()];
+    installation.limits.image_repositories = vec!["mirror/".into()];
+    installation.expose_metrics = true;
+    let given = args(&installation);
+    assert!(has(&given, "--names=a,b") && has(&given, "--metrics-bind-address=:10358"), "{given}");
+    assert!(has(&given, "--image-repositories=mirror/"), "{given}");
 }
 
 /// What is printed for a provider alone is what an installation for it has more than one for none.
@@ -292,7 +351,8 @@ fn what_is_granted_for_one_provider_is_what_its_installation_adds() {
             printed(&installation).1
         };
         let (with, without) = (rights_of(&[name]), rights_of(&[]));
-        let text = rbac::upstream(provider, &namespaces, &secrets, "own").unwrap();
+        let names = Limits::default().names;
+        let text = rbac::upstream(provider, &names, &namespaces, &secrets, "own").unwrap();
         let alone = yaml::documents(&text).unwrap();
         for namespace in std::iter::once("").chain(namespaces.iter().map(String::as_str)) {
             let sum = &held(&without, namespace) | &held(&alone, namespace);

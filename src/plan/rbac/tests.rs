@@ -109,7 +109,8 @@ fn what_is_printed_is_bound_to_the_operator() {
     let upstream = catalog.upstream_of("exoscale").unwrap();
     // A number is a name of a namespace, too.
     let namespaces = ["kube-system".to_owned(), "123".to_owned()];
-    let text = super::upstream(upstream, &namespaces, &["exoscale".to_owned()], "own").unwrap();
+    let text =
+        super::upstream(upstream, &["cluster".to_owned()], &namespaces, &["exoscale".to_owned()], "own").unwrap();
     let documents = yaml::documents(&text).unwrap();
     let kinds: Vec<_> =
         documents.iter().map(|one| (one["kind"].as_str().unwrap(), &one["metadata"]["namespace"])).collect();
@@ -141,6 +142,7 @@ fn what_is_printed_says_what_each_right_is_for() {
     let catalog = embedded::catalog().unwrap();
     let text = super::upstream(
         catalog.upstream_of("exoscale").unwrap(),
+        &["cluster".into(), "second".into()],
         &["kube-system".into()],
         &["exoscale".into()],
         "ccm-operator",
@@ -162,7 +164,7 @@ fn the_policies_of_an_external_provider_are_kept_by_name() {
         }
     };
     let upstream = catalog.upstream_of("exoscale").unwrap().clone().restricted().unwrap();
-    let text = super::upstream(&upstream, &["kube-system".into()], &[], "own").unwrap();
+    let text = super::upstream(&upstream, &["cluster".into()], &["kube-system".into()], &[], "own").unwrap();
     let held_upstream = held(&yaml::documents(&text).unwrap(), "");
     let scaffold = embedded::scaffold().into_iter().map(|(path, text)| (path, text.as_bytes().to_vec()));
     let bundle = bundles_of("example", scaffold).into_iter().find(|bundle| bundle.flavour == Flavour::OpenShift);

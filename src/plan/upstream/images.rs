@@ -34,18 +34,25 @@ pub(crate) fn choose(container: &str, image: &Image, manager: &Manager) -> Resul
 /// The reference of a container's image for a `CloudControllerManager`, with its digest where one is known.
 pub(crate) fn reference(container: &str, image: &Image, manager: &Manager) -> Result<String, Error> {
     let mut choice = choose(container, image, manager)?;
-    let given = &manager.spec.image;
-    let repository = match (&given.repository, &given.registry_mirror) {
-        (Some(repository), _) => repository.clone(),
-        (None, Some(mirror)) => {
-            let path = image.repository.split_once('/').map_or(image.repository.as_str(), |(_, path)| path);
-            format!("{mirror}/{path}")
-        }
-        (None, None) => image.repository.clone(),
-    };
     let of_provider = choice.digest.filter(|_| has_own_repository(image, manager));
     choice.digest = given_digest(container, manager).map(ToOwned::to_owned).or(of_provider);
-    Ok(choice.reference(&repository))
+    Ok(choice.reference(&repository(image, manager)))
+}
+
+/// The repository of an image for a `CloudControllerManager`.
+pub(in crate::plan) fn repository(image: &Image, manager: &Manager) -> String {
+    let given = &manager.spec.image;
+    match (&given.repository, &given.registry_mirror) {
+        (Some(repository), _) => repository.clone(),
+        (None, Some(mirror)) => mirrored(image, mirror),
+        (None, None) => image.repository.clone(),
+    }
+}
+
+/// The repository of an image at a mirror: the path stays.
+pub(in crate::plan) fn mirrored(image: &Image, mirror: &str) -> String {
+    let path = image.repository.split_once('/').map_or(image.repository.as_str(), |(_, path)| path);
+    format!("{mirror}/{path}")
 }
 
 /// Whether the image is the provider's, itself or by a mirror.

@@ -125,7 +125,7 @@ enum Checked {
 }
 
 impl Source {
-    /// Of a live ConfigMap or Secret.
+    /// Of a live ConfigMap or Secret, with its metadata.
     pub fn of(object: &Value, reference: &Reference, checks: &Checks) -> Self {
         let content = |key: &str, value: &str| {
             let decoded;
@@ -150,7 +150,12 @@ impl Source {
         };
         let data = object["data"].as_object().into_iter().flatten();
         let keys = data.map(|(key, value)| (key.clone(), content(key, value.as_str().unwrap_or_default())));
-        Self { digest: reference::digest(object), keys: keys.collect() }
+        let digest = if reference.kind == &SECRET {
+            reference::secret_digest(object, object["metadata"]["uid"].as_str().unwrap_or_default())
+        } else {
+            reference::digest(object)
+        };
+        Self { digest, keys: keys.collect() }
     }
 
     /// The keys that fit a pattern, with their contents.

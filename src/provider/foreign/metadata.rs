@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::{
     error::brief,
     provider::{
+        Phase,
         folder::Manifest,
         foreign::{
             Values,
@@ -118,6 +119,51 @@ pub(super) fn selectors(subject: Subject) -> Values {
     };
     let of_pods = each(subject.pods(), |pod| others(&pod.value["affinity"], is_own));
     subject.bundle.manifests.iter().filter_map(of_manifest).chain(of_pods).collect()
+}
+
+/// The workloads whose pods, or the selector that they find them by, have no label of the provider's own.
+pub(super) fn pod_labels(subject: Subject) -> Values {
+    let own = own(subject);
+    let is_own =
+        |labels: &Value| OWN.iter().any(|key| labels[*key].as_str().is_some_and(|value| value.starts_with(&own)));
+    let of_manifest = |manifest: &Manifest| {
+        let (object, kind) = (manifest.object.value(), manifest.object.kind().kind);
+        // What is of another phase is refused as such.
+        if manifest.phase != Phase::Cluster || manifest.object.pod_spec_pointer() != Some("/spec/template/spec") {
+            return None;
+        }
+        let without = |pointer: &&str| !is_own(object.pointer(pointer).unwrap_or(&Value::Null));
+        let place = ["/spec/selector/matchLabels", "/spec/template/metadata/labels"].into_iter().find(without)?;
+        let value = format!("{kind} {}", manifest.object.name());
+        let field = place.trim_start_matches('/').replace('/', ".");
+        let problem = format!("{value}: {field} has no label {} with a value that begins with {own}", OWN.join(" or "));
+        Some((manifest.defect("/spec", problem), value))
+    };
+    subject.bundle.manifests.iter().filter_map(of_manifest).collect()
+}
+
+/// The budgets that let no pod be evicted.
+pub(super) fn budgets(subject: Subject) -> Values {
+    let of_manifest = |manifest: &Manifest| {
+        let spec = &manifest.object.value()["spec"];
+        let is = |field: &str, texts: [&str; 2]| match &spec[field] {
+            Value::String(text) => texts.contains(&text.as_str()),
+            Value::Number(number) => texts.contains(&number.to_string().as_str()),
+            _ => false,
+        };
+        let field = if is("maxUnavailable", ["0", "0%"]) {
+            "maxUnavailable"
+        } else if is("minAvailable", ["100%", "100%"]) {
+            "minAvailable"
+        } else {
+            return None;
+        };
+        let value = format!("{} {}", manifest.object.kind().kind, manifest.object.name());
+        let problem = format!("{value}: {field} lets no pod be evicted");
+        Some((manifest.defect(&format!("/spec/{field}"), problem), value))
+    };
+    let is_budget = |manifest: &&Manifest| manifest.object.kind().kind == "PodDisruptionBudget";
+    subject.bundle.manifests.iter().filter(is_budget).filter_map(of_manifest).collect()
 }
 
 /// The terms of an affinity that are about the pods of others: a pod that must not be beside them keeps them away from its place.

@@ -94,6 +94,19 @@ pub static RULES: &[ForeignRule] = &[
         Unless(metadata::selectors),
     ),
     rule(
+        "external-pod-label",
+        "a workload adopts the pods of others that its selector fits, and the Services and NetworkPolicies of others take its pods",
+        "give the pods, and the selector of the workload, app.kubernetes.io/name or k8s-app with a value that begins with NAME-cloud-; or \
+         list `KIND NAME` in the policy",
+        Unless(metadata::pod_labels),
+    ),
+    rule(
+        "external-budget",
+        "a budget that lets no pod be evicted blocks the drain of its node, and with it the upgrade of the cluster",
+        "set maxUnavailable: 1; or list `KIND NAME` in the policy",
+        Unless(metadata::budgets),
+    ),
+    rule(
         "foreign-service",
         "a Service can draw the traffic of an address or a name to itself, or open a port on every node",
         "use type: ClusterIP, without externalIPs, and leave the address to the cluster (None is fine); or list the field \

@@ -81,7 +81,9 @@ apiVersion: apps/v1
 kind: DaemonSet
 metadata: {name: exoscale-cloud-x, namespace: kube-system}
 spec:
+  selector: {matchLabels: {k8s-app: exoscale-cloud-x}}
   template:
+    metadata: {labels: {k8s-app: exoscale-cloud-x}}
     spec:
       serviceAccountName: exoscale-cloud-controller-manager
       securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
@@ -150,6 +152,9 @@ pub(crate) const FIXTURES: &[Fixture] = &[
     ("foreign-label", DEPLOYMENT, "      labels:\n", "      labels:\n        k8s-app: kube-dns\n", "k8s-app", "k8s-app=kube-dns"),
     ("foreign-label", BUDGET, "  labels:\n", "  labels:\n    component: kube-scheduler\n", "component", "component=kube-scheduler"),
     ("foreign-selector", BUDGET, "    matchLabels:\n      app.kubernetes.io/name: exoscale-cloud-controller-manager\n", "    matchLabels:\n", "spec:", "PodDisruptionBudget exoscale-cloud-controller-manager"),
+    ("external-budget", BUDGET, "maxUnavailable: 1", "maxUnavailable: 0", "maxUnavailable: 0", "PodDisruptionBudget exoscale-cloud-controller-manager"),
+    ("external-budget", BUDGET, "maxUnavailable: 1", "minAvailable: 100%", "minAvailable: 100%", "PodDisruptionBudget exoscale-cloud-controller-manager"),
+    ("external-pod-label", DEPLOYMENT, "    metadata:\n      labels:\n        app.kubernetes.io/name: exoscale-cloud-controller-manager\n", "    metadata:\n      labels:\n", "spec:", "Deployment exoscale-cloud-controller-manager"),
     ("foreign-name", BUDGET, "name: exoscale-cloud-controller-manager\n  namespace", "name: aws-exoscale-cloud-x\n  namespace", "name: aws-", "PodDisruptionBudget aws-exoscale-cloud-x"),
     ("foreign-name", BUDGET, "name: exoscale-cloud-controller-manager\n  namespace", "name: exoscale-cloud-x-delete-nodes\n  namespace", "name: exoscale-cloud-x-", "PodDisruptionBudget exoscale-cloud-x-delete-nodes"),
     ("foreign-name", BUDGET, "name: exoscale-cloud-controller-manager\n  namespace", "name: exoscale-cloud-x-delete-nodes-cluster\n  namespace", "name: exoscale-cloud-x-", "PodDisruptionBudget exoscale-cloud-x-delete-nodes-cluster"),
@@ -431,6 +436,7 @@ fn of_the_built_in_providers_for_openshift_none_breaks_a_rule_that_cannot_be_wid
     let rules: BTreeSet<_> = needed.iter().map(|(_, rule, _)| *rule).collect();
     let expected = [
         "external-root",
+        "external-pod-label",
         "foreign-cloud-config",
         "foreign-host-path",
         "foreign-image",

@@ -49,6 +49,33 @@ fn tokens_in_urls_and_assigned_secrets_are_masked() {
 }
 
 #[test]
+fn secrets_without_a_separator_are_masked() {
+    for (given, expected) in [
+        ("invalid token eyJhbGciOiJSUzI1NiJ9.eyJhIjoxfQ.c2ln", "invalid token ***"),
+        ("the answer was eyJhbGciOiJSUzI1NiJ9.eyJhIjoxfQ.c2ln.", "the answer was ***."),
+        ("login failed for me with password hunter2", "login failed for me with password ***"),
+        ("api key dop_v1_0123456789abcdef is revoked", "api key *** is revoked"),
+        ("api key a0b1c2d3e4f5a6b7 is revoked", "api key *** is revoked"),
+        ("got ghp_0123456789abcdefghij, no", "got ***, no"),
+        ("the key AKIAIOSFODNN7EXAMPLE is unknown", "the key *** is unknown"),
+        ("sent Authorization: Basic dXNlcjpwYXNz to it", "sent Authorization: Basic *** to it"),
+        ("GET https://user:pa/ss@host/path failed", "GET https://user:***@host/path failed"),
+        // What is none.
+        ("failed to refresh token: no such host", "failed to refresh token: no such host"),
+        ("a basic type", "a basic type"),
+        ("Basic information", "Basic information"),
+        ("the key cloud.conf of it is empty", "the key cloud.conf of it is empty"),
+        ("no token node-1 is known", "no token node-1 is known"),
+        ("pulled oci://mirror:5000/a/ccm@sha256:00", "pulled oci://mirror:5000/a/ccm@sha256:00"),
+        ("get https://example.com/a@b", "get https://example.com/a@b"),
+        ("get https://[fd00::1]/a@b", "get https://[fd00::1]/a@b"),
+    ] {
+        assert_eq!(message(given), expected);
+        assert_eq!(text(&format!("# {given}")), text(&format!("# {expected}")), "{given}");
+    }
+}
+
+#[test]
 fn secret_keys_are_recognized_by_name() {
     let secret = [
         "password",

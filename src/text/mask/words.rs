@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
 use crate::text::mask::{is_harmless_value, is_secret_key, squashed};
 
 /// The first characters of a comment or a list's item.
@@ -113,6 +115,7 @@ impl Reader {
         }
         let mut found: Vec<_> = self.values(line, indent);
         found.extend(passwords(line));
+        found.extend(tokens(line));
         found
     }
 
@@ -142,10 +145,17 @@ impl Reader {
                 let token = rest.trim_start();
                 let start = line.len() - token.len();
                 let end = start + token.find([' ', '"', '\'', ',']).unwrap_or(token.len());
-                if end - start >= TOKEN {
+                let is_short = word.eq_ignore_ascii_case("basic") && is_basic(&line[start..end]);
+                if end - start >= TOKEN || is_short {
                     found.push(start..end);
                     at = end;
                 }
+                continue;
+            }
+            if let Some(secret) = named_secret(word, rest) {
+                let start = end + 1;
+                found.push(start..start + secret.len());
+                at = start + secret.len();
                 continue;
             }
             let in_query = line[..start].ends_with(['?', '&']) && rest.starts_with('=');
@@ -269,6 +279,69 @@ fn looks_secret(word: &str) -> bool {
     !bare.starts_with('/') && (bare.len() >= TOKEN || bare.contains(|c: char| c.is_ascii_digit()))
 }
 
+/// How tokens begin that are known by it: those of GitHub, GitLab, DigitalOcean, Slack and Hugging Face, and the ids of AWS's keys, as
+/// their documentation shows them. `eyJ` is how `{"` begins in the base64 of a JSON Web Token.
+const TOKENS: [&str; 20] = [
+    "eyJ",
+    "AKIA",
+    "ASIA",
+    "dop_v1_",
+    "doo_v1_",
+    "dor_v1_",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "glrt-",
+    "xoxa-",
+    "xoxb-",
+    "xoxp-",
+    "xoxr-",
+    "xoxs-",
+    "hf_",
+];
+
+/// The words of a line that are tokens by how they begin, wherever they stand.
+fn tokens(line: &str) -> Vec<Range<usize>> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let (mut found, mut at) = (Vec::new(), 0);
+    while let Some(start) = line[at..].find(is_part).map(|part| at + part) {
+        let end = line[start..].find(|c| !is_part(c)).map_or(line.len(), |end| start + end);
+        let word = line[start..end].trim_end_matches('.');
+        if word.len() >= TOKEN && TOKENS.iter().any(|token| word.starts_with(token)) {
+            found.push(start..start + word.len());
+        }
+        at = end;
+    }
+    found
+}
+
+/// Whether this is what follows `Basic`: a user and a password in base64.
+fn is_basic(word: &str) -> bool {
+    STANDARD.decode(word).is_ok_and(|bytes| bytes.contains(&b':') && bytes.iter().all(|byte| *byte >= b' '))
+}
+
+/// The word behind `token`, `password` or `key` and a blank, if it looks like a secret: it has digits beside letters, behind `key` also the
+/// length of one, and no part of a path or of a host's name.
+fn named_secret<'a>(word: &str, rest: &'a str) -> Option<&'a str> {
+    let shortest = match squashed(word).as_str() {
+        "token" => 8,
+        "key" | "secret" => TOKEN,
+        name if is_password(name) && !word.starts_with('-') => 6,
+        _ => return None,
+    };
+    let after = rest.strip_prefix(' ')?;
+    let next = &after[..after.find(char::is_whitespace).unwrap_or(after.len())];
+    let next = next.trim_end_matches([',', '.', ';', ':', ')', '"', '\'']);
+    let has = |is: fn(&u8) -> bool| next.bytes().any(|byte| is(&byte));
+    let is_random =
+        has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic) && !next.contains(['/', '.', '=', '"', '\'']);
+    (next.len() >= shortest && is_random).then_some(next)
+}
+
 /// The position of the closing quote of a string, or the end of the text.
 pub(super) fn string_end(text: &str, open: usize) -> usize {
     let mut escaped = false;
@@ -288,6 +361,7 @@ fn passwords(text: &str) -> Vec<Range<usize>> {
         .filter_map(|(at, marker)| {
             let start = at + marker.len();
             let end = text[start..].find([' ', '\t', '"', '\'', '/', '?', '#']).map_or(text.len(), |end| start + end);
+            let end = end_with_slashes(text, start, end);
             let user_info = start..start + text[start..end].rfind('@')?;
             let user = text[user_info.clone()].split(':').next().unwrap_or_default();
             let password = user_info.start + user.len() + 1;
@@ -297,4 +371,17 @@ fn passwords(text: &str) -> Vec<Range<usize>> {
             (secret < user_info.end).then_some(secret..user_info.end)
         })
         .collect()
+}
+
+/// Where the authority of a URL ends. A password with a slash that is not encoded ends it early: what stands behind the colon is then
+/// no port, and an `@` follows.
+fn end_with_slashes(text: &str, start: usize, end: usize) -> usize {
+    let authority = &text[start..end];
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let begins_password = authority.split_once(':').is_some_and(|(user, port)| !user.is_empty() && !is_port(port));
+    if authority.contains('@') || !begins_password || authority.starts_with('[') {
+        return end;
+    }
+    let word_end = text[end..].find([' ', '\t', '"', '\'']).map_or(text.len(), |word| end + word);
+    text[end..word_end].rfind('@').map_or(end, |at| end + at + 1)
 }

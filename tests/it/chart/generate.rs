@@ -6,7 +6,10 @@ use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
 use anyhow::{Context, Result, ensure};
 use ccm_operator::{
     api::placement::{ApiServer, Distribution},
-    plan::install::{Installation, external::External},
+    plan::{
+        install::{Installation, external::External},
+        limits::Limits,
+    },
     provider::{catalog::Catalog, embedded, upstream::Upstream},
     text::yaml,
 };
@@ -24,9 +27,18 @@ pub(super) const GENERATED: &str = "Generated from install/ by `make generate`."
 /// The argument with the managed namespaces.
 const NAMESPACES: &str = "--manager-namespaces=namespaces-of-the-chart";
 
+/// The argument with the names of `CloudControllerManager`s.
+const NAMES: &str = "--names=name-of-the-chart";
+
 /// What stands in the files where a value enters, and the template for it.
-const TOKENS: [(&str, &str); 7] = [
-    (NAMESPACES, MANAGED),
+const TOKENS: [(&str, &str); 13] = [
+    (NAMESPACES, "--manager-namespaces={{ join \",\" $.Values.namespaces }}"),
+    (NAMES, NAMED),
+    ("[leases-of-the-chart]", "{{ toJson . }}"),
+    ("leases-of-the-chart", "{{ join \",\" . }}"),
+    ("repositories-of-the-chart", "{{ join \",\" . }}"),
+    ("mirrors-of-the-chart", "{{ . }}"),
+    ("pull-secrets-of-the-chart", "{{ join \",\" . }}"),
     ("namespaces-of-the-chart", "{{ . | quote }}"),
     ("operator-namespace-of-the-chart", "{{ $.Release.Namespace | quote }}"),
     ("image-of-the-chart", "{{ include \"ccm-operator.image\" $ | quote }}"),
@@ -35,9 +47,9 @@ const TOKENS: [(&str, &str); 7] = [
     ("\"65001\"", "{{ .port | toString | quote }}"),
 ];
 
-/// The argument with the managed namespaces, and those for external providers.
-const MANAGED: &str = "\
---manager-namespaces={{ join \",\" $.Values.namespaces }}
+/// The argument with the names, and those for external providers.
+const NAMED: &str = "\
+--names={{ join \",\" $.Values.names }}
 {{- range $.Values.externalProviders }}
 {{- $isBuiltIn := $.Files.Get (printf \"files/providers/%s.yaml\" .name) }}
 {{- if and $isBuiltIn (not (has .name $.Values.replaceBuiltIn)) }}
@@ -106,18 +118,43 @@ pub(super) fn base<'a>() -> Installation<'a> {
         control_plane_nodes: 3,
         api_server: None,
         node_deletion: false,
+        expose_metrics: false,
+        limits: Limits { names: vec!["name-of-the-chart".into()], ..Limits::default() },
         external: External::default(),
     }
 }
 
-fn variants(any: &Upstream) -> [Variant<'_>; 6] {
+#[allow(clippy::too_many_lines, reason = "a table")]
+fn variants(any: &Upstream) -> [Variant<'_>; 11] {
     let variant = |installation, open| Variant { installation, with: "", open, is_verbatim: true };
+    let limited = |change: fn(&mut Limits, Vec<String>), token: &str| {
+        let mut installation = base();
+        change(&mut installation.limits, vec![token.to_owned()]);
+        installation
+    };
     let api_server = Some(ApiServer { host: "host-of-the-chart".into(), port: 65001 });
     [
         Variant {
             is_verbatim: false,
             ..variant(Installation { providers: vec![any], ..base() }, "include \"ccm-operator.rules\"")
         },
+        variant(
+            limited(|limits, list| limits.image_repositories = list, "repositories-of-the-chart"),
+            "with $.Values.imageRepositories",
+        ),
+        variant(
+            limited(|limits, list| limits.registry_mirrors = list, "mirrors-of-the-chart"),
+            "with include \"ccm-operator.mirrors\" $",
+        ),
+        variant(
+            limited(|limits, list| limits.image_pull_secrets = list, "pull-secrets-of-the-chart"),
+            "with $.Values.imagePullSecrets",
+        ),
+        variant(limited(|limits, list| limits.leases = list, "leases-of-the-chart"), "with $.Values.leases"),
+        variant(
+            Installation { expose_metrics: true, ..base() },
+            "if or $.Values.exposeMetrics $.Values.serviceMonitor.enabled",
+        ),
         variant(Installation { node_deletion: true, ..base() }, "if $.Values.nodeDeletion"),
         variant(
             Installation { secrets: vec!["secrets-of-the-chart".into()], ..base() },
@@ -140,7 +177,8 @@ fn template(file: &str, any: &Upstream) -> Result<String> {
     // A list that is written anew has no quotes around it.
     let filled = |installation: &Installation<'_>| {
         let text = installation.of(file)?;
-        anyhow::Ok(text.replace(&format!("\"{NAMESPACES}\""), NAMESPACES))
+        let unquoted = |text: String, argument: &str| text.replace(&format!("\"{argument}\""), argument);
+        anyhow::Ok([NAMESPACES, NAMES].into_iter().fold(text, unquoted))
     };
     let plain = filled(&base())?;
     ensure!(!plain.contains("{{"), "{plain}");
@@ -205,17 +243,26 @@ fn template(file: &str, any: &Upstream) -> Result<String> {
     })
 }
 
-/// The lines that a provider adds to a file.
-fn rules(file: &str, provider: &Upstream) -> Result<String> {
+/// The lines that a provider adds to a file: those for every `CloudControllerManager`, and those for one by its name.
+fn rules(file: &str, provider: &Upstream) -> Result<[String; 2]> {
     // Some are in one namespace only.
     let is_anywhere = provider.descriptor.namespaces.include("namespaces-of-the-chart");
     let namespaces = || if is_anywhere { base().namespaces } else { vec!["kube-system".to_owned()] };
-    let plain = Installation { namespaces: namespaces(), ..base() }.of(file)?;
-    let text = Installation { providers: vec![provider], namespaces: namespaces(), ..base() }.of(file)?;
+    let of = |providers: Vec<_>, names: &[String]| {
+        let limits = Limits { names: names.to_vec(), ..Limits::default() };
+        Installation { providers, namespaces: namespaces(), limits, ..base() }.of(file)
+    };
+    let (plain, common) = (of(Vec::new(), &[])?, of(vec![provider], &[])?);
+    let named = of(vec![provider], &base().limits.names)?;
+    Ok([added(&plain, &common), added(&common, &named)])
+}
+
+/// The lines that one text has more than another.
+fn added(plain: &str, text: &str) -> String {
     let (plain, text): (Vec<_>, Vec<_>) = (plain.split_inclusive('\n').collect(), text.split_inclusive('\n').collect());
     let changes = capture_diff_slices(Algorithm::Myers, &plain, &text);
     let added = changes.iter().filter(|change| matches!(change, DiffOp::Insert { .. }));
-    Ok(added.flat_map(|change| text[change.new_range()].iter().copied()).collect())
+    added.flat_map(|change| text[change.new_range()].iter().copied()).collect()
 }
 
 /// The rights of a provider, and the Secrets that it needs.
@@ -229,9 +276,11 @@ fn provider(provider: &Upstream, files: &[(String, &'static [u8])]) -> Result<St
     }
     for (of, name) in [("cluster", "02_rbac.yaml"), ("namespaces", "03_rbac_managed.yaml")] {
         let (_, bytes) = files.iter().find(|(file, _)| file == name).context(name)?;
-        let rules = rules(std::str::from_utf8(bytes)?, provider)?;
-        writeln!(text, "{of}: |")?;
-        rules.lines().try_for_each(|line| writeln!(text, "  {line}"))?;
+        let [common, named] = rules(std::str::from_utf8(bytes)?, provider)?;
+        for (key, rules) in [(of.to_owned(), common), (format!("{of}ByName"), named)] {
+            writeln!(text, "{key}: |")?;
+            rules.lines().try_for_each(|line| writeln!(text, "  {line}"))?;
+        }
     }
     Ok(text)
 }

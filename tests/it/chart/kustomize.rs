@@ -6,7 +6,10 @@ use std::{collections::BTreeMap, fmt::Write, fs, os::unix::fs::symlink, process:
 use anyhow::{Context, Result, ensure};
 use ccm_operator::{
     api::placement::Distribution,
-    plan::install::{Installation, NAME},
+    plan::{
+        install::{Installation, NAME},
+        limits::Limits,
+    },
     provider::{catalog::Catalog, embedded, upstream::Upstream},
     text::yaml,
 };
@@ -21,7 +24,8 @@ use crate::{lab::repository, support::artifacts};
 
 /// The installation as it stands in `install/`.
 fn plain<'a>() -> Installation<'a> {
-    Installation { namespaces: vec!["kube-system".into()], operator_namespace: NAME.into(), image: None, ..base() }
+    let (namespaces, operator_namespace) = (vec!["kube-system".into()], NAME.into());
+    Installation { namespaces, operator_namespace, image: None, limits: Limits::default(), ..base() }
 }
 
 /// The objects of an installation.
@@ -112,6 +116,7 @@ fn generated() -> Result<BTreeMap<String, String>> {
         add(name, Installation { providers: vec![provider], secrets, ..plain() })?;
     }
     add("node-deletion", Installation { node_deletion: true, ..plain() })?;
+    add("expose-metrics", Installation { expose_metrics: true, ..plain() })?;
     add("single-node", Installation { control_plane_nodes: 1, ..plain() })?;
     for distribution in distributions()? {
         add(&name(distribution), Installation { distribution, ..plain() })?;
@@ -166,6 +171,7 @@ async fn kustomize_makes_of_components_what_render_makes_of_flags() -> Result<()
         case(std::slice::from_ref(provider), &[], &[]);
     }
     case(&all, &["node-deletion", "single-node"], &["--node-deletion", "--control-plane-nodes", "1"]);
+    case(&all[..1], &["expose-metrics"], &["--expose-metrics"]);
     for distribution in distributions()? {
         let name = name(distribution);
         case(&all[..1], &[&name], &["--distribution", &name]);

@@ -166,6 +166,35 @@ async fn the_chart_makes_of_values_what_render_makes_of_flags() -> Result<()> {
         &["--providers", "aws,hcloud", "--secrets", "prod,true,1", "--node-deletion"],
         json!({"providers": ["aws", "hcloud"], "secrets": ["prod", "true", "1"], "nodeDeletion": true}),
     );
+    case(
+        "ccm-operator",
+        &["--providers", "aws,azure", "--names", "cluster,second,a.b", "--expose-metrics", "--node-deletion"],
+        json!({"providers": ["aws", "azure"], "names": ["cluster", "second", "a.b"], "exposeMetrics": true, "nodeDeletion": true}),
+    );
+    case(
+        "ccm-operator",
+        &["--providers", "aws", "--names", "second", "--expose-metrics"],
+        json!({"providers": ["aws"], "names": ["second"], "serviceMonitor": {"enabled": true}}),
+    );
+    case(
+        "ccm-operator",
+        &[
+            "--providers",
+            "aws",
+            "--image-repositories",
+            "a/b,c/",
+            "--registry-mirrors",
+            "m:5000/x,n",
+            "--image-pull-secrets",
+            "p,q",
+            "--leases",
+            "own,other",
+        ],
+        json!({
+            "providers": ["aws"], "imageRepositories": ["a/b", "c/"], "registryMirrors": ["m:5000/x", "n"],
+            "imagePullSecrets": ["p", "q"], "leases": ["own", "other"],
+        }),
+    );
     for (image, values) in [
         ("registry/operator:1", json!({"repository": "registry/operator", "tag": "1"})),
         (
@@ -173,7 +202,12 @@ async fn the_chart_makes_of_values_what_render_makes_of_flags() -> Result<()> {
             json!({"repository": "r/a/operator", "tag": "v9", "digest": digest, "registryMirror": "mirror:5000/x"}),
         ),
     ] {
-        case("ccm-operator", &["--providers", "aws", "--image", image], json!({"providers": ["aws"], "image": values}));
+        let mut flags = vec!["--providers", "aws", "--image", image];
+        // The administrator's mirror serves the images of the cloud-controller-managers, too.
+        if let Some(mirror) = values["registryMirror"].as_str() {
+            flags.extend(["--registry-mirrors", mirror]);
+        }
+        case("ccm-operator", &flags, json!({"providers": ["aws"], "image": values}));
     }
     for (namespace, flags, values) in cases {
         let flags: Vec<_> = flags.iter().map(String::as_str).collect();
@@ -248,9 +282,10 @@ async fn prometheus_is_told_only_where_it_is_known() -> Result<()> {
     };
     let known = ["--api-versions", "monitoring.coreos.com/v1"];
     assert!(found(json!({"providers": ["aws"]}), &[]).await?.is_empty());
-    assert!(found(json!({"providers": ["aws"], "serviceMonitor": {"enabled": false}}), &known).await?.is_empty());
+    assert!(found(json!({"providers": ["aws"]}), &known).await?.is_empty(), "its token would go to whoever answers");
     let labels = json!({"release": "prometheus"});
-    let objects = found(json!({"providers": ["aws"], "serviceMonitor": {"labels": labels}}), &known).await?;
+    let objects =
+        found(json!({"providers": ["aws"], "serviceMonitor": {"enabled": true, "labels": labels}}), &known).await?;
     let [service, monitor] = &objects[..] else { panic!("{objects:?}") };
     assert!(objects.iter().all(|object| object["metadata"]["namespace"] == "own"), "{objects:?}");
     assert_eq!(monitor["metadata"]["labels"]["release"], "prometheus");
@@ -265,6 +300,36 @@ async fn prometheus_is_told_only_where_it_is_known() -> Result<()> {
     let ports = pods["spec"]["containers"][0]["ports"].as_array().context("ports")?;
     let own = ports.iter().find(|own| own["name"] == port["targetPort"]).context("the port")?;
     assert_eq!(own["containerPort"], port["port"]);
+    Ok(())
+}
+
+/// Those that the chart lets write, with the role that the page has for everybody else.
+#[tokio::test]
+async fn editors_may_write_the_objects_and_nothing_else() -> Result<()> {
+    let editors = json!([
+        {"kind": "Group", "name": "platform"},
+        {"kind": "ServiceAccount", "name": "flux", "namespace": "flux-system"},
+    ]);
+    let of = |objects: &[Value], kind: &str| {
+        objects.iter().find(|one| one["kind"] == kind && one["metadata"]["name"] == "ccm-operator-edit").cloned()
+    };
+    let plain = templated("own", &json!({"providers": ["aws"]}), &[]).await?;
+    assert!(of(&plain, "ClusterRole").is_none() && of(&plain, "ClusterRoleBinding").is_none());
+    let objects = templated("own", &json!({"providers": ["aws"], "editors": editors}), &[]).await?;
+    let role = of(&objects, "ClusterRole").context("a role")?;
+    let page = fs::read_to_string(repository().join("docs/any-kubernetes.md"))?;
+    let (_, block) =
+        page.split_once("kind: ClusterRole\nmetadata:\n  name: ccm-operator-edit\n").context("the page's role")?;
+    let documented: Value = yaml::from_str(block.split("```").next().unwrap_or_default())?;
+    assert_eq!(documented["rules"], role["rules"]);
+    let binding = of(&objects, "ClusterRoleBinding").context("a binding")?;
+    assert_eq!(binding["roleRef"]["name"], "ccm-operator-edit");
+    let group = "rbac.authorization.k8s.io";
+    let subjects = json!([
+        {"kind": "Group", "name": "platform", "apiGroup": group},
+        {"kind": "ServiceAccount", "name": "flux", "namespace": "flux-system"},
+    ]);
+    assert_eq!(binding["subjects"], subjects);
     Ok(())
 }
 
@@ -330,6 +395,10 @@ async fn wrong_values_are_refused() -> Result<()> {
         ("providers={aws},namespaces={a.b}", "namespaces"),
         ("providers={aws},namespaces={}", "namespaces"),
         ("providers={aws},secrets={A}", "secrets"),
+        ("providers={aws},names={}", "names"),
+        ("providers={aws},names={*}", "names"),
+        ("providers={aws},imageRepositories={A}", "imageRepositories"),
+        ("providers={aws},editors[0].kind=Role,editors[0].name=a", "editors"),
         ("providers={nutanix}", "namespaces"),
         ("providers={gcp},namespaces={a}", "namespaces"),
         ("providers={aws},distribution=k4s", "distribution"),

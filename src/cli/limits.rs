@@ -1,0 +1,130 @@
+//! The flags with what `CloudControllerManager`s may ask for: an installation hands them to its operator.
+
+use clap::Args;
+
+use crate::{api::check, plan::limits::Limits};
+
+/// What `CloudControllerManager`s may ask for, on clusters other than OpenShift.
+#[derive(Args, Clone, Debug)]
+#[group(skip)]
+pub struct LimitFlags {
+    /// The names that CloudControllerManagers may have, comma-separated; on clusters other than OpenShift (for `render`: with
+    /// --flavour upstream) [default: cluster]. The operator needs permissions for the objects of each.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = manager_name)]
+    pub names: Vec<String>,
+
+    /// The repositories whose images a CloudControllerManager may run, comma-separated; one that ends in / stands for all below it.
+    /// On clusters other than OpenShift (for `render`: with --flavour upstream) [default: those of its provider].
+    #[arg(long, value_name = "REPOSITORIES", value_delimiter = ',', value_parser = repository)]
+    pub image_repositories: Vec<String>,
+
+    /// The registries, each optionally with a path, that a CloudControllerManager may name in spec.image.registryMirror,
+    /// comma-separated; on clusters other than OpenShift (for `render`: with --flavour upstream) [default: none].
+    #[arg(long, value_name = "REGISTRIES", value_delimiter = ',', value_parser = mirror)]
+    pub registry_mirrors: Vec<String>,
+
+    /// The Secrets that a CloudControllerManager may name in spec.image.pullSecrets, comma-separated; on clusters other than
+    /// OpenShift (for `render`: with --flavour upstream) [default: none].
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = name)]
+    pub image_pull_secrets: Vec<String>,
+
+    /// The leases that a CloudControllerManager may name in spec.leaderElection.leaseName, comma-separated, besides
+    /// cloud-controller-manager, which for names other than cluster is followed by - and the name; on clusters other than OpenShift
+    /// (for `render`: with --flavour upstream) [default: none].
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = name)]
+    pub leases: Vec<String>,
+}
+
+impl LimitFlags {
+    /// What they allow.
+    pub(super) fn limits(&self) -> Limits {
+        let list = |given: &[String]| or_default(given, Vec::new);
+        Limits {
+            names: or_default(&self.names, || Limits::default().names),
+            image_repositories: list(&self.image_repositories),
+            registry_mirrors: list(&self.registry_mirrors),
+            image_pull_secrets: list(&self.image_pull_secrets),
+            leases: list(&self.leases),
+        }
+    }
+
+    /// Each flag, and whether it is given.
+    pub(super) fn given(&self) -> [(&'static str, bool); 5] {
+        let Self { names, image_repositories, registry_mirrors, image_pull_secrets, leases } = self;
+        [
+            ("--names", !names.is_empty()),
+            ("--image-repositories", !image_repositories.is_empty()),
+            ("--registry-mirrors", !registry_mirrors.is_empty()),
+            ("--image-pull-secrets", !image_pull_secrets.is_empty()),
+            ("--leases", !leases.is_empty()),
+        ]
+    }
+}
+
+/// Each name once, in the given order.
+pub(super) fn or_default(given: &[String], default: impl FnOnce() -> Vec<String>) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in given {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    if names.is_empty() { default() } else { names }
+}
+
+/// The name of an object.
+pub(super) fn name(text: &str) -> Result<String, &'static str> {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let ends = text.as_bytes().first().zip(text.as_bytes().last());
+    let fits = text.len() <= 253
+        && text.bytes().all(|byte| is_inner(byte) || matches!(byte, b'-' | b'.'))
+        && ends.is_some_and(|(first, last)| is_inner(*first) && is_inner(*last));
+    if fits { Ok(text.to_owned()) } else { Err("a name consists of lower-case letters, digits, hyphens and dots") }
+}
+
+/// The name of a `CloudControllerManager`.
+pub(super) fn manager_name(text: &str) -> Result<String, &'static str> {
+    check::name(text).map(|()| text.to_owned()).map_err(|(_, problem)| problem)
+}
+
+/// A repository, or all below a path, as a reference of an image begins.
+fn repository(text: &str) -> Result<String, &'static str> {
+    mirror(text.strip_suffix('/').unwrap_or(text)).map(|_| text.to_owned())
+}
+
+/// A registry, optionally with a path.
+fn mirror(text: &str) -> Result<String, &'static str> {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._:/".contains(&byte);
+    let is_end = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let ends = text.as_bytes().first().zip(text.as_bytes().last());
+    let fits = text.bytes().all(is_inner) && ends.is_some_and(|(first, last)| is_end(first) && is_end(last));
+    if fits {
+        Ok(text.to_owned())
+    } else {
+        Err("must be a registry with a path, such as registry.example.com/cloud/ccm")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_may_stand_for_all_below_it() {
+        for text in ["ghcr.io/acme/ccm", "mirror:5000", "mirror:5000/", "a/b_c/"] {
+            assert!(repository(text).is_ok(), "{text}");
+        }
+        for text in ["", "/", "a//", "A/b", "a b", "-a", "https://a/b\n", "a@sha256:0"] {
+            assert!(repository(text).is_err(), "{text}");
+        }
+        assert!(mirror("mirror/").is_err());
+    }
+
+    #[test]
+    fn a_name_is_one_that_the_operator_takes() {
+        assert!(manager_name("cluster").is_ok() && manager_name("a.b").is_ok());
+        for text in ["", "*", "a-next", &"a".repeat(41)] {
+            assert!(manager_name(text).is_err(), "{text}");
+        }
+    }
+}

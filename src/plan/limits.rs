@@ -1,0 +1,134 @@
+//! What an installation lets `CloudControllerManager`s ask for (pure).
+//!
+//! Whoever may write a `CloudControllerManager` has what this leaves: without limits they could run any program with the
+//! permissions and credentials of a cloud-controller-manager.
+
+use crate::{
+    facts::manager::{LEASE, Manager, ONLY, named},
+    plan::upstream,
+    provider::upstream::{Descriptor, Image},
+};
+
+/// What `CloudControllerManager`s may ask for. An installation hands it to the operator in its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The names that they may have. The operator's permissions on objects without a namespace are for these.
+    pub names: Vec<String>,
+    /// The repositories that images may be of; one that ends in `/` stands for all below it. Empty: those of the providers.
+    pub image_repositories: Vec<String>,
+    /// The registries, optionally with a path, that may serve the providers' repositories under their own paths.
+    pub registry_mirrors: Vec<String>,
+    /// The Secrets with which images may be pulled.
+    pub image_pull_secrets: Vec<String>,
+    /// The leases that they may name, besides the default ones.
+    pub leases: Vec<String>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            names: vec![ONLY.to_owned()],
+            image_repositories: Vec::new(),
+            registry_mirrors: Vec::new(),
+            image_pull_secrets: Vec::new(),
+            leases: Vec::new(),
+        }
+    }
+}
+
+/// A reason for programs, and a message for people.
+pub type Refusal = (&'static str, String);
+
+impl Limits {
+    /// The arguments of the operator, those that an installation need not have left out.
+    pub fn arguments(&self) -> Vec<String> {
+        let lists = [
+            ("--image-repositories", &self.image_repositories),
+            ("--registry-mirrors", &self.registry_mirrors),
+            ("--image-pull-secrets", &self.image_pull_secrets),
+            ("--leases", &self.leases),
+        ];
+        let given = lists.into_iter().filter(|(_, list)| !list.is_empty());
+        given.map(|(flag, list)| format!("{flag}={}", list.join(","))).collect()
+    }
+
+    /// Refuses a `CloudControllerManager` that asks for more. Without a descriptor its provider is not known, and it has no image.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that the installation does not allow, with the flag that would.
+    pub fn check(&self, manager: &Manager, descriptor: Option<&Descriptor>) -> Result<(), Refusal> {
+        self.name(manager)?;
+        self.lease(manager)?;
+        for image in descriptor.into_iter().flat_map(|one| one.images.values()) {
+            self.image(image, manager)?;
+        }
+        self.pull_secrets(manager)
+    }
+
+    fn name(&self, manager: &Manager) -> Result<(), Refusal> {
+        let name = &manager.name;
+        if self.names.contains(name) {
+            return Ok(());
+        }
+        let problem = format!("the operator may not keep the objects of a CloudControllerManager named {name}");
+        Err(refusal("NameNotAllowed", "metadata.name", &problem, "--names", &self.names))
+    }
+
+    fn lease(&self, manager: &Manager) -> Result<(), Refusal> {
+        let lease = manager.lease_name();
+        if self.leases.contains(&lease) || self.names.iter().any(|name| named(LEASE, name) == lease) {
+            return Ok(());
+        }
+        let field = "spec.leaderElection.leaseName";
+        let problem = format!("{lease} may be the lease of another program");
+        Err(refusal("LeaseNotAllowed", field, &problem, "--leases", &self.leases))
+    }
+
+    fn image(&self, image: &Image, manager: &Manager) -> Result<(), Refusal> {
+        let repository = upstream::images::repository(image, manager);
+        if self.has_repository(image, &repository) {
+            return Ok(());
+        }
+        let asked = &manager.spec.image;
+        let (field, flag, list) = match (&asked.repository, &asked.registry_mirror) {
+            (None, Some(_)) if self.image_repositories.is_empty() => {
+                ("spec.image.registryMirror", "--registry-mirrors", &self.registry_mirrors)
+            }
+            (None, Some(_)) => ("spec.image.registryMirror", "--image-repositories", &self.image_repositories),
+            (Some(_), _) => ("spec.image.repository", "--image-repositories", &self.image_repositories),
+            (None, None) => ("spec.image", "--image-repositories", &self.image_repositories),
+        };
+        let problem = format!("the operator may not run an image of {repository}");
+        Err(refusal("ImageNotAllowed", field, &problem, flag, list))
+    }
+
+    fn has_repository(&self, image: &Image, repository: &str) -> bool {
+        let is_mirrored =
+            || self.registry_mirrors.iter().any(|mirror| upstream::images::mirrored(image, mirror) == repository);
+        if self.image_repositories.is_empty() {
+            return repository == image.repository || is_mirrored();
+        }
+        let fits = |entry: &String| repository == entry || (entry.ends_with('/') && repository.starts_with(entry));
+        self.image_repositories.iter().any(fits) || is_mirrored()
+    }
+
+    fn pull_secrets(&self, manager: &Manager) -> Result<(), Refusal> {
+        let mut asked = manager.spec.image.pull_secrets.iter().map(|secret| &secret.name);
+        let Some(other) = asked.find(|name| !self.image_pull_secrets.contains(name)) else { return Ok(()) };
+        let problem = format!("no image may be pulled with the Secret {other}");
+        let field = "spec.image.pullSecrets";
+        Err(refusal("PullSecretNotAllowed", field, &problem, "--image-pull-secrets", &self.image_pull_secrets))
+    }
+}
+
+fn refusal(reason: &'static str, field: &str, problem: &str, flag: &str, allowed: &[String]) -> Refusal {
+    let allowed = match allowed {
+        [] => "is not given".to_owned(),
+        names => format!("lists {}", names.join(", ")),
+    };
+    (reason, format!("{field}: {problem}: {flag} of its installation {allowed}"))
+}
+
+#[cfg(test)]
+mod tests;
