@@ -59,7 +59,10 @@ pub fn message(text: &str) -> Cow<'_, str> {
     if text.len() <= MOST_OF_A_MESSAGE {
         return Cow::Borrowed(text);
     }
-    Cow::Owned(format!("{}{CUT}", &text[..text.floor_char_boundary(MOST_OF_A_MESSAGE - CUT.len())]))
+    let most = MOST_OF_A_MESSAGE - CUT.len();
+    // A character has at most four bytes.
+    let end = (most - 3..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    Cow::Owned(format!("{}{CUT}", &text[..end]))
 }
 
 #[cfg(test)]

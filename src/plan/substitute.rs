@@ -178,13 +178,12 @@ fn set_variables<'a>(container: &mut Value, variables: impl IntoIterator<Item = 
     for (name, value) in variables {
         work::add(1);
         let variable = json!({"name": name, "value": value});
-        match places.get(name).and_then(|index| container["env"].get_mut(*index)) {
-            Some(existing) => *existing = variable,
-            None => {
-                let end = container["env"].as_array().map_or(0, Vec::len);
-                places.insert(name.to_owned(), end);
-                push(container, "env", variable);
-            }
+        if let Some(existing) = places.get(name).and_then(|index| container["env"].get_mut(*index)) {
+            *existing = variable;
+        } else {
+            let end = container["env"].as_array().map_or(0, Vec::len);
+            places.insert(name.to_owned(), end);
+            push(container, "env", variable);
         }
     }
 }

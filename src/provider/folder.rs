@@ -15,11 +15,13 @@ use crate::{
     provider::{
         Descriptor, Error, Flavour, Phase, Platform, Provider,
         upstream::{self, Upstream},
-        verify::folder::walk,
     },
     text::{
         Place, terminal,
-        yaml::{self, Lines, outline::child},
+        yaml::{
+            self, Lines,
+            outline::{child, walk},
+        },
     },
 };
 

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -55,6 +56,32 @@ const MAX_SUM: u64 = 8 << 20;
 
 /// The most that its YAML may cost to read; the largest provider of this repository needs an eighth of it.
 const MAX_COST: Cost = Cost { values: 20_000, mappings: 20_000, bytes: 8 << 20, paths: 8 << 20 };
+
+/// What a package was read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Form {
+    /// This program.
+    BuiltIn,
+    /// A folder.
+    Folder,
+    /// A canonical tar.
+    Tar,
+    /// A folder with the layout of an OCI image.
+    Layout,
+}
+
+impl Form {
+    /// It, for people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::BuiltIn => "a part of this program",
+            Self::Folder => "a folder",
+            Self::Tar => "a tar",
+            Self::Layout => "the layout of an OCI image",
+        }
+    }
+}
 
 /// One provider's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]

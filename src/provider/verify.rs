@@ -19,7 +19,7 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    provider::{Error, folder::Bundle, package::read::Form, payload::Payload},
+    provider::{Error, folder::Bundle, package::Form, payload::Payload},
     text::{
         Place, located,
         output::{Failure, Suite, printable, table, wrap},

@@ -136,7 +136,7 @@ fn files_that_never_end_are_refused() -> Result<()> {
         (|path| symlink("/dev/zero", path), "leads out of the folder"),
         (|path| symlink("..", path), "a link to a folder"),
         (|path| symlink("loop.yaml", path.with_file_name("loop.yaml")), "Too many levels of symbolic links"),
-        (|path| fs::File::create(path)?.set_len(1 << 40), "larger than 4 MiB"),
+        (|path| fs::File::create(path)?.set_len(1 << 40), "larger than 1 MiB"),
     ] {
         let folder = changed("", "")?;
         let file = folder.path().join("assets/demo/more.yaml");

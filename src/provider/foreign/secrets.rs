@@ -9,12 +9,9 @@ use crate::{
         Error, Flavour, Phase,
         foreign::{Values, rights},
         upstream::{CLOUD_CONFIG_VOLUME, CREDENTIALS_VOLUME, Descriptor},
-        verify::{
-            folder::walk,
-            parts::{Part, Subject, items},
-        },
+        verify::parts::{Part, Subject, items},
     },
-    text::work,
+    text::{work, yaml::outline::walk},
 };
 
 pub(super) fn secrets(subject: Subject) -> Values {

@@ -9,8 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::Serialize;
-
+pub use super::Form;
 use super::{FOLDERS, Limits, MAX_FILES, Package, check_path, oci, tar};
 use crate::{
     files::folder::{Folder, Opened, Unreadable, open},
@@ -40,32 +39,6 @@ pub enum Error {
         /// The defect.
         source: provider::Error,
     },
-}
-
-/// What a package was read from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Form {
-    /// This program.
-    BuiltIn,
-    /// A folder.
-    Folder,
-    /// A canonical tar.
-    Tar,
-    /// A folder with the layout of an OCI image.
-    Layout,
-}
-
-impl Form {
-    /// It, for people.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::BuiltIn => "a part of this program",
-            Self::Folder => "a folder",
-            Self::Tar => "a tar",
-            Self::Layout => "the layout of an OCI image",
-        }
-    }
 }
 
 /// A package that was read.

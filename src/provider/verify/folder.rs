@@ -19,7 +19,7 @@ use crate::{
         Place, work,
         yaml::{
             self,
-            outline::{child, plain_scalars},
+            outline::{child, plain_scalars, walk},
         },
     },
 };
@@ -79,24 +79,6 @@ pub(super) fn placeholders(subject: Subject) -> Vec<Error> {
         }
     }
     defects
-}
-
-/// Calls a function with every value of a document and its JSON pointer.
-pub(in crate::provider) fn walk<'v>(value: &'v Value, pointer: &str, see: &mut impl FnMut(&str, &'v Value)) {
-    see(pointer, value);
-    match value {
-        Value::Array(items) => {
-            for (index, item) in items.iter().enumerate() {
-                walk(item, &format!("{pointer}/{index}"), see);
-            }
-        }
-        Value::Object(members) => {
-            for (key, member) in members {
-                walk(member, &child(pointer, key), see);
-            }
-        }
-        _ => {}
-    }
 }
 
 fn placeholder(text: &str) -> Option<String> {

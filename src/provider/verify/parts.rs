@@ -155,7 +155,7 @@ impl<'a> Subject<'a> {
         self.pods().flat_map(move |pod| {
             let part = move |(index, value)| {
                 let (pointer, volumes) = (format!("{}/{list}/{index}", pod.pointer), Rc::clone(&pod.volumes));
-                Part { value, pointer, volumes, ..pod }
+                Part { value, volumes, pointer, ..pod }
             };
             items(&pod.pod[list]).iter().enumerate().map(part)
         })

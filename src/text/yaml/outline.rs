@@ -6,6 +6,7 @@
 use std::{collections::BTreeSet, ops::Range};
 
 use granit_parser::{Event, Options, Parser, ScalarStyle, Span, StrInput, StructureStyle};
+use serde_json::Value;
 
 use crate::text::{Place, Problem};
 
@@ -272,6 +273,24 @@ fn end(style: StructureStyle, closed: usize, last: Option<Range<usize>>, start: 
 /// The JSON pointer of a member.
 pub(crate) fn child(pointer: &str, key: &str) -> String {
     format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
+}
+
+/// Calls a function with every value of a document and its JSON pointer.
+pub(crate) fn walk<'v>(value: &'v Value, pointer: &str, see: &mut impl FnMut(&str, &'v Value)) {
+    see(pointer, value);
+    match value {
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                walk(item, &format!("{pointer}/{index}"), see);
+            }
+        }
+        Value::Object(members) => {
+            for (key, member) in members {
+                walk(member, &child(pointer, key), see);
+            }
+        }
+        _ => {}
+    }
 }
 
 fn bytes(span: &Span) -> Range<usize> {

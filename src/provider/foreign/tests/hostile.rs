@@ -338,7 +338,9 @@ fn the_work_for_a_package_grows_with_its_size() {
                 let bundles = bundles_of("exoscale", files.iter().map(|(path, text)| (path.as_str(), text.as_bytes())));
                 let found = report(&bundles, &Policy::default());
                 assert!(!found.suites().is_empty());
-                bundles.iter().for_each(|bundle| drop(bundle.misfits()));
+                for bundle in &bundles {
+                    drop(bundle.misfits());
+                }
             })
         };
         let (small, large) = (steps(400), steps(4_000));

@@ -96,9 +96,9 @@ fn a_layout_has_nothing_beside_its_image() {
         assert!(error.contains(&format!("{named}: not a part of the image")), "{extra}: {error}");
         let top = image.join(named);
         if top.is_dir() {
-            fs::remove_dir_all(top).unwrap()
+            fs::remove_dir_all(top).unwrap();
         } else {
-            fs::remove_file(top).unwrap()
+            fs::remove_file(top).unwrap();
         }
         assert_eq!(read(&image).unwrap().form, Form::Layout);
     }
