@@ -60,7 +60,7 @@ pub(super) struct Accounts {
     main: Option<Account>,
     /// All of the folder.
     all: BTreeSet<Account>,
-    /// Those of DaemonSets besides the cloud-controller-manager: whoever owns a node can read their tokens.
+    /// Those of `DaemonSet`s besides the cloud-controller-manager: whoever owns a node can read their tokens.
     pub(super) on_every_node: BTreeSet<Account>,
     /// Those of the other workloads.
     pub(super) central: BTreeSet<Account>,

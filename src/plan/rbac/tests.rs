@@ -176,5 +176,7 @@ fn the_policies_of_an_external_provider_are_kept_by_name() {
     let policies = openshift.manifests.iter().filter(|object| object.kind().is_policy());
     let names: BTreeSet<_> = policies.map(Object::name).collect();
     assert_eq!(names.len(), 3, "{names:?}");
-    names.iter().for_each(|name| needed(name, &held_openshift));
+    for name in names {
+        needed(name, &held_openshift);
+    }
 }
