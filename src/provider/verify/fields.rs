@@ -17,9 +17,9 @@ use crate::{
     object::Object,
     provider::{
         Error,
-        verify::{folder::walk, parts::Subject},
+        verify::parts::Subject,
     },
-    text::yaml::outline::child,
+    text::yaml::outline::{child, walk},
 };
 
 pub(super) fn known(subject: Subject) -> Vec<Error> {
