@@ -218,6 +218,20 @@ impl Versions {
 }
 
 #[cfg(test)]
+impl schemars::JsonSchema for Tag {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Tag".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "A tag, or with the digest of the image that it names.",
+            "anyOf": [{"type": "string"}, generator.subschema_for::<TagFields>()],
+        })
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -349,19 +363,5 @@ mod tests {
             assert_eq!(found.as_ref().map(|(minor, _)| minor.0), expected.map(|(minor, _)| minor), "{first} {second}");
             assert!(expected.is_none_or(|(_, words)| found.unwrap().1.contains(words)), "{first} {second}");
         }
-    }
-}
-
-#[cfg(test)]
-impl schemars::JsonSchema for Tag {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Tag".into()
-    }
-
-    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "description": "A tag, or with the digest of the image that it names.",
-            "anyOf": [{"type": "string"}, generator.subschema_for::<TagFields>()],
-        })
     }
 }

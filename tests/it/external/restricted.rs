@@ -1,6 +1,8 @@
 //! What the accounts of an external provider may change once their pods run: each attack with the account of its cloud-controller-manager
 //! or of its node manager on a real API server, which roles allow and the policies do not, and what a cloud-controller-manager writes.
 
+#![allow(clippy::needless_pass_by_value, reason = "a literal reads best where it stands")]
+
 use std::collections::BTreeSet;
 
 use anyhow::Context;
@@ -206,6 +208,37 @@ fn internal(ip: &str) -> Value {
     address("InternalIP", ip)
 }
 
+/// Of the refusal of addresses.
+const KEPT: &str = "neither remove one nor put another";
+
+fn dedicated() -> Value {
+    json!({"key": "example.com/dedicated", "effect": "NoSchedule"})
+}
+
+fn tainted(key: &str, effect: &str) -> Value {
+    json!({"spec": {"taints": [dedicated(), {"key": key, "effect": effect}]}})
+}
+
+fn labelled(key: &str, value: Value) -> Value {
+    json!({"metadata": {"labels": {key: value}}})
+}
+
+fn annotated(key: &str, value: Value) -> Value {
+    json!({"metadata": {"annotations": {key: value}}})
+}
+
+fn at(addresses: Value) -> Value {
+    json!({"status": {"addresses": addresses}})
+}
+
+fn external() -> Value {
+    address("ExternalIP", "192.0.2.5")
+}
+
+fn hostname() -> Value {
+    address("Hostname", "worker")
+}
+
 fn api(client: &Client, kind: &Kind) -> Api<DynamicObject> {
     request::api(client, kind, if kind.namespaced { "default" } else { "" })
 }
@@ -325,14 +358,7 @@ async fn an_external_provider_moves_no_pods_and_initializes_nodes() -> Result<()
     let world = World::new().await?;
     let (taints, spec, labels, annotations) =
         ("of the taints of a Node", "of the spec of a Node", "of the labels of a Node", "of the annotations of a Node");
-    let (addresses, status) = ("neither remove one nor put another", "of the status of a Node");
-    let dedicated = json!({"key": "example.com/dedicated", "effect": "NoSchedule"});
-    let tainted = |key: &str, effect: &str| json!({"spec": {"taints": [dedicated, {"key": key, "effect": effect}]}});
-    let labelled = |key: &str, value: Value| json!({"metadata": {"labels": {key: value}}});
-    let annotated = |key: &str, value: Value| json!({"metadata": {"annotations": {key: value}}});
-    let external = || address("ExternalIP", "192.0.2.5");
-    let hostname = || address("Hostname", "worker");
-    let at = |all: Value| json!({"status": {"addresses": all}});
+    let (addresses, status) = (KEPT, "of the status of a Node");
     let ready = json!({"type": "Ready", "status": "False", "reason": "x", "message": ""});
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "1"});
     for (what, subresource, body, why) in [
@@ -400,6 +426,10 @@ async fn an_external_provider_moves_no_pods_and_initializes_nodes() -> Result<()
     let error = answered(made).expect_err("created");
     assert!(error.contains("may not create Nodes"), "{error}");
 
+    initializes(&world).await
+}
+
+async fn initializes(world: &World) -> Result<()> {
     // As the library initializes a node: an update without the taint, then the addresses by the status.
     let nodes = api(&world.ccm, &NODE);
     let mut node = nodes.get("new").await?;
@@ -431,7 +461,7 @@ async fn an_external_provider_moves_no_pods_and_initializes_nodes() -> Result<()
         hostname(),
         address("InternalDNS", "worker.lab")
     ]);
-    world.refused("the added one before", &NODE, ("worker", "status"), at(swapped), addresses).await;
+    world.refused("the added one before", &NODE, ("worker", "status"), at(swapped), KEPT).await;
     let reachable = json!({"type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated", "message": ""});
     let live = &api(&world.ccm, &NODE).get("worker").await?.data["status"]["conditions"][0];
     let with_route = json!({"status": {"conditions": [reachable, live]}});
@@ -439,7 +469,7 @@ async fn an_external_provider_moves_no_pods_and_initializes_nodes() -> Result<()
     world
         .done("shut down", &NODE, ("worker", ""), tainted("node.cloudprovider.kubernetes.io/shutdown", "NoSchedule"))
         .await;
-    world.done("started", &NODE, ("worker", ""), json!({"spec": {"taints": [dedicated]}})).await;
+    world.done("started", &NODE, ("worker", ""), json!({"spec": {"taints": [dedicated()]}})).await;
     world.done("its own annotation", &NODE, ("worker", ""), annotated("acme.example/vm", json!("2"))).await;
     world.done("its own label", &NODE, ("new", ""), labelled("acme.example/host", json!("2"))).await;
     world.done("no label any more", &NODE, ("new", ""), labelled("acme.example/host", Value::Null)).await;
@@ -523,9 +553,9 @@ async fn without_its_policies_an_external_provider_gets_no_rights_and_no_pods() 
     assert_eq!(policies.len(), 4, "{installed:?}");
 
     // The operator loses the right to policies, and a policy, a role and the workload go.
-    let roles: Api<DynamicObject> = request::api(&cluster.client, kind("ClusterRole"), "");
+    let cluster_roles: Api<DynamicObject> = request::api(&cluster.client, kind("ClusterRole"), "");
     let mut taken = Vec::new();
-    for role in roles.list(&ListParams::default()).await? {
+    for role in cluster_roles.list(&ListParams::default()).await? {
         let name = role.name_any();
         let rules = role.data["rules"].as_array().cloned().unwrap_or_default();
         let is_of_policies = |rule: &Value| rule["resources"].to_string().contains("validatingadmissionpolicies");
@@ -543,7 +573,9 @@ async fn without_its_policies_an_external_provider_gets_no_rights_and_no_pods() 
                 rule
             });
             let narrowed: Vec<_> = narrowed.collect();
-            roles.patch(&name, &kube::api::PatchParams::default(), &Patch::Merge(json!({"rules": narrowed}))).await?;
+            cluster_roles
+                .patch(&name, &kube::api::PatchParams::default(), &Patch::Merge(json!({"rules": narrowed})))
+                .await?;
             taken.push((name, rules));
         }
     }
@@ -578,7 +610,7 @@ async fn without_its_policies_an_external_provider_gets_no_rights_and_no_pods() 
 
     // With the right everything is back.
     for (name, rules) in taken {
-        roles.patch(&name, &kube::api::PatchParams::default(), &Patch::Merge(json!({"rules": rules}))).await?;
+        cluster_roles.patch(&name, &kube::api::PatchParams::default(), &Patch::Merge(json!({"rules": rules}))).await?;
     }
     cluster.objects_are(&operator, Some("cluster"), |objects| objects == installed).await?;
 
