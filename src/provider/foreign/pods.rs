@@ -132,7 +132,7 @@ fn writable(pod: &Part, read_only: &BTreeMap<&str, &str>) -> Vec<(String, String
                     let pointer = format!("/{list}/{number}/volumeMounts/{index}");
                     found.push((
                         pointer,
-                        format!("hostPath {path} without readOnly: true"),
+                        format!("hostPath {path} writable: its mount lacks readOnly: true"),
                         format!("{path} writable"),
                     ));
                 }

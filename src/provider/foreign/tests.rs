@@ -119,7 +119,7 @@ pub(crate) const FIXTURES: &[Fixture] = &[
     ("external-type", DEPLOYMENT, "    metadata:\n      labels:", "    metadata:\n      annotations: []\n      labels:", "annotations", ""),
     ("external-type", DEPLOYMENT, "      hostNetwork: true", "      hostNetwork: true\n      nodeName:", "nodeName:", ""),
     ("external-type", DEPLOYMENT, "      hostNetwork: true", "      hostNetwork: true\n      hostNetwrok: true", "hostNetwrok", ""),
-    ("external-type", BUDGET, "", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: exoscale-cloud-x, namespace: kube-system}\nspec: []\n---\n", "spec: []", ""),
+    ("external-type", BUDGET, "", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: exoscale-cloud-x, namespace: kube-system}\ndata: []\n---\n", "data: []", ""),
     ("external-object-name", BUDGET, "name: exoscale-cloud-controller-manager\n  namespace", "name: exoscale-cloud-/../../../pwned\n  namespace", "name: exoscale-cloud-/", ""),
     ("external-object-name", BUDGET, "name: exoscale-cloud-controller-manager\n  namespace", "name: exoscale-cloud-A\n  namespace", "name: exoscale-cloud-A", ""),
     ("external-object-name", RBAC, "kind: RoleBinding\nmetadata:\n  name: exoscale-cloud-controller-manager", "kind: RoleBinding\nmetadata:\n  name: exoscale-cloud-x:/y", "name: exoscale-cloud-x:/y", ""),

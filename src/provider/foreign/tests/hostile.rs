@@ -146,11 +146,11 @@ const CHANGES: &[(usize, &str, &str, &[&str])] = &[
     (DESCRIPTOR, "name: exoscale", "name: exoscale\nname: exoscale", &["defect"]),
     // Roles.
     (RBAC, EVENTS, "  resources: [secrets]\n  verbs: [list]", &["foreign-right"]),
-    (RBAC, EVENTS, "  resources: [pods]\n  verbs: [create]", &["foreign-right"]),
+    (RBAC, EVENTS, "  resources: [pods]\n  verbs: [create]", &["foreign-rbac"]),
     (RBAC, EVENTS, "  resources: [nodes]\n  verbs: [delete]", &["foreign-node-deletion"]),
     (RBAC, EVENTS, "  resources: [\"*\"]\n  verbs: [create]", &["foreign-rbac"]),
     (RBAC, EVENTS, "  resources: [serviceaccounts]\n  verbs: [impersonate]", &["foreign-rbac"]),
-    (RBAC, CLUSTER_ROLE, "kind: ClusterRole\n  name: cluster-admin", &["foreign-reference"]),
+    (RBAC, CLUSTER_ROLE, "kind: ClusterRole\n  name: cluster-admin", &["foreign-rbac"]),
 ];
 
 #[test]
@@ -220,7 +220,7 @@ fn a_misspelt_field_hides_nothing_else_on_its_line() {
     };
     let expected = ["hostAliases", "nodeName a", "runtimeClassName b"].map(str::to_owned);
     assert_eq!(of_rule("foreign-field"), BTreeSet::from(expected), "{report:#}");
-    assert_eq!(of_rule("known-field").len(), 1);
+    assert_eq!(of_rule("external-type").len(), 1);
 }
 
 /// A text of a stranger at each place of a message.
