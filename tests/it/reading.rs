@@ -39,15 +39,10 @@ type Change = (usize, usize, String, Value);
 /// The scaffold is the package: it has a value in nearly every field that one needs. Besides, roles with names.
 fn package() -> Vec<Bundle> {
     let files = embedded::scaffold().into_iter().map(|(path, text)| {
-        let image = "ghcr.io/example/cloud-controller-manager:v1.0.0";
-        // For OpenShift an image is named by digest.
-        let text = if path.starts_with("assets/upstream/") {
-            text.to_owned()
-        } else {
-            let digest = format!("@sha256:{}", "0a".repeat(32));
-            text.replace(image, &format!("{image}{digest}"))
-                .replace("cloud-node-manager:v1.0.0", &format!("cloud-node-manager:v1.0.0{digest}"))
-        };
+        let digest = format!("sha256:{}", "0a".repeat(32));
+        let text = text
+            .replace(": v1.0.0", &format!(": {{tag: v1.0.0, digest: \"{digest}\"}}"))
+            .replace("manager:v1.0.0", &format!("manager:v1.0.0@{digest}"));
         (path.clone(), text.into_bytes())
     });
     bundles_of("example", files.collect::<Vec<_>>())

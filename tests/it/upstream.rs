@@ -146,7 +146,7 @@ fn cases() -> Vec<(&'static str, Value, Value)> {
             with("ports", json!({"secure": 443})),
         ),
         (
-            "less than or equal to 10",
+            "less than or equal to 6",
             with("logging", json!({"verbosity": 6})),
             with("logging", json!({"verbosity": 7})),
         ),
