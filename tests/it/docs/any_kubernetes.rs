@@ -425,7 +425,8 @@ async fn running(shell: &Shell) -> Result<String> {
 #[tokio::test]
 async fn a_cluster_migrates_from_published_objects_and_back() -> Result<()> {
     let (_world, shell) = World::new().await?;
-    let install = "ccm-operator render --phase install --flavour upstream --image x --providers aws --names cluster,main";
+    let install =
+        "ccm-operator render --phase install --flavour upstream --image x --providers aws --names cluster,main";
     run(&shell, &format!("{install} | kubectl apply --server-side -f -")).await?;
     let arguments = ["--v=2", "--cloud-provider=aws", "--cluster-name=prod", "--allocate-node-cidrs=true"];
     let lease = json!({
