@@ -128,7 +128,7 @@ pub struct OperatorArgs {
     #[arg(long)]
     pub node_deletion: bool,
 
-    /// What CloudControllerManagers may ask for.
+    /// What `CloudControllerManager`s may ask for.
     #[command(flatten)]
     pub limits: LimitFlags,
 

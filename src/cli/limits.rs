@@ -8,7 +8,7 @@ use crate::{api::check, plan::limits::Limits};
 #[derive(Args, Clone, Debug)]
 #[group(skip)]
 pub struct LimitFlags {
-    /// The names that CloudControllerManagers may have, comma-separated; on clusters other than OpenShift (for `render`: with
+    /// The names that `CloudControllerManager`s may have, comma-separated; on clusters other than OpenShift (for `render`: with
     /// --flavour upstream) [default: cluster]. The operator needs permissions for the objects of each.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = manager_name)]
     pub names: Vec<String>,

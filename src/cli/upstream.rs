@@ -129,7 +129,7 @@ pub struct InstallFlags {
     #[arg(long)]
     pub expose_metrics: bool,
 
-    /// What CloudControllerManagers may ask for.
+    /// What `CloudControllerManager`s may ask for.
     #[command(flatten)]
     pub limits: LimitFlags,
 }

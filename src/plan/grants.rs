@@ -129,11 +129,10 @@ impl Grants<'_> {
         if namespace == NAMESPACE && self.providers.iter().any(|one| one.descriptor.cloud_config.is_some()) {
             kinds.entry("").or_default().insert("configmaps");
         }
-        let rule = |(group, resources)| json!({"apiGroups": [group], "resources": resources, "verbs": VERBS});
-        let kinds: Value = kinds.into_iter().map(rule).collect();
+        let of_group = |(group, resources)| json!({"apiGroups": [group], "resources": resources, "verbs": VERBS});
+        let kinds: Value = kinds.into_iter().map(of_group).collect();
 
-        let roles = here().filter(|object| object.kind().kind == "Role");
-        let grants = granted_by(roles)?;
+        let grants = granted_by(here().filter(|object| object.kind().kind == "Role"))?;
         // The one lease in the manifests that has another name for each CloudControllerManager.
         let is_lease = |grant: &Permission<'_>| grant.resource == "leases" && grant.names == [LEASE];
         let (of_lease, others): (Vec<_>, Vec<_>) = grants.into_iter().partition(is_lease);

@@ -31,7 +31,7 @@ const MANAGED: &str = "ccm-operator-managed";
 /// The flag of the operator with the managed namespaces.
 const NAMESPACES_FLAG: &str = "--manager-namespaces=";
 
-/// The flag of the operator with the names of CloudControllerManagers.
+/// The flag of the operator with the names of `CloudControllerManager`s.
 const NAMES_FLAG: &str = "--names=";
 
 /// The flag of the operator with the address of its metrics, and the argument with which others reach them.
@@ -64,7 +64,7 @@ pub struct Installation<'a> {
     pub node_deletion: bool,
     /// Whether the operator's metrics are served on every address of its nodes.
     pub expose_metrics: bool,
-    /// What CloudControllerManagers may ask for.
+    /// What `CloudControllerManager`s may ask for.
     pub limits: Limits,
     /// The providers that do not come with the operator.
     pub external: External,

@@ -174,7 +174,9 @@ impl Situation<'_> {
         if !secrets.is_empty() {
             add("--secrets", &secrets.join(","));
         }
-        limits.iter().for_each(|(flag, value)| add(flag, value));
+        for (flag, value) in &limits {
+            add(flag, value);
+        }
         if namespace != "kube-system" {
             add("--namespaces", &format!("kube-system,{namespace}"));
         }

@@ -55,7 +55,7 @@ fn each<'v>(value: &'v Value, at: &str, see: &mut impl FnMut(String, &'v Value))
             each(one, &format!("{at}/{}", key.replace('~', "~0").replace('/', "~1")), see);
         }),
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(index, one)| each(one, &format!("{at}/{index}"), see))
+            items.iter().enumerate().for_each(|(index, one)| each(one, &format!("{at}/{index}"), see));
         }
         _ => {}
     }

@@ -36,7 +36,7 @@ pub struct RbacArgs {
     #[arg(long, value_name = "NAMESPACES", value_delimiter = ',', value_parser = namespace)]
     pub namespaces: Vec<String>,
 
-    /// The names that CloudControllerManagers may have, comma-separated, as the installation has them; with --flavour upstream
+    /// The names that `CloudControllerManager`s may have, comma-separated, as the installation has them; with --flavour upstream
     /// [default: cluster].
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = manager_name)]
     pub names: Vec<String>,

@@ -18,7 +18,7 @@ use crate::{
 type Usual = (&'static str, &'static str, &'static [&'static str]);
 
 /// What cloud-controller-managers do in the whole cluster. No subresource is read: to get one may be to run a command. Of the providers
-/// that come with this program none reads pods or endpoints, and one ServiceAccounts; environments of pods hold passwords.
+/// that come with this program none reads pods or endpoints, and one `ServiceAccounts`; environments of pods hold passwords.
 const EVERYWHERE: &[Usual] = &[
     ("", "namespaces", &READ),
     ("", "nodes", &["get", "list", "watch", "patch", "update"]),

@@ -279,7 +279,7 @@ fn looks_secret(word: &str) -> bool {
     !bare.starts_with('/') && (bare.len() >= TOKEN || bare.contains(|c: char| c.is_ascii_digit()))
 }
 
-/// How tokens begin that are known by it: those of GitHub, GitLab, DigitalOcean, Slack and Hugging Face, and the ids of AWS's keys, as
+/// How tokens begin that are known by it: those of GitHub, GitLab, `DigitalOcean`, Slack and Hugging Face, and the ids of AWS's keys, as
 /// their documentation shows them. `eyJ` is how `{"` begins in the base64 of a JSON Web Token.
 const TOKENS: [&str; 20] = [
     "eyJ",
