@@ -20,6 +20,8 @@ use crate::{
 
 /// How many there are at once: of one cloud each runs controllers that no other runs, and there are four.
 const COUNTS: [usize; 3] = [1, 2, 4];
+/// Their names, which the installation allows.
+const NAMES: [&str; 4] = ["cluster", "second", "third", "other"];
 /// The controllers, each with the value that turns it on.
 const CONTROLLERS: [(&str, &str); 4] =
     [("cloudNode", "Enabled"), ("cloudNodeLifecycle", "Rehearsal"), ("service", "Enabled"), ("route", "Enabled")];
@@ -63,7 +65,7 @@ async fn run(cluster: &Kubernetes, count: usize) -> Result<Convergence> {
             "provider": "aws", "ports": {"secure": 11_000 + number}, "controllers": controllers,
             "network": {"podCIDRs": ["10.244.0.0/16"]},
         });
-        cluster.create(&format!("manager-{number}"), spec).await?;
+        cluster.create(NAMES[number], spec).await?;
     }
     let mark = cluster.mark().await?;
     let started = Instant::now();
