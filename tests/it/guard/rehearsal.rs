@@ -107,7 +107,7 @@ async fn where_the_right_is_withheld_the_status_says_so_and_all_else_is_done() -
     cluster.create("cluster", json!({"provider": "aws"})).await?;
     let live = cluster.conditions(&operator, "cluster", &["Ready=True", "NodeDeletionSafe=Unknown"]).await?;
     let why = message(&live, "NodeDeletionSafe");
-    assert!(why.contains("forbidden") && why.contains("--node-deletion"), "{why}");
+    assert!(why.contains("forbidden") && why.contains("--names"), "{why}");
     assert!(message(&live, "PreflightPassed").contains("rights: the operator may not"), "{live:#}");
     let objects = cluster.objects(None).await?;
     assert!(objects.iter().all(|object| !object.ends_with(NAME)), "{objects:?}");

@@ -26,8 +26,9 @@ use crate::{
 const NOT_ENFORCED: &str = "NotEnforced";
 
 /// What lets the operator keep the policies.
-const HOW_TO_GRANT: &str = "install the operator again with this provider in --providers, or with --node-deletion for a \
-                            CloudControllerManager that is not named cluster";
+const HOW_TO_GRANT: &str = "install the operator again with this provider in --providers, and the name of this \
+                            CloudControllerManager in --names";
+
 /// The reason of the condition during a pause.
 const PAUSED: &str = "Paused";
 
