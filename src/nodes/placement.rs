@@ -90,7 +90,8 @@ mod tests {
             Node::of(&node)
         };
         let why = |kind: &str, node: &Node| {
-            let pod = json!({"nodeSelector": {"role": "server"}, "tolerations": [{"key": "known", "operator": "Exists"}]});
+            let pod =
+                json!({"nodeSelector": {"role": "server"}, "tolerations": [{"key": "known", "operator": "Exists"}]});
             obstacle(&json!({"kind": kind, "spec": {"template": {"spec": pod}}}), node)
         };
         let deployment = |node: &Node| why("Deployment", node);

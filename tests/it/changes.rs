@@ -136,7 +136,9 @@ async fn comes_back(cluster: &Kubernetes, name: &str, disk: &str) -> Result<()> 
     let before = daemon_sets.get(name).await?.metadata.uid;
     daemon_sets.delete(name, &DeleteParams::default()).await?;
     eventually("the DaemonSet", LIMIT, async || {
-        let Some(live) = daemon_sets.get_opt(name).await?.filter(|live| live.metadata.uid != before) else { return Ok(None) };
+        let Some(live) = daemon_sets.get_opt(name).await?.filter(|live| live.metadata.uid != before) else {
+            return Ok(None);
+        };
         let selector = &live.data["spec"]["template"]["spec"]["nodeSelector"];
         ensure!(selector["disk"] == disk, "{selector}");
         Ok(Some(()))

@@ -102,7 +102,11 @@ impl World {
     async fn is_refused(&self, spec: Value, ready: usize) -> Result<()> {
         self.cluster.patch("cluster", json!({"spec": spec})).await?;
         self.cluster.conditions(&self.operator, "cluster", &["ConfigurationValid=False", "Stalled=True"]).await?;
-        ensure!(self.ready().await?.len() == ready, "{:#?}", self.pods().await?.iter().map(describe).collect::<Vec<_>>());
+        ensure!(
+            self.ready().await?.len() == ready,
+            "{:#?}",
+            self.pods().await?.iter().map(describe).collect::<Vec<_>>()
+        );
         self.cluster.patch("cluster", json!({"spec": {"placement": null, "image": null}})).await?;
         self.cluster.conditions(&self.operator, "cluster", &["ConfigurationValid=True"]).await.map(drop)
     }

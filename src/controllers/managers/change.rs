@@ -194,7 +194,9 @@ fn nowhere(wanted: &Value, nodes: &[Node]) -> Option<String> {
     let all: Option<Vec<_>> = nodes.iter().map(keeps_out).collect();
     Some(match all?.into_iter().max()? {
         (Obstacle::Labels, _) => "nodeSelector: no node has these labels".to_owned(),
-        (Obstacle::Closed, name) => format!("nodeSelector: no node with these labels takes pods: {name} is not ready, or cordoned"),
+        (Obstacle::Closed, name) => {
+            format!("nodeSelector: no node with these labels takes pods: {name} is not ready, or cordoned")
+        }
         (Obstacle::Taint(taint), name) => format!("tolerations: no node takes the pods: {name} has the taint {taint}"),
     })
 }
@@ -345,7 +347,12 @@ mod tests {
         let tainted = node("a", &json!({}), &tainted, "True");
         let change = || (tolerant.clone(), json!({}));
         let why = trouble("aws", change(), std::slice::from_ref(&tainted), "").unwrap().message;
-        assert!(why.starts_with("spec.placement.tolerations: no node takes the pods: a has the taint dedicated=cp:NoExecute"), "{why}");
+        assert!(
+            why.starts_with(
+                "spec.placement.tolerations: no node takes the pods: a has the taint dedicated=cp:NoExecute"
+            ),
+            "{why}"
+        );
         assert_eq!(reason("aws", change(), &[tainted.clone(), plain("b")], ""), None);
         assert_eq!(reason("aws", change(), &[tainted], "control-plane"), None);
     }

@@ -5,7 +5,13 @@ use std::time::Instant;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{DEFAULT_NAMESPACE, change::{Change, Grounds}, definition::Definition, first::Gate, guard::Guarded};
+use super::{
+    DEFAULT_NAMESPACE,
+    change::{Change, Grounds},
+    definition::Definition,
+    first::Gate,
+    guard::Guarded,
+};
 use crate::{
     api::{
         check,

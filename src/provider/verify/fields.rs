@@ -15,10 +15,7 @@ use serde_path_to_error::Segment;
 
 use crate::{
     object::Object,
-    provider::{
-        Error,
-        verify::parts::Subject,
-    },
+    provider::{Error, verify::parts::Subject},
     text::yaml::outline::{child, walk},
 };
 

@@ -97,8 +97,12 @@ mod tests {
 
     #[test]
     fn a_right_that_was_given_and_taken_away_again_is_reported() {
-        let key =
-            Key { group: String::new(), kind: "ValidatingAdmissionPolicy".into(), namespace: String::new(), name: "p".into() };
+        let key = Key {
+            group: String::new(),
+            kind: "ValidatingAdmissionPolicy".into(),
+            namespace: String::new(),
+            name: "p".into(),
+        };
         let failed = |is_denied| Stopped { error: "no".into(), is_reported: true, is_terminal: false, is_denied };
         let mut withheld = Withheld::default();
         withheld.note_one(&key, Some(&failed(true)), true);
