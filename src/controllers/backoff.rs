@@ -14,7 +14,11 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_
 pub(super) const REPAIRS: u32 = 5;
 pub(super) const STATUS_WRITES: u32 = 30;
 
-/// The time after which one more repair of the same object is granted, and the longest such time.
+/// The time in which an object in peace is granted one more repair without a pause. Whoever edits it once a second is repaired each
+/// time; a machine on which a repair takes more than half a second still notices a fight.
+const REFILL: Duration = Duration::from_millis(900);
+
+/// The pause between two repairs of an object that others keep changing, and the longest such pause.
 const REPAIR_PERIOD: Duration = Duration::from_millis(500);
 const LONGEST_REPAIR_PERIOD: Duration = Duration::from_secs(60);
 
@@ -133,8 +137,8 @@ impl RepairLimiter {
         if repairs.free > now {
             return Err(repairs.free);
         }
-        repairs.spread_until = repairs.spread_until.max(now) + REPAIR_PERIOD;
-        if repairs.is_limited() || repairs.spread_until - now >= REPAIR_PERIOD * self.burst {
+        repairs.spread_until = repairs.spread_until.max(now) + REFILL;
+        if repairs.is_limited() || repairs.spread_until - now >= REFILL * self.burst {
             repairs.free = now + repairs.period;
             repairs.period = (repairs.period * 2).min(LONGEST_REPAIR_PERIOD);
         }

@@ -126,24 +126,23 @@ pub async fn deletion_right(client: &Client, user: &str) -> Result<Seen<Option<V
     }
 }
 
+fn name_of(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
 /// The bindings that let a ServiceAccount delete every node.
 async fn bindings(client: &Client, user: &str) -> Result<Vec<String>, Error> {
     let kind = |name: &str| KINDS.iter().find(|kind| kind.kind == name);
     let (Some(of_bindings), Some(of_roles)) = (kind("ClusterRoleBinding"), kind("ClusterRole")) else {
         return Ok(Vec::new());
     };
-    let mut found = Vec::new();
-    for binding in read::list(client, of_bindings, "", &ListParams::default()).await? {
-        if !rights::is_bound(&binding, user, &access::groups(user)) {
-            continue;
-        }
-        let role = binding["roleRef"]["name"].as_str().unwrap_or_default();
-        let role = read::get(client, of_roles, "", role).await?.unwrap_or_default();
-        if rights::lets_delete_any_node(&role) {
-            found.extend(binding["metadata"]["name"].as_str().map(ToOwned::to_owned));
-        }
-    }
-    Ok(found)
+    // The operator may list roles, and get only its own.
+    let roles = read::list(client, of_roles, "", &ListParams::default()).await?;
+    let deleters: BTreeSet<_> = roles.iter().filter(|role| rights::lets_delete_any_node(role)).map(name_of).collect();
+    let bindings = read::list(client, of_bindings, "", &ListParams::default()).await?;
+    let theirs = bindings.iter().filter(|binding| rights::is_bound(binding, user, &access::groups(user)));
+    let theirs = theirs.filter(|binding| deleters.contains(binding["roleRef"]["name"].as_str().unwrap_or_default()));
+    Ok(theirs.map(|binding| name_of(binding).to_owned()).collect())
 }
 
 /// The needs that an account lacks, or that the caller lacks for `None`.

@@ -2,52 +2,26 @@
 //!
 //! The fields of `CloudControllerManager` that take their places have the same patterns, in [`crate::api::spec`].
 
-use crate::provider::upstream::Descriptor;
-
 /// The longest reference of a repository, tag and file, in bytes, as in the definition of `CloudControllerManager`.
 const LONGEST: [usize; 3] = [255, 128, 253];
 
-/// What in a descriptor is no repository, no tag or no name of a file: JSON pointer and text.
-pub(super) fn misfits(descriptor: &Descriptor) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    for (container, image) in &descriptor.images {
-        let at = format!("/images/{container}");
-        if !is_repository(&image.repository) {
-            let problem = "no repository: it consists of lower-case letters, digits and the characters - . _ : /, and begins and ends with a \
-                           letter or a digit";
-            found.push((format!("{at}/repository"), problem.to_owned()));
-        }
-        let newest = image.versions.tags.iter().map(|(minor, tag)| (format!("{at}/versions/tags/{minor}"), &tag.name));
-        let verified = image.versions.verified.iter().enumerate();
-        let verified = verified.map(|(index, tag)| (format!("{at}/versions/verified/{index}"), tag));
-        for (pointer, _) in newest.chain(verified).filter(|(_, tag)| !is_tag(tag)) {
-            let problem = "no tag: it consists of at most 128 letters, digits and the characters - . _, and does not begin with - or .";
-            found.push((pointer, problem.to_owned()));
-        }
-    }
-    if descriptor.cloud_config.as_ref().is_some_and(|config| !is_file(&config.file)) {
-        let problem =
-            "no name of a file: it consists of letters, digits and the characters - . _, and does not begin with ..";
-        found.push(("/cloudConfig/file".to_owned(), problem.to_owned()));
-    }
-    found
-}
-
-fn is_repository(text: &str) -> bool {
+/// Whether a text is a repository of images, without a tag.
+pub(super) fn is_repository(text: &str) -> bool {
     let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let ends = [text.bytes().next(), text.bytes().next_back()];
     let is_inner = |byte: u8| is_end(byte) || b"-._:/".contains(&byte);
     (2..=LONGEST[0]).contains(&text.len()) && ends.into_iter().flatten().all(is_end) && text.bytes().all(is_inner)
 }
 
-fn is_tag(text: &str) -> bool {
+/// Whether a text is the tag of an image.
+pub(super) fn is_tag(text: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     (1..=LONGEST[1]).contains(&text.len()) && !text.starts_with(['-', '.']) && text.bytes().all(is_inner)
 }
 
-/// It is a key of a ConfigMap or a Secret, and the last part of a path. The API server wants the same of both
-/// (k8s.io/apimachinery, `IsConfigMapKey`).
-fn is_file(text: &str) -> bool {
+/// Whether a text is the name of a file: a key of a ConfigMap or a Secret, and the last part of a path. The API server wants the same
+/// of both (k8s.io/apimachinery, `IsConfigMapKey`).
+pub(super) fn is_file(text: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     (1..=LONGEST[2]).contains(&text.len()) && text != "." && !text.starts_with("..") && text.bytes().all(is_inner)
 }

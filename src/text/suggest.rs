@@ -8,7 +8,7 @@ use crate::text::work;
 const LONGEST: usize = 64;
 
 /// The most known words among which one is searched for.
-const MOST_KNOWN: usize = 100;
+const MOST_KNOWN: usize = 200;
 
 /// The most suggestions in one report. Nobody reads more.
 const MOST_HINTS: usize = 100;

@@ -50,8 +50,11 @@ fn namespace_of(descriptor: &Descriptor) -> &'static str {
     if descriptor.namespaces.include("kube-system") { "kube-system" } else { ELSEWHERE }
 }
 
+/// Starts an operator for one `CloudControllerManager` of each provider, which has its name.
 fn start(cluster: &Kubernetes) -> Result<Operator> {
-    cluster.start_with(&[&format!("--manager-namespaces=kube-system,{ELSEWHERE}")])
+    let all: Vec<_> = embedded::catalog()?.upstream().map(|one| one.descriptor.name.clone()).collect();
+    let names = format!("--names={}", all.join(","));
+    cluster.start_with(&[&format!("--manager-namespaces=kube-system,{ELSEWHERE}"), &names])
 }
 
 impl World {
@@ -64,8 +67,7 @@ impl World {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ELSEWHERE}});
         objects::apply(&cluster.client, namespace).await?;
         let (all, namespaces) = (names(&|_| true), format!("kube-system,{ELSEWHERE}"));
-        // The flag is for the policies of those that are not named cluster.
-        cluster.install_with(&["--providers", &all, "--namespaces", &namespaces, "--node-deletion"]).await?;
+        cluster.install_with(&["--providers", &all, "--namespaces", &namespaces, "--names", &all]).await?;
         let operator = start(&cluster)?;
         Ok(Self { cluster, operator })
     }

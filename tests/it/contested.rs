@@ -17,8 +17,8 @@ use crate::{
 /// How often the other writes, at most each time after the operator.
 const CHANGES: usize = 200;
 
-/// The time between two writes of one who does not wait.
-const PAUSE: Duration = Duration::from_millis(20);
+/// The time between two writes of one who does not wait for the repairs: long enough for a slow machine to repair in between.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// How long the other goes on. Without a limit the operator would have written hundreds of times.
 const WHILE: Duration = Duration::from_secs(20);

@@ -145,11 +145,7 @@ fn cases() -> Vec<(&'static str, Value, Value)> {
             with("ports", json!({"secure": 10300})),
             with("ports", json!({"secure": 443})),
         ),
-        (
-            "less than or equal to 10",
-            with("logging", json!({"verbosity": 6})),
-            with("logging", json!({"verbosity": 7})),
-        ),
+        ("less than or equal to 6", with("logging", json!({"verbosity": 6})), with("logging", json!({"verbosity": 7}))),
     ]
 }
 

@@ -42,7 +42,7 @@ pub const INSTANCE: &str = "app.kubernetes.io/instance";
 /// What the tests' installations allow, unless a test has names of its own: any `CloudControllerManager` that a test creates.
 pub const LIMITS: [&str; 2] = [
     "--names=cluster,second,third,other,other-cloud,first,foreign,inline,broken,a-second,bad,unknown,secret,elsewhere,place,\
-     old,plain,good",
+     old,plain,good,lease,main,same-cloud,service",
     "--leases=own",
 ];
 

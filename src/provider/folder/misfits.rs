@@ -39,7 +39,7 @@ impl Bundle {
         misfits.extend(self.facts_of_managers(&set));
         misfits.extend(self.repeated_arguments(&set));
         misfits.extend(self.too_much(&set));
-        let own = self.upstream.iter().flat_map(|one| one.misfits().into_iter().chain(patterns::misfits(one)));
+        let own = self.upstream.iter().flat_map(|one| one.misfits().into_iter().chain(of_patterns(one)));
         misfits.extend(own.map(|(pointer, problem)| self.descriptor_error(&pointer, problem)));
         misfits
     }
@@ -153,4 +153,30 @@ fn each(sources: &Sources) -> impl Iterator<Item = (&str, &str, &ValueSource)> {
 fn flag_of(argument: &str) -> &str {
     let flag = argument.trim_start_matches('-');
     flag.split_once('=').map_or(flag, |(flag, _)| flag)
+}
+
+/// What in a descriptor is no repository, no tag or no name of a file: JSON pointer and text.
+fn of_patterns(descriptor: &upstream::Descriptor) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for (container, image) in &descriptor.images {
+        let at = format!("/images/{container}");
+        if !patterns::is_repository(&image.repository) {
+            let problem = "no repository: it consists of lower-case letters, digits and the characters - . _ : /, and begins and ends with a \
+                           letter or a digit";
+            found.push((format!("{at}/repository"), problem.to_owned()));
+        }
+        let newest = image.versions.tags.iter().map(|(minor, tag)| (format!("{at}/versions/tags/{minor}"), &tag.name));
+        let verified = image.versions.verified.iter().enumerate();
+        let verified = verified.map(|(index, tag)| (format!("{at}/versions/verified/{index}"), tag));
+        for (pointer, _) in newest.chain(verified).filter(|(_, tag)| !patterns::is_tag(tag)) {
+            let problem = "no tag: it consists of at most 128 letters, digits and the characters - . _, and does not begin with - or .";
+            found.push((pointer, problem.to_owned()));
+        }
+    }
+    if descriptor.cloud_config.as_ref().is_some_and(|config| !patterns::is_file(&config.file)) {
+        let problem =
+            "no name of a file: it consists of letters, digits and the characters - . _, and does not begin with ..";
+        found.push(("/cloudConfig/file".to_owned(), problem.to_owned()));
+    }
+    found
 }

@@ -1,6 +1,7 @@
 //! What no policy can allow (pure): whoever has one of these permissions can give themselves every other one.
 
-use super::rights::READ;
+/// The verbs that only read.
+pub(super) const READ: [&str; 3] = ["get", "list", "watch"];
 
 /// Verbs by which every permission can be had, on whatever resource: RBAC's own (bind, escalate), the right to act as somebody
 /// else, and those of signers of certificates.

@@ -8,13 +8,11 @@ use crate::{
         foreign::{
             Values,
             metadata::own,
-            never::{self, is_mighty},
+            never::{self, READ, is_mighty},
         },
         verify::parts::Subject,
     },
 };
-
-pub(super) const READ: [&str; 3] = ["get", "list", "watch"];
 
 /// A group and a resource with the verbs that are usual.
 type Usual = (&'static str, &'static str, &'static [&'static str]);

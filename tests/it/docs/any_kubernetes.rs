@@ -282,12 +282,12 @@ async fn a_tainted_cluster_is_initialised_and_everything_uninstalled() -> Result
     assert_eq!(uid(&shell).await?, before, "the CCM is still there");
 
     follow(&shell, ("docs/any-kubernetes.md", "Installing the operator")).await?;
-    run(&shell, "kubectl patch ccm cluster --type=merge --patch='{\"spec\": {\"logging\": {\"verbosity\": 7}}}'")
+    run(&shell, "kubectl patch ccm cluster --type=merge --patch='{\"spec\": {\"logging\": {\"verbosity\": 6}}}'")
         .await?;
     let arguments = format!("kubectl --namespace kube-system get deployment {CCM} -o jsonpath='{{..args}}'");
     eventually("the change", LIMIT, async || {
         let arguments = run(&shell, &arguments).await?;
-        ensure!(arguments.contains("--v=7"), "{arguments}");
+        ensure!(arguments.contains("--v=6"), "{arguments}");
         Ok(Some(()))
     })
     .await?;
@@ -425,7 +425,8 @@ async fn running(shell: &Shell) -> Result<String> {
 #[tokio::test]
 async fn a_cluster_migrates_from_published_objects_and_back() -> Result<()> {
     let (_world, shell) = World::new().await?;
-    let install = "ccm-operator render --phase install --flavour upstream --image x --providers aws";
+    let install =
+        "ccm-operator render --phase install --flavour upstream --image x --providers aws --names cluster,main";
     run(&shell, &format!("{install} | kubectl apply --server-side -f -")).await?;
     let arguments = ["--v=2", "--cloud-provider=aws", "--cluster-name=prod", "--allocate-node-cidrs=true"];
     let lease = json!({

@@ -93,7 +93,7 @@ async fn the_chart_is_installed_changed_upgraded_and_uninstalled() -> Result<()>
 
     follow(&shell, ("docs/any-kubernetes.md", "Installing the operator")).await?;
     follow(&shell, ("docs/installing-with-helm.md", "From kubectl to Helm")).await?;
-    changes(&shell, 7).await?;
+    changes(&shell, 6).await?;
     assert_eq!(uid(&shell).await?, before, "it was taken over");
 
     follow(&shell, ("docs/any-kubernetes.md", "Changing, pausing, removing")).await?;

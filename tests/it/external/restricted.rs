@@ -38,8 +38,10 @@ const CLEANUP: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// The objects of a provider with a node manager, which `provider new` writes.
 fn planned(root: &TempDir) -> Result<Vec<Object>> {
-    let new = ["acme", "--image=registry.example/acme/ccm:v1.2.3", "--node-manager=registry.example/acme/cnm:v1.2.3"];
-    let written = scaffold::new(root.path(), &new);
+    let digest = format!("@sha256:{}", "0a".repeat(32));
+    let images = ["--image=registry.example/acme/ccm", "--node-manager=registry.example/acme/cnm"];
+    let [ccm, node_manager] = images.map(|image| format!("{image}:v1.2.3{digest}"));
+    let written = scaffold::new(root.path(), &["acme", &ccm, &node_manager]);
     ensure!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
     let folder = root.path().join("acme");
     edit(&folder, "assets/upstream/provider.yaml", "metadataPrefixes: []", "metadataPrefixes: [acme.example/]")?;

@@ -102,7 +102,7 @@ async fn where_the_right_is_withheld_the_status_says_so_and_all_else_is_done() -
     let cluster = Kubernetes::new("aws").await?;
     let client = &cluster.client;
     // It may look, and not write.
-    let before = withhold(client, |rule| rule["verbs"] == json!(["list", "watch", "create"])).await?;
+    let before = withhold(client, |rule| rule["verbs"] == json!(["list", "watch"])).await?;
     let operator = cluster.start()?;
     cluster.create("cluster", json!({"provider": "aws"})).await?;
     let live = cluster.conditions(&operator, "cluster", &["Ready=True", "NodeDeletionSafe=Unknown"]).await?;
@@ -156,18 +156,17 @@ async fn an_installation_without_the_flag_lets_one_go_that_needed_it() -> Result
 #[tokio::test]
 async fn of_one_with_another_name_the_status_says_what_the_installation_lacks() -> Result<()> {
     let cluster = Kubernetes::new("aws").await?;
-    let operator = cluster.start()?;
+    let namespaces = "--manager-namespaces=kube-system";
+    let operator = cluster.start_with(&[namespaces, "--names=cluster"])?;
     cluster.create("second", json!({"provider": "aws"})).await?;
-    let live = cluster.conditions(&operator, "second", &["Ready=True", "NodeDeletionSafe=Unknown"]).await?;
-    let why = message(&live, "NodeDeletionSafe");
-    assert!(
-        why.contains(&format!("ValidatingAdmissionPolicy {NAME}-second")) && why.contains("--node-deletion"),
-        "{why}"
-    );
-    // With the flag the operator may keep it, whatever its name is.
-    cluster.install_with(&["--providers", "aws", "--node-deletion"]).await?;
+    let live = cluster.conditions(&operator, "second", &["ConfigurationValid=False", "Stalled=True"]).await?;
+    let why = message(&live, "ConfigurationValid");
+    assert!(why.contains("second") && why.contains("--names"), "{why}");
+    assert_eq!(cluster.objects(None).await?, Vec::<String>::new());
+    // With its name the operator may keep all that is its own, the policy as well.
+    cluster.install_with(&["--providers", "aws", "--names=cluster,second"]).await?;
     operator.terminate()?;
     operator.wait(LIMIT).await?;
-    let operator = start(&cluster)?;
+    let operator = cluster.start_with(&[namespaces, "--names=cluster,second"])?;
     cluster.conditions(&operator, "second", &["Ready=True", "NodeDeletionSafe=True"]).await.map(drop)
 }

@@ -5,6 +5,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};
@@ -237,9 +238,10 @@ async fn the_troubles_of_a_real_operator_are_those_of_their_alerts() -> Result<(
     let mut replicas = 3;
     eventually("a fight", LIMIT, async || {
         // Faster than the operator allows itself, however busy the machine is.
-        for _ in 0..50 {
+        for _ in 0..20 {
             replicas += 1;
             lab.update("Deployment", &json!({"spec": {"replicas": replicas}})).await?;
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
         Ok((!prometheus.query("ccm_operator_held_repairs > 0")?.is_empty()).then_some(()))
     })

@@ -89,12 +89,11 @@ fn what_is_in_the_way_is_named() {
 
 #[test]
 fn a_role_with_something_else_than_texts_is_no_provider() {
-    let text = |path: &str| {
-        std::fs::read_to_string(format!("{}/assets/hcloud/upstream/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
-    };
-    let files = ["deployment.yaml", "poddisruptionbudget.yaml", "provider.yaml", "rbac.yaml"].map(|path| {
-        let text = text(path).replacen("resources: [leases]", "resources: [leases, null]", 1);
-        (format!("assets/upstream/{path}"), text.into_bytes())
+    let packages = embedded::packages().unwrap();
+    let hcloud = packages.iter().find(|package| package.name() == "hcloud").unwrap();
+    let files = hcloud.files().map(|(path, bytes)| {
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        (path.to_owned(), text.replacen("resources: [leases]", "resources: [leases, null]", 1).into_bytes())
     });
     let error = bundles_of("hcloud", files).remove(0).into_upstream().unwrap_err().to_string();
     assert!(error.contains("rbac.yaml:") && error.contains("null is no text"), "{error}");
