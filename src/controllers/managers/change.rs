@@ -211,7 +211,7 @@ mod tests {
         facts::{cluster::Cluster, version::Minor},
         plan::upstream::{
             judgement,
-            sources::{Found, Source},
+            sources::{Checks, Found, Source},
         },
         provider::embedded,
     };
@@ -228,7 +228,7 @@ mod tests {
         let manager = Manager::new("cluster".into(), spec, cluster).annotated(Some(skips));
         let judged = judgement::judge(&catalog, &manager, |reference| {
             let secret = json!({"data": {"token": "eA=="}});
-            Found::Present(Source::of(&secret, reference, &Default::default()))
+            Found::Present(Source::of(&secret, reference, &Checks::default()))
         });
         let objects = judged.objects.clone().unwrap_or_else(|| panic!("{:?}", judged.trouble()));
         let workload = workload(&objects).unwrap().clone();

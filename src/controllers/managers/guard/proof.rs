@@ -117,8 +117,8 @@ mod tests {
     fn enabled() -> Managed {
         let spec = json!({"provider": "aws", "controllers": {"cloudNodeLifecycle": "Enabled"}});
         let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 1 };
-        let manager = Manager::new("cluster".into(), serde_json::from_value(spec).unwrap(), cluster);
-        let judged = judgement::judge(&embedded::catalog().unwrap(), &manager, |_| Found::Absent);
+        let asked = Manager::new("cluster".into(), serde_json::from_value(spec).unwrap(), cluster);
+        let judged = judgement::judge(&embedded::catalog().unwrap(), &asked, |_| Found::Absent);
         let mut managed = Managed::default();
         managed.judgement = Some(judged);
         managed
