@@ -146,9 +146,11 @@ pub enum Command {
     /// What cannot be known from the API server is not checked, and says how to.
     /// Exit code: 0 nothing refuses the installation; 1 a check refuses it; 2 failure.
     Preflight(preflight::PreflightArgs),
-    /// Explain a reason that `nodes`, an Event or a status names: what it is, why, and what to do. Needs no cluster.
+    /// Explain why a node waits: a reason that `nodes`, an Event on a node or the field status.stuck names, what it means, why, and
+    /// what to do. Needs no cluster.
     ///
-    /// Without a reason: all of them, each in a line.
+    /// Without a reason: all of them, each in a line. The reasons in the conditions of a `CloudControllerManager` are others, and not
+    /// explained here: see "If it does not become ready" in docs/any-kubernetes.md.
     Explain(explain::ExplainArgs),
     /// Sync the cloud's configuration and the trusted certificates, in a process of their own (by default `operator` syncs
     /// them too).

@@ -11,7 +11,7 @@ use crate::{
 /// Flags of `explain`.
 #[derive(Args, Debug)]
 pub struct ExplainArgs {
-    /// The reason, by its id or its name, such as `N07` or `CredentialsRefused` [default: a table of all].
+    /// The reason why a node waits, by its id or its name, such as `N07` or `CredentialsRefused` [default: a table of all].
     pub reason: Option<String>,
 }
 
@@ -37,7 +37,8 @@ fn named(name: &str) -> Option<Reason> {
 fn unknown(name: &str) -> String {
     let names = Reason::ALL.iter().flat_map(|reason| [reason.id(), reason.name()]);
     format!(
-        "there is no reason {name:?}{}; `ccm-operator explain` lists all",
+        "there is no reason {name:?} why a node waits{}; `ccm-operator explain` lists all; the reasons in the conditions of a \
+         CloudControllerManager are in docs/any-kubernetes.md, \"If it does not become ready\"",
         // Every id is near every other one.
         did_you_mean(name, names.filter(|known| known.len() > 3))
     )
@@ -57,5 +58,9 @@ mod tests {
         }
         assert!(unknown("CredentialsRefussed").contains("did you mean `CredentialsRefused`?"));
         assert!(!unknown("N99").contains("did you mean"), "{}", unknown("N99"));
+        let heading = "If it does not become ready";
+        assert!(unknown("RolloutStuck").contains(heading));
+        let page = include_str!("../../docs/any-kubernetes.md");
+        assert!(page.contains(&format!("\n## {heading}\n")) && page.contains("| `RolloutStuck` |"));
     }
 }

@@ -80,7 +80,7 @@ pub(super) struct Applier {
     /// Objects whose repairs are limited, each with the manager that keeps changing it.
     contested: BTreeMap<Key, String>,
     /// Objects that have been as planned: a further write repairs them.
-    settled: BTreeSet<Key>,
+    pub(super) settled: BTreeSet<Key>,
     /// How many more objects may be written in this pass.
     room: usize,
     /// Whether an object was not written for want of room.

@@ -146,7 +146,7 @@ impl Managers {
             }
             return pass;
         }
-        self.reconsider(&nodes.census);
+        self.reconsider(&view.observer, &nodes.census);
         self.plan(view);
         self.weigh_changes(view, &nodes.census);
         if leads {
@@ -275,7 +275,10 @@ impl Managers {
     fn follow(&self, view: &mut View) {
         let roles = guard::place().filter(|_| view.settings.node_deletion);
         let leftovers = self.leftovers(&view.observer).union(&roles.into_iter().collect());
-        view.observer.follow(&Scope::of(&self.objects), &leftovers);
+        // What runs has to be seen before a change is accepted.
+        let planned = self.fleet.values().map(Managed::scope);
+        let planned = planned.fold(Scope::of(&self.objects), |all, one| all.union(&one));
+        view.observer.follow(&planned, &leftovers);
     }
 
     /// Watches the roles that let nodes be deleted from the start: what is granted is taken back even if nothing else is seen.

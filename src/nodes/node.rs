@@ -90,6 +90,9 @@ pub struct Node {
     /// Whether it has the label of etcd's nodes: k3s and RKE2 remove a member when its node is deleted.
     #[serde(skip_serializing_if = "is_false")]
     pub is_etcd: bool,
+    /// Whether it is cordoned (`spec.unschedulable`).
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_cordoned: bool,
     /// Whether it is being deleted, and finalizers hold it.
     #[serde(skip_serializing_if = "is_false")]
     pub is_terminating: bool,
@@ -175,6 +178,7 @@ impl Node {
             architecture: text(&info["architecture"]),
             is_control_plane: !metadata["labels"][CONTROL_PLANE_LABEL].is_null(),
             is_etcd: !metadata["labels"][ETCD_LABEL].is_null(),
+            is_cordoned: spec["unschedulable"] == true,
             is_terminating: metadata["deletionTimestamp"].is_string(),
             is_kept: !metadata["annotations"][KEEP].is_null(),
             allows_control_plane_deletion: !metadata["annotations"][ALLOW_CONTROL_PLANE].is_null(),
@@ -206,6 +210,12 @@ impl Node {
     /// Whether its kubelet reports that it is ready.
     pub fn is_ready(&self) -> bool {
         self.ready.as_ref().is_some_and(|ready| ready.status == "True")
+    }
+
+    /// Whether pods on the network of the host run on it: it is ready, or waits only for the network of other pods.
+    pub fn runs_pods_of_host(&self) -> bool {
+        let lacks_network = |ready: &Ready| ready.status == "False" && ready.lacks_network;
+        self.is_ready() || self.ready.as_ref().is_some_and(lacks_network)
     }
 }
 

@@ -1,8 +1,47 @@
-//! Which nodes pods may be placed on, by labels (pure). Taints come and go, and are not asked for.
+//! Which nodes pods may be placed on (pure).
 
 use serde_json::Value;
 
 use crate::nodes::node::Node;
+
+/// Why a node takes no pod of a workload: the later, the less is missing.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Obstacle {
+    /// It lacks labels that are asked for.
+    Labels,
+    /// It is not ready, is cordoned or goes away.
+    Closed,
+    /// A taint, as `KEY=VALUE:EFFECT`.
+    Taint(String),
+}
+
+/// Why a node takes no pod of a workload on the network of the host, if so. Taints of Kubernetes itself come and go with what they tell
+/// of a node, which is asked for instead.
+pub fn obstacle(workload: &Value, node: &Node) -> Option<Obstacle> {
+    let pod = &workload["spec"]["template"]["spec"];
+    if !fits(pod, node) {
+        return Some(Obstacle::Labels);
+    }
+    // The controller of DaemonSets lets their pods tolerate that.
+    let is_closed = node.is_cordoned && workload["kind"] != "DaemonSet";
+    if is_closed || node.is_terminating || !node.runs_pods_of_host() {
+        return Some(Obstacle::Closed);
+    }
+    node.own_taints.iter().find(|taint| !tolerates(pod, taint)).cloned().map(Obstacle::Taint)
+}
+
+/// Whether a pod tolerates a taint, given as `KEY=VALUE:EFFECT`.
+pub fn tolerates(pod: &Value, taint: &str) -> bool {
+    let (rest, effect) = taint.rsplit_once(':').unwrap_or((taint, ""));
+    let (key, value) = rest.split_once('=').unwrap_or((rest, ""));
+    let matches = |one: &Value| {
+        let text = |field: &str| one[field].as_str().unwrap_or_default();
+        let is_any = text("operator") == "Exists";
+        (text("effect").is_empty() || text("effect") == effect)
+            && ((is_any && text("key").is_empty()) || (text("key") == key && (is_any || text("value") == value)))
+    };
+    pod["tolerations"].as_array().is_some_and(|all| all.iter().any(matches))
+}
 
 /// Whether a node has the labels that the pods of a workload ask for: `nodeSelector`, and the required node affinity with the operators
 /// that need no number.
@@ -40,6 +79,40 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_node_takes_pods_that_it_fits_while_it_is_open_and_its_taints_are_tolerated() {
+        let ready = json!([{"type": "Ready", "status": "True"}]);
+        let open = json!({"metadata": {"labels": {"role": "server"}}, "status": {"conditions": ready}});
+        let with = |pointer: &str, value: Value| {
+            let mut node = open.clone();
+            node[pointer] = value;
+            Node::of(&node)
+        };
+        let why = |kind: &str, node: &Node| {
+            let pod =
+                json!({"nodeSelector": {"role": "server"}, "tolerations": [{"key": "known", "operator": "Exists"}]});
+            obstacle(&json!({"kind": kind, "spec": {"template": {"spec": pod}}}), node)
+        };
+        let deployment = |node: &Node| why("Deployment", node);
+        assert_eq!(deployment(&Node::of(&open)), None);
+        assert_eq!(deployment(&with("metadata", json!({}))), Some(Obstacle::Labels));
+        let cordoned = with("spec", json!({"unschedulable": true}));
+        assert_eq!((deployment(&cordoned), why("DaemonSet", &cordoned)), (Some(Obstacle::Closed), None));
+        for status in ["Unknown", "False"] {
+            let conditions = json!({"conditions": [{"type": "Ready", "status": status, "message": "no disk"}]});
+            assert_eq!(deployment(&with("status", conditions)), Some(Obstacle::Closed), "{status}");
+        }
+        assert_eq!(deployment(&with("status", json!({}))), Some(Obstacle::Closed), "no kubelet has reported");
+        let no_network = json!([{"type": "Ready", "status": "False", "message": "reason:NetworkPluginNotReady"}]);
+        assert_eq!(deployment(&with("status", json!({"conditions": no_network}))), None, "the host has one");
+        let taint = |key: &str, effect: &str| {
+            deployment(&with("spec", json!({"taints": [{"key": key, "value": "v", "effect": effect}]})))
+        };
+        assert_eq!(taint("other", "NoExecute"), Some(Obstacle::Taint("other=v:NoExecute".into())));
+        assert_eq!((taint("known", "NoExecute"), taint("other", "PreferNoSchedule")), (None, None));
+        assert!(Obstacle::Labels < Obstacle::Closed && Obstacle::Closed < Obstacle::Taint(String::new()));
+    }
 
     #[test]
     fn a_node_fits_by_its_labels() {

@@ -1,7 +1,5 @@
 //! The checks of the nodes (pure).
 
-use serde_json::Value;
-
 use super::{
     check::{Check, Row, names},
     evidence::Evidence,
@@ -9,7 +7,10 @@ use super::{
 use crate::{
     api::{placement::Distribution, spec::Lifecycle},
     facts::distribution::author,
-    nodes::node::{NO_CLOUD, Node, UNINITIALIZED},
+    nodes::{
+        node::{NO_CLOUD, Node, UNINITIALIZED},
+        placement::tolerates,
+    },
     object::Object,
     plan::Plan,
     provider::{CCM, Phase, upstream::Answer},
@@ -241,19 +242,6 @@ fn taints(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
         format!("no node takes the pods, because of a taint: {}", names(closed.iter().map(String::as_str))),
         "add spec.placement.tolerations",
     )
-}
-
-/// Whether a pod tolerates a taint, given as `KEY=VALUE:EFFECT`.
-fn tolerates(pod: &Value, taint: &str) -> bool {
-    let (rest, effect) = taint.rsplit_once(':').unwrap_or((taint, ""));
-    let (key, value) = rest.split_once('=').unwrap_or((rest, ""));
-    let matches = |one: &Value| {
-        let text = |field: &str| one[field].as_str().unwrap_or_default();
-        let is_any = text("operator") == "Exists";
-        (text("effect").is_empty() || text("effect") == effect)
-            && ((is_any && text("key").is_empty()) || (text("key") == key && (is_any || text("value") == value)))
-    };
-    pod["tolerations"].as_array().is_some_and(|all| all.iter().any(matches))
 }
 
 fn architecture(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {

@@ -45,9 +45,17 @@ async fn generation(cluster: &Kubernetes, kind: &str, name: &str) -> Result<i64>
 async fn a_single_pod_does_not_end_for_a_version_that_nobody_knows() -> Result<()> {
     let (cluster, operator) = installed("hcloud").await?;
     let before = generation(&cluster, "Deployment", CCM).await?;
-    let version = |tag: &str| json!({"spec": {"image": {"version": tag}}});
-    cluster.patch("cluster", version("1.35.0")).await?;
-    let live = cluster.conditions(&operator, "cluster", &["ConfigurationValid=False", "Stalled=True"]).await?;
+    // Nor does it by way of a pause.
+    let refused = async |spec: Value| {
+        cluster.patch("cluster", json!({"spec": spec})).await?;
+        cluster.conditions(&operator, "cluster", &["ConfigurationValid=False", "Stalled=True"]).await
+    };
+    cluster.patch("cluster", json!({"spec": {"management": "Paused"}})).await?;
+    cluster.conditions(&operator, "cluster", &["Ready=Unknown"]).await?;
+    refused(json!({"image": {"version": "1.35.0"}})).await?;
+    refused(json!({"logging": {"verbosity": 4}})).await?;
+    refused(json!({"management": "Managed"})).await?;
+    let live = refused(json!({"logging": {"verbosity": 5}})).await?;
     let why = message(&live, "ConfigurationValid");
     assert!(why.contains("did you mean v1.35.0") && why.contains("ccm-operator.dev/skip-preflight: version"), "{why}");
     assert_eq!(generation(&cluster, "Deployment", CCM).await?, before, "something was changed");
@@ -103,7 +111,39 @@ async fn pods_do_not_end_for_a_selector_that_no_node_has() -> Result<()> {
     cluster.ready(&operator, "cluster").await?;
     let live = api(&cluster, "DaemonSet").get(ccm).await?;
     assert_eq!(live.data["spec"]["template"]["spec"]["nodeSelector"]["disk"], "fast");
-    Ok(())
+
+    // Where a change is refused, what somebody deletes comes back as it was; if that is not known any more, as it is asked for.
+    let refused = ["ConfigurationValid=False", "Stalled=True"];
+    cluster.patch("cluster", json!({"spec": {"placement": {"nodeSelector": {"disk": "slow"}}}})).await?;
+    cluster.conditions(&operator, "cluster", &refused).await?;
+    comes_back(&cluster, ccm, "fast").await?;
+    cluster.conditions(&operator, "cluster", &refused).await?;
+    operator.terminate()?;
+    operator.wait(LIMIT).await?;
+    let operator = cluster.start()?;
+    eventually("the refusal", LIMIT, async || {
+        ensure!(operator.log().contains("no node has these labels"), "{}", operator.log());
+        Ok(Some(()))
+    })
+    .await?;
+    comes_back(&cluster, ccm, "slow").await?;
+    cluster.conditions(&operator, "cluster", &["ConfigurationValid=True", "Stalled=False"]).await.map(drop)
+}
+
+/// Deletes a DaemonSet, and waits until it exists again with this value of the label `disk` in its selector.
+async fn comes_back(cluster: &Kubernetes, name: &str, disk: &str) -> Result<()> {
+    let daemon_sets = api(cluster, "DaemonSet");
+    let before = daemon_sets.get(name).await?.metadata.uid;
+    daemon_sets.delete(name, &DeleteParams::default()).await?;
+    eventually("the DaemonSet", LIMIT, async || {
+        let Some(live) = daemon_sets.get_opt(name).await?.filter(|live| live.metadata.uid != before) else {
+            return Ok(None);
+        };
+        let selector = &live.data["spec"]["template"]["spec"]["nodeSelector"];
+        ensure!(selector["disk"] == disk, "{selector}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 #[tokio::test]

@@ -93,6 +93,24 @@ impl World {
         Ok(pod)
     }
 
+    async fn label(&self, node: &str, labels: Value) -> Result<()> {
+        let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
+        self.nodes.patch(node, &PatchParams::default(), &patch).await.map(drop).map_err(Into::into)
+    }
+
+    /// Asks for a change that no pod would survive, and takes it back: so many stay ready.
+    async fn is_refused(&self, spec: Value, ready: usize) -> Result<()> {
+        self.cluster.patch("cluster", json!({"spec": spec})).await?;
+        self.cluster.conditions(&self.operator, "cluster", &["ConfigurationValid=False", "Stalled=True"]).await?;
+        ensure!(
+            self.ready().await?.len() == ready,
+            "{:#?}",
+            self.pods().await?.iter().map(describe).collect::<Vec<_>>()
+        );
+        self.cluster.patch("cluster", json!({"spec": {"placement": null, "image": null}})).await?;
+        self.cluster.conditions(&self.operator, "cluster", &["ConfigurationValid=True"]).await.map(drop)
+    }
+
     /// Changes what the pods are started with.
     async fn change(&self, verbosity: u8) -> Result<()> {
         self.cluster.patch("cluster", json!({"spec": {"logging": {"verbosity": verbosity}}})).await
@@ -144,7 +162,14 @@ async fn a_daemon_set_is_updated_while_one_of_three_nodes_is_dead_and_not_while_
         Ok(Some(()))
     })
     .await?;
-    world.lose_a_node().await?;
+    // A version that nobody knows, and one node that is left for it; then one that is dead.
+    let fast = json!({"nodeSelector": {"disk": "fast"}});
+    world.label(OTHERS[0], json!({"disk": "fast"})).await?;
+    world.is_refused(json!({"placement": fast, "image": {"version": "v1.35.99"}}), 3).await?;
+    world.label(OTHERS[0], json!({"disk": null})).await?;
+    let lost = world.lose_a_node().await?;
+    world.label(node_of(&lost).context("a node")?, json!({"disk": "fast"})).await?;
+    world.is_refused(json!({"placement": fast}), 2).await?;
     world.change(3).await?;
     world.both_have(3).await?;
     stays_with_two_nodes(&world, 4).await

@@ -109,7 +109,7 @@ impl Managers {
                 managed.gate = Gate::default();
                 continue;
             }
-            if managed.gate.is_open || !is_seen(&view.observer, managed.objects()) {
+            if managed.gate.is_open || !is_seen(&view.observer, managed.planned()) {
                 continue;
             }
             // Also one whose inputs are bad, or that is paused: what it has is kept as it should be.

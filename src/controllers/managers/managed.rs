@@ -5,7 +5,13 @@ use std::time::Instant;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{DEFAULT_NAMESPACE, change::Change, definition::Definition, first::Gate, guard::Guarded};
+use super::{
+    DEFAULT_NAMESPACE,
+    change::{Change, Grounds},
+    definition::Definition,
+    first::Gate,
+    guard::Guarded,
+};
 use crate::{
     api::{
         check,
@@ -49,11 +55,9 @@ pub(super) struct Managed {
     created: String,
     /// What the inputs come to; `None` until all of them have been looked at.
     pub(super) judgement: Option<Judgement>,
-    /// The last good plan; it stays in force while an input is bad.
-    objects: Option<Vec<Object>>,
-    /// The one before it, in case the change to it is refused.
-    before: Option<Vec<Object>>,
-    /// Whether what runs may become what is planned.
+    /// The plan in force: the last one that was accepted while nothing was paused. It stays while an input is bad or a change refused.
+    pub(super) accepted: Option<Vec<Object>>,
+    /// Whether what runs may become what the inputs come to.
     pub(super) change: Change,
     /// The checks before its first installation.
     pub(super) gate: Gate,
@@ -142,11 +146,7 @@ impl Managed {
             }
             Err((reason, message)) => Judgement::refused(reason, message.clone()),
         };
-        if judged.objects.is_some() && judged.objects != self.objects {
-            self.before = std::mem::replace(&mut self.objects, judged.objects.clone());
-            self.change = Change::Unknown;
-        }
-        (self.judgement, self.found) = (Some(judged), Some(found));
+        (self.judgement, self.found, self.change) = (Some(judged), Some(found), Change::Unknown);
     }
 
     /// Has its inputs judged again.
@@ -154,12 +154,22 @@ impl Managed {
         (self.judgement, self.change) = (None, Change::Unknown);
     }
 
-    /// Refuses to make what runs what was planned; the plan before stays in force.
-    pub(super) fn refuse_change(&mut self, trouble: Trouble) {
-        self.objects = self.before.take();
-        if let Some(judgement) = &mut self.judgement {
-            (judgement.objects, judgement.configuration) = (None, Some(Err(trouble)));
+    /// Puts in force what its inputs come to, unless it is paused.
+    pub(super) fn accept_change(&mut self) {
+        self.change = Change::Accepted;
+        if !self.is_paused() {
+            self.accepted = self.judgement.as_ref().and_then(|judgement| judgement.objects.clone());
         }
+    }
+
+    /// Refuses what its inputs come to; the plan that was accepted last stays in force.
+    pub(super) fn refuse_change(&mut self, grounds: Grounds, trouble: Trouble) {
+        self.change = Change::Refused(Box::new(grounds));
+        let Some(judgement) = &mut self.judgement else { return };
+        let refused = judgement.objects.take();
+        judgement.configuration = Some(Err(trouble));
+        // The same plan may have been accepted when something else ran.
+        self.accepted.take_if(|accepted| refused.as_ref() == Some(accepted));
     }
 
     /// Why no other provider may take the place of the external one that its objects are of.
@@ -178,7 +188,7 @@ impl Managed {
     /// Refuses it for what another one has.
     pub(super) fn exclude(&mut self, problem: String) {
         self.judgement = Some(Judgement::refused(CONFLICT, problem));
-        self.objects = None;
+        self.accepted = None;
         // The other one may go.
         self.found = None;
     }
@@ -209,9 +219,10 @@ impl Managed {
         self.manager().is_some_and(|manager| manager.spec.management == Management::Removed)
     }
 
-    /// The objects of its last good plan.
+    /// The objects that its inputs come to, whether or not they are accepted yet; while an input is bad, those in force.
     pub(super) fn planned(&self) -> &[Object] {
-        self.objects.as_deref().unwrap_or_default()
+        let judged = self.judgement.as_ref().and_then(|judgement| judgement.objects.as_deref());
+        judged.or(self.accepted.as_deref()).unwrap_or_default()
     }
 
     /// The objects that are to go, where nothing should exist.
@@ -221,12 +232,13 @@ impl Managed {
 
     /// Those that are to be applied.
     pub(super) fn objects(&self) -> &[Object] {
-        if self.is_paused() { &[] } else { self.planned() }
+        if self.is_paused() { &[] } else { self.accepted.as_deref().unwrap_or_default() }
     }
 
-    /// Whether what it has and should not have is to go: its plan was made of its current inputs.
+    /// Whether what it has and should not have is to go: the plan in force was made of its current inputs.
     pub(super) fn may_prune(&self) -> bool {
-        !self.is_paused() && self.judgement.as_ref().is_some_and(|judgement| judgement.objects.is_some())
+        let is_good = self.judgement.as_ref().is_some_and(|judgement| judgement.objects.is_some());
+        is_good && self.change == Change::Accepted && !self.is_paused()
     }
 
     /// Whether nothing more is to be done for it, and nothing is wrong.

@@ -53,6 +53,8 @@ use crate::{
 const NEW: &str = "aws-cloud-controller-manager-main";
 const TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 const PERIOD: Duration = Duration::from_millis(50);
+/// The longest wait for a node: a cloud-controller-manager starts for it on a machine that may be busy.
+const NODE_LIMIT: Duration = Duration::from_secs(180);
 
 /// The published objects, as a cluster of kOps has them, with a port that is free here.
 fn published(configuration: &str, api_server: u16, port: u16) -> Vec<Value> {
@@ -223,7 +225,7 @@ impl World {
     async fn initialised(&self, number: usize) -> Result<()> {
         let name = &self.instances[number].name;
         objects::create_as(&self.cluster.client, "kubelet", node(name)).await?;
-        let waited = eventually("the node", LIMIT, async || {
+        let waited = eventually("the node", NODE_LIMIT, async || {
             let node = self.nodes().get(name).await?;
             let id = node.spec.as_ref().and_then(|spec| spec.provider_id.clone());
             ensure!(id == Some(self.instances[number].provider_id()) && !is_tainted(&node), "{:?}", node.spec);

@@ -96,3 +96,53 @@ impl Managed {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use kube::Client;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        api::placement::Distribution,
+        apply::inventory::{Place, Scope},
+        controllers::observer::Id,
+        facts::{cluster::Cluster, manager::Manager, version::Minor},
+        plan::upstream::{judgement, sources::Found},
+        provider::embedded,
+    };
+
+    /// One that may delete nodes.
+    fn enabled() -> Managed {
+        let spec = json!({"provider": "aws", "controllers": {"cloudNodeLifecycle": "Enabled"}});
+        let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 1 };
+        let asked = Manager::new("cluster".into(), serde_json::from_value(spec).unwrap(), cluster);
+        let judged = judgement::judge(&embedded::catalog().unwrap(), &asked, |_| Found::Absent);
+        let mut managed = Managed::default();
+        managed.judgement = Some(judged);
+        managed
+    }
+
+    #[tokio::test]
+    async fn until_the_next_pass_asks_nothing_is_granted_that_is_not_granted_already() {
+        let mut managed = enabled();
+        let role = managed.planned_of_guard("ClusterRole").unwrap().clone();
+        let silent = Router::new().fallback(std::future::pending::<()>);
+        let mut observer = Observer::new(Client::new(silent, "own"), "set".into());
+        observer.follow(&Scope::of(std::slice::from_ref(&role)), &Scope::default());
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        let mut grant = |managed: &mut Managed, live: Option<&[&str]>| {
+            if let Some(live) = live {
+                let mut object = role.value().clone();
+                object["rules"] = json!([{"resources": ["nodes"], "verbs": ["delete"], "resourceNames": live}]);
+                observer.watches.put(&Id::Ours(Place::of(&role)), role.name(), object);
+            }
+            managed.guard.deletable.granted = names(&["a", "b"]);
+            managed.grant_nothing_new(&observer);
+            managed.guard.deletable.granted.clone()
+        };
+        assert_eq!(grant(&mut managed, None), names(&[]), "there is no role");
+        assert_eq!(grant(&mut managed, Some(&["b", "c"])), names(&["b"]));
+    }
+}

@@ -14,6 +14,7 @@ use crate::{
     cluster::seen::{Seen, Trouble},
     controllers::{
         applier::Applier,
+        failures::Stopped,
         managers::Managed,
         observer::{Id, Observer},
     },
@@ -30,14 +31,25 @@ const PAUSE: Duration = Duration::from_secs(600);
 pub(in super::super) struct Withheld(BTreeMap<Key, (String, Instant)>);
 
 impl Withheld {
-    /// Notes which of these policies could not be written.
+    /// Notes which of these policies could not be written, and which could.
     pub(in super::super) fn note(&mut self, policies: &BTreeSet<Key>, applier: &Applier) {
-        for key in policies {
-            if let Some(denied) = applier.failures.of_object(key).filter(|stopped| stopped.is_denied) {
-                self.0.insert(key.clone(), (denied.error.clone(), Instant::now()));
-            }
-        }
         self.0.retain(|key, _| policies.contains(key));
+        for key in policies {
+            self.note_one(key, applier.failures.of_object(key), applier.settled.contains(key));
+        }
+    }
+
+    /// Notes what has come of one. While nothing is tried for it that says nothing about the right.
+    fn note_one(&mut self, key: &Key, failure: Option<&Stopped>, is_settled: bool) {
+        match failure {
+            Some(stopped) if stopped.is_denied => {
+                self.0.insert(key.clone(), (stopped.error.clone(), Instant::now()));
+            }
+            None if is_settled && !self.rests(key) => {
+                self.0.remove(key);
+            }
+            _ => {}
+        }
     }
 
     /// Whether nothing is to be tried for an object now.
@@ -76,5 +88,33 @@ impl Managed {
                 .is_some_and(|manager| manager.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled);
         let own = self.planned().iter().chain(self.removed()).filter(move |_| !needs_them);
         own.filter(|object| is_policy(object) && is_of_guard(object.value()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_right_that_was_given_and_taken_away_again_is_reported() {
+        let key = Key {
+            group: String::new(),
+            kind: "ValidatingAdmissionPolicy".into(),
+            namespace: String::new(),
+            name: "p".into(),
+        };
+        let failed = |is_denied| Stopped { error: "no".into(), is_reported: true, is_terminal: false, is_denied };
+        let mut withheld = Withheld::default();
+        withheld.note_one(&key, Some(&failed(true)), true);
+        withheld.note_one(&key, None, true);
+        assert!(withheld.has(&key) && withheld.rests(&key), "nothing is tried meanwhile, so nothing was written");
+        withheld.0.values_mut().for_each(|(_, refused)| *refused = Instant::now().checked_sub(PAUSE).unwrap());
+        withheld.note_one(&key, Some(&failed(false)), true);
+        withheld.note_one(&key, None, false);
+        assert!(withheld.has(&key), "it was not written");
+        withheld.note_one(&key, None, true);
+        assert!(!withheld.has(&key));
+        withheld.note_one(&key, Some(&failed(true)), true);
+        assert!(withheld.rests(&key));
     }
 }
