@@ -55,7 +55,7 @@ pub async fn measure() -> Result<Vec<Managers>> {
 }
 
 async fn run(cluster: &Kubernetes, count: usize) -> Result<Convergence> {
-    for number in 0..count {
+    for (number, name) in NAMES.iter().enumerate().take(count) {
         let of = |(place, (controller, on)): (usize, &(&str, &str))| {
             let is_own = place % count == number;
             ((*controller).to_owned(), json!(if is_own { *on } else { "Disabled" }))
@@ -65,7 +65,7 @@ async fn run(cluster: &Kubernetes, count: usize) -> Result<Convergence> {
             "provider": "aws", "ports": {"secure": 11_000 + number}, "controllers": controllers,
             "network": {"podCIDRs": ["10.244.0.0/16"]},
         });
-        cluster.create(NAMES[number], spec).await?;
+        cluster.create(name, spec).await?;
     }
     let mark = cluster.mark().await?;
     let started = Instant::now();

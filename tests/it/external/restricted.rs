@@ -152,8 +152,9 @@ impl World {
             for (client, kind, name) in
                 [(&self.ccm, service(), "kube-dns"), (&self.ccm, &NODE, "worker"), (&unbound, &NODE, "bare")]
             {
-                let answer =
-                    patch(client, kind, (name, ""), json!({"metadata": {"finalizers": ["example.com/x"]}})).await;
+                // What is written before a policy is in force would not be a change at the next look.
+                let body = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/x"]}}));
+                let answer = answered(api(client, kind).patch(name, &PatchParams::default().dry_run(), &body).await);
                 ensure!(answer.as_ref().is_err_and(|why| why.contains("refused: ")), "{name}: {answer:?}");
             }
             Ok(Some(()))
