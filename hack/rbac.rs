@@ -66,6 +66,7 @@ fn installation() -> Result<String> {
         api_server: None,
         node_deletion: true,
         expose_metrics: false,
+        metrics_certificate: None,
         limits: Limits::default(),
         external: External::default(),
     };

@@ -1,14 +1,15 @@
 #!/bin/sh
-# What a release consists of beside the image, as files in target/release-artifacts: the binary for this architecture, the list of
-# what is compiled into it (SBOM, CycloneDX) and, of everything that is there, SHA256SUMS.
+# What a release consists of beside the image, as files in target/release-artifacts: the binary for this architecture, the lists of
+# what is compiled into it and of what is in its image (SBOM, CycloneDX) and, of everything that is there, SHA256SUMS.
 #   release.sh build   builds the binary and writes it there with its SBOM
 #                      TAG, when set, has to be that of the version
-#   release.sh sums    packages the Helm chart, and writes SHA256SUMS
+#   release.sh sums    packages the Helm chart, makes the lists of what is in the images, and writes SHA256SUMS; needs jq
+#   release.sh cosign  builds the signing program, which the commands below use, into target/release-cosign: COSIGN is its path
 #   release.sh sign    signs SHA256SUMS: without a key by the identity of the workflow that runs this, or with that of COSIGN_KEY
 #   release.sh verify  checks the signature, as users do, and the sums: SIGNER is the address of the repository whose workflow
 #                      has signed, for the tag of the version in Cargo.toml; COSIGN_PUB the public half of a key
-#   release.sh push    builds an image for each binary that is there and pushes them as one to IMAGE, signed, with lists of their contents;
-#                      needs podman and jq
+#   release.sh push    builds an image for each architecture and pushes them as one to IMAGE, signed, each with the list of its contents;
+#                      writes the name of the image with its digest to target/release-image.txt; needs podman, skopeo and jq
 set -eu
 cd "$(dirname "$0")/.."
 artifacts=target/release-artifacts
@@ -17,11 +18,16 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 fail() { echo "hack/release.sh: $*" >&2; exit 1; }
 mkdir -p "$artifacts"
 
-# The signing program, built from its sources, which Go's checksum database vouches for.
-cosign() {
+# Builds the signing program from its sources, which Go's checksum database vouches for, and prints its path.
+build_cosign() {
 	bin=${XDG_CACHE_HOME:-$HOME/.cache}/ccm-operator/tools/cosign-2.6.5
-	[ -x "$bin/cosign" ] || CGO_ENABLED=0 GOBIN=$bin go install -trimpath github.com/sigstore/cosign/v2/cmd/cosign@v2.6.5
-	"$bin/cosign" "$@"
+	[ -x "$bin/cosign" ] || CGO_ENABLED=0 GOBIN=$bin go install -trimpath github.com/sigstore/cosign/v2/cmd/cosign@v2.6.5 >&2
+	echo "$bin/cosign"
+}
+
+cosign() {
+	COSIGN=${COSIGN:-$(build_cosign)}
+	"$COSIGN" "$@"
 }
 
 case ${1:-} in
@@ -50,7 +56,14 @@ sums)
 		[ -f "$file" ] || fail "there are no artifacts of the version $version in $artifacts: run hack/release.sh build first"
 	done
 	"$(hack/helm/build.sh)/helm" package charts/ccm-operator --destination "$artifacts" >/dev/null
+	for arch in amd64 arm64; do
+		name=$artifacts/ccm-operator-$version-linux-$arch
+		[ ! -f "$name" ] || hack/image-contents.sh "$name.cdx.json" >"$name.image.cdx.json"
+	done
 	(cd "$artifacts" && sha256sum "ccm-operator-$version-linux-"* "ccm-operator-$version.tgz" >SHA256SUMS)
+	;;
+cosign)
+	install -D -m 755 "$(build_cosign)" target/release-cosign/cosign
 	;;
 sign)
 	if [ -n "${COSIGN_KEY:-}" ]; then
@@ -74,21 +87,27 @@ push)
 	images=
 	for arch in amd64 arm64; do
 		binary=$artifacts/ccm-operator-$version-linux-$arch
-		[ -f "$binary" ] || fail "$binary is missing: an image is pushed for all architectures"
+		for file in "$binary" "$binary.image.cdx.json"; do
+			[ -f "$file" ] || fail "$file is missing: an image is pushed for all architectures, after hack/release.sh sums"
+		done
 		images="$images $(CONTAINER_TOOL=podman IMAGE=${IMAGE:?is the name in the registry}-$arch hack/image.sh "$binary" \
 			--no-cache --timestamp "$(hack/commit.sh time)" --platform "linux/$arch")"
 	done
 	# shellcheck disable=SC2086 # a list
 	podman manifest create "$IMAGE" $images
-	podman manifest push --all --digestfile "$artifacts/image.digest" "$IMAGE" "docker://$IMAGE"
+	# Not among the artifacts: what users get is in SHA256SUMS, which is signed already.
+	podman manifest push --all --digestfile target/release-image.digest "$IMAGE" "docker://$IMAGE"
 	# By its digest: a tag may move.
-	pushed=${IMAGE%:*}@$(cat "$artifacts/image.digest")
-	cosign sign --yes "$pushed"
-	# Its list of contents for each architecture: that of the binary, and the images that the rest is from.
+	name=${IMAGE%:*}
+	digest=$(cat target/release-image.digest)
+	cosign sign --yes "$name@$digest"
+	echo "Image: \`$IMAGE@$digest\`" >target/release-image.txt
+	# Each list belongs to the image of its architecture, whose digest the registry knows: layers are compressed by the push.
+	index=$(skopeo inspect --raw "docker://$name@$digest")
 	for arch in amd64 arm64; do
-		contents=$artifacts/ccm-operator-$version-linux-$arch.image.cdx.json
-		hack/image-contents.sh "$artifacts/ccm-operator-$version-linux-$arch.cdx.json" >"$contents"
-		cosign attest --yes --type cyclonedx --predicate "$contents" "$pushed"
+		digest=$(printf '%s' "$index" | jq --raw-output --exit-status --arg arch "$arch" \
+			'.manifests[] | select(.platform.architecture == $arch).digest')
+		cosign attest --yes --type cyclonedx --predicate "$artifacts/ccm-operator-$version-linux-$arch.image.cdx.json" "$name@$digest"
 	done
 	;;
 *)

@@ -16,7 +16,6 @@ use tokio::sync::{Notify, watch};
 use tracing::info;
 
 use crate::{
-    cluster::request::REQUEST_TIMEOUT,
     controllers::events::Events,
     files::changes::Changes,
     nodes::subject::Subject,
@@ -63,6 +62,14 @@ const RESYNC_PERIOD: Duration = Duration::from_secs(600);
 
 /// The shortest time between two passes that only the clock triggers.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a pass that is under way may take once the process has to stop. Shorter than a request may take: one that hangs does not
+/// keep rights alive.
+pub const LAST_PASS: Duration = Duration::from_secs(10);
+
+/// How long the process then has to take back what must not stay. What is left after it is named in the log: with the lease that is
+/// released after it, all has to fit into the 30 s that Kubernetes gives a pod to end.
+pub const WITHDRAWAL: Duration = Duration::from_secs(10);
 
 /// The result of a controller's pass.
 #[derive(Debug, Default)]
@@ -168,7 +175,6 @@ impl Controllers {
         loop {
             let wake = tokio::select! {
                 wake = self.pass() => wake,
-                // A request that hangs does not keep rights alive.
                 () = end_of_patience(&mut shutdown) => return self.withdraw().await,
             };
             loop {
@@ -199,7 +205,7 @@ impl Controllers {
     /// Takes back what must not stay while no operator runs.
     async fn withdraw(&mut self) {
         if let Some(managers) = &mut self.managers {
-            let withdrawn = tokio::time::timeout(REQUEST_TIMEOUT, managers.withdraw(&mut self.view)).await;
+            let withdrawn = tokio::time::timeout(WITHDRAWAL, managers.withdraw(&mut self.view)).await;
             if withdrawn.is_err() {
                 managers.warn_of_rights(&self.view);
             }
@@ -302,13 +308,13 @@ impl Controllers {
     }
 }
 
-/// Waits until a pass that is under way has had the time of a request since the process has to stop.
+/// Waits until a pass that is under way has had its time since the process has to stop.
 async fn end_of_patience(shutdown: &mut watch::Receiver<bool>) {
     // Whoever sends has gone: nothing has to stop.
     if shutdown.wait_for(|stop| *stop).await.is_err() {
         std::future::pending::<()>().await;
     }
-    tokio::time::sleep(REQUEST_TIMEOUT).await;
+    tokio::time::sleep(LAST_PASS).await;
 }
 
 impl Nodes {

@@ -17,6 +17,9 @@ pub const MOST_OF_A_MESSAGE: usize = 32 << 10;
 /// What stands in place of the rest.
 const CUT: &str = "…";
 
+/// What ends a line or moves along it: in a text of others it would look like words of this program.
+const BREAKS: [char; 2] = ['\n', '\t'];
+
 /// An error with its causes in one line, each stated once.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = String::new();
@@ -30,16 +33,19 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     message(&text.replace('\n', " ")).into_owned()
 }
 
-/// A text that others have written, as messages have it: its first 200 characters.
+/// A text that others have written, as messages have it: its first 200 characters, on one line.
 pub fn brief(text: &str) -> Cow<'_, str> {
-    match text.char_indices().nth(MOST_OF_A_TEXT) {
+    let cut = match text.char_indices().nth(MOST_OF_A_TEXT) {
         Some((end, _)) => Cow::Owned(format!("{}{CUT}", &text[..end])),
         None => Cow::Borrowed(text),
-    }
+    };
+    if cut.contains(BREAKS) { Cow::Owned(cut.replace(BREAKS, " ")) } else { cut }
 }
 
-/// The description of a problem, whatever texts are in it: each word as [`brief`] has it, and of many words the first and the last.
+/// The description of a problem, whatever texts are in it: on one line, each word as [`brief`] has it, and of many words the first and
+/// the last.
 pub fn problem(text: String) -> String {
+    let text = if text.contains(BREAKS) { text.replace(BREAKS, " ") } else { text };
     if text.len() <= MOST_OF_A_TEXT {
         return text;
     }
@@ -88,5 +94,16 @@ mod tests {
             assert!(cut.len() <= MOST_OF_A_MESSAGE && cut.ends_with(CUT), "{}", cut.len());
         }
         assert_eq!(message("x"), "x");
+    }
+
+    #[test]
+    fn a_text_forges_no_line_of_a_message() {
+        let forged = "a\n2026-01-01T00:00:00Z INFO all is well\tx";
+        let line = "a 2026-01-01T00:00:00Z INFO all is well x";
+        assert_eq!(brief(forged), line);
+        assert_eq!(problem(forged.to_owned()), line);
+        for text in ["\n".repeat(1 << 20), "a\n\t".repeat(1 << 18), format!("{}\n", "é".repeat(MOST_OF_A_TEXT))] {
+            assert!(!brief(&text).contains(BREAKS) && !problem(text).contains(BREAKS));
+        }
     }
 }

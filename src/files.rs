@@ -1,9 +1,9 @@
 //! Files that are read as a whole, and that appear whole or not at all (IO).
 
 use std::{
-    fs::{self, File, Metadata, Permissions},
+    fs::{self, DirBuilder, File, Metadata, Permissions},
     io::{self, Read, Write},
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::Path,
     time::{Duration, SystemTime},
 };
@@ -74,12 +74,12 @@ fn text(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::Error::other("not UTF-8: save it in this encoding"))
 }
 
-/// Who may read a file besides its owner.
+/// Who may read a file besides its owner, as far as the umask allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readers {
-    /// Everybody, whatever the umask.
+    /// Everybody.
     All,
-    /// The group, if the umask lets it: the file may hold credentials.
+    /// The group: the file may hold credentials.
     Group,
     /// Nobody.
     Owner,
@@ -87,18 +87,25 @@ pub(crate) enum Readers {
 
 /// A file with these bytes in a folder, complete and synced, to be renamed to its place.
 pub(crate) fn beside(folder: &Path, bytes: impl AsRef<[u8]>, readers: Readers) -> io::Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(PREFIX);
-    if readers == Readers::Group {
-        builder.permissions(Permissions::from_mode(0o640));
-    }
-    let mut file = builder.tempfile_in(folder)?;
+    let mode = match readers {
+        Readers::All => 0o644,
+        Readers::Group => 0o640,
+        Readers::Owner => 0o600,
+    };
+    // The umask applies to the mode of a new file. A mode that is set later would ignore it.
+    let permissions = Permissions::from_mode(mode);
+    let mut file = tempfile::Builder::new().prefix(PREFIX).permissions(permissions).tempfile_in(folder)?;
     file.write_all(bytes.as_ref())?;
-    if readers == Readers::All {
-        file.as_file().set_permissions(Permissions::from_mode(0o644))?;
-    }
     file.as_file().sync_all()?;
     Ok(file)
+}
+
+/// The mode of a folder that everybody may read, as far as the umask allows.
+pub(crate) const FOLDER_MODE: u32 = 0o755;
+
+/// Creates a folder that everybody may read, and those above it, unless they exist.
+pub(crate) fn create_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)
 }
 
 /// The age from which an incomplete file is no longer being written.
@@ -141,7 +148,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (_, path) = beside(folder.path(), "a", Readers::All).unwrap().keep().unwrap();
         assert!(path.file_name().unwrap().to_str().unwrap().starts_with('.'));
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777 & !0o644, 0);
         for other in ["other", ".ccm-operator-settings.yaml"] {
             fs::write(folder.path().join(other), "").unwrap();
         }

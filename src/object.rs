@@ -94,6 +94,10 @@ impl Kind {
 /// operator's rights name the stand-ins.
 pub(crate) const STAND_IN: &str = "-next";
 
+/// The longest name of an object, in bytes: the API server takes no longer one. Names are a part of many texts, so a longer one would
+/// be kept as often as it is named.
+const LONGEST_NAME: usize = 253;
+
 /// The document is not an object that a provider may contain.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{problem}")]
@@ -152,7 +156,16 @@ impl Object {
             let problem = format!("unsupported kind {api_version} {kind}; a provider may contain: {kinds}");
             return Err(Error { pointer: "/kind", problem });
         };
-        let problem = match (known.namespaced, text("/metadata/namespace").is_some()) {
+        let namespace = text("/metadata/namespace").unwrap_or_default();
+        for (pointer, field, name) in
+            [("/metadata/name", "metadata.name", name), ("/metadata/namespace", "metadata.namespace", namespace)]
+        {
+            if name.len() > LONGEST_NAME {
+                let problem = format!("{kind}: {field} has {} bytes; it may have {LONGEST_NAME}", name.len());
+                return Err(Error { pointer, problem });
+            }
+        }
+        let problem = match (known.namespaced, !namespace.is_empty()) {
             (true, false) => "needs metadata.namespace",
             (false, true) => "is cluster-scoped and has no namespace",
             _ => return Ok(Self { kind: known, value }),
@@ -251,7 +264,7 @@ pub fn is_name(text: &str) -> bool {
         label.bytes().all(|byte| is_inner(byte) || byte == b'-')
             && ends.into_iter().all(|end| end.is_some_and(is_inner))
     };
-    text.len() <= 253 && text.split('.').all(is_label)
+    text.len() <= LONGEST_NAME && text.split('.').all(is_label)
 }
 
 /// Calls a function with every string of a value, without the keys.
@@ -295,6 +308,21 @@ mod tests {
             error.starts_with("unsupported kind v1 Secret; a provider may contain: ValidatingAdmissionPolicy,"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_long_name_is_no_object() {
+        let object = |name: usize, namespace: usize| {
+            let metadata = json!({"name": "a".repeat(name), "namespace": "b".repeat(namespace)});
+            Object::new(json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata}))
+        };
+        assert!(object(LONGEST_NAME, LONGEST_NAME).is_ok());
+        for (name, namespace, pointer) in [(LONGEST_NAME + 1, 1, "/metadata/name"), (1, 900_000, "/metadata/namespace")]
+        {
+            let error = object(name, namespace).unwrap_err();
+            assert_eq!(error.pointer, pointer);
+            assert!(error.to_string().ends_with(" bytes; it may have 253") && error.problem.len() < 100, "{error}");
+        }
     }
 
     #[test]

@@ -8,5 +8,6 @@ pub mod leadership;
 pub mod lease;
 pub mod logs;
 pub mod metrics;
+pub mod peer;
 pub mod review;
 pub mod serving;

@@ -30,7 +30,7 @@ use crate::{
 
 pub use external::Origin;
 
-pub use descriptor::{Descriptor, FactOrText, ImageSource, Platform, ValueSource};
+pub use descriptor::{Descriptor, FactOrText, ImageSource, Platform, Services, ValueSource};
 
 /// The name of the CCM's container.
 pub(crate) const CCM: &str = "cloud-controller-manager";
@@ -68,26 +68,18 @@ pub struct Error {
     pub place: Option<Place>,
     /// The problem and its fix, with little of what others have written.
     pub problem: String,
-    /// The JSON pointer of the field in its document, where it is known.
-    pub(crate) pointer: Option<String>,
 }
 
 impl Error {
     /// A defect of a file, or of a place in it.
     pub fn new(file: &str, place: Option<Place>, problem: impl Into<String>) -> Self {
-        Self { file: error::brief(file).into_owned(), place, problem: error::problem(problem.into()), pointer: None }
+        Self { file: error::brief(file).into_owned(), place, problem: error::problem(problem.into()) }
     }
 
     /// The same defect, described in other words.
     #[must_use]
     fn described(self, problem: impl Into<String>) -> Self {
         Self { problem: error::problem(problem.into()), ..self }
-    }
-
-    /// The same, of a field.
-    #[must_use]
-    fn of_field(self, pointer: &str) -> Self {
-        Self { pointer: Some(pointer.to_owned()), ..self }
     }
 }
 

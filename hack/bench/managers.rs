@@ -11,6 +11,7 @@ use crate::{
     measure::{Convergence, LIMIT},
     progress,
     support::{
+        audit::Request,
         control_plane::Options,
         eventually,
         kubernetes::{Kubernetes, OWN_NAMESPACE},
@@ -35,10 +36,17 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Starts with so many `CloudControllerManager`s.
 pub struct Managers {
     pub count: usize,
-    pub runs: Vec<Convergence>,
+    pub runs: Vec<Run>,
 }
 
-/// Starts the operator with one, two and four of them, of which nothing exists yet.
+/// A first installation, and a later start.
+pub struct Run {
+    pub first: Convergence,
+    /// The requests of the second start, after which everything is as it was.
+    pub second: Vec<Request>,
+}
+
+/// Starts the operator with one, two and four of them, of which nothing exists yet, and then once more.
 pub async fn measure() -> Result<Vec<Managers>> {
     progress("starting a control plane that is not OpenShift's");
     let cluster = Kubernetes::with(Options { is_durable: true, ..Options::default() }, "aws").await?;
@@ -54,7 +62,7 @@ pub async fn measure() -> Result<Vec<Managers>> {
     Ok(all)
 }
 
-async fn run(cluster: &Kubernetes, count: usize) -> Result<Convergence> {
+async fn run(cluster: &Kubernetes, count: usize) -> Result<Run> {
     for (number, name) in NAMES.iter().enumerate().take(count) {
         let of = |(place, (controller, on)): (usize, &(&str, &str))| {
             let is_own = place % count == number;
@@ -77,7 +85,22 @@ async fn run(cluster: &Kubernetes, count: usize) -> Result<Convergence> {
     let time = started.elapsed();
     sleep(HOLD).await;
     let (cpu_seconds, rss_kib) = (operator.cpu_seconds(), operator.rss_kib());
-    let run = Convergence { time, requests: cluster.requests(mark).await?, cpu_seconds, rss_kib };
+    let first = Convergence { time, requests: cluster.requests(mark).await?, cpu_seconds, rss_kib };
+    operator.terminate()?;
+    operator.wait(LIMIT).await?;
+
+    let mark = cluster.mark().await?;
+    let operator = cluster.start()?;
+    // No status changes, so only its log tells that it has looked at all of them.
+    eventually("the second start", LIMIT, async || {
+        let log = operator.log();
+        ensure!(log.matches(": everything is applied").count() >= count, "{log}");
+        Ok(Some(()))
+    })
+    .await?;
+    sleep(HOLD).await;
+    let second = cluster.requests(mark).await?;
+
     cluster.managers().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
     eventually("the removal", LIMIT, async || {
         let left = cluster.objects(None).await?;
@@ -89,7 +112,7 @@ async fn run(cluster: &Kubernetes, count: usize) -> Result<Convergence> {
     operator.wait(LIMIT).await?;
     let inventory = config_maps(&cluster.client, OWN_NAMESPACE);
     ignore_absent(inventory.delete("ccm-operator-inventory", &DeleteParams::default()).await)?;
-    Ok(run)
+    Ok(Run { first, second })
 }
 
 /// How many are ready.

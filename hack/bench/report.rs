@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::{
     config::ConfigSync,
     drift::Repair,
-    managers::Managers,
+    managers::{Managers, Run},
     measure::{Convergence, Idle, Measured},
     nodes::{self, Nodes},
     support::audit::Request,
@@ -268,7 +268,7 @@ fn of_nodes(nodes: &Nodes) -> Vec<Figure> {
 }
 
 fn of_managers(Managers { count: managers, runs }: &Managers) -> Vec<Figure> {
-    let figure = |name: &str, unit: Unit, value: &dyn Fn(&Convergence) -> f64| Figure {
+    let figure = |name: &str, unit: Unit, value: &dyn Fn(&Run) -> f64| Figure {
         name: format!("{managers} CloudControllerManager{}: {name}", if *managers == 1 { "" } else { "s" }),
         unit,
         direct: Summary::of(runs.iter().map(value)),
@@ -276,11 +276,13 @@ fn of_managers(Managers { count: managers, runs }: &Managers) -> Vec<Figure> {
         upstream: "",
     };
     vec![
-        figure("start to ready", Unit::Seconds, &|run| run.time.as_secs_f64()),
-        figure("requests", Unit::Count, &|run| count(&run.requests, |_| true)),
-        figure("writes", Unit::Count, &|run| count(&run.requests, Request::counts_as_write)),
-        figure("processor time", Unit::Seconds, &|run| run.cpu_seconds),
-        figure("memory", Unit::Mebibytes, &|run| mebibytes(run.rss_kib)),
+        figure("start to ready", Unit::Seconds, &|run| run.first.time.as_secs_f64()),
+        figure("requests", Unit::Count, &|run| count(&run.first.requests, |_| true)),
+        figure("writes", Unit::Count, &|run| count(&run.first.requests, Request::counts_as_write)),
+        figure("processor time", Unit::Seconds, &|run| run.first.cpu_seconds),
+        figure("memory", Unit::Mebibytes, &|run| mebibytes(run.first.rss_kib)),
+        figure("requests, second start", Unit::Count, &|run| count(&run.second, |_| true)),
+        figure("writes, second start", Unit::Count, &|run| count(&run.second, Request::counts_as_write)),
     ]
 }
 

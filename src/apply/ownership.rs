@@ -101,10 +101,12 @@ pub fn is_applied_by_us(live: &Value) -> bool {
     managed_fields(live).iter().any(is_ours)
 }
 
-/// Whether an applied object was created by that apply: only we have written it, and only at the time of its creation.
+/// Whether an applied object was created by that apply: only we have written it, and not after its creation. The API server takes
+/// the time of the write first, so that the creation may be a second later.
 pub fn is_new(applied: &Value) -> bool {
     let [entry] = managed_fields(applied) else { return false };
-    is_ours(entry) && entry["time"] == applied["metadata"]["creationTimestamp"]
+    let (written, created) = (entry["time"].as_str(), applied["metadata"]["creationTimestamp"].as_str());
+    is_ours(entry) && written.zip(created).is_some_and(|(written, created)| written <= created)
 }
 
 /// The manager that last changed an object, other than us and other than its status.

@@ -94,7 +94,8 @@ impl ClusterReader {
         let references = catalog.provider(facts).map(|provider| provider.references(&facts.namespace));
         for reference in references.unwrap_or_default() {
             if let Some(live) = self.named(Some(&reference)).await? {
-                digests.insert(reference, reference::digest(&live));
+                let digest = reference::live_digest(reference.kind, &live);
+                digests.insert(reference, digest);
             }
         }
         Ok(digests)

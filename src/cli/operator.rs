@@ -22,9 +22,8 @@ use super::{
     flags::{own_namespace, runtime, wrong_usage},
 };
 use crate::{
-    cluster::request::REQUEST_TIMEOUT,
     controllers::{
-        Controllers,
+        Controllers, LAST_PASS, WITHDRAWAL,
         view::{View, ViewSettings},
     },
     facts::{
@@ -47,6 +46,10 @@ use crate::{
 
 /// The error of a process that was not left the time to release its leases.
 const STOPPED_AT_ONCE: &str = "stopped at once by a second signal: leases are held until they expire";
+
+/// How long the controllers may take to stop: longer than what they allow themselves, or they would be cut off before they name the
+/// nodes that may still be deleted. The leases are released within five seconds after it, and Kubernetes kills a pod after 30 s.
+const STOP: Duration = LAST_PASS.saturating_add(WITHDRAWAL).saturating_add(Duration::from_secs(5));
 
 /// Lease length when leader election is off.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
@@ -190,7 +193,7 @@ async fn run(
     stop.send_replace(true);
     let orderly = async {
         // A pass, and what is taken back after it.
-        let _ = tokio::time::timeout(REQUEST_TIMEOUT * 2, running).await;
+        let _ = tokio::time::timeout(STOP, running).await;
         let elections =
             [for_operator, for_config_sync].into_iter().flatten().filter_map(|candidate| candidate.election);
         futures::future::join_all(elections.map(Election::release)).await;

@@ -129,6 +129,11 @@ pub struct InstallFlags {
     #[arg(long)]
     pub expose_metrics: bool,
 
+    /// The Secret in the operator's namespace with tls.crt and tls.key of its metrics server, which may be created later;
+    /// with --flavour upstream [default: none, and the operator makes a certificate itself].
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub metrics_certificate_secret: Option<String>,
+
     /// What `CloudControllerManager`s may ask for.
     #[command(flatten)]
     pub limits: LimitFlags,
@@ -146,6 +151,7 @@ impl InstallFlags {
             ("--api-server", api_server.is_some()),
             ("--node-deletion", *node_deletion),
             ("--expose-metrics", self.expose_metrics),
+            ("--metrics-certificate-secret", self.metrics_certificate_secret.is_some()),
         ];
         flags.into_iter().chain(self.limits.given()).find_map(|(flag, given)| given.then_some(flag))
     }
@@ -228,6 +234,7 @@ pub(super) fn installation(
         api_server: flags.api_server.clone(),
         node_deletion: flags.node_deletion,
         expose_metrics: flags.expose_metrics,
+        metrics_certificate: flags.metrics_certificate_secret.clone(),
         limits: flags.limits.limits(),
         providers,
         external: carried(externals)?,

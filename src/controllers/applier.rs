@@ -14,9 +14,8 @@ use tracing::warn;
 
 use crate::{
     apply::{
-        change::{self, Action, Change},
-        inventory,
-        ownership::{self, Need},
+        change::{Action, Change},
+        inventory, ownership,
         steps::{End, Ladder, Next, Sight},
         write::{self, Error, Pruned},
     },
@@ -29,6 +28,9 @@ use crate::{
     error::chain,
     object::{Key, Kind, Object, reference},
 };
+use overruled::Overruled;
+
+mod overruled;
 
 /// How long an object that is left alone and that no watch shows is not looked at again.
 const LOOK_PERIOD: Duration = Duration::from_secs(45);
@@ -40,20 +42,6 @@ fn is_over(looked_at: Option<Instant>) -> bool {
 
 /// The number of concurrent applies; over HTTP/1.1 each needs its own connection.
 const CONCURRENCY: usize = 4;
-
-/// An object of which the API server keeps other values than planned, such as those of an admission webhook.
-struct Overruled {
-    planned: Object,
-    /// The essence of the answer to the apply.
-    answer: Value,
-    /// The paths of the other values; empty if they mean the same.
-    fields: Vec<String>,
-    since: Instant,
-}
-
-/// How long the answer to an apply counts. Then the same apply may be answered in another way, such as without a webhook; if
-/// it is not, nothing is written.
-const ANSWER_LIFETIME: Duration = Duration::from_secs(45);
 
 /// Applies objects; keeps its state from one pass to the next.
 pub(super) struct Applier {
@@ -114,12 +102,16 @@ impl Applier {
         (self.room, self.is_cut) = (room, false);
     }
 
-    /// Takes the room for one more write, if there is some.
-    fn takes_room(&mut self) -> bool {
+    /// Whether one more object may be written in this pass; if not, the pass is cut short. Room is asked for before a repair is
+    /// counted, and used after: what is held back needs none, so it leaves the pass whole.
+    fn has_room(&mut self) -> bool {
         self.is_cut |= self.room == 0;
-        let has_room = self.room > 0;
+        self.room > 0
+    }
+
+    /// Uses the room for one write.
+    fn use_room(&mut self) {
         self.room = self.room.saturating_sub(1);
-        has_room
     }
 
     /// Forgets objects that are no longer planned.
@@ -153,12 +145,6 @@ impl Applier {
     /// The objects whose repairs are limited, each with the manager that keeps changing it.
     pub(super) fn contested(&self) -> &BTreeMap<Key, String> {
         &self.contested
-    }
-
-    /// The objects of which the API server keeps other values than planned, with the paths of these.
-    pub(super) fn overruled(&self) -> impl Iterator<Item = (&Key, &[String])> {
-        let all = self.overruled.iter().map(|(key, overruled)| (key, overruled.fields.as_slice()));
-        all.filter(|(_, fields)| !fields.is_empty())
     }
 
     /// Starts over for a new plan: errors may have come from the old one, and writes for the new one are no repairs. A plan that
@@ -202,8 +188,7 @@ impl Applier {
     /// The earliest time of a retry, of a repair, and of a question whether an answer is still the same.
     pub(super) fn due(&self) -> [Option<Instant>; 4] {
         let retries = self.objects.values().chain([&self.server]).filter_map(Backoff::due);
-        let answers = self.overruled.values().filter(|known| !known.fields.is_empty());
-        let answers = answers.map(|known| known.since + ANSWER_LIFETIME);
+        let answers = self.overruled.values().filter_map(Overruled::due);
         let looks = self.skipped.values().flatten().map(|looked_at| *looked_at + LOOK_PERIOD);
         [retries.min(), self.held_back.values().min().copied(), answers.min(), looks.min()]
     }
@@ -289,8 +274,11 @@ impl Applier {
         let restarts = live.is_some_and(|live| reference::hash_of(live) != reference::hash_of(object.value()));
         // Asking again is no repair: nobody has changed the object.
         let is_known = self.overruled.contains_key(&object.key());
-        let may_repair = self.takes_room() && (is_known || self.may_repair_again(object.key(), live, restarts));
-        may_repair.then_some((ladder, next))
+        if !self.has_room() || !(is_known || self.may_repair_again(object.key(), live, restarts)) {
+            return None;
+        }
+        self.use_room();
+        Some((ladder, next))
     }
 
     /// Whether an object may be repaired now; if not, the manager that keeps changing it is named. `restarts`: the write is for
@@ -322,27 +310,9 @@ impl Applier {
         false
     }
 
-    /// Remembers the fields in which the API server's answer to an apply is not as planned: another apply would be answered
-    /// in the same way.
-    fn compare(&mut self, object: &Object, answer: Option<&Value>) {
-        let Some(answer) = answer else { return };
-        if ownership::need(object.value(), answer) == Need::Nothing {
-            self.overruled.remove(&object.key());
-            return;
-        }
-        let fields = change::unmet(object.value(), answer);
-        let overruled =
-            Overruled { planned: object.clone(), answer: change::essence(answer), fields, since: Instant::now() };
-        self.overruled.insert(object.key(), overruled);
-    }
-
-    /// Whether a live object is as the API server has answered to the same plan.
-    fn is_answered(&self, object: &Object, live: &Value) -> bool {
-        let known = self.overruled.get(&object.key());
-        known.is_some_and(|known| {
-            let is_current = known.since.elapsed() < ANSWER_LIFETIME && known.planned == *object;
-            is_current && known.answer == change::essence(live)
-        })
+    /// Whether an object may be deleted in this pass. Limited as well: another manager may recreate it each time.
+    pub(super) fn may_delete(&mut self, key: Key) -> bool {
+        self.has_room() && self.may_repair(key)
     }
 
     /// Deletes an object in the state that was seen; `None` if it is not due, or has failed.
@@ -353,9 +323,10 @@ impl Applier {
         budget: &impl Fn() -> Option<Duration>,
     ) -> Option<Pruned> {
         let key = write::key_of(kind, live);
-        if !self.is_due(&key) || !self.takes_room() {
+        if !self.is_due(&key) || !self.has_room() {
             return None;
         }
+        self.use_room();
         match write::prune(&self.client, kind, live, budget()).await {
             Ok(pruned) => {
                 self.objects.remove(&key);
@@ -396,3 +367,6 @@ impl Applier {
         );
     }
 }
+
+#[cfg(test)]
+mod tests;

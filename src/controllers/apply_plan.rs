@@ -25,6 +25,7 @@ use crate::{
         observer::{Id, Observer},
     },
     object::{Key, Kind, Object, reference::CONFIG_MAP},
+    plan::upstream::guard::{is_of_guard, is_policy},
     provider::restriction::is_restriction,
     status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
 };
@@ -159,8 +160,16 @@ impl ApplyPlan {
             if self.applier.is_cut {
                 return self.applier.finish();
             }
-            // Without their accounts and rights new workloads would only fail.
-            let is_missing = |object: &Object| object.kind().is_identity() && observer.live(object).is_none();
+            // Without their accounts and rights new workloads would only fail. Without the policy that keeps them from deleting nodes
+            // nothing new runs either, unless only the right to keep policies is withheld.
+            let lacks_lock = |object: &Object| {
+                let failure = self.applier.failures.of_object(&object.key());
+                is_policy(object) && is_of_guard(object.value()) && failure.is_some_and(|stopped| !stopped.is_denied)
+            };
+            let is_missing = |object: &Object| {
+                let is_needed = object.kind().is_identity() || lacks_lock(object);
+                is_needed && observer.live(object).is_none()
+            };
             let failed = Wanted::owners(objects, owner, |object| self.applier.failures.has(&object.key()));
             // Without its policies an external provider gets no more rights and no other pods.
             unrestricted.extend(Wanted::owners(wave, owner, |object| {
@@ -230,8 +239,7 @@ impl ApplyPlan {
             });
             for (place, live, _) in prunable {
                 let name = live["metadata"]["name"].as_str().unwrap_or_default();
-                // Limited as well: another manager may recreate the object each time.
-                if !self.applier.may_repair(write::key_of(place.kind, live)) {
+                if !self.applier.may_delete(write::key_of(place.kind, live)) {
                     continue;
                 }
                 match self.applier.delete((place.kind, live), "it is no longer needed", budget).await {

@@ -4,7 +4,6 @@
 //! `CloudControllerManager` is reported there, and keeps no other from its objects.
 
 use std::{
-    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     time::Instant,
 };
@@ -14,35 +13,32 @@ use serde_json::Value;
 
 use crate::{
     api::placement::Distribution,
-    apply::{
-        inventory::{Place, Scope},
-        ownership::is_label_of_others,
-    },
+    apply::inventory::Scope,
     cluster::seen::Seen,
     controllers::{
         Nodes, Pass,
-        apply_plan::Wanted,
         backoff::{Changes, RepairLimiter, STATUS_WRITES},
-        failures::Stopped,
         observer::{Id, Observer},
         operator::Hands,
         view::View,
     },
     facts::{cluster::Cluster, version::Minor},
-    object::{Kind, Object},
+    object::Object,
     plan::{
         PART_OF_LABEL, only_restarts,
-        upstream::{conflict::Running, guard::is_of_guard, sources},
+        upstream::{conflict::Running, sources},
     },
     process::leadership::Authority,
     provider::upstream::INSTANCE_LABEL,
     status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
 };
+use act::wave;
 use api_server::ApiServer;
 use guard::{Grants, Withheld};
 use managed::Managed;
 use survey::Surveyor;
 
+mod act;
 mod api_server;
 mod change;
 mod definition;
@@ -53,9 +49,6 @@ mod managed;
 mod report;
 mod survey;
 mod write;
-
-/// How many objects are written in a pass while nodes may be deleted: what is not confirmed any more does not wait for longer.
-const ROOM: usize = 4;
 
 pub(super) struct Managers {
     authority: Authority,
@@ -119,6 +112,8 @@ impl Managers {
         view.observer.watch_nodes();
         view.observer.watch_deletions();
         self.watch_roles(view);
+        // A standby as well: if it takes over, it has to know what was granted a moment ago.
+        self.grants.see(&view.observer);
         nodes.census.update(&mut view.observer);
         pass.due.extend(view.observer.watches.trouble_lasts_at(TRANSIENT_ERROR_PATIENCE));
         pass.waiting = view.observer.watches.pending(is_common);
@@ -150,7 +145,6 @@ impl Managers {
         self.plan(view);
         self.weigh_changes(view, &nodes.census);
         if leads {
-            self.grants.see(&view.observer);
             self.guard(view, &nodes.census, &mut pass).await;
         }
         self.assemble(view);
@@ -297,57 +291,6 @@ impl Managers {
         let removed = self.fleet.values().map(|managed| Scope::of(managed.removed()));
         removed.fold(inventory, |scope, removed| scope.union(&removed))
     }
-
-    /// Brings about what is planned. Objects whose places have not been seen yet wait.
-    async fn act(&mut self, view: &mut View) -> Result<(), Stopped> {
-        let unseen: BTreeSet<Place> = unseen_places(&view.observer).collect();
-        let closed: BTreeSet<&str> = self.closed().collect();
-        // A grant that is left is taken back whatever else waits.
-        let is_left = |object: &Object| is_of_guard(object.value()) && view.observer.live(object).is_some();
-        let is_ready = |object: &&Object| {
-            let may_be = !closed.contains(owner(object.value())) || is_left(object);
-            may_be && !unseen.contains(&Place::of(object)) && !self.withheld.rests(&object.key())
-        };
-        let waiting: Vec<&Object> = self.objects.iter().filter(|object| !is_ready(object)).collect();
-        let objects: Cow<[Object]> = if waiting.is_empty() {
-            Cow::Borrowed(&self.objects)
-        } else {
-            self.objects.iter().filter(is_ready).cloned().collect()
-        };
-        // One that the operator may not keep is no reason to keep what is not needed.
-        let is_missed = |object: &&&Object| !self.withheld.has(&object.key());
-        let incomplete: BTreeSet<&str> = waiting.iter().filter(is_missed).map(|object| owner(object.value())).collect();
-        let waiting: BTreeSet<_> = waiting.iter().map(|object| identity(object.value())).collect();
-        let fleet = &self.fleet;
-        let is_all_known = fleet.values().all(Managed::may_prune) && incomplete.is_empty();
-        let may_prune = |live: &Value| {
-            let is_free = !waiting.contains(&identity(live)) && !self.grants.may_lag(live);
-            is_free
-                && match fleet.get(owner(live)) {
-                    Some(managed) => managed.may_prune() && !incomplete.contains(owner(live)),
-                    // Whose it is, only our own label tells. What has lost it, or was given another one, may be of any.
-                    None => is_all_known || (!owner(live).is_empty() && !is_label_of_others(live, INSTANCE_LABEL)),
-                }
-        };
-        let wanted =
-            Wanted { objects: &objects, wave, owner, may_prune: &may_prune, takes_over: false, external: None };
-        let budget = || self.authority.write_budget();
-        match &mut self.hands {
-            Hands::Write(apply_plan) => {
-                apply_plan.applier.make_room(if self.grants.is_none() { usize::MAX } else { ROOM });
-                let acted = apply_plan.act(&mut view.observer, wanted, budget).await;
-                let policies = self.fleet.values().flat_map(Managed::optional_policies).map(Object::key).collect();
-                self.withheld.note(&policies, &apply_plan.applier);
-                acted
-            }
-            Hands::DryRun(dry_run) => dry_run.act(&view.observer, wanted).await,
-        }
-    }
-
-    /// Whether this pass has to end, so that the nodes are looked at before more is written.
-    fn is_cut(&self) -> bool {
-        matches!(&self.hands, Hands::Write(apply_plan) if apply_plan.applier.is_cut)
-    }
 }
 
 /// The version of Kubernetes that an earlier process has reported.
@@ -356,31 +299,12 @@ fn version_before(observer: &Observer) -> Option<Minor> {
     live.find_map(|live| live["status"]["cluster"]["kubernetes"].as_str()?.parse().ok())
 }
 
-/// The order of applying. A binding needs its role: the operator may not bind roles that do not exist.
-fn wave(kind: &Kind) -> u8 {
-    kind.wave * 2 + u8::from(matches!(kind.kind, "ClusterRoleBinding" | "RoleBinding"))
-}
-
 /// Whether a watch is one that all depend on.
 fn is_common(id: &Id) -> bool {
     matches!(id, Id::Managers | Id::Nodes | Id::Inventory)
 }
 
-/// Kind, namespace and name of an object.
-fn identity(object: &Value) -> [&str; 3] {
-    let fields = [&object["kind"], &object["metadata"]["namespace"], &object["metadata"]["name"]];
-    fields.map(|field| field.as_str().unwrap_or_default())
-}
-
 /// The name of the `CloudControllerManager` that an object is of.
 fn owner(object: &Value) -> &str {
     object["metadata"]["labels"][INSTANCE_LABEL].as_str().unwrap_or_default()
-}
-
-/// The places of our objects that have not been seen.
-fn unseen_places(observer: &Observer) -> impl Iterator<Item = Place> {
-    observer.watches.iter().filter_map(|(id, seen)| match id {
-        Id::Ours(place) if !seen.is_synced() => Some(place.clone()),
-        _ => None,
-    })
 }

@@ -316,10 +316,10 @@ impl Operator {
         if let Some(error) = stuck
             && self.stuck_since.is_some_and(|since| since.elapsed() >= TRANSIENT_ERROR_PATIENCE)
         {
-            return Outcome::Failed { error: error + &held_up_by(&view.observer, objects, &waiting) };
+            return Outcome::Failed { error: error + &held_up_by(view.observer.nodes(), objects, &waiting) };
         }
         let is_long = self.rolling_since.is_some_and(|since| since.elapsed() >= TRANSIENT_ERROR_PATIENCE);
-        let nodes = if is_long { held_up_by(&view.observer, objects, &waiting) } else { String::new() };
+        let nodes = if is_long { held_up_by(view.observer.nodes(), objects, &waiting) } else { String::new() };
         if waiting.is_empty() { Outcome::Done } else { Outcome::Progressing { rollouts: waiting, nodes } }
     }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use serde::Deserialize;
+
 use crate::{
     api::{
         placement::{ApiServer, Distribution},
@@ -45,8 +47,10 @@ pub struct Deletable {
     pub granted: BTreeSet<String>,
 }
 
-/// A controller of k8s.io/cloud-provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A controller of k8s.io/cloud-provider, by the field of `spec.controllers`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum Controller {
     /// Initialises nodes.
     CloudNode,

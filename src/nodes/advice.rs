@@ -105,7 +105,8 @@ impl Reason {
                 "Read the log of the cloud-controller-manager, or retry with `ccm-operator nodes retry NODE`"
             }
             Self::PodStuckTerminating => {
-                "Delete the pod by force (`kubectl delete pod --force --grace-period=0`), or its Node if the machine is gone for good"
+                "Delete the pod by force (`kubectl delete pod --force --grace-period=0`), or its Node if the machine is gone for good: a k3s \
+                 or RKE2 server leaves etcd with its Node"
             }
         }
     }

@@ -52,6 +52,9 @@ const MOST: usize = 256;
 /// The most characters of the list of the policy. The API server takes expressions of 100,000.
 const LONGEST_LIST: usize = 90_000;
 
+/// The most prefixes of providerIDs that a message names: clouds have one or two.
+const MOST_NAMED: usize = 4;
+
 /// A node in one state: an entry of the list that the policy compares with what is to be deleted. A node that becomes ready, or
 /// is created again, is another entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -270,6 +273,13 @@ fn owns(provider_ids: &[String], node: &Node) -> bool {
     provider_ids.iter().any(|prefix| node.provider_id.starts_with(prefix.as_str()))
 }
 
+/// The prefixes that a message names. A message for each node is in the status.
+fn named(provider_ids: &[String]) -> Vec<String> {
+    let more = provider_ids.get(MOST_NAMED..).filter(|more| !more.is_empty());
+    let more = more.map(|more| format!("and {} more", more.len()));
+    provider_ids.iter().take(MOST_NAMED).cloned().chain(more).collect()
+}
+
 /// Whether a node has all labels of a selector.
 fn is_selected(selector: &NodeLabels, node: &Node) -> bool {
     selector.match_labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
@@ -286,8 +296,11 @@ pub fn fixed_rules(
     node: &Node,
 ) -> Result<Entry, Why> {
     let is_other = |other: &Node| other.uid != node.uid && other.is_control_plane && other.is_ready();
+    // Only here: for each node of a cluster of thousands the list would be copied in each decision.
+    if !owns(provider_ids, node) {
+        return Err(Why::ForeignProviderID(named(provider_ids)));
+    }
     let rules = [
-        (owns(provider_ids, node), Why::ForeignProviderID(provider_ids.to_vec())),
         (is_selected(selector, node), Why::NotSelected),
         (!node.is_kept, Why::Kept),
         (!node.is_uninitialized(), Why::Uninitialized),

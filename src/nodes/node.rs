@@ -212,6 +212,12 @@ impl Node {
         self.ready.as_ref().is_some_and(|ready| ready.status == "True")
     }
 
+    /// Whether its kubelet reports, be it that it is not ready: it goes on to start and stop pods. Of one that has fallen silent
+    /// Kubernetes makes the condition `Unknown`.
+    pub fn has_live_kubelet(&self) -> bool {
+        self.ready.as_ref().is_some_and(|ready| ready.status != "Unknown")
+    }
+
     /// Whether pods on the network of the host run on it: it is ready, or waits only for the network of other pods.
     pub fn runs_pods_of_host(&self) -> bool {
         let lacks_network = |ready: &Ready| ready.status == "False" && ready.lacks_network;
@@ -273,6 +279,16 @@ mod tests {
         let bare = Node::of(&json!({"metadata": {"name": "b"}}));
         assert_eq!(serde_json::from_value::<Node>(serde_json::to_value(&bare).unwrap()).unwrap(), bare);
         assert!(!bare.is_ready() && !bare.is_uninitialized() && !bare.is_server());
+    }
+
+    #[test]
+    fn a_kubelet_that_reports_lives_ready_or_not() {
+        let lives = |status: &str| {
+            let ready = Some(Ready { status: status.to_owned(), ..Ready::default() });
+            Node { ready, ..Node::default() }.has_live_kubelet()
+        };
+        assert!(lives("True") && lives("False") && !lives("Unknown"));
+        assert!(!Node::default().has_live_kubelet(), "it has never reported");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::{
     facts::OPERATOR_LEASE,
     nodes::evidence::{Lease, NodeEvent, Pod},
-    provider::CCM,
+    provider::{CCM, upstream::Descriptor},
     text::{mask, output::printable},
 };
 
@@ -23,6 +23,9 @@ const OTHERS: [&str; 6] = [
     // It has a controller for services only.
     "kube-vip",
 ];
+
+/// Flags without which hardly any cloud-controller-manager starts.
+const CERTAIN: [&str; 2] = ["controllers", "cloud-provider"];
 
 /// The name of the lease without `--leader-elect-resource-name`.
 const DEFAULT_LEASE: &str = "cloud-controller-manager";
@@ -76,8 +79,40 @@ pub fn is_manager(live: &Value) -> bool {
     is_named || runs_image(live, is_managers)
 }
 
+/// What a pod runs for a cloud, whoever made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Whether it is a node manager, which initializes only the node that it runs on, instead of a cloud-controller-manager.
+    pub is_node_manager: bool,
+    /// Whether its image is a provider's, or its flags are those of a cloud-controller-manager; otherwise only its name is.
+    pub is_certain: bool,
+}
+
+impl Program {
+    /// The program of a live pod, by the images of these providers and by names; `None` if it is neither. The proposal and the checks
+    /// before an installation ask this one function, so that neither knows more than the other.
+    pub fn of<'a, I: Iterator<Item = &'a Descriptor>>(live: &Value, descriptors: impl Fn() -> I) -> Option<Self> {
+        let runs = |fits: fn(&Descriptor, &str) -> bool| {
+            runs_image(live, |image| descriptors().any(|descriptor| fits(descriptor, image)))
+        };
+        if runs(|one, image| one.container_of(image) == Some(CCM)) {
+            return Some(Self { is_node_manager: false, is_certain: true });
+        }
+        if runs(|one, image| one.node_manager.is_some() && one.container_of(image).is_some()) {
+            return Some(Self { is_node_manager: true, is_certain: true });
+        }
+        is_manager(live).then(|| Self::named(container(&live["spec"])))
+    }
+
+    /// A cloud-controller-manager of which only the name is known, with this container.
+    pub fn named(container: &Value) -> Self {
+        let is_certain = CERTAIN.iter().any(|name| flag(container, name).is_some());
+        Self { is_node_manager: false, is_certain }
+    }
+}
+
 /// Whether a live pod runs an image that is known, and is not of another program.
-pub fn runs_image(live: &Value, is_known: impl Fn(&str) -> bool) -> bool {
+fn runs_image(live: &Value, is_known: impl Fn(&str) -> bool) -> bool {
     let containers = list(&live["spec"]["containers"]).iter().filter(|container| !is_other_program(container));
     !is_other_pod(live) && containers.filter_map(|container| container["image"].as_str()).any(is_known)
 }

@@ -1,11 +1,11 @@
 //! A cloud-controller-manager as its plan describes it: where to look for it in a cluster (pure).
 
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, ResourceRule};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     facts::manager::{Controller, Manager},
-    object::Object,
+    object::{Object, permissions},
     plan::rights,
     provider::{
         Provider,
@@ -198,19 +198,12 @@ fn of_lease(namespace: &str, name: &str) -> Need {
     Need { namespace: namespace.to_owned(), name: name.to_owned(), ..of_any }
 }
 
-/// Those of the rules of a role that are about nodes.
+/// Those of the permissions of a role that are about nodes, whichever node it is. Rules that cannot be read give none.
 fn needs(rules: &Value) -> Vec<Need> {
-    let texts =
-        |list: &Value| list.as_array().into_iter().flatten().filter_map(Value::as_str).map(ToOwned::to_owned).collect();
-    let rules = rules.as_array().into_iter().flatten().filter(|rule| rule["resourceNames"].is_null());
-    let pairs = rules.flat_map(|rule| {
-        let (resources, verbs): (Vec<String>, Vec<String>) = (texts(&rule["resources"]), texts(&rule["verbs"]));
-        resources
-            .into_iter()
-            .flat_map(move |resource| verbs.clone().into_iter().map(move |verb| (resource.clone(), verb)))
-    });
-    let of_nodes = pairs.filter(|(resource, _)| resource == "nodes" || resource.starts_with("nodes/"));
-    of_nodes.map(|(resource, verb)| Need::new(&verb, "", &resource)).collect()
+    let role = json!({ "rules": rules });
+    let granted = permissions::of_role(&role).unwrap_or_default();
+    let of_nodes = granted.iter().filter(|one| one.resource == "nodes" || one.resource.starts_with("nodes/"));
+    of_nodes.filter(|one| one.names.is_empty()).map(|one| Need::new(one.verb, "", one.resource)).collect()
 }
 
 /// The region in a configuration in INI.
@@ -227,7 +220,6 @@ mod tests {
         facts::{DEFAULT_NAMESPACE, Platform, cluster::Cluster, version::Minor},
         provider::embedded,
     };
-    use serde_json::json;
 
     fn manager(name: &str, spec: Value) -> Manager {
         let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 3 };

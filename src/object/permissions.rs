@@ -5,6 +5,12 @@
 
 use serde_json::Value;
 
+use crate::error::brief;
+
+/// The longest API group, resource, verb or name, in bytes: the API server takes no longer name of an object. A rule combines each with
+/// all others, so a longer one would be kept as often as there are combinations.
+const LONGEST: usize = 253;
+
 /// A rule of a role: everything in one of its lists with everything in the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule<'a> {
@@ -90,20 +96,28 @@ fn read<'a>(rule: &'a Value, at: &str) -> Result<Rule<'a>, Error> {
     if !rule.is_object() {
         return Err(Error { pointer: at.to_owned(), problem: "a rule that is not a mapping".to_owned() });
     }
-    let texts = |field: &str| texts(&rule[field], &format!("{at}/{field}"));
+    let texts = |field: &str, longest| texts(&rule[field], longest, &format!("{at}/{field}"));
     Ok(Rule {
-        groups: texts("apiGroups")?,
-        resources: texts("resources")?,
-        names: texts("resourceNames")?,
-        verbs: texts("verbs")?,
-        urls: texts("nonResourceURLs")?,
+        groups: texts("apiGroups", LONGEST)?,
+        resources: texts("resources", LONGEST)?,
+        names: texts("resourceNames", LONGEST)?,
+        verbs: texts("verbs", LONGEST)?,
+        // Nothing combines these.
+        urls: texts("nonResourceURLs", usize::MAX)?,
     })
 }
 
-fn texts<'a>(value: &'a Value, at: &str) -> Result<Vec<&'a str>, Error> {
+fn texts<'a>(value: &'a Value, longest: usize, at: &str) -> Result<Vec<&'a str>, Error> {
     let text = |(index, item): (usize, &'a Value)| {
-        let problem = || format!("{item} is no text; the API server reads null in this list as an empty text");
-        item.as_str().ok_or_else(|| Error { pointer: format!("{at}/{index}"), problem: problem() })
+        let error = |problem| Error { pointer: format!("{at}/{index}"), problem };
+        let text = item.as_str().ok_or_else(|| {
+            let item = item.to_string();
+            error(format!("{} is no text; the API server reads null in this list as an empty text", brief(&item)))
+        })?;
+        if text.len() > longest {
+            return Err(error(format!("a text with {} bytes; it may have {longest}", text.len())));
+        }
+        Ok(text)
     };
     list(value, at)?.iter().enumerate().map(text).collect()
 }
@@ -161,8 +175,17 @@ mod tests {
             (json!([{"nonResourceURLs": [true]}]), "/rules/0/nonResourceURLs/0"),
             (json!([null]), "/rules/0"),
             (json!({"apiGroups": [""]}), "/rules"),
+            (json!([{"apiGroups": ["", "a".repeat(LONGEST + 1)]}]), "/rules/0/apiGroups/1"),
+            (json!([{"resources": ["a".repeat(900_000)]}]), "/rules/0/resources/0"),
+            (json!([{"verbs": ["a".repeat(900_000)]}]), "/rules/0/verbs/0"),
+            (json!([{"resourceNames": ["a".repeat(900_000)]}]), "/rules/0/resourceNames/0"),
         ] {
-            assert_eq!(of_role(&json!({"rules": rules})).unwrap_err().pointer, pointer, "{rules}");
+            let error = of_role(&json!({"rules": rules})).unwrap_err();
+            assert_eq!(error.pointer, pointer, "{pointer}");
+            assert!(error.problem.len() < 300, "{}", error.problem.len());
         }
+        let longest =
+            json!({"rules": [{"apiGroups": ["a".repeat(LONGEST)], "nonResourceURLs": ["/".repeat(LONGEST + 1)]}]});
+        assert_eq!(rules(&longest).unwrap().len(), 1);
     }
 }

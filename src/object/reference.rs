@@ -89,6 +89,15 @@ pub fn references(pod_spec: &Value, namespace: &str) -> BTreeSet<Reference> {
     found
 }
 
+/// The digest of a live ConfigMap, or of a live Secret with its `metadata.uid`: what [`hash`] takes.
+pub fn live_digest(kind: &Kind, live: &Value) -> String {
+    if kind == &SECRET {
+        secret_digest(live, live["metadata"]["uid"].as_str().unwrap_or_default())
+    } else {
+        digest(live)
+    }
+}
+
 /// The digest of a Secret's data and of its `metadata.uid`. Whoever may see a pod sees the hash that follows from it: without
 /// the uid, which only they know who may read the Secret, they could try passwords until one has this hash.
 pub fn secret_digest(secret: &Value, uid: &str) -> String {

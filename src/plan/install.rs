@@ -38,6 +38,10 @@ const NAMES_FLAG: &str = "--names=";
 const METRICS_FLAG: &str = "--metrics-bind-address=";
 const METRICS_FOR_ALL: &str = "--metrics-bind-address=:10358";
 
+/// The volume with the certificate of the metrics, and where the operator has it.
+const CERTIFICATE: &str = "metrics-certificate";
+const CERTIFICATE_PATH: &str = "/etc/ccm-operator/metrics-certificate";
+
 /// The flag of the operator that lets it confirm deletions of nodes.
 const NODE_DELETION_FLAG: &str = "--node-deletion";
 
@@ -64,6 +68,8 @@ pub struct Installation<'a> {
     pub node_deletion: bool,
     /// Whether the operator's metrics are served on every address of its nodes.
     pub expose_metrics: bool,
+    /// The Secret in the operator's namespace with the certificate of the metrics; `None`: the operator makes its own.
+    pub metrics_certificate: Option<String>,
     /// What `CloudControllerManager`s may ask for.
     pub limits: Limits,
     /// The providers that do not come with the operator.
@@ -170,9 +176,26 @@ impl Installation<'_> {
             }
         }
         self.external.mount(&mut object);
+        if let Some(secret) = &self.metrics_certificate {
+            mount_certificate(secret, &mut object);
+        }
         let endpoint = api_server(self.api_server.as_ref(), self.distribution, self.control_plane_nodes);
         common_environment(&mut object, &Facts { api_server: Ok(endpoint), ..Facts::default() });
         object.value().clone()
+    }
+}
+
+/// Lets the operator serve its metrics with the certificate in a Secret.
+fn mount_certificate(secret: &str, deployment: &mut Object) {
+    for container in containers_mut(deployment, &["containers"]) {
+        push(container, "args", format!("--metrics-cert-dir={CERTIFICATE_PATH}").into());
+        push(container, "volumeMounts", json!({"name": CERTIFICATE, "mountPath": CERTIFICATE_PATH, "readOnly": true}));
+    }
+    if let Some(pod) = deployment.pod_spec_pointer().and_then(|pod| deployment.value_mut().pointer_mut(pod)) {
+        // Optional, as an issuer of certificates may need nodes that work, and these need the operator. It reads the files once
+        // they appear.
+        let volume = json!({"name": CERTIFICATE, "secret": {"secretName": secret, "optional": true}});
+        push(pod, "volumes", volume);
     }
 }
 

@@ -37,17 +37,18 @@ const NEEDS: &[Need] = &[
 /// The order of verbs in a rule.
 const VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
 
-/// The rules of the ClusterRole for these controllers, and for what the cloud's own code needs: one for each resource.
+/// The rules of the ClusterRole for these controllers, and for what the cloud's own code needs with them: one for each resource.
 pub fn rules(controllers: &[Controller], own: &[Right]) -> Value {
     merged(grants(controllers, own))
 }
 
-/// What these controllers need, and the cloud's own code.
+/// What these controllers need, and the cloud's own code with them.
 pub(super) fn grants<'a>(controllers: &[Controller], own: &'a [Right]) -> impl Iterator<Item = Permission<'a>> {
     let is_on = |users: &[Controller]| users.is_empty() || users.iter().any(|user| controllers.contains(user));
     let common = NEEDS.iter().filter(move |(.., users, _)| is_on(users));
     let common = common.flat_map(|(group, resource, verbs, ..)| verbs.iter().map(|verb| (*group, *resource, *verb)));
-    let own = own.iter().flat_map(|Right { api_group, resource, verbs, .. }| {
+    let own = own.iter().filter(move |right| is_on(&right.controllers));
+    let own = own.flat_map(|Right { api_group, resource, verbs, .. }| {
         verbs.iter().map(|verb| (api_group.as_str(), resource.as_str(), verb.as_str()))
     });
     common.chain(own).map(|(group, resource, verb)| Permission { group, resource, names: Vec::new(), verb })
@@ -63,17 +64,22 @@ pub(crate) fn full_name(group: &str, resource: &str) -> String {
 #[cfg(test)]
 pub(crate) fn reasons(controllers: &[Controller], own: &[Right]) -> Vec<[String; 4]> {
     let is_on = |users: &[Controller]| users.is_empty() || users.iter().any(|user| controllers.contains(user));
+    let names = |users: &[Controller]| -> Vec<_> {
+        let users = users.iter().filter(|user| controllers.contains(user));
+        users.map(|user| format!("`{}`", user.field())).collect()
+    };
     let common = NEEDS.iter().filter(|(.., users, _)| is_on(users)).map(|(group, name, verbs, users, why)| {
-        let users = users.iter().filter(|user| controllers.contains(user)).map(|user| user.field());
-        let users: Vec<_> = users.map(|user| format!("`{user}`")).collect();
+        let users = names(users);
         let whom = if users.is_empty() { "the process".to_owned() } else { users.join(", ") };
         [full_name(group, name), verbs.join(", "), whom, (*why).to_owned()]
     });
-    let own = own.iter().map(|right| {
+    let own = own.iter().filter(|right| is_on(&right.controllers)).map(|right| {
+        let users = names(&right.controllers);
+        let part = if users.is_empty() { String::new() } else { format!(" for {}", users.join(", ")) };
         [
             full_name(&right.api_group, &right.resource),
             right.verbs.join(", "),
-            "the cloud's code".into(),
+            format!("the cloud's code{part}"),
             right.reason.clone(),
         ]
     });
@@ -136,17 +142,42 @@ mod tests {
         assert!(granted(&Controller::ALL, &[]).iter().all(|rule| !rule.contains("delete")));
     }
 
-    #[test]
-    fn what_the_cloud_needs_joins_the_rule_of_its_resource() {
-        let right = |resource: &str, verbs: &[&str]| Right {
+    fn right(resource: &str, verbs: &[&str], controllers: &[Controller]) -> Right {
+        Right {
             reason: "a test".into(),
             api_group: String::new(),
             resource: resource.into(),
             verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
-        };
-        let own = [right("services", &["patch", "get", "list"]), right("configmaps", &["get"])];
+            controllers: controllers.to_vec(),
+        }
+    }
+
+    #[test]
+    fn what_the_cloud_needs_joins_the_rule_of_its_resource() {
+        let own = [right("services", &["patch", "get", "list"], &[]), right("configmaps", &["get"], &[])];
         let granted = granted(&[Service], &own);
         assert!(granted.contains(&"services get,list,watch,patch".to_owned()), "{granted:?}");
         assert_eq!(granted.last().unwrap(), "configmaps get");
+    }
+
+    #[test]
+    fn what_the_cloud_needs_for_a_controller_goes_with_it() {
+        let own = [right("services", &["patch"], &[Service]), right("nodes", &["update"], &[CloudNode, Route])];
+        for (on, expected) in [
+            (&[][..], [false, false]),
+            (&[CloudNodeLifecycle], [false, false]),
+            (&[Service], [true, false]),
+            (&[Route], [false, true]),
+            (&[Service, CloudNode], [true, true]),
+        ] {
+            let granted = granted(on, &own);
+            let has = |resource: &str, verb: &str| {
+                granted.iter().any(|rule| rule.starts_with(&format!("{resource} ")) && rule.contains(verb))
+            };
+            assert_eq!([has("services", "patch"), has("nodes", "update")], expected, "{on:?}: {granted:?}");
+        }
+        let reasons = reasons(&[Service, Route], &own);
+        let whom: Vec<_> = reasons[reasons.len() - 2..].iter().map(|[_, _, whom, _]| whom.as_str()).collect();
+        assert_eq!(whom, ["the cloud's code for `service`", "the cloud's code for `route`"]);
     }
 }

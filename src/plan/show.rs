@@ -2,9 +2,12 @@
 //!
 //! The objects are the real plan of a cluster whose facts are the names of their sources. It sends no request.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    rc::Rc,
+};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::{
@@ -100,13 +103,20 @@ struct ShownImage {
 /// An argument or a variable of a container.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct ShownValue {
-    object: String,
-    container: String,
+    /// Shared, as all values of a container have both.
+    #[serde(serialize_with = "shared")]
+    object: Rc<str>,
+    #[serde(serialize_with = "shared")]
+    container: Rc<str>,
     /// The flag, or the variable's name.
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
     from: String,
+}
+
+fn shared<S: Serializer>(text: &Rc<str>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(text)
 }
 
 /// Summarizes a provider from the package of this digest, which came with a version of the program.
@@ -142,7 +152,7 @@ impl Summary {
 
 /// Plans a provider in one phase.
 pub fn details(bundle: &Bundle, digest: &str, version: &str, phase: Phase) -> Result<Details, Error> {
-    let provider = bundle.clone().into_provider()?;
+    let provider = bundle.provider()?;
     let facts = placeholders(&provider.descriptor);
     // A plan has known feature gates only, so their placeholder is set afterwards.
     let gates = facts.value(facts::Fact::FeatureGates).unwrap_or_default();
@@ -176,6 +186,7 @@ fn placeholders(descriptor: &Descriptor) -> Facts {
     let tls = |flag: &str| text(&format!("{flag}, else APIServer spec.tlsSecurityProfile"));
     let sources = [&descriptor.arguments, &descriptor.environment].into_iter().flat_map(BTreeMap::values);
     let gates = sources.flat_map(BTreeMap::values).filter_map(|source| source.feature_gate.as_deref());
+    let gates: BTreeSet<_> = CCM_FEATURE_GATES.into_iter().chain(gates).collect();
     let images = descriptor.images.values().map(|image| (image.key.clone(), text(&image.key)));
     Facts {
         infrastructure_name: Some(text("Infrastructure status.infrastructureName")),
@@ -186,7 +197,7 @@ fn placeholders(descriptor: &Descriptor) -> Facts {
             ("NO_PROXY", text("Proxy status.noProxy")),
         ],
         images: Ok(Images::new(images)),
-        feature_gates: CCM_FEATURE_GATES.into_iter().chain(gates).map(str::to_owned).collect(),
+        feature_gates: gates.into_iter().map(str::to_owned).collect(),
         tls: Ok(TlsSettings {
             min_version: tls("--tls-min-version"),
             cipher_suites: vec![tls("--tls-cipher-suites")],
@@ -211,9 +222,10 @@ impl Details {
     /// Adds a container of an object, as written in its manifest and as planned.
     fn add_container(&mut self, descriptor: &Descriptor, object: &Object, written: &Value, planned: &Value) {
         let container = object::container_name(planned);
+        let (key, its_name): (Rc<str>, Rc<str>) = (object.key().to_string().into(), container.into());
         let shown = |name: &str, value: Option<&str>, from: String| ShownValue {
-            object: object.key().to_string(),
-            container: container.to_owned(),
+            object: Rc::clone(&key),
+            container: Rc::clone(&its_name),
             name: name.to_owned(),
             value: value.map(str::to_owned),
             from,
@@ -323,7 +335,7 @@ pub fn details_table(details: &Details) -> String {
 fn values_table(title: &str, values: &[ShownValue]) -> String {
     let row = |ShownValue { container, name, value, from, .. }: &ShownValue| {
         let value = value.as_ref().map(|value| format!("={value}")).unwrap_or_default();
-        [container.clone(), format!("{name}{value} ({from})")]
+        [container.to_string(), format!("{name}{value} ({from})")]
     };
     if values.is_empty() {
         return "none\n".to_owned();

@@ -41,7 +41,7 @@ pub(crate) use images::{choose, reference};
 /// The objects that should exist.
 pub(super) fn objects(provider: &Upstream, facts: &Facts, manager: &Manager) -> Result<Vec<Object>, Error> {
     check::check(provider, manager)?;
-    images::check(&provider.descriptor, manager)?;
+    images::check(provider, manager)?;
     let mut objects = planned(provider, facts, manager)?;
     objects.extend(guard::objects(provider, manager)?);
     // The sort is stable, and manifests are in the order of applying already.

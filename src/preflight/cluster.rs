@@ -1,8 +1,11 @@
 //! The checks of the cluster, and what cannot be checked from here (pure).
 
+use std::collections::BTreeSet;
+
 use super::{
     check::{Check, Row, names},
     evidence::Evidence,
+    rights::Bound,
 };
 use crate::{
     api::spec::Lifecycle,
@@ -153,16 +156,27 @@ fn deletion_right(evidence: &Evidence) -> Row {
             format!("find out who grants it (`kubectl auth can-i delete nodes --as={account}` asks whether it has it)");
         (String::new(), find)
     } else {
-        let all = bindings.join(" ");
-        (
-            format!(", by {}", names(bindings.iter().map(String::as_str))),
-            format!("kubectl delete clusterrolebinding {all}"),
-        )
+        let bound: Vec<_> = bindings.iter().map(|text| Bound::parse(text)).collect();
+        (format!(", by {}", names(bound.iter().map(|one| one.name))), unbind(&bound))
     };
     let message = format!(
         "{account} may delete nodes already{by}: with wrong credentials it would delete nodes whose machines live"
     );
     check.refused(message, format!("{fix}; the operator grants it what it needs"))
+}
+
+/// The command that deletes bindings, and whom else it takes the right from. Their names are of others, who may call one `--all`.
+fn unbind(bound: &[Bound]) -> String {
+    let mut words: Vec<_> = bound.iter().map(|one| quoted(one.name)).collect();
+    if bound.iter().any(|one| one.name.starts_with('-')) {
+        words.insert(0, "--".to_owned());
+    }
+    let command = format!("kubectl delete clusterrolebinding {}", words.join(" "));
+    let groups: BTreeSet<_> = bound.iter().filter_map(|one| one.group).collect();
+    if groups.is_empty() {
+        return command;
+    }
+    format!("{command}, which takes the right from everyone in the group {}", names(groups))
 }
 
 /// The flags of the installation that give the rights that are missing.

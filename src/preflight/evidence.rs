@@ -1,6 +1,6 @@
 //! What the checks are made from (pure).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -54,7 +54,8 @@ pub struct Evidence<'a> {
     pub survey: &'a Survey,
     /// What the operator needs and may not do, such as `create deployments.apps in namespace kube-system`.
     pub missing_rights: Seen<Vec<String>>,
-    /// The bindings by which others let its ServiceAccount delete every node, as far as they were found; `None` if it may not.
+    /// The bindings by which others let its ServiceAccount delete every node, as far as they were found, each as
+    /// [`rights::Bound`](super::rights::Bound) writes it; `None` if it may not.
     pub deletion_right: Seen<Option<Vec<String>>>,
 }
 
@@ -72,7 +73,9 @@ pub struct Other<'a> {
 /// What is read of a cluster, once for several `CloudControllerManager`s.
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
-    /// Pods of cloud-controller-managers, those on the network of the host with ports, and kube-controller-manager's.
+    /// The namespaces in which pods and leases were looked for; an empty name stands for all.
+    pub places: BTreeSet<String>,
+    /// Pods of cloud-controller-managers and node managers, those on the network of the host with ports, and kube-controller-manager's.
     pub pods: Vec<Pod>,
     /// Why there may be more pods.
     pub unseen_pods: Option<Unseen>,

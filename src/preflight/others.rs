@@ -1,5 +1,7 @@
 //! The checks of other cloud-controller-managers (pure).
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
@@ -95,7 +97,7 @@ fn other_manager(evidence: &Evidence) -> Row {
         let remove = match clashing.iter().find_map(|(_, foreign)| foreign.built_in) {
             Some(one) => one.off,
             None if texts(&[State::Acts]).is_some() => "remove the other cloud-controller-manager",
-            None => "wait until it is gone, as it may act until then; if its node is not ready stop its machine",
+            None => "wait until it is gone, as it may act until then; if its kubelet does not report stop its machine",
         };
         let fix = format!(
             "{remove}, or disable these controllers in one of the two; if it is none, give the CloudControllerManager the \
@@ -108,7 +110,9 @@ fn other_manager(evidence: &Evidence) -> Row {
         (format!("by its name, {text}"), fix)
     });
     let ended = texts(&[State::Ended]).map(|text| {
-        (text, "see that its machine is off, then delete the pod by force, or the Node if the machine is gone for good")
+        let fix = "see that its machine is off, then delete the pod by force, or its Node if the machine is gone for good: a k3s or RKE2 \
+                   server leaves etcd with its Node";
+        (text, fix)
     });
     let (warnings, fixes): (Vec<_>, Vec<_>) = named.into_iter().chain(ended).unzip();
     if !warnings.is_empty() {
@@ -122,8 +126,17 @@ fn other_manager(evidence: &Evidence) -> Row {
     }
     match (unseen_pods, unseen_leases) {
         (Some(unseen), _) | (_, Some(unseen)) => check.not_checked(&unseen.why, &unseen.command),
-        _ => check.passed(""),
+        _ => check.passed(seen_in(&evidence.survey.places)),
     }
+}
+
+/// That there is none where pods and leases were looked for. There may be one elsewhere, which nobody has looked for.
+fn seen_in(places: &BTreeSet<String>) -> String {
+    // The empty one stands for all.
+    if places.contains("") {
+        return "none in any namespace".to_owned();
+    }
+    format!("none in {}; no other namespace was looked at", names(places.iter().map(String::as_str)))
 }
 
 fn is_removed(manager: &Manager) -> bool {
@@ -135,11 +148,12 @@ fn others<'a>(evidence: &'a Evidence) -> impl Iterator<Item = &'a Other<'a>> {
     evidence.others.iter().flatten().filter(|other| !is_removed(other.manager))
 }
 
-/// Whether a pod is of a `CloudControllerManager`, this one included. The manifests of others may have the same ServiceAccount.
+/// Whether a pod is of a `CloudControllerManager`, this one included: of its workload or of its node manager. The manifests of others may have the same ServiceAccount.
 fn is_ours(evidence: &Evidence, pod: &Pod) -> bool {
     let is_of = |manager: &Manager| {
-        let subject = evidence.subject(manager);
-        subject.is_some_and(|subject| pod.namespace == subject.namespace && pod.is_selected(&subject.selector))
+        let Some(subject) = evidence.subject(manager) else { return false };
+        let mut selectors = std::iter::once(&subject.selector).chain(&subject.node_manager);
+        pod.namespace == subject.namespace && selectors.any(|selector| pod.is_selected(selector))
     };
     others(evidence).map(|other| other.manager).chain([evidence.manager]).any(is_of)
 }
@@ -154,11 +168,11 @@ fn is_of(manager: &Manager, lease: &Lease) -> bool {
     manager.spec.namespace == lease.namespace && manager.lease_name() == lease.name
 }
 
-/// Whether a pod that is being deleted has ended, as far as the API shows: no kubelet that is ready runs it, and it leads nowhere. What
+/// Whether a pod that is being deleted has ended, as far as the API shows: no kubelet that reports runs it, and it leads nowhere. What
 /// cannot be seen is not so.
 fn has_ended(evidence: &Evidence, pod: &Pod) -> bool {
     let Ok(nodes) = evidence.nodes else { return false };
-    let is_hosted = nodes.iter().any(|node| node.name == pod.node && node.is_ready());
+    let is_hosted = nodes.iter().any(|node| node.name == pod.node && node.has_live_kubelet());
     pod.is_terminating && !is_hosted && evidence.survey.unseen_leases.is_none() && !leads(evidence, pod)
 }
 
@@ -172,7 +186,7 @@ fn describe(evidence: &Evidence, pod: &Pod) -> String {
     match pod.is_terminating {
         false => format!("pod {}", pod.key()),
         true if has_ended(evidence, pod) => {
-            format!("pod {} (being deleted on node {}, which is not ready)", pod.key(), pod.node)
+            format!("pod {} (being deleted on node {}, whose kubelet does not report)", pod.key(), pod.node)
         }
         true => format!("pod {} (being deleted)", pod.key()),
     }

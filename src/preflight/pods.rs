@@ -8,23 +8,21 @@ use crate::{
     facts::manager::Controller,
     nodes::{
         evidence::{self, Lease},
-        observed::{self, container, flag, is_manager, runs_image},
+        observed::{self, Program, container, flag},
     },
     plan::upstream::conflict::Running,
-    provider::{CCM, catalog::Catalog, upstream},
+    provider::{catalog::Catalog, upstream},
 };
 
 /// The port of a cloud-controller-manager without `--secure-port`.
 pub const DEFAULT_PORT: u16 = 10258;
-
-/// Flags without which hardly any cloud-controller-manager starts.
-const CERTAIN: [&str; 2] = ["controllers", "cloud-provider"];
 
 /// Runs one controller, of Services, and has no argument that says so: a part of its image.
 const KUBE_VIP: &str = "kube-vip-cloud-provider";
 
 /// A pod that matters to the checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "what it is and what it is not")]
 pub struct Pod {
     /// Its namespace.
     pub namespace: String,
@@ -38,10 +36,12 @@ pub struct Pod {
     pub labels: BTreeMap<String, String>,
     /// The ports of its node that it takes.
     pub ports: Vec<u16>,
-    /// The controllers that it runs, if it is a cloud-controller-manager.
+    /// The controllers that it runs, if it is a cloud-controller-manager or a node manager.
     pub controllers: Option<Vec<Controller>>,
     /// Whether its arguments say that it is a cloud-controller-manager, or its image is a provider's; else only its name does.
     pub is_certain: bool,
+    /// Whether it is a node manager.
+    pub is_node_manager: bool,
     /// Whether it is being deleted.
     pub is_terminating: bool,
     /// The subnets of which kube-controller-manager gives some to nodes, if it is that one; empty if it gives none.
@@ -56,14 +56,12 @@ impl Pod {
             return None;
         }
         let (metadata, spec) = (&live["metadata"], &live["spec"]);
-        let is_known = runs_image(live, |image| {
-            catalog.upstream().any(|provider| provider.descriptor.container_of(image) == Some(CCM))
-        });
-        let ccm = (is_known || is_manager(live) || is_kube_vip(container(spec))).then(|| container(spec));
-        let is_certain = is_known || ccm.is_some_and(|ccm| CERTAIN.iter().any(|name| flag(ccm, name).is_some()));
-        let controllers = ccm.map(controllers);
+        let main = container(spec);
+        let program = Program::of(live, || catalog.upstream().map(|provider| &provider.descriptor))
+            .or_else(|| is_kube_vip(main).then(|| Program::named(main)));
+        let controllers = program.and_then(|program| controllers_of(program, spec));
         let subnets = items(&spec["containers"]).find(|one| one["name"] == "kube-controller-manager").map(subnets);
-        let ports = ports(spec, ccm);
+        let ports = ports(spec, program);
         let is_kept = controllers.is_some() || subnets.is_some() || !ports.is_empty();
         is_kept.then(|| Self {
             namespace: text(&metadata["namespace"]),
@@ -73,7 +71,8 @@ impl Pod {
                 .as_object()
                 .map(|labels| labels.iter().map(|(key, value)| (key.clone(), text(value))).collect())
                 .unwrap_or_default(),
-            is_certain,
+            is_certain: program.is_some_and(|program| program.is_certain),
+            is_node_manager: program.is_some_and(|program| program.is_node_manager),
             is_terminating: metadata["deletionTimestamp"].is_string(),
             name: text(&metadata["name"]),
             ports,
@@ -93,13 +92,11 @@ impl Pod {
         selector.split(',').all(|label| label.split_once('=').is_some_and(has))
     }
 
-    /// Whether it holds a lease.
+    /// Whether it holds a lease. A node manager holds none, and has the host name of whoever leads on its node.
     pub fn holds(&self, lease: &Lease) -> bool {
         let Self { name, namespace, node, is_on_host, .. } = self.clone();
-        observed::holds(
-            lease,
-            &evidence::Pod { name, namespace, node, is_on_host_network: is_on_host, ..evidence::Pod::default() },
-        )
+        let pod = evidence::Pod { name, namespace, node, is_on_host_network: is_on_host, ..evidence::Pod::default() };
+        !self.is_node_manager && observed::holds(lease, &pod)
     }
 }
 
@@ -128,6 +125,15 @@ fn is_kube_vip(container: &Value) -> bool {
     container["image"].as_str().is_some_and(|image| image.contains(KUBE_VIP))
 }
 
+/// The controllers that the pods of a program run; `None` if they share no node with ours.
+fn controllers_of(program: Program, spec: &Value) -> Option<Vec<Controller>> {
+    if !program.is_node_manager {
+        return Some(controllers(container(spec)));
+    }
+    // Ours is for Linux, and clouds have another one for Windows.
+    (spec["nodeSelector"]["kubernetes.io/os"] != "windows").then(|| vec![Controller::CloudNode])
+}
+
 fn controllers(container: &Value) -> Vec<Controller> {
     if is_kube_vip(container) {
         return vec![Controller::Service];
@@ -145,15 +151,16 @@ fn subnets(container: &Value) -> Vec<String> {
     subnets.split(',').filter(|subnet| !subnet.is_empty()).map(str::to_owned).collect()
 }
 
-fn ports(spec: &Value, ccm: Option<&Value>) -> Vec<u16> {
+fn ports(spec: &Value, program: Option<Program>) -> Vec<u16> {
     let number = |value: &Value| value.as_u64().and_then(|port| u16::try_from(port).ok());
     let is_on_host = spec["hostNetwork"] == true;
     let declared = items(&spec["containers"]).flat_map(|one| items(&one["ports"]));
     let taken = declared
         .filter_map(|port| number(&port["hostPort"]).or_else(|| number(&port["containerPort"]).filter(|_| is_on_host)));
-    let served = ccm.filter(|_| is_on_host).map(|ccm| {
-        let given = flag(ccm, "secure-port").and_then(|port| port.parse().ok());
-        given.unwrap_or(DEFAULT_PORT)
+    let served = program.filter(|_| is_on_host).and_then(|program| {
+        let given = flag(container(spec), "secure-port").and_then(|port| port.parse().ok());
+        // A node manager serves nothing unless it is told to.
+        given.or_else(|| (!program.is_node_manager).then_some(DEFAULT_PORT))
     });
     let mut ports: Vec<_> = taken.chain(served).filter(|port| *port > 0).collect();
     ports.sort_unstable();
@@ -214,6 +221,17 @@ mod tests {
                 Some(vec![Service]),
             ),
             ("vip", image("ghcr.io/kube-vip/kube-vip-cloud-provider:v0.0.12", &[]), Some(vec![Service])),
+            // As Azure publishes its node manager, in a mirror, and with a name that a chart may give it.
+            (
+                "cloud-node-manager-x",
+                image("mcr.microsoft.com/oss/kubernetes/azure-cloud-node-manager:v1.28.0", &[]),
+                Some(vec![CloudNode]),
+            ),
+            (
+                "cloud-provider-azure-x",
+                image("mirror:5000/azure-cloud-node-manager@sha256:1", &[]),
+                Some(vec![CloudNode]),
+            ),
             ("web", image("registry.example/cloud-provider/web:v1", &[]), None),
             ("operator", image("a/cluster-cloud-controller-manager-operator:v1", &[]), None),
             ("web", image("a/web", &[]), None),
@@ -269,6 +287,8 @@ mod tests {
         assert_eq!(ports(ccm(&["--secure-port=10300", "--secure-port=0"])), Some(vec![]));
         let web = json!({"image": "web", "ports": [{"containerPort": 10258}, {"containerPort": 80, "hostPort": 8080}]});
         assert_eq!(ports(web.clone()), Some(vec![8080, 10258]));
+        let node_manager = |args: &[&str]| ports(json!({"image": "a/azure-cloud-node-manager:v1", "args": args}));
+        assert_eq!((node_manager(&[]), node_manager(&["--secure-port=10263"])), (Some(vec![]), Some(vec![10263])));
         let in_network = json!({"metadata": {}, "spec": {"containers": [web]}});
         assert_eq!(read(&in_network).map(|pod| pod.ports), Some(vec![8080]));
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     evidence::{Seen, Survey},
     pods::{Pod, is_kube_proxy},
-    rights,
+    rights::{self, Bound},
 };
 use crate::{
     cluster::{
@@ -42,7 +42,8 @@ pub async fn survey(
     places: &BTreeSet<&str>,
     namespaces: &BTreeSet<&str>,
 ) -> Result<Survey, Error> {
-    let mut found = Survey::default();
+    let places_read = places.iter().map(|place| (*place).to_owned()).collect();
+    let mut found = Survey { places: places_read, ..Survey::default() };
     for name in namespaces {
         let read = read::get(client, &NAMESPACE, "", name).await.map(Option::unwrap_or_default);
         let seen = seen(read, &format!("namespace {name}"), format!("kubectl get namespace {name} --show-labels"))?;
@@ -114,7 +115,8 @@ pub async fn own_missing(client: &Client, needs: &BTreeSet<Need>) -> Result<Seen
     if is_complete || missing.is_empty() { Ok(Ok(missing)) } else { self::missing(client, None, missing).await }
 }
 
-/// The bindings by which others let a ServiceAccount delete every node, as far as they may be read; `None` if it may not.
+/// The bindings by which others let a ServiceAccount delete every node, each as [`Bound`] writes it, as far as they may be read; `None`
+/// if it may not.
 pub async fn deletion_right(client: &Client, user: &str) -> Result<Seen<Option<Vec<String>>>, Error> {
     let held = access::may_delete_any_node(client, user, NO_DEADLINE).await;
     let held = held.map_err(|source| Error::Read { what: format!("the rights of {user}"), source });
@@ -140,9 +142,10 @@ async fn bindings(client: &Client, user: &str) -> Result<Vec<String>, Error> {
     let roles = read::list(client, of_roles, "", &ListParams::default()).await?;
     let deleters: BTreeSet<_> = roles.iter().filter(|role| rights::lets_delete_any_node(role)).map(name_of).collect();
     let bindings = read::list(client, of_bindings, "", &ListParams::default()).await?;
-    let theirs = bindings.iter().filter(|binding| rights::is_bound(binding, user, &access::groups(user)));
-    let theirs = theirs.filter(|binding| deleters.contains(binding["roleRef"]["name"].as_str().unwrap_or_default()));
-    Ok(theirs.map(|binding| name_of(binding).to_owned()).collect())
+    let is_of_deleter = |binding: &&Value| deleters.contains(binding["roleRef"]["name"].as_str().unwrap_or_default());
+    let groups = access::groups(user);
+    let theirs = bindings.iter().filter(is_of_deleter).filter_map(|binding| Bound::of(binding, user, &groups));
+    Ok(theirs.map(|bound| bound.to_string()).collect())
 }
 
 /// The needs that an account lacks, or that the caller lacks for `None`.

@@ -1,7 +1,7 @@
 //! The rights that the operator needs to install a cloud-controller-manager (pure): to create its objects, and to hold what their
 //! roles grant, because the API server lets nobody grant more.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
 use serde_json::Value;
 
@@ -51,17 +51,51 @@ pub fn needs_to(verbs: &[&str], objects: &[Object]) -> BTreeSet<Need> {
     needs
 }
 
-/// Whether a live binding is for a ServiceAccount: by its name, or by a group that it is in.
-pub(super) fn is_bound(binding: &Value, user: &str, groups: &[String]) -> bool {
-    let is_it = |subject: &Value| {
-        let text = |field: &str| subject[field].as_str().unwrap_or_default();
-        match text("kind") {
-            "ServiceAccount" => user == format!("system:serviceaccount:{}:{}", text("namespace"), text("name")),
-            "Group" => groups.iter().any(|group| group == text("name")),
-            _ => user == text("name"),
-        }
-    };
-    binding["subjects"].as_array().is_some_and(|subjects| subjects.iter().any(is_it))
+/// A `ClusterRoleBinding` by which a ServiceAccount has a right. As a text it is the name and, after a slash, which no name contains, the
+/// group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The group that it is for, if the account is in one: who deletes the binding takes the right from all in the group.
+    pub group: Option<&'a str>,
+}
+
+impl<'a> Bound<'a> {
+    /// Of a live binding, if that is for a ServiceAccount: by its name, or by a group that it is in.
+    pub(super) fn of(binding: &'a Value, user: &str, groups: &[String]) -> Option<Self> {
+        let subjects = binding["subjects"].as_array()?;
+        let is_group = |subject: &&Value| {
+            text(subject, "kind") == "Group" && groups.iter().any(|group| group == text(subject, "name"))
+        };
+        let is_user = |subject: &Value| match text(subject, "kind") {
+            "ServiceAccount" => {
+                user == format!("system:serviceaccount:{}:{}", text(subject, "namespace"), text(subject, "name"))
+            }
+            "Group" => false,
+            _ => user == text(subject, "name"),
+        };
+        let group = subjects.iter().find(is_group).map(|subject| text(subject, "name"));
+        let is_bound = group.is_some() || subjects.iter().any(is_user);
+        is_bound.then(|| Self { name: text(&binding["metadata"], "name"), group })
+    }
+
+    /// Of a text.
+    pub(super) fn parse(text: &'a str) -> Self {
+        let (name, group) = text.split_once('/').map_or((text, None), |(name, group)| (name, Some(group)));
+        Self { name, group }
+    }
+}
+
+impl fmt::Display for Bound<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        self.group.map_or(Ok(()), |group| write!(f, "/{group}"))
+    }
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
 }
 
 /// Whether a live ClusterRole lets every node be deleted.
@@ -105,14 +139,21 @@ mod tests {
     fn a_binding_counts_by_the_name_or_a_group_of_the_account() {
         let user = "system:serviceaccount:kube-system:ccm";
         let groups = ["system:serviceaccounts:kube-system".to_owned()];
-        let bound =
-            |subject: Value| is_bound(&json!({"subjects": [{"kind": "User", "name": "a"}, subject]}), user, &groups);
-        assert!(bound(json!({"kind": "ServiceAccount", "name": "ccm", "namespace": "kube-system"})));
-        assert!(!bound(json!({"kind": "ServiceAccount", "name": "ccm", "namespace": "default"})));
-        assert!(bound(json!({"kind": "Group", "name": "system:serviceaccounts:kube-system"})));
-        assert!(!bound(json!({"kind": "Group", "name": "system:serviceaccounts:default"})));
-        assert!(bound(json!({"kind": "User", "name": user})));
-        assert!(!is_bound(&json!({}), user, &groups));
+        let bound = |subject: Value| {
+            let subjects = json!([{"kind": "User", "name": "a"}, subject]);
+            let binding = json!({"metadata": {"name": "b"}, "subjects": subjects});
+            Bound::of(&binding, user, &groups).map(|bound| bound.to_string())
+        };
+        let of_account = Some("b".to_owned());
+        assert_eq!(bound(json!({"kind": "ServiceAccount", "name": "ccm", "namespace": "kube-system"})), of_account);
+        assert_eq!(bound(json!({"kind": "ServiceAccount", "name": "ccm", "namespace": "default"})), None);
+        let of_group = bound(json!({"kind": "Group", "name": "system:serviceaccounts:kube-system"})).unwrap();
+        assert_eq!(of_group, "b/system:serviceaccounts:kube-system");
+        assert_eq!(Bound::parse(&of_group), Bound { name: "b", group: Some("system:serviceaccounts:kube-system") });
+        assert_eq!(Bound::parse("b"), Bound { name: "b", group: None });
+        assert_eq!(bound(json!({"kind": "Group", "name": "system:serviceaccounts:default"})), None);
+        assert_eq!(bound(json!({"kind": "User", "name": user})), of_account);
+        assert_eq!(Bound::of(&json!({}), user, &groups), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One cluster in which every check passes or cannot be made, and for each check one change after which it fails, and no other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -23,6 +23,8 @@ use crate::{
     },
     provider::{catalog::Catalog, embedded},
 };
+
+mod others;
 
 struct World {
     catalog: Catalog,
@@ -113,7 +115,11 @@ fn aws() -> World {
         secret: Found::Absent,
         others: Vec::new(),
         nodes: Ok(vec![control_plane, node("i-0123456789abcdef0")]),
-        survey: Survey { namespaces: BTreeMap::from([("kube-system".to_owned(), Ok(namespace))]), ..Survey::default() },
+        survey: Survey {
+            places: BTreeSet::from(["kube-system".to_owned()]),
+            namespaces: BTreeMap::from([("kube-system".to_owned(), Ok(namespace))]),
+            ..Survey::default()
+        },
         missing_rights: Ok(Vec::new()),
         deletion_right: Ok(None),
         is_installed: Ok(false),
@@ -268,7 +274,7 @@ fn cases() -> Vec<Case> {
         (
             Check::OtherManager,
             Warned,
-            "pod kube-system/foreign (being deleted on node old, which is not ready) ran cloudNode",
+            "pod kube-system/foreign (being deleted on node old, whose kubelet does not report) ran cloudNode",
             aws,
             |world| world.survey.pods = vec![leaving("old")],
         ),
@@ -471,6 +477,15 @@ fn vsphere() -> World {
     world
 }
 
+/// With a managed identity, and so without a Secret.
+fn azure() -> World {
+    let config = json!({"inline": "{\"useManagedIdentityExtension\": true}"});
+    let spec = json!({"provider": "azure", "cloudConfig": config});
+    let mut world = World { manager: manager("cluster", spec), secret: Found::Absent, ..hcloud() };
+    world.nodes().iter_mut().for_each(|node| node.provider_id = "azure:///subscriptions/1".into());
+    world
+}
+
 /// The control plane is elsewhere.
 fn hcloud_anywhere() -> World {
     let mut world = hcloud();
@@ -480,7 +495,7 @@ fn hcloud_anywhere() -> World {
 
 #[test]
 fn a_good_cluster_passes_and_what_cannot_be_known_says_how_to_check_it() {
-    for world in [aws(), hcloud(), vsphere(), hcloud_anywhere()] {
+    for world in [aws(), hcloud(), vsphere(), azure(), hcloud_anywhere()] {
         let rows = world.rows();
         assert_eq!(failed(&rows), [], "{rows:#?}");
         assert_eq!(rows.iter().map(|row| row.check).collect::<Vec<_>>(), Check::ALL);

@@ -1,16 +1,23 @@
-//! Core dumps (IO): none, as the memory of the process holds tokens and Secrets.
+//! Core dumps (IO): none, because the memory of the process holds tokens and Secrets.
 
 use std::io;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-/// Keeps this process, and those that it starts, from leaving their memory in a file when they end by a panic.
+/// A size with which Linux makes no core dump. A file would be smaller than the smallest dump, a page. A pipe to a program
+/// (`kernel.core_pattern` begins with `|`) ignores every limit but this one, which also keeps such a program from dumping itself.
+const NO_DUMP: u64 = 1;
+
+/// Keeps this process, and those that it starts, from leaving their memory in a file or in a pipe when they end by a panic. A socket
+/// (`kernel.core_pattern` begins with `@`, since Linux 6.16) ignores every limit.
 ///
 /// # Errors
 ///
 /// The system does not let the limit be lowered.
 pub fn disable() -> io::Result<()> {
-    Ok(setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?)
+    let limit = |size| setrlimit(Resource::Core, Rlimit { current: Some(size), maximum: Some(size) });
+    // Where the limit is 0 already, raising it needs a privilege. With 0 no file is written.
+    Ok(limit(NO_DUMP).or_else(|_| limit(0))?)
 }
 
 #[cfg(test)]
@@ -18,10 +25,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_memory_of_the_process_is_not_left_in_a_file() {
+    fn the_memory_of_the_process_is_left_neither_in_a_file_nor_in_a_pipe() {
         disable().unwrap();
         let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
         let core = limits.lines().find_map(|line| line.strip_prefix("Max core file size")).unwrap();
-        assert_eq!(core.split_whitespace().take(2).collect::<Vec<_>>(), ["0", "0"]);
+        assert_eq!(core.split_whitespace().take(2).collect::<Vec<_>>(), ["1", "1"]);
     }
 }

@@ -3,7 +3,6 @@
 use std::{
     collections::{HashMap, VecDeque},
     io,
-    net::IpAddr,
     sync::Arc,
     time::Duration,
 };
@@ -22,7 +21,10 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::process::{review::Proven, serving::Serving};
+use crate::process::{
+    peer::{Caller, Peer},
+    serving::Serving,
+};
 
 /// Listens on an address; one without a host means all addresses.
 pub async fn bind(address: &str) -> io::Result<TcpListener> {
@@ -40,8 +42,7 @@ const CONNECTIONS: usize = 64;
 
 /// A connection that may still be open.
 struct Connection {
-    peer: IpAddr,
-    proven: Proven,
+    caller: Caller,
     task: JoinHandle<()>,
 }
 
@@ -73,8 +74,8 @@ pub async fn serve(listener: TcpListener, routes: Router, tls: Option<Arc<Servin
         {
             ended.task.abort();
         }
-        let proven = Proven::default();
-        let service = TowerToHyperService::new(routes.clone().layer(Extension(proven.clone())));
+        let caller = Caller::new(address.ip());
+        let service = TowerToHyperService::new(routes.clone().layer(Extension(caller.clone())));
         let secured = tls.clone();
         // Errors of a connection are the client's.
         let task = tokio::spawn(async move {
@@ -87,23 +88,23 @@ pub async fn serve(listener: TcpListener, routes: Router, tls: Option<Arc<Servin
                 }
             }
         });
-        connections.push_back(Connection { peer: address.ip(), proven, task });
+        connections.push_back(Connection { caller, task });
         if tls.is_some() {
             sleep(HANDSHAKE_PAUSE).await;
         }
     }
 }
 
-/// Which connection ends for a further one: of those whose client has proven nothing, the oldest from the address that has the most. So
+/// Which connection ends for a further one: of those whose client has proven nothing, the oldest from the peer that has the most. So
 /// who opens many ends their own.
 fn first_to_end(connections: &VecDeque<Connection>) -> Option<usize> {
-    let mut counts = HashMap::<IpAddr, usize>::new();
-    let is_unproven = |connection: &&Connection| !connection.proven.is_set();
+    let mut counts = HashMap::<Peer, usize>::new();
+    let is_unproven = |connection: &&Connection| !connection.caller.has_proven();
     for connection in connections.iter().filter(is_unproven) {
-        *counts.entry(connection.peer).or_default() += 1;
+        *counts.entry(connection.caller.peer).or_default() += 1;
     }
     let Some(most) = counts.values().max() else { return (!connections.is_empty()).then_some(0) };
-    connections.iter().position(|one| is_unproven(&one) && counts.get(&one.peer) == Some(most))
+    connections.iter().position(|one| is_unproven(&one) && counts.get(&one.caller.peer) == Some(most))
 }
 
 async fn handshake(stream: TcpStream, tls: &Serving) -> Option<impl AsyncRead + AsyncWrite + Unpin + use<>> {
@@ -119,20 +120,26 @@ async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, service: TowerToHyp
 
 #[cfg(test)]
 mod tests {
+    use axum::routing::get;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        sync::Notify,
+    };
+
     use super::*;
     use crate::process::health::{self, Health};
 
     #[tokio::test]
     async fn who_opens_many_connections_ends_their_own() {
-        let connection = |peer: &str, is_proven: bool| {
-            let proven = Proven::default();
-            if is_proven {
-                proven.set();
+        let connection = |peer: &str, has_proven: bool| {
+            let caller = Caller::new(peer.parse().unwrap());
+            if has_proven {
+                caller.prove();
             }
-            Connection { peer: peer.parse().unwrap(), proven, task: tokio::spawn(async {}) }
+            Connection { caller, task: tokio::spawn(async {}) }
         };
         let ended = |all: &[(&str, bool)]| {
-            first_to_end(&all.iter().map(|(peer, is_proven)| connection(peer, *is_proven)).collect())
+            first_to_end(&all.iter().map(|(peer, has_proven)| connection(peer, *has_proven)).collect())
         };
         assert_eq!(ended(&[]), None);
         // Prometheus, which has shown its token, and then before it has.
@@ -140,14 +147,49 @@ mod tests {
         assert_eq!(ended(&[("10.0.0.1", false), ("10.0.0.2", false), ("10.0.0.2", false)]), Some(1));
         assert_eq!(ended(&[("10.0.0.2", true), ("10.0.0.2", false)]), Some(1));
         assert_eq!(ended(&[("10.0.0.1", true), ("10.0.0.2", true)]), Some(0));
+        // A network of IPv6 belongs to one host.
+        let with_ipv6 =
+            [("10.0.0.1", false), ("10.0.0.1", false), ("fd00::1", false), ("fd00::2", false), ("fd00::3", false)];
+        assert_eq!(ended(&with_ipv6), Some(2));
+    }
+
+    async fn ask(stream: &mut TcpStream, path: &str) {
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_has_proven_something_outlives_idle_ones() {
+        // The answer comes after all connections.
+        let (asked, answers) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let notify = (Arc::clone(&asked), Arc::clone(&answers));
+        let prove = |Extension(caller): Extension<Caller>| async move {
+            caller.prove();
+            notify.0.notify_one();
+            notify.1.notified().await;
+            "proven"
+        };
+        let listener = bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serve(listener, Router::new().route("/prove", get(prove)), None));
+        let mut first = TcpStream::connect(address).await.unwrap();
+        ask(&mut first, "/prove").await;
+        timeout(HEADERS_TIMEOUT, asked.notified()).await.expect("a request with its caller");
+        let mut idle = Vec::new();
+        for _ in 0..CONNECTIONS + 8 {
+            idle.push(TcpStream::connect(address).await.unwrap());
+        }
+        // The server has accepted them once the last one gets an answer.
+        let (mut last, mut ignored) = (TcpStream::connect(address).await.unwrap(), String::new());
+        ask(&mut last, "/other").await;
+        timeout(HEADERS_TIMEOUT, last.read_to_string(&mut ignored)).await.expect("an answer").unwrap();
+        answers.notify_one();
+        let mut answer = String::new();
+        let _ = timeout(HEADERS_TIMEOUT, first.read_to_string(&mut answer)).await.expect("an answer");
+        assert!(answer.ends_with("proven"), "{answer}");
     }
 
     #[tokio::test]
     async fn idle_connections_keep_nobody_out() {
-        use tokio::{
-            io::{AsyncReadExt, AsyncWriteExt},
-            net::TcpStream,
-        };
         let listener = bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(serve(listener, health::routes(Health::starting()), None));
@@ -156,7 +198,7 @@ mod tests {
             idle.push(TcpStream::connect(address).await.unwrap());
         }
         let mut probe = TcpStream::connect(address).await.unwrap();
-        probe.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        ask(&mut probe, "/healthz").await;
         let mut answer = String::new();
         // Before the idle connections time out.
         let read = probe.read_to_string(&mut answer);

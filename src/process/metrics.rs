@@ -9,7 +9,7 @@ use std::{
 };
 
 use axum::{
-    Router,
+    Extension, Router,
     extract::{self, Request},
     http::{StatusCode, header},
     middleware::{self, Next},
@@ -24,7 +24,10 @@ use prometheus_client::{
 
 use crate::{
     cluster::watch::Heard,
-    process::review::{Proven, Reviewer, Verdict},
+    process::{
+        peer::Caller,
+        review::{Reviewer, Verdict},
+    },
     version::{COMMIT, VERSION},
 };
 
@@ -290,19 +293,22 @@ pub fn routes(metrics: Metrics, reviewer: Reviewer) -> Router {
     Router::new().route("/metrics", get(exposition)).layer(middleware::from_fn_with_state(Arc::new(reviewer), reviewed))
 }
 
-async fn reviewed(extract::State(reviewer): extract::State<Arc<Reviewer>>, request: Request, next: Next) -> Response {
-    let proven = request.extensions().get::<Proven>().cloned();
+async fn reviewed(
+    extract::State(reviewer): extract::State<Arc<Reviewer>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+    next: Next,
+) -> Response {
     let header = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let token = header.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim).map(str::to_owned);
-    let Some(token) = token else { return (StatusCode::UNAUTHORIZED, "a bearer token is needed\n").into_response() };
-    match reviewer.get(&token, request.uri().path()).await {
-        Verdict::Allowed => {
-            proven.inspect(Proven::set);
-            next.run(request).await
-        }
+    let Some(token) = header.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim) else {
+        return (StatusCode::UNAUTHORIZED, "a bearer token is needed\n").into_response();
+    };
+    match reviewer.get(&caller, token, request.uri().path()).await {
+        Verdict::Allowed => next.run(request).await,
         Verdict::Unauthenticated => (StatusCode::UNAUTHORIZED, "the token is not valid\n").into_response(),
         Verdict::Forbidden => (StatusCode::FORBIDDEN, "the user may not get this path\n").into_response(),
         Verdict::Unknown => (StatusCode::SERVICE_UNAVAILABLE, "the API server could not be asked\n").into_response(),
+        Verdict::TooMany => (StatusCode::TOO_MANY_REQUESTS, "too many tokens, and none is valid\n").into_response(),
     }
 }
 

@@ -2,10 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -18,7 +15,10 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tracing::debug;
 
-use crate::cluster::request::{self, Cause};
+use crate::{
+    cluster::request::{self, Cause},
+    process::peer::{Caller, Reviews},
+};
 
 /// How long an answer counts, as for a Kubernetes API server of one's own (apiserver's delegating authenticator): a revoked
 /// right is one for a minute more, a granted one is seen after ten seconds.
@@ -35,22 +35,6 @@ const REMEMBERED: usize = 256;
 /// The longest token that is reviewed.
 const LONGEST_TOKEN: usize = 16 << 10;
 
-/// Whether the client of a connection has shown that it may have what it asks for; an extension of its requests.
-#[derive(Clone, Debug, Default)]
-pub struct Proven(Arc<AtomicBool>);
-
-impl Proven {
-    /// Notes that it has.
-    pub fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether it has.
-    pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 /// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -62,12 +46,16 @@ pub enum Verdict {
     Forbidden,
     /// The API server could not be asked.
     Unknown,
+    /// The client has sent too many tokens without a valid one.
+    TooMany,
 }
 
 /// Asks the API server, and remembers its answers.
 pub struct Reviewer {
     client: Client,
     running: Semaphore,
+    /// How many of them each client has caused lately.
+    reviews: Mutex<Reviews>,
     /// By digests of the tokens, which are not kept.
     known: Mutex<HashMap<[u8; 32], (Verdict, Instant)>>,
 }
@@ -75,17 +63,29 @@ pub struct Reviewer {
 impl Reviewer {
     /// Remembers nothing yet.
     pub fn new(client: Client) -> Self {
-        Self { client, running: Semaphore::new(REVIEWS), known: Mutex::default() }
+        Self { client, running: Semaphore::new(REVIEWS), reviews: Mutex::default(), known: Mutex::default() }
     }
 
-    /// Whether the owner of a token may get a path of this server.
-    pub async fn get(&self, token: &str, path: &str) -> Verdict {
+    /// Whether the owner of a token may get a path of this server. A client whose token allows it has proven so.
+    pub async fn get(&self, caller: &Caller, token: &str, path: &str) -> Verdict {
+        let verdict = self.verdict(caller, token, path).await;
+        if verdict == Verdict::Allowed {
+            caller.prove();
+            self.reviews.lock().unwrap_or_else(PoisonError::into_inner).prove(caller.peer, Instant::now());
+        }
+        verdict
+    }
+
+    async fn verdict(&self, caller: &Caller, token: &str, path: &str) -> Verdict {
         if token.is_empty() || token.len() > LONGEST_TOKEN {
             return Verdict::Unauthenticated;
         }
         let key: [u8; 32] = Sha256::new().chain_update(path).chain_update([0]).chain_update(token).finalize().into();
         if let Some(verdict) = self.known(&key) {
             return verdict;
+        }
+        if !self.reviews.lock().unwrap_or_else(PoisonError::into_inner).allow(caller.peer, Instant::now()) {
+            return Verdict::TooMany;
         }
         let Ok(_permit) = self.running.acquire().await else { return Verdict::Unknown };
         // Another request may have asked meanwhile.
@@ -149,5 +149,75 @@ fn access(user: UserInfo, path: &str) -> SubjectAccessReviewSpec {
         groups: user.groups,
         extra: user.extra,
         ..SubjectAccessReviewSpec::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use axum::{
+        Extension, Router,
+        body::Body,
+        http::{Request, StatusCode, header},
+        routing::post,
+    };
+    use serde_json::{Value, json};
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::process::metrics::{self, Metrics};
+
+    /// An API server that knows the token `valid`, and how many reviews it has made.
+    fn api_server() -> (Client, Arc<AtomicUsize>) {
+        let made = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&made);
+        let tokens = |body: String| async move {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let mut review: Value = serde_json::from_str(&body).unwrap();
+            let is_valid = review["spec"]["token"] == "valid";
+            review["status"] = json!({"authenticated": is_valid, "user": {"username": "monitoring"}});
+            (StatusCode::CREATED, review.to_string())
+        };
+        let accesses = |body: String| async move {
+            let mut review: Value = serde_json::from_str(&body).unwrap();
+            review["status"] = json!({"allowed": true});
+            (StatusCode::CREATED, review.to_string())
+        };
+        let router = Router::new()
+            .route("/apis/authentication.k8s.io/v1/tokenreviews", post(tokens))
+            .route("/apis/authorization.k8s.io/v1/subjectaccessreviews", post(accesses));
+        (Client::new(router, "own"), made)
+    }
+
+    #[tokio::test]
+    async fn made_up_tokens_are_few_requests_and_a_valid_one_proves_its_client() {
+        let (client, made) = api_server();
+        let routes = metrics::routes(Metrics::default(), Reviewer::new(client));
+        let get = async |caller: &Caller, token: &str| {
+            let request = Request::get("/metrics").header(header::AUTHORIZATION, format!("Bearer {token}"));
+            let routes = routes.clone().layer(Extension(caller.clone()));
+            routes.oneshot(request.body(Body::empty()).unwrap()).await.unwrap().status()
+        };
+        let [stranger, prometheus] = ["fd00::1", "fd00:0:0:1::1"].map(|address| Caller::new(address.parse().unwrap()));
+        for n in 0..8 {
+            let expected = if n < 5 { StatusCode::UNAUTHORIZED } else { StatusCode::TOO_MANY_REQUESTS };
+            assert_eq!(get(&stranger, &format!("made-up-{n}")).await, expected, "{n}");
+        }
+        let neighbor = Caller::new("fd00::2".parse().unwrap());
+        assert_eq!(get(&neighbor, "valid").await, StatusCode::TOO_MANY_REQUESTS, "of the same network");
+        assert_eq!(made.load(Ordering::Relaxed), 5);
+        assert!(![&stranger, &neighbor, &prometheus].iter().any(|caller| caller.has_proven()));
+
+        assert_eq!(get(&prometheus, "valid").await, StatusCode::OK);
+        assert!(prometheus.has_proven());
+        for n in 0..8 {
+            assert_eq!(get(&prometheus, &format!("rotated-{n}")).await, StatusCode::UNAUTHORIZED, "{n}");
+        }
+        assert_eq!(get(&neighbor, "valid").await, StatusCode::OK, "the answer is known");
+        assert!(neighbor.has_proven());
     }
 }

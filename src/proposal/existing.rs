@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     apply::inventory::PART_OF_LABEL,
     facts::manager::Controller,
-    nodes::observed::{container, flags, is_manager, runs_image},
+    nodes::observed::{Program, container, flags},
     object::{self, is_name, reference::Reference},
     preflight::pods::DEFAULT_PORT,
     provider::{
@@ -51,7 +51,7 @@ pub enum Origin {
     Field,
 }
 
-/// A workload with a cloud-controller-manager.
+/// A workload with a cloud-controller-manager, or with a node manager.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Existing {
     /// `Deployment`, `DaemonSet` or `Pod`.
@@ -66,6 +66,8 @@ pub struct Existing {
     pub account: String,
     /// The image.
     pub image: String,
+    /// Whether more than its name tells what it is, so that the check `other-ccm` refuses beside it.
+    pub is_certain: bool,
     /// Its flags, without hyphens, with the variables in their values filled in; the last one of a name counts.
     pub flags: Vec<(String, Option<String>)>,
     /// Its environment.
@@ -93,9 +95,8 @@ impl Existing {
         let as_pod = json!({
             "metadata": {"name": metadata["name"]}, "spec": {"containers": pod["containers"], "nodeName": pod["nodeName"]},
         });
-        let is_known = |image: &str| descriptors.iter().any(|one| one.container_of(image).is_some());
-        let is_one = is_manager(&as_pod) || runs_image(&as_pod, is_known);
-        if is_owned || !metadata["labels"][PART_OF_LABEL].is_null() || !is_one {
+        let program = Program::of(&as_pod, || descriptors.iter().copied())?;
+        if is_owned || !metadata["labels"][PART_OF_LABEL].is_null() {
             return None;
         }
         let ccm = container(pod);
@@ -113,6 +114,7 @@ impl Existing {
             static_on: is_static.then_some(node).into_iter().collect(),
             account: pod["serviceAccountName"].as_str().unwrap_or("default").to_owned(),
             image: text(&ccm["image"]),
+            is_certain: program.is_certain,
             flags: flags(ccm).into_iter().map(|(flag, value)| (flag, value.map(fill))).collect(),
             environment_from: items(&ccm["envFrom"])
                 .filter_map(|source| reference(source, "configMapRef", "secretRef", &namespace))

@@ -94,7 +94,7 @@ pub fn draft(existing: &Existing, provider: &Upstream, world: &World) -> Draft {
 fn controllers(draft: &mut Draft, existing: &Existing, provider: &Upstream) {
     let on = existing.controllers();
     // A node manager on each node does this controller's work.
-    let has_node_manager = provider.descriptor.images.len() > 1;
+    let has_node_manager = provider.descriptor.node_manager.is_some();
     for controller in Controller::ALL {
         let is_on = on.contains(&controller);
         let path = format!("controllers.{}", controller.field());
@@ -141,11 +141,18 @@ fn controllers(draft: &mut Draft, existing: &Existing, provider: &Upstream) {
 
 fn leader_election(draft: &mut Draft, existing: &Existing) {
     let Some((namespace, name)) = existing.lease() else {
+        let until = if existing.is_certain {
+            "until then the check other-ccm refuses"
+        } else {
+            // What only a name tells may be something else.
+            "the check other-ccm only warns until then, because nothing but its name tells that it is a cloud-controller-manager"
+        };
         draft.note(
             Outcome::Changed,
             "no leader election by a lease",
-            "nothing keeps the two from acting at the same time: the old one has to be stopped first, and until then the check \
-             other-ccm refuses",
+            format!(
+                "nothing keeps the two from acting at the same time: the old one has to be stopped first, and {until}"
+            ),
         );
         return;
     };

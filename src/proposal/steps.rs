@@ -149,7 +149,7 @@ impl Situation<'_> {
                 let namespace = quoted(self.operator_namespace);
                 let shown = "--output=jsonpath='{.spec.template.spec.containers[0].args}{\"\\n\"}'";
                 let get = format!("{} --namespace {namespace} get deployment {NAME} {shown}", self.kubectl());
-                let flags: Vec<_> = limits.iter().map(|(flag, value)| format!("{flag} {value}")).collect();
+                let flags: Vec<_> = limits.iter().map(|(flag, value)| format!("{flag} {}", quoted(value))).collect();
                 let title =
                     format!("The installation has to allow this: else install it again with {}", flags.join(" "));
                 steps.push(step(title, [get]));
@@ -161,7 +161,7 @@ impl Situation<'_> {
             };
             let title = format!(
                 "The operator has to be allowed to read it: else install it again with --secrets {}",
-                secrets.join(",")
+                quoted(&secrets.join(","))
             );
             if !secrets.is_empty() {
                 steps.push(step(title, secrets.iter().map(ask)));

@@ -34,6 +34,9 @@ pub struct Descriptor {
     pub cloud_config: Option<crate::config::CloudConfigSettings>,
     /// What its cloud-controller-manager writes on nodes; absent means that it is not known.
     pub nodes: Option<Nodes>,
+    /// What it writes on Services.
+    #[serde(default)]
+    pub services: Services,
 }
 
 /// What a cloud-controller-manager writes on the nodes of its cloud.
@@ -48,6 +51,17 @@ pub struct Nodes {
     pub zones: bool,
     /// How the labels and annotations of nodes begin that its own code writes, such as `example.com/`. The operator lets an external
     /// provider change no others, besides the labels that every cloud sets.
+    #[serde(default, rename = "metadataPrefixes")]
+    pub metadata_prefixes: Vec<String>,
+}
+
+/// What a cloud-controller-manager writes on Services besides what every one does.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Services {
+    /// How the labels and annotations of Services begin that its own code writes, such as `example.com/`. The operator lets an
+    /// external provider change no others, besides those that begin with `service.beta.kubernetes.io/`.
     #[serde(default, rename = "metadataPrefixes")]
     pub metadata_prefixes: Vec<String>,
 }

@@ -3,6 +3,7 @@
 //! The only reader of such a folder. It reads what it can, so that one run reports every defect.
 //! [`super::catalog`] is its strict view: there the first defect is the error.
 
+mod limits;
 mod misfits;
 
 use std::{collections::BTreeMap, path::Path};
@@ -115,7 +116,7 @@ pub fn bundles_of(name: &str, files: impl IntoIterator<Item = (impl Into<String>
 impl Manifest {
     /// A defect at a JSON pointer.
     pub(crate) fn defect(&self, pointer: &str, problem: impl Into<String>) -> Error {
-        Error::new(&self.file, Some(Place::line(self.lines.of(pointer))), problem).of_field(pointer)
+        Error::new(&self.file, Some(Place::line(self.lines.of(pointer))), problem)
     }
 }
 
@@ -165,43 +166,62 @@ impl Bundle {
             }
         }
         if path == self.descriptor_path() {
-            let name = match self.flavour {
-                Flavour::OpenShift => self.descriptor.insert(yaml::from_str(text).map_err(of_yaml)?).name.clone(),
-                Flavour::Upstream => self.upstream.insert(yaml::from_str(text).map_err(of_yaml)?).name.clone(),
-            };
-            self.lines = documents.into_iter().next().map(|(_, lines)| lines).unwrap_or_default();
-            if name != self.name {
-                let problem = format!("name: {:?} is not the folder's name", brief(&name));
-                self.defects.push(self.descriptor_error("/name", problem));
-            }
-            if let Some(problem) = self.platform().and_then(Platform::problem) {
-                self.defects.push(self.descriptor_error("/platform", problem));
-            }
-            return Ok(());
+            return self.add_descriptor(path, text, documents);
         }
         for (value, lines) in documents {
             match Object::new(value) {
-                Ok(object) => {
-                    self.count += object.pod_spec().map_or(0, |pod| object::containers(pod).count());
-                    if self.manifests.len() == MAX_OBJECTS || self.count > MAX_OBJECTS {
-                        let problem = format!(
-                            "an object too many, or its containers are: a provider may have {MAX_OBJECTS} objects and as many \
-                             containers; what comes behind it is not read"
-                        );
-                        return Err(Error::new(path, Some(Place::line(lines.of(""))), problem));
-                    }
-                    if let Err(error) = permissions::rules(object.value()) {
-                        let place = Place::line(lines.of(&error.pointer));
-                        self.defects.push(Error::new(path, Some(place), error.to_string()));
-                    }
-                    self.manifests.push(Manifest { file: path.to_owned(), phase, object, lines });
-                }
+                Ok(object) => self.add_manifest(Manifest { file: path.to_owned(), phase, object, lines })?,
                 Err(error) => {
                     let place = Place::line(lines.of(error.pointer));
                     self.defects.push(Error::new(path, Some(place), error.to_string()));
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Keeps the descriptor, unless it holds more than one may.
+    fn add_descriptor(&mut self, path: &str, text: &str, documents: Vec<(Value, Lines)>) -> Result<(), Error> {
+        for (document, lines) in &documents {
+            if let Some((pointer, problem)) = limits::of_descriptor(document) {
+                return Err(Error::new(path, Some(Place::line(lines.of(&pointer))), problem));
+            }
+        }
+        let of_yaml = |error: yaml::Error| Error::new(path, error.place, error.message);
+        let name = match self.flavour {
+            Flavour::OpenShift => self.descriptor.insert(yaml::from_str(text).map_err(of_yaml)?).name.clone(),
+            Flavour::Upstream => self.upstream.insert(yaml::from_str(text).map_err(of_yaml)?).name.clone(),
+        };
+        self.lines = documents.into_iter().next().map(|(_, lines)| lines).unwrap_or_default();
+        if name != self.name {
+            let problem = format!("name: {:?} is not the folder's name", brief(&name));
+            self.defects.push(self.descriptor_error("/name", problem));
+        }
+        if let Some(problem) = self.platform().and_then(Platform::problem) {
+            self.defects.push(self.descriptor_error("/platform", problem));
+        }
+        Ok(())
+    }
+
+    /// Keeps a manifest, unless it is one too many or holds more than one may.
+    fn add_manifest(&mut self, manifest: Manifest) -> Result<(), Error> {
+        let object = &manifest.object;
+        self.count += object.pod_spec().map_or(0, |pod| object::containers(pod).count());
+        if self.manifests.len() == MAX_OBJECTS || self.count > MAX_OBJECTS {
+            let problem = format!(
+                "an object too many, or its containers are: a provider may have {MAX_OBJECTS} objects and as many containers; what comes \
+                 behind it is not read"
+            );
+            return Err(manifest.defect("", problem));
+        }
+        if let Some((pointer, problem)) = limits::of_object(object) {
+            self.defects.push(manifest.defect(&pointer, problem));
+            return Ok(());
+        }
+        if let Err(error) = permissions::rules(object.value()) {
+            self.defects.push(manifest.defect(&error.pointer, error.to_string()));
+        }
+        self.manifests.push(manifest);
         Ok(())
     }
 
@@ -227,7 +247,7 @@ impl Bundle {
 
     /// An error at a JSON pointer of the descriptor.
     pub(super) fn descriptor_error(&self, pointer: &str, problem: impl Into<String>) -> Error {
-        Error::new(&self.descriptor_path(), Some(Place::line(self.lines.of(pointer))), problem).of_field(pointer)
+        Error::new(&self.descriptor_path(), Some(Place::line(self.lines.of(pointer))), problem)
     }
 
     /// The manifests of one phase, in the order of applying.
@@ -238,9 +258,13 @@ impl Bundle {
         manifests
     }
 
-    fn containers(&self, phase: Phase) -> impl Iterator<Item = &Value> {
+    fn pods(&self, phase: Phase) -> impl Iterator<Item = &Value> {
         let manifests = self.manifests.iter().filter(move |manifest| manifest.phase == phase);
-        manifests.filter_map(|manifest| manifest.object.pod_spec()).flat_map(object::containers)
+        manifests.filter_map(|manifest| manifest.object.pod_spec())
+    }
+
+    fn containers(&self, phase: Phase) -> impl Iterator<Item = &Value> {
+        self.pods(phase).flat_map(object::containers)
     }
 
     /// The first reason for which the operator would refuse it.
@@ -258,12 +282,17 @@ impl Bundle {
 
     /// The provider for OpenShift, or the first defect.
     pub fn into_provider(self) -> Result<Provider, Error> {
+        self.provider()
+    }
+
+    /// The same of a bundle that is kept.
+    pub fn provider(&self) -> Result<Provider, Error> {
         self.first_defect()?;
         let objects = |phase| self.of_phase(phase).into_iter().map(|manifest| manifest.object.clone()).collect();
         let (manifests, bootstrap_manifests) = (objects(Phase::Cluster), objects(Phase::Bootstrap));
         // A missing descriptor is one of the defects.
         let missing = Error::new(&self.descriptor_path(), None, "missing");
-        let descriptor = self.descriptor.ok_or(missing)?;
+        let descriptor = self.descriptor.clone().ok_or(missing)?;
         Ok(Provider { descriptor, manifests, bootstrap_manifests, origin: None })
     }
 }

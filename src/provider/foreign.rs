@@ -11,6 +11,7 @@ mod never;
 mod objects;
 mod pods;
 mod policy;
+mod prefixes;
 mod rights;
 mod rules;
 mod secrets;
@@ -71,10 +72,7 @@ impl ForeignRule {
 /// What all rules find in a package, those for every provider and those here, each defect once.
 pub fn report(bundles: &[Bundle], policy: &Policy) -> Report {
     let report = verify(bundles, None).without(&RESTATED);
-    let mut findings = check(bundles, policy);
-    let misspelt = report.misspelt();
-    findings.retain(|finding| !finding.is_explained(&misspelt));
-    report.with(RULES.iter().map(|rule| rule.id), findings)
+    report.with(RULES.iter().map(|rule| rule.id), check(bundles, policy))
 }
 
 /// The findings that the policy does not allow.

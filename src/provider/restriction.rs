@@ -3,7 +3,7 @@
 //! The rules for manifests end where the pods start, and roles cannot tell fields. So the operator adds policies to the objects of an
 //! external provider, for every ServiceAccount of its folder. They belong to its manifests: every plan, role and report has them.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ptr};
 
 use serde_json::Value;
 
@@ -11,17 +11,20 @@ use crate::{
     object::Object,
     provider::{
         Error, Provider,
-        upstream::{INSTANCE_LABEL, Upstream, is_manager},
+        upstream::{Descriptor, INSTANCE_LABEL, Upstream, workload},
     },
     text::yaml,
 };
 
 /// The policies by the end of their names, with their files.
 const POLICIES: [(&str, &str, &str); 3] = [
-    ("-external-services", "guard/external/services.yaml", include_str!("../../guard/external/services.yaml")),
+    (SERVICES, "guard/external/services.yaml", include_str!("../../guard/external/services.yaml")),
     ("-external-nodes", "guard/external/nodes.yaml", include_str!("../../guard/external/nodes.yaml")),
     (OWN_NODE, "guard/external/own-node.yaml", include_str!("../../guard/external/own-node.yaml")),
 ];
+
+/// The end of the name of the policy about Services.
+const SERVICES: &str = "-external-services";
 
 /// The end of the name of the policy for accounts whose pods run on every node.
 const OWN_NODE: &str = "-external-own-node";
@@ -29,8 +32,23 @@ const OWN_NODE: &str = "-external-own-node";
 /// The account in the files, which another one replaces.
 const ACCOUNT: &str = "cloud-controller-manager";
 
-/// The variable with the prefixes of the labels and annotations that a provider writes on nodes.
-const PREFIXES: &str = "prefixes";
+/// The domains of the labels and annotations that steer Kubernetes and this program. The policies refuse them even where an administrator
+/// allows a provider to declare them.
+pub(super) const KUBERNETES: [&str; 5] = ["kubernetes.io", "k8s.io", "x-k8s.io", "openshift.io", "ccm-operator.dev"];
+
+/// The domains of those that steer networks and machines. The policies refuse what a provider does not declare of them.
+pub(super) const SHARED: [&str; 10] = [
+    "cattle.io",
+    "cilium.io",
+    "cilium.network",
+    "coreos.com",
+    "k3s.io",
+    "ovn.org",
+    "projectcalico.org",
+    "rke2.io",
+    "tigera.io",
+    "weave.works",
+];
 
 /// A ServiceAccount: its namespace and its name.
 pub type Account = (String, String);
@@ -60,7 +78,7 @@ pub(super) struct Accounts {
     main: Option<Account>,
     /// All of the folder.
     all: BTreeSet<Account>,
-    /// Those of `DaemonSet`s besides the cloud-controller-manager: whoever owns a node can read their tokens.
+    /// Those of the workloads for which [`is_on_every_node`] holds: whoever owns a node can read their tokens.
     pub(super) on_every_node: BTreeSet<Account>,
     /// Those of the other workloads.
     pub(super) central: BTreeSet<Account>,
@@ -73,16 +91,12 @@ impl Accounts {
         let all = manifests.iter().filter(|object| object.kind().kind == "ServiceAccount");
         let all: BTreeSet<_> = all.map(|object| (object.namespace().to_owned(), object.name().to_owned())).collect();
         let mut accounts = Self { main: all.first().cloned(), all, ..Self::default() };
+        let manager = workload(manifests.iter().copied()).map(|(manager, _)| manager);
+        accounts.main = manager.and_then(account).or(accounts.main);
         for workload in manifests {
-            let Some(pod) = workload.pod_spec() else { continue };
-            let name = pod["serviceAccountName"].as_str().unwrap_or("default").to_owned();
-            let account = (workload.namespace().to_owned(), name);
-            if is_manager(pod) {
-                accounts.main = Some(account.clone());
-            }
-            let is_on_every_node = workload.kind().kind == "DaemonSet" && !is_manager(pod);
+            let is_on_every_node = is_on_every_node(workload, manager);
             let users = if is_on_every_node { &mut accounts.on_every_node } else { &mut accounts.central };
-            users.insert(account);
+            users.extend(account(workload));
         }
         accounts
     }
@@ -96,11 +110,26 @@ impl Accounts {
     }
 }
 
+/// The account of the pods of a workload: without one of their own it is that of the namespace.
+pub(super) fn account(workload: &Object) -> Option<Account> {
+    let pod = workload.pod_spec()?;
+    let mut given = ["serviceAccountName", "serviceAccount"].into_iter().filter_map(|field| pod[field].as_str());
+    let name = given.find(|name| !name.is_empty()).unwrap_or("default");
+    Some((workload.namespace().to_owned(), name.to_owned()))
+}
+
+/// Whether the pods of a workload may run on every node: those of each DaemonSet but the cloud-controller-manager itself, whatever their
+/// containers are called.
+pub(super) fn is_on_every_node(workload: &Object, manager: Option<&Object>) -> bool {
+    workload.kind().kind == "DaemonSet" && !manager.is_some_and(|manager| ptr::eq(manager, workload))
+}
+
 impl Upstream {
     /// The provider as an external one: with the policies that restrict its accounts. An error is a defect of this build, which the
     /// tests exclude.
     pub fn restricted(mut self) -> Result<Self, Error> {
-        let policies = policies(&self.manifests, &self.descriptor.nodes.metadata_prefixes)?;
+        let Descriptor { nodes, services, .. } = &self.descriptor;
+        let policies = policies(&self.manifests, &nodes.metadata_prefixes, &services.metadata_prefixes)?;
         self.manifests = with(policies, self.manifests);
         Ok(self)
     }
@@ -110,8 +139,9 @@ impl Provider {
     /// The provider as an external one: with the policies that restrict its accounts. An error is a defect of this build, which the
     /// tests exclude.
     pub fn restricted(mut self) -> Result<Self, Error> {
-        let prefixes = self.descriptor.nodes.as_ref().map(|nodes| nodes.metadata_prefixes.as_slice());
-        let policies = policies(&self.manifests, prefixes.unwrap_or_default())?;
+        let nodes = self.descriptor.nodes.as_ref().map(|nodes| nodes.metadata_prefixes.as_slice());
+        let services = &self.descriptor.services.metadata_prefixes;
+        let policies = policies(&self.manifests, nodes.unwrap_or_default(), services)?;
         self.manifests = with(policies, self.manifests);
         Ok(self)
     }
@@ -124,13 +154,15 @@ fn with(mut policies: Vec<Object>, manifests: Vec<Object>) -> Vec<Object> {
     policies
 }
 
-/// The policies and their bindings; none where there is no account that they would be for.
-fn policies(manifests: &[Object], prefixes: &[String]) -> Result<Vec<Object>, Error> {
+/// The policies and their bindings; none where there is no account that they would be for. The prefixes are those of the labels and
+/// annotations that the provider writes on Nodes and on Services.
+fn policies(manifests: &[Object], of_nodes: &[String], of_services: &[String]) -> Result<Vec<Object>, Error> {
     let accounts = Accounts::of(manifests);
     let Some((_, main)) = &accounts.main else { return Ok(Vec::new()) };
     let mut objects = Vec::new();
     for (end, file, text) in POLICIES.iter().filter(|(end, ..)| !accounts.of_policy(end).is_empty()) {
         let defect = |problem: String| Error::new(file, None, problem);
+        let prefixes = if *end == SERVICES { of_services } else { of_nodes };
         for value in yaml::documents(text).map_err(|error| defect(error.to_string()))? {
             let mut object = Object::new(value).map_err(|error| defect(error.to_string()))?;
             let value = object.value_mut();
@@ -139,16 +171,26 @@ fn policies(manifests: &[Object], prefixes: &[String]) -> Result<Vec<Object>, Er
                     *name = name.replacen(ACCOUNT, main, 1);
                 }
             }
-            let variables = value.pointer_mut("/spec/variables").and_then(Value::as_array_mut);
-            let variable = variables.into_iter().flatten().find(|one| one["name"] == PREFIXES);
-            if let Some(variable) = variable {
-                variable["expression"] = list(prefixes.iter().cloned()).into();
-            }
+            set_variables(value, prefixes);
             set_users(&mut object, accounts.of_policy(end).into_iter().cloned());
             objects.push(object);
         }
     }
     Ok(objects)
+}
+
+/// Sets the variables that the files leave empty.
+fn set_variables(policy: &mut Value, prefixes: &[String]) {
+    let variables = policy.pointer_mut("/spec/variables").and_then(Value::as_array_mut);
+    for variable in variables.into_iter().flatten() {
+        let texts = match variable["name"].as_str() {
+            Some("prefixes") => list(prefixes.iter().map(String::as_str)),
+            Some("kubernetes") => list(KUBERNETES.into_iter()),
+            Some("shared") => list(SHARED.into_iter()),
+            _ => continue,
+        };
+        variable["expression"] = texts.into();
+    }
 }
 
 /// Makes a policy of a plan one for the accounts under the names that they have there.
@@ -170,9 +212,9 @@ fn set_users(object: &mut Object, accounts: impl Iterator<Item = Account>) {
 }
 
 /// A list of texts in CEL.
-fn list(texts: impl Iterator<Item = String>) -> String {
-    let literal = |text: String| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"));
-    format!("[{}]", texts.map(literal).collect::<Vec<_>>().join(", "))
+fn list(texts: impl Iterator<Item = impl AsRef<str>>) -> String {
+    let literal = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"));
+    format!("[{}]", texts.map(|text| literal(text.as_ref())).collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! `assets/<cloud>/upstream/` holds the manifests and their descriptor. Nothing of the OpenShift flavour is used: the names,
 //! the accounts and the images are others.
 
+mod nodes;
+
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -18,9 +20,20 @@ use crate::{
     error::brief,
     facts::manager::{Controller, Manager},
     object::{Object, container_name, containers},
-    provider::{CCM, Origin, descriptor::ValueSource, patterns::is_of, versions::Versions},
-    text::suggest::{Hints, did_you_mean},
+    provider::{
+        CCM, Origin,
+        descriptor::{Services, ValueSource},
+        patterns::is_of,
+        versions::Versions,
+    },
+    text::{
+        suggest::{Hints, did_you_mean},
+        work,
+        yaml::outline::child,
+    },
 };
+
+pub use nodes::{Answer, Names, Nodes};
 
 /// The architectures that nodes may have, as the label `kubernetes.io/arch` names them.
 const ARCHITECTURES: [&str; 6] = ["amd64", "arm", "arm64", "ppc64le", "riscv64", "s390x"];
@@ -75,6 +88,9 @@ pub struct Descriptor {
     pub routes: Option<Routes>,
     /// Its nodes.
     pub nodes: Nodes,
+    /// What it writes on Services.
+    #[serde(default)]
+    pub services: Services,
     /// The flags that an administrator may give besides.
     #[serde(default)]
     pub allowed_arguments: Vec<String>,
@@ -212,10 +228,11 @@ impl Descriptor {
         if let Some(Credentials { keys, optional_keys, environment, .. }) = &self.credentials {
             let known: BTreeSet<_> = keys.iter().chain(optional_keys).map(String::as_str).collect();
             let hints = Hints::default();
-            for (variable, key) in environment.iter().filter(|(_, key)| !known.contains(key.as_str())) {
+            let variables = environment.iter().inspect(|_| work::add(1));
+            for (variable, key) in variables.filter(|(_, key)| !known.contains(key.as_str())) {
                 let hint = hints.of(key, known.iter().copied());
                 let problem = format!("the key {:?} is neither in keys nor in optionalKeys{hint}", brief(key));
-                found.push((format!("/credentials/environment/{variable}"), problem));
+                found.push((child("/credentials/environment", variable), problem));
             }
         }
         found
@@ -260,7 +277,7 @@ impl Descriptor {
 impl Upstream {
     /// The workload of the cloud-controller-manager, and its pods.
     pub fn workload(&self) -> Option<(&Object, &Value)> {
-        self.manifests.iter().find_map(|one| Some((one, one.pod_spec().filter(|pod| is_manager(pod))?)))
+        workload(&self.manifests)
     }
 
     /// Its account, as the manifests name it.
@@ -275,7 +292,12 @@ impl Upstream {
     }
 }
 
-/// Whether a pod is of the cloud-controller-manager itself.
+/// The workload of the cloud-controller-manager, and its pods: of manifests in the order of applying the first one that has its container.
+pub(super) fn workload<'a>(manifests: impl IntoIterator<Item = &'a Object>) -> Option<(&'a Object, &'a Value)> {
+    manifests.into_iter().find_map(|one| Some((one, one.pod_spec().filter(|pod| is_manager(pod))?)))
+}
+
+/// Whether a pod has the container of the cloud-controller-manager.
 pub(crate) fn is_manager(pod: &Value) -> bool {
     containers(pod).any(|one| container_name(one) == CCM)
 }
@@ -309,66 +331,6 @@ pub struct Credentials {
     pub only_with: Option<String>,
 }
 
-/// What a cloud knows about nodes, and what its cloud-controller-manager does with those that it does not know.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Nodes {
-    /// The prefixes of the providerIDs that it writes, the one that it writes today first, such as `aws:///`.
-    #[serde(rename = "providerIDs")]
-    pub provider_ids: Vec<String>,
-    /// Whether nodes get labels with their region and zone.
-    pub zones: bool,
-    /// What it answers for a node without a providerID whose name it does not know.
-    #[serde(rename = "withoutProviderID")]
-    pub without_provider_id: Answer,
-    /// What it answers for a node with the providerID of another cloud.
-    #[serde(rename = "foreignProviderID")]
-    pub foreign_provider_id: Answer,
-    /// What the names of nodes must be.
-    pub names: Names,
-    /// What a private address that a kubelet asks for (`--node-ip`) needs; absent: nothing.
-    pub private_addresses: Option<String>,
-    /// What the machines need at the cloud, which the API server does not show, and the command that shows it; absent: nothing.
-    pub at_cloud: Option<String>,
-    /// How the labels and annotations of nodes begin that its own code writes, such as `example.com/`. The operator lets an external
-    /// provider change no others, besides the labels that every cloud sets.
-    #[serde(default)]
-    pub metadata_prefixes: Vec<String>,
-}
-
-/// What the names of nodes must be, so that the cloud-controller-manager finds their instances.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
-#[serde(deny_unknown_fields)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Names {
-    /// In words, such as `the name of the server`.
-    pub are: String,
-    /// How they begin; without one they can only be compared with those of the cloud.
-    #[serde(default)]
-    pub prefixes: Vec<String>,
-}
-
-impl Nodes {
-    /// Whether a providerID is of this cloud.
-    pub fn owns(&self, provider_id: &str) -> bool {
-        self.provider_ids.iter().any(|prefix| provider_id.starts_with(prefix.as_str()))
-    }
-}
-
-/// What a cloud-controller-manager answers when k8s.io/cloud-provider asks whether the instance of a node
-/// that is not ready exists.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub enum Answer {
-    /// An error: the node stays.
-    Error,
-    /// It exists: the node stays.
-    Exists,
-    /// It does not exist: the node is deleted.
-    Gone,
-}
-
 /// A right, with its reason.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -383,6 +345,9 @@ pub struct Right {
     pub resource: String,
     /// The verbs.
     pub verbs: Vec<String>,
+    /// The controllers that need it; absent: it is needed whichever controllers are on.
+    #[serde(default)]
+    pub controllers: Vec<Controller>,
 }
 
 /// A provider's flavour upstream, from a folder without defects.

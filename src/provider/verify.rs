@@ -11,10 +11,7 @@ pub(super) mod pods;
 mod rules;
 mod upstream;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
 
@@ -52,9 +49,6 @@ pub struct Finding {
     #[serde(flatten)]
     place: Place,
     what: String,
-    /// The JSON pointer of the field, where it is known.
-    #[serde(skip)]
-    pointer: Option<String>,
     /// What a policy has to list for the provider under this rule to allow it.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
@@ -100,26 +94,7 @@ pub fn verify(bundles: &[Bundle], payload: Option<&Payload>) -> Report {
     }
 }
 
-/// A field of a file: its file, its place and its JSON pointer.
-pub(super) type Field<'a> = (&'a str, Place, &'a str);
-
-impl Finding {
-    fn field(&self) -> Option<Field<'_>> {
-        Some((&self.file, self.place, self.pointer.as_deref()?))
-    }
-
-    /// Whether this one follows from that of a misspelt field, which is one that nobody needs.
-    pub(super) fn is_explained(&self, misspelt: &BTreeSet<Field>) -> bool {
-        self.rule == "foreign-field" && self.field().is_some_and(|field| misspelt.contains(&field))
-    }
-}
-
 impl Report {
-    /// The fields that the API server does not know.
-    pub(super) fn misspelt(&self) -> BTreeSet<Field<'_>> {
-        self.findings.iter().filter(|finding| finding.rule == "known-field").filter_map(Finding::field).collect()
-    }
-
     /// The same of a package that was read from this.
     #[must_use]
     pub fn of_form(self, form: Form) -> Self {
@@ -172,21 +147,23 @@ impl Report {
             let failure = Failure { message: located(file, Some(*place), what), text: format!("{why}. Fix: {fix}.") };
             by_rule.entry((provider, rule)).or_default().push(failure);
         }
-        let failures = |provider: &str, rule: &str| by_rule.get(&(provider, rule)).cloned().unwrap_or_default();
-        let suite = |provider: &String| Suite {
-            name: provider.clone(),
-            cases: self.rules.iter().map(|rule| ((*rule).to_owned(), failures(provider, rule))).collect(),
-        };
-        self.providers.iter().map(suite).collect()
+        let mut suites = Vec::new();
+        for provider in &self.providers {
+            let failures = |rule: &&'static str| {
+                ((*rule).to_owned(), by_rule.remove(&(provider.as_str(), *rule)).unwrap_or_default())
+            };
+            suites.push(Suite { name: provider.clone(), cases: self.rules.iter().map(failures).collect() });
+        }
+        suites
     }
 }
 
 impl<C> Rule<C> {
     /// A defect of a provider as a finding of this rule.
     pub fn finding(&self, provider: &str, defect: Error) -> Finding {
-        let (Self { id: rule, why, fix, .. }, Error { file, place, problem: what, pointer }) = (self, defect);
+        let (Self { id: rule, why, fix, .. }, Error { file, place, problem: what }) = (self, defect);
         let place = place.unwrap_or(Place::line(1));
-        Finding { provider: provider.to_owned(), rule, file, place, what, pointer, value: None, why, fix }
+        Finding { provider: provider.to_owned(), rule, file, place, what, value: None, why, fix }
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{
     de::{MapAccess, Visitor, value::MapAccessDeserializer},
 };
 
-use crate::{facts::version::Minor, object::reference::is_digest};
+use crate::{error::brief, facts::version::Minor, object::reference::is_digest, text::work};
 
 /// The tags of an image by the minor version of Kubernetes.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -148,7 +148,19 @@ impl Versions {
 
     /// The digest that the table has for a tag.
     pub fn digest_of(&self, tag: &str) -> Option<&str> {
-        self.tags.values().find(|known| known.name == tag).and_then(|known| known.digest.as_deref())
+        let mut known = self.tags.values().inspect(|_| work::add(1));
+        known.find(|known| known.name == tag).and_then(|known| known.digest.as_deref())
+    }
+
+    /// The digest that the table has for each of its tags: that of the first entry with the tag, as [`Versions::digest_of`] has it. Who
+    /// asks for many tags asks this, as the tags are others' to count.
+    pub(super) fn digests(&self) -> BTreeMap<&str, Option<&str>> {
+        let mut digests = BTreeMap::new();
+        for tag in self.tags.values() {
+            work::add(1);
+            digests.entry(tag.name.as_str()).or_insert(tag.digest.as_deref());
+        }
+        digests
     }
 
     /// Whether it names an image by its digest.
@@ -168,13 +180,14 @@ impl Versions {
     /// The first of the entries of a minor version whose digest is none, or not the one that another entry has for the same tag:
     /// the minor version, and what is wrong.
     pub(super) fn bad_digest(&self) -> Option<(Minor, String)> {
+        let digests = self.digests();
         self.tags.iter().find_map(|(minor, tag)| {
-            let problem = match &tag.digest {
+            let problem = match tag.digest.as_deref() {
                 Some(digest) if !is_digest(digest) => {
-                    format!("{digest:?} is no digest: it must be sha256: and 64 hexadecimal digits")
+                    format!("{:?} is no digest: it must be sha256: and 64 hexadecimal digits", brief(digest))
                 }
-                digest if digest.as_deref() != self.digest_of(&tag.name) => {
-                    format!("the tag {} has another digest above: one tag is one image", tag.name)
+                digest if digests.get(tag.name.as_str()) != Some(&digest) => {
+                    format!("the tag {} has another digest above: one tag is one image", brief(&tag.name))
                 }
                 _ => return None,
             };
@@ -363,5 +376,20 @@ mod tests {
             assert_eq!(found.as_ref().map(|(minor, _)| minor.0), expected.map(|(minor, _)| minor), "{first} {second}");
             assert!(expected.is_none_or(|(_, words)| found.unwrap().1.contains(words)), "{first} {second}");
         }
+    }
+
+    #[test]
+    fn the_work_for_a_table_grows_with_its_length() {
+        let steps = |tags: usize| {
+            let tag = |n: usize| {
+                (Minor(u32::try_from(n).unwrap()), Tag { name: format!("v{n}"), digest: Some(DIGESTS[0].into()) })
+            };
+            let table = Versions { tags: (0..tags).map(tag).collect(), ..versions(Rule::OneLine, &[]) };
+            work::of(|| assert_eq!(table.bad_digest(), None))
+        };
+        assert_eq!((steps(100), steps(1_000)), (100, 1_000));
+        let table = versions(Rule::OneLine, &[(34, "v1"), (35, "v2")]);
+        let digests = table.digests();
+        assert!(["v1", "v2", "v3"].iter().all(|tag| digests.get(tag).copied().flatten() == table.digest_of(tag)));
     }
 }

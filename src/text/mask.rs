@@ -9,6 +9,7 @@ use std::ops::Range;
 use crate::text::json::folded;
 
 mod layout;
+mod named;
 mod words;
 
 /// Replaces a masked value.

@@ -2,6 +2,8 @@
 //!
 //! The callers write the output.
 
+use std::iter;
+
 use serde::Serialize;
 
 use crate::text::terminal;
@@ -29,7 +31,7 @@ pub fn table<const N: usize>(titles: [&str; N], rows: &[[String; N]]) -> String 
 /// A [`table`] of another width.
 pub fn table_within<const N: usize>(width: usize, titles: [&str; N], rows: &[[String; N]]) -> String {
     let titles = titles.map(str::to_owned);
-    let all = || std::iter::once(&titles).chain(rows);
+    let all = || iter::once(&titles).chain(rows);
     let mut widths = [0; N];
     for row in all() {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -49,11 +51,19 @@ fn lines_of_row<const N: usize>(row: &[String; N], widths: &[usize; N], last: us
         if index > 0 {
             // A word that is too long for its column moves left instead of over the edge.
             let indent = (before + last).saturating_sub(line.chars().count()).min(before);
-            text = text.trim_end().to_owned() + "\n" + &" ".repeat(indent);
+            end_line(&mut text);
+            text.extend(iter::repeat_n(' ', indent));
         }
         text += line;
     }
-    text.trim_end().to_owned() + "\n"
+    end_line(&mut text);
+    text
+}
+
+/// Ends a line without spaces at its end. In place: a row may have as many lines as a stranger wrote words.
+fn end_line(text: &mut String) {
+    text.truncate(text.trim_end().len());
+    text.push('\n');
 }
 
 /// Wraps a text between words into lines of at most `width` characters; a longer word has its own line.
@@ -157,6 +167,10 @@ mod tests {
         assert!(lines[3].starts_with("           word"), "{text}");
         assert_eq!(lines.last().map(|line| line.len()), Some(131), "nothing is cut off: {text}");
         assert_eq!(table(["NAME", "WHAT"], &[["a".into(), String::new()]]), "NAME  WHAT\na\n");
+        // A line for each word: each is only appended.
+        let text = table(["NAME", "WHAT"], &[["a".into(), format!("{} ", "x".repeat(95)).repeat(20_000)]]);
+        assert_eq!(text.lines().count(), 20_001);
+        assert!(text.lines().skip(2).all(|line| line == format!("     {}", "x".repeat(95))), "{text:.300}");
     }
 
     #[test]

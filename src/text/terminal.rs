@@ -11,8 +11,10 @@ pub fn steers(character: char) -> bool {
     (character.is_control() && !matches!(character, '\n' | '\t'))
         || matches!(
             character,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-                | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+                | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+                | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
         )
 }
 
@@ -69,6 +71,38 @@ mod tests {
             ['\u{61c}', '\u{85}', '\u{9b}', '\u{2028}', '\u{2029}', '\u{2060}', '\u{2066}', '\u{feff}', '\u{e0041}']
         {
             assert_eq!(printable(&steers.to_string()), "\u{fffd}", "{steers:?}");
+        }
+    }
+
+    /// The property `Default_Ignorable_Code_Point` of `DerivedCoreProperties.txt` in Unicode 16.
+    const IGNORABLE: [(u32, u32); 17] = [
+        (0xad, 0xad),
+        (0x34f, 0x34f),
+        (0x61c, 0x61c),
+        (0x115f, 0x1160),
+        (0x17b4, 0x17b5),
+        (0x180b, 0x180f),
+        (0x200b, 0x200f),
+        (0x202a, 0x202e),
+        (0x2060, 0x206f),
+        (0x3164, 0x3164),
+        (0xfe00, 0xfe0f),
+        (0xfeff, 0xfeff),
+        (0xffa0, 0xffa0),
+        (0xfff0, 0xfff8),
+        (0x1bca0, 0x1bca3),
+        (0x1d173, 0x1d17a),
+        (0xe0000, 0xe0fff),
+    ];
+
+    #[test]
+    fn nothing_hides_in_a_text() {
+        let is_ignorable = |code: &u32| IGNORABLE.iter().any(|(first, last)| (first..=last).contains(&code));
+        // Line and paragraph separator, and the marks of interlinear annotations.
+        let others = [0x2028, 0x2029, 0xfff9, 0xfffa, 0xfffb];
+        for code in 0..=u32::from(char::MAX) {
+            let Some(character) = char::from_u32(code).filter(|c| !c.is_control()) else { continue };
+            assert_eq!(steers(character), is_ignorable(&code) || others.contains(&code), "U+{code:04X}");
         }
     }
 

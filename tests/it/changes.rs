@@ -150,9 +150,18 @@ async fn comes_back(cluster: &Kubernetes, name: &str, disk: &str) -> Result<()> 
 async fn an_object_whose_label_others_have_changed_stays() -> Result<()> {
     let (cluster, operator) = installed("hcloud").await?;
     let label = |value: Value| Patch::Merge(json!({"metadata": {"labels": {"app.kubernetes.io/instance": value}}}));
+    let nodes_only = json!({"service": "Disabled"});
+    cluster.create("second", json!({"provider": "aws", "controllers": nodes_only, "ports": {"secure": 10268}})).await?;
+    cluster.ready(&operator, "second").await?;
     cluster.patch("cluster", json!({"spec": {"management": "Paused"}})).await?;
     cluster.conditions(&operator, "cluster", &["Ready=Unknown"]).await?;
     let uid = api(&cluster, "Deployment").get(CCM).await?.metadata.uid;
+    // The name of one that exists, and that is rid of what it should not have.
+    api(&cluster, "Deployment").patch(CCM, &PatchParams::default(), &label(json!("second"))).await?;
+    cluster.patch("second", json!({"spec": {"controllers": {"cloudNodeLifecycle": "Disabled"}}})).await?;
+    cluster.ready(&operator, "second").await?;
+    let live = api(&cluster, "Deployment").get(CCM).await?;
+    assert_eq!((live.metadata.uid, live.metadata.deletion_timestamp), (uid.clone(), None), "{}", operator.log());
     // As Helm and Argo CD do it: the name of their release.
     api(&cluster, "Deployment").patch(CCM, &PatchParams::default(), &label(json!("release"))).await?;
     // Something that shows that the operator has seen it: the change of another object.

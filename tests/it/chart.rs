@@ -2,4 +2,5 @@
 
 mod generate;
 mod kustomize;
+mod monitoring;
 mod template;

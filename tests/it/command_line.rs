@@ -2,14 +2,16 @@
 
 use std::{
     fs,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::Result;
 use serde_json::Value;
 
 use crate::{
-    lab::{Lab, binary},
+    lab::{LIMIT, Lab, binary},
     support::{
         control_plane::{ControlPlane, Options},
         openshift::Cluster,
@@ -103,4 +105,29 @@ fn an_unknown_flag_or_command_names_the_nearest_one() {
         let error = text(output.stderr);
         assert!(error.contains(nearest), "{error}");
     }
+}
+
+/// The memory of every command may hold Secrets.
+#[test]
+fn no_command_leaves_a_core_dump() -> Result<()> {
+    // Waits for its input.
+    let arguments = ["render", "--kubernetes-version", "1.35", "--config", "-"];
+    let mut command = Command::new(binary());
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut waiting = command.spawn()?;
+    let limits = format!("/proc/{}/limits", waiting.id());
+    let started = Instant::now();
+    let limit = loop {
+        let text = fs::read_to_string(&limits).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("Max core file size")).unwrap_or_default();
+        let limit = line.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+        if limit == "1 1" || started.elapsed() > LIMIT {
+            break limit;
+        }
+        thread::sleep(Duration::from_millis(10));
+    };
+    let _ = waiting.kill();
+    waiting.wait()?;
+    assert_eq!(limit, "1 1", "with 1 Linux makes no dump, neither into a file nor into a pipe");
+    Ok(())
 }

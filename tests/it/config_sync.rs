@@ -26,7 +26,7 @@ const WELL: [&str; 3] =
     ["CloudConfigControllerDegraded=False", "TrustedCABundleControllerControllerDegraded=False", "Degraded=False"];
 
 /// An OpenStack cluster whose configuration stands in `openshift-config/cloud-provider-config`, key `config`.
-fn openstack() -> Cluster {
+pub(crate) fn openstack() -> Cluster {
     Cluster {
         cloud_config: Some(("cloud-provider-config".into(), "config".into())),
         cloud_config_data: Some(json!({"config": SOURCE, "ca-bundle.pem": ""})),

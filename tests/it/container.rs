@@ -1,10 +1,11 @@
-//! What the two Containerfiles and the release workflow have to have in common. `make e2e` tests the image itself.
+//! What the two Containerfiles and the release workflow have to have in common, and what a release consists of. `make e2e` tests the
+//! image itself.
 
-use std::{fs, process::Command};
+use std::{collections::BTreeSet, fs, process::Command};
 
 use anyhow::{Context, Result, ensure};
 use ccm_operator::text::yaml;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::lab::repository;
 
@@ -72,22 +73,128 @@ fn the_list_of_the_images_contents_has_what_it_is_made_of() -> Result<()> {
     Ok(())
 }
 
+/// The jobs of the release workflow.
+fn jobs() -> Result<Map<String, Value>> {
+    let workflow: Value = yaml::from_str(&read(".github/workflows/release.yaml")?)?;
+    workflow["jobs"].as_object().cloned().context("jobs")
+}
+
+/// The commands of a job, in their order.
+fn commands(job: &Value) -> Vec<&str> {
+    job["steps"].as_array().into_iter().flatten().filter_map(|step| step["run"].as_str()).collect()
+}
+
 #[test]
 fn only_what_publishes_may_publish() -> Result<()> {
-    let workflow: Value = yaml::from_str(&read(".github/workflows/release.yaml")?)?;
-    let jobs = workflow["jobs"].as_object().context("jobs")?;
-    for (name, job) in jobs {
+    let jobs = jobs()?;
+    for (name, job) in &jobs {
         let is_publish = name == "publish";
         assert_eq!(job["permissions"] != json!({"contents": "read"}), is_publish, "{name}");
         assert_eq!(job["environment"] == "release", is_publish, "{name}");
     }
-    let text = jobs["publish"].to_string();
-    assert!(!text.contains("release.sh sums") && !text.contains("release.sh build"), "{text}");
-    assert_eq!(jobs["publish"]["needs"], json!(["ci", "sums"]));
-    assert!(jobs["ci"].to_string().contains(".ci/run"));
+    let publish = &jobs["publish"];
+    // Nothing is compiled there. The program that signs is that of another job.
+    for command in commands(publish) {
+        for compiler in
+            ["release.sh sums", "release.sh build", "release.sh cosign", "hack/go.sh", "make ", "cargo ", "go "]
+        {
+            assert!(!command.contains(compiler), "{command}");
+        }
+    }
+    assert_eq!(publish["needs"], json!(["ci", "sums", "cosign"]));
+    assert_eq!(publish["env"]["COSIGN"], "${{ github.workspace }}/target/release-cosign/cosign");
+    let signs = commands(publish).iter().position(|command| command.contains("release.sh sign"));
+    let checks = commands(publish).iter().position(|command| command.contains("sha256sum --check"));
+    assert!(checks.is_some() && checks < signs, "an artifact is checked before it runs");
+    assert!(publish.to_string().contains("${{ needs.cosign.outputs.sha256 }}"), "{publish}");
+    // It would be uploaded with the files of the release.
+    let sums = jobs["sums"]["steps"].as_array().context("steps")?;
+    let download = sums.iter().find(|step| step.to_string().contains("download-artifact")).context("a download")?;
+    assert_eq!(download["with"]["pattern"], "*64");
     let script = read("hack/release.sh")?;
     assert!(!script.contains("identity-regexp"));
     assert!(script.contains("--certificate-identity \"${SIGNER:?is the address of the repository}/.github/workflows/release.yaml@refs/tags/v$version\""));
+    Ok(())
+}
+
+/// `hack/e2e/run.sh` needs root and namespaces. A runner is neither root, nor has it the compiler of releases.
+#[test]
+fn what_is_published_has_passed_ci_as_root() -> Result<()> {
+    let jobs = jobs()?;
+    let (ci, containerfile) = (&jobs["ci"], read("Containerfile.compile")?);
+    let compiler = argument(&containerfile, "RUST").context("no compiler")?;
+    assert_eq!(ci["container"]["image"], compiler);
+    let options: Vec<_> = ci["container"]["options"].as_str().unwrap_or_default().split(' ').collect();
+    assert!(options.contains(&"--privileged") && options.contains(&"--cgroupns=host"), "{options:?}");
+    let is_other_user = options.iter().any(|option| option.starts_with("--user") || option.starts_with("-u"));
+    assert!(!is_other_user, "{options:?}");
+    let commands = commands(ci);
+    assert_eq!(commands.last(), Some(&".ci/run"));
+    assert!(commands.contains(&"hack/go.sh >>\"$GITHUB_PATH\""), "{commands:?}");
+    assert!(read(".ci/run")?.contains("make e2e"));
+    // The toolchain that the sources ask for, by its digest.
+    let (go, module) = (read("hack/go.sh")?, read("hack/testplane/go.mod")?);
+    let version = go.lines().find_map(|line| line.strip_prefix("version=")).context("a version")?;
+    let minor = module.lines().find_map(|line| line.strip_prefix("go ")?.rsplit_once('.')).context("a version")?.0;
+    assert!(version.starts_with(&format!("{minor}.")), "{version} is not {minor}");
+    assert!(go.contains("sha256sum --check --strict"));
+    Ok(())
+}
+
+/// Makes a release in a copy of the scripts. Programs stand in for those that build, push and sign.
+const RELEASE: &str = r#"
+repository=$1 version=$2
+mkdir -p hack/helm programs target/release-artifacts
+cp "$repository/hack/release.sh" "$repository/hack/image-contents.sh" hack/
+cp "$repository/Cargo.toml" "$repository/Containerfile" .
+program() { { echo '#!/bin/sh'; cat; } >"$1"; chmod 755 "$1"; }
+echo 'echo 0' | program hack/commit.sh
+echo 'echo "$IMAGE"' | program hack/image.sh
+echo 'echo "$PWD/programs"' | program hack/helm/build.sh
+echo "touch \"\$4/ccm-operator-$version.tgz\"" | program programs/helm
+echo '[ "$2" != push ] || printf sha256:0 >"$5"' | program programs/podman
+echo 'echo "$*" >>log' | program programs/cosign
+program programs/skopeo <<'END'
+[ "$*" = "inspect --raw docker://registry.example.test/ccm@sha256:0" ] || exit 1
+echo '{"manifests": [{"digest": "sha256:1", "platform": {"architecture": "amd64"}},'
+echo '{"digest": "sha256:2", "platform": {"architecture": "arm64"}}]}'
+END
+for arch in amd64 arm64; do
+	binary=target/release-artifacts/ccm-operator-$version-linux-$arch
+	echo "$arch" >"$binary"
+	echo '{"components": []}' >"$binary.cdx.json"
+done
+export PATH="$PWD/programs:$PATH" COSIGN="$PWD/programs/cosign" IMAGE=registry.example.test/ccm:v1
+hack/release.sh sums
+hack/release.sh push
+"#;
+
+#[test]
+fn all_files_of_a_release_have_sums_and_each_list_belongs_to_its_image() -> Result<()> {
+    let (folder, version) = (tempfile::tempdir()?, env!("CARGO_PKG_VERSION"));
+    let mut command = Command::new("sh");
+    command.args(["-euc", RELEASE, "sh"]).arg(repository()).arg(version).current_dir(folder.path());
+    let output = command.output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let artifacts = folder.path().join("target/release-artifacts");
+    let sums = fs::read_to_string(artifacts.join("SHA256SUMS"))?;
+    let listed: BTreeSet<_> = sums.lines().filter_map(|line| Some(line.split_once("  ")?.1.to_owned())).collect();
+    let mut uploaded = BTreeSet::new();
+    for entry in fs::read_dir(&artifacts)? {
+        uploaded.insert(entry?.file_name().to_string_lossy().into_owned());
+    }
+    assert!(uploaded.remove("SHA256SUMS"));
+    assert_eq!(uploaded, listed);
+    let image = "registry.example.test/ccm";
+    let attested = |arch: &str, digest: &str| {
+        let list = format!("ccm-operator-{version}-linux-{arch}.image.cdx.json");
+        assert!(listed.contains(&list), "{listed:?}");
+        format!("attest --yes --type cyclonedx --predicate target/release-artifacts/{list} {image}@{digest}")
+    };
+    let signed = [format!("sign --yes {image}@sha256:0"), attested("amd64", "sha256:1"), attested("arm64", "sha256:2")];
+    assert_eq!(fs::read_to_string(folder.path().join("log"))?.lines().collect::<Vec<_>>(), signed);
+    let note = fs::read_to_string(folder.path().join("target/release-image.txt"))?;
+    assert_eq!(note, format!("Image: `{image}:v1@sha256:0`\n"));
     Ok(())
 }
 
@@ -104,8 +211,6 @@ fn known_vulnerabilities_are_looked_for_every_day() -> Result<()> {
 fn releases_are_compiled_by_the_compiler_of_the_containerfile() -> Result<()> {
     let containerfile = read("Containerfile.compile")?;
     let compiler = argument(&containerfile, "RUST").context("no compiler")?;
-    let workflow = read(".github/workflows/release.yaml")?;
-    let container = workflow.lines().find_map(|line| line.trim().strip_prefix("container: "));
-    assert_eq!(container, Some(compiler));
+    assert_eq!(jobs()?["binary"]["container"], compiler);
     Ok(())
 }

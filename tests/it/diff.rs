@@ -8,9 +8,10 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::{
-    lab::{LIMIT, Lab, PREDECESSOR, aws_manifest, binary, config_maps},
+    config_sync,
+    lab::{LIMIT, Lab, NAMESPACE, PREDECESSOR, aws_manifest, binary, config_maps},
     recreate,
-    support::{eventually, openshift::Cluster},
+    support::{eventually, objects, openshift::Cluster},
 };
 
 /// Runs a command with a kubeconfig.
@@ -105,6 +106,25 @@ async fn a_diff_shows_the_changes_of_the_operator() -> Result<()> {
     drop(operator);
     let refused: Vec<_> = lab.requests(mark).await?.into_iter().filter(|request| request.code == 422).collect();
     assert!(refused.is_empty(), "{refused:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_secret_that_pods_mount_is_no_difference() -> Result<()> {
+    let lab = Lab::new(&config_sync::openstack()).await?;
+    lab.write_images(
+        &json!({"cloudControllerManagerOpenStack": "registry.example/ocp/openstack-ccm:lab"}).to_string(),
+    )?;
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "stringData": {"clouds.yaml": "clouds: {}"},
+        "metadata": {"name": "openstack-cloud-credentials", "namespace": NAMESPACE},
+    });
+    objects::apply(&lab.client, secret).await?;
+    let operator = lab.start()?;
+    lab.converged(&operator).await?;
+    let (code, changes) = json(&lab).await?;
+    assert_eq!(code, 0, "{changes:#?}");
+    assert_eq!(action(&changes, "Deployment")["action"], "unchanged", "{changes:#?}");
     Ok(())
 }
 

@@ -51,6 +51,7 @@ const PROGRAMS: &[&str] = &[
     "cargo",
     "cat",
     "ccm-operator",
+    "cosign",
     "cp",
     "curl",
     "doctl",

@@ -180,7 +180,8 @@ async fn a_refusal_reaches_the_status_whatever_the_package_says() -> Result<()> 
     let root = TempDir::new()?;
     let folder = folder(&root, "demo")?;
     let cluster = cluster(&folder, "demo").await?;
-    for n in 0..4 {
+    // More would be refused for its size.
+    for n in 0..2 {
         let text = format!(
             "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: demo-cloud-{n}\n  namespace: kube-system\n  labels:\n    x: {}\n",
             "a".repeat(900_000)

@@ -35,12 +35,19 @@ fn path(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// The descriptor of Exoscale with digests for its tags, which nobody has.
-pub(crate) fn with_digests(descriptor: &str) -> String {
+/// A descriptor for any Kubernetes with a digest, which nobody has, for each tag that has none. Other files stay.
+pub(crate) fn with_digests(text: &str) -> String {
     let digest = format!("sha256:{}", "0a".repeat(32));
-    ["0.32.3", "0.33.0", "0.34.0"].iter().fold(descriptor.to_owned(), |text, tag| {
-        text.replace(&format!(": {tag}"), &format!(": {{tag: {tag}, digest: \"{digest}\"}}"))
-    })
+    let pinned = |entry: &str| {
+        let (minor, tag) = entry.split_once(": ").filter(|(_, tag)| !tag.starts_with('{'))?;
+        Some(format!("{minor}: {{tag: {tag}, digest: \"{digest}\"}}"))
+    };
+    let line = |line: &str| {
+        let (indent, tags) = line.split_once("tags: {")?;
+        let tags = tags.strip_suffix('}')?.split(", ").map(pinned).collect::<Option<Vec<_>>>()?;
+        Some(format!("{indent}tags: {{{}}}", tags.join(", ")))
+    };
+    text.lines().flat_map(|one| [line(one).unwrap_or_else(|| one.to_owned()), "\n".to_owned()]).collect()
 }
 
 /// The own folder of a provider for any Kubernetes, with one text of its Deployment replaced.

@@ -280,6 +280,69 @@ async fn what_is_wrong_with_one_keeps_no_other_from_its_objects() -> Result<()> 
     Ok(())
 }
 
+/// The reason of a condition.
+fn reason<'a>(live: &'a Value, type_: &str) -> &'a str {
+    let mut conditions = live["status"]["conditions"].as_array().into_iter().flatten();
+    let condition = conditions.find(|condition| condition["type"] == type_);
+    condition.and_then(|condition| condition["reason"].as_str()).unwrap_or_default()
+}
+
+/// The arguments of the operator decide what may be asked for, whatever its permissions are.
+#[tokio::test]
+async fn what_the_installation_does_not_allow_is_refused_and_goes_when_it_is_to_go() -> Result<()> {
+    let cluster = Kubernetes::new("hcloud").await?;
+    cluster.put_secret("hcloud", json!({"token": "x"})).await?;
+    let start = |names: &str| cluster.start_with(&["--manager-namespaces=kube-system", names]);
+    let with = |field: &str, value: Value| {
+        let mut spec = hcloud();
+        spec[field] = value;
+        spec
+    };
+    let mark = cluster.mark().await?;
+    let operator = start("--names=cluster,second,third")?;
+    let other = json!({"repository": "registry.example.test/other"});
+    for (name, spec, expected, words) in [
+        ("cluster", with("image", other.clone()), "ImageNotAllowed", "spec.image.repository: the operator may not run"),
+        ("second", with("leaderElection", json!({"leaseName": "kube-scheduler"})), "LeaseNotAllowed", "--leases"),
+        (
+            "third",
+            with("image", json!({"pullSecrets": [{"name": "hcloud"}]})),
+            "PullSecretNotAllowed",
+            "--image-pull-secrets",
+        ),
+        ("other", hcloud(), "NameNotAllowed", "--names of its installation lists cluster, second, third"),
+    ] {
+        cluster.create(name, spec).await?;
+        let live = cluster.conditions(&operator, name, &["Ready=False", "Stalled=True", "ConfigurationValid=False"]);
+        let live = live.await?;
+        assert_eq!(reason(&live, "ConfigurationValid"), expected, "{name}: {:#}", live["status"]);
+        assert!(message(&live, "Ready").contains(words), "{name}: {}", message(&live, "Ready"));
+    }
+    assert_eq!(cluster.objects(None).await?, Vec::<String>::new());
+    // Questions are put as objects, and not stored; the inventory says that there is nothing.
+    let stored =
+        |one: &Request| one.counts_as_write() && one.subresource != "status" && one.group != "authorization.k8s.io";
+    let writes: Vec<_> = cluster.requests(mark).await?.iter().filter(|one| stored(one)).map(describe).collect();
+    assert!(writes.iter().all(|one| one == "patch configmaps ccm-operator-inventory"), "{writes:?}");
+
+    // What is not allowed any more keeps what it has.
+    cluster.patch("cluster", json!({"spec": {"image": {"repository": null}}})).await?;
+    cluster.ready(&operator, "cluster").await?;
+    let installed = cluster.objects(Some("cluster")).await?;
+    assert!(installed.iter().any(|object| object.starts_with("Deployment ")), "{installed:?}");
+    operator.terminate()?;
+    operator.wait(LIMIT).await?;
+    let operator = start("--names=second")?;
+    let live = cluster.conditions(&operator, "cluster", &["ConfigurationValid=False", "Stalled=True"]).await?;
+    assert_eq!(reason(&live, "ConfigurationValid"), "NameNotAllowed");
+    assert_eq!(cluster.objects(Some("cluster")).await?, installed);
+    let removed = json!({"management": "Removed", "image": other, "leaderElection": {"leaseName": "kube-scheduler"}});
+    cluster.patch("cluster", json!({"spec": removed})).await?;
+    cluster.conditions(&operator, "cluster", &["Ready=False", "Reconciling=False", "Stalled=False"]).await?;
+    assert_eq!(cluster.objects(None).await?, Vec::<String>::new());
+    Ok(())
+}
+
 #[tokio::test]
 async fn an_object_is_paused_removed_and_cleaned_up_after_a_crash() -> Result<()> {
     let cluster = Kubernetes::new("aws").await?;

@@ -1,25 +1,24 @@
-//! `ccm-operator provider pack` and `provider digest`, and the memory that strangers' packages can take.
+//! `ccm-operator provider pack` and `provider digest`.
 
 use std::{
-    env, fs,
-    path::{Path, PathBuf},
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
     process::{Command, Output, Stdio},
 };
 
 use anyhow::Result;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use ccm_operator::{
-    error::chain,
-    provider::{
-        embedded,
-        package::{Package, read},
-    },
+    provider::{embedded, package::Package},
     text::yaml,
 };
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::lab::binary;
+
+mod memory;
 
 fn provider(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(binary()).current_dir(folder).arg("provider").args(arguments).output().expect("the binary")
@@ -154,6 +153,31 @@ fn an_image_layout_is_written_whole_or_not_at_all() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn what_is_packed_or_made_is_as_readable_as_the_umask_allows() -> Result<()> {
+    let image = format!("--image=registry.example.test/acme:v1@sha256:{}", "0".repeat(64));
+    let script = "umask \"$1\" && \"$0\" provider pack exoscale && \"$0\" provider pack exoscale --configmap && \
+                  \"$0\" provider pack exoscale --oci-layout exoscale && \"$0\" provider new acme \"$2\"";
+    for (umask, of_files, of_folders) in [("077", 0o600, 0o700), ("027", 0o640, 0o750), ("000", 0o644, 0o755)] {
+        let folder = TempDir::new()?;
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).arg(binary()).args([umask, &image]);
+        let output = command.current_dir(folder.path()).stdin(Stdio::null()).output()?;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let mut left: Vec<_> = names(folder.path())?.into_iter().map(|name| folder.path().join(name)).collect();
+        assert_eq!(left.len(), 4, "{left:?}");
+        while let Some(path) = left.pop() {
+            let meta = fs::metadata(&path)?;
+            let expected = if meta.is_dir() { of_folders } else { of_files };
+            assert_eq!(meta.permissions().mode() & 0o777, expected, "umask {umask}: {}", path.display());
+            if meta.is_dir() {
+                left.extend(names(&path)?.into_iter().map(|name| path.join(name)));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Who looks at what is beside the blobs of a layout, people or `verify`, looks at another package than the one that is pinned.
 #[test]
 fn nothing_beside_a_layout_is_taken_for_the_package() -> Result<()> {
@@ -241,146 +265,5 @@ fn what_is_no_package_is_refused_with_its_reason() -> Result<()> {
         assert!(message.contains(problem), "{message}\nis not {problem}");
     }
     assert_eq!(names(folder.path())?, ["demo", "exoscale.tar"]);
-    Ok(())
-}
-
-/// The memory of a process that reads packages, in KiB: of what it writes to, as its code is shared.
-const MEMORY: u32 = 64 << 10;
-
-/// The words of a process that needs more and does not end at once.
-const OUT_OF_MEMORY: &str = "out of memory";
-
-/// The path of the package that a run of this test reads in little memory.
-const PACKAGE: &str = "CCM_OPERATOR_TEST_PACKAGE";
-
-/// Runs a program with so much memory, in KiB.
-fn within(memory: u32, program: &Path) -> Command {
-    let mut command = Command::new("sh");
-    command.args(["-c", &format!("ulimit -d {memory}; exec \"$0\" \"$@\"")]).arg(program).stdin(Stdio::null());
-    // Without memory there is none for a backtrace.
-    command.env("RUST_BACKTRACE", "0");
-    command
-}
-
-/// An object with about so many values: mappings with one member need most memory for their length.
-fn heavy(values: usize) -> String {
-    let head = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a}\nspec:\n";
-    format!("{head}{}", "- {a: {}}\n".repeat(values / 3))
-}
-
-/// Packages of strangers: each with the path to give.
-fn hostile(folder: &Path) -> Result<Vec<PathBuf>> {
-    let demo = |files: &[(String, Vec<u8>)]| Package::new("demo", files.to_vec()).expect("within the limits");
-    let most = 1 << 20;
-    let filled = |text: &str| [text.as_bytes(), b"#", &vec![b'x'; most - text.len() - 1]].concat();
-    let cases = [
-        // Everything at its limit.
-        ("large", demo(&(0..8).map(|n| (format!("assets/{n}.yaml"), filled(&heavy(2_450)))).collect::<Vec<_>>()).tar()),
-        ("heavy", demo(&[("assets/a.yaml".to_owned(), heavy(19_900).into_bytes())]).tar()),
-        ("texts", {
-            let text = format!("a: &a {}\nb: [{}]\n", "x".repeat(1 << 19), ["*a"; 12].join(","));
-            demo(&[("assets/upstream/a.yaml".to_owned(), text.into_bytes())]).tar()
-        }),
-        ("documents", demo(&[("assets/a.yaml".to_owned(), "---\na\n".repeat(9_000).into_bytes())]).tar()),
-        ("defects", demo(&[("assets/a.yaml".to_owned(), "---\nkind: x\n".repeat(900).into_bytes())]).tar()),
-        // Beyond it.
-        ("laughs", {
-            let level = |n: usize| format!("l{}: &l{} [{}]\n", n + 1, n + 1, vec![format!("*l{n}"); 10].join(","));
-            unchecked(&[format!("l0: &l0 ha\n{}", (0..60).map(level).collect::<String>())])
-        }),
-        ("nested", unchecked(&["[".repeat(1 << 20)])),
-        ("anchors", unchecked(&["- &a 1\n".repeat(1 << 17)])),
-        ("wide", unchecked(&vec![heavy(200_000); 4])),
-        ("tags", {
-            let text = format!("%TAG !e! {}\n---\n{}", "x".repeat(1000), "- &a !e!x 1\n".repeat(50_000));
-            unchecked(&[text])
-        }),
-        ("bomb", unchecked(&[vec![0; 100 << 20]])),
-        ("many", unchecked(&vec!["a: 1\n"; 10_000])),
-        ("zeros", vec![0; 80 << 20]),
-    ];
-    let mut paths = Vec::new();
-    for (case, tar) in cases {
-        let path = folder.join(case).join("demo.tar");
-        write(folder, [(&path, tar)])?;
-        paths.push(path);
-    }
-    let many = folder.join("files/demo");
-    write(&many, (0..10_000).map(|n| (format!("assets/{n}.yaml"), "a: 1\n")))?;
-    let sparse = folder.join("sparse/demo");
-    write(&sparse, [("assets/b.yaml", "b: 1\n")])?;
-    fs::File::create(sparse.join("assets/a.yaml"))?.set_len(1 << 40)?;
-    let huge = folder.join("huge/demo.tar");
-    write(folder, [(&huge, "")])?;
-    fs::File::create(&huge)?.set_len(1 << 40)?;
-    paths.extend([many, sparse, huge]);
-    Ok(paths)
-}
-
-/// A canonical tar of these manifests, whatever they are.
-fn unchecked(manifests: &[impl AsRef<[u8]>]) -> Vec<u8> {
-    let mut tar = Vec::new();
-    for (n, bytes) in manifests.iter().enumerate() {
-        let bytes = bytes.as_ref();
-        let empty = Package::new("demo", [(format!("assets/{n:05}.yaml"), [])]).expect("a path").tar();
-        let mut header = empty[..512].to_vec();
-        header[124..135].copy_from_slice(format!("{:011o}", bytes.len()).as_bytes());
-        header[148..156].fill(b' ');
-        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        tar.extend(header);
-        tar.extend(bytes);
-        tar.resize(tar.len().next_multiple_of(512), 0);
-    }
-    tar.resize(tar.len() + 1024, 0);
-    tar
-}
-
-#[test]
-fn no_package_takes_more_than_64_mib_or_ends_the_process() -> Result<()> {
-    if let Some(path) = env::var_os(PACKAGE) {
-        match read::read(Path::new(&path)) {
-            Ok(loaded) => {
-                let bundles = loaded.package.bundles();
-                let found: usize = bundles.iter().map(|bundle| bundle.defects.len() + bundle.misfits().len()).sum();
-                assert!(found > 0, "no hostile package is sound");
-            }
-            Err(error) => assert!(!chain(&error).contains(OUT_OF_MEMORY), "{}", chain(&error)),
-        }
-        return Ok(());
-    }
-    let folder = TempDir::new()?;
-    let test = "package::no_package_takes_more_than_64_mib_or_ends_the_process";
-    for path in hostile(folder.path())? {
-        let mut command = within(MEMORY, binary());
-        let output = command.args(["provider", "digest"]).arg(&path).output()?;
-        let message = String::from_utf8_lossy(&output.stderr);
-        let is_done = [Some(0), Some(2)].contains(&output.status.code()) && !message.contains(OUT_OF_MEMORY);
-        assert!(is_done, "{}: {} {message}", path.display(), output.status);
-        let output = within(MEMORY, binary()).args(["provider", "verify"]).arg(&path).output()?;
-        let message = String::from_utf8_lossy(&output.stderr);
-        let is_done = [Some(1), Some(2)].contains(&output.status.code()) && !message.contains(OUT_OF_MEMORY);
-        assert!(is_done, "verify {}: {} {message}", path.display(), output.status);
-        let mut command = within(MEMORY, &env::current_exe()?);
-        let output = command.args(["--exact", test, "--test-threads=1"]).env(PACKAGE, &path).output()?;
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}: {} {message}", path.display(), output.status);
-    }
-    for (case, text) in [
-        ("list", format!("x: [{}]\n", "a,".repeat(500_000))),
-        ("heavy", heavy(60_000)),
-        ("laughs", "a: &a [b]\nc: [*a]\n".repeat(9)),
-    ] {
-        let tree = folder.path().join("tree").join(case);
-        write(&tree, (0..4).map(|n| (format!("assets/demo/{n}.yaml"), &text)))?;
-        let output = within(MEMORY, binary()).args(["provider", "verify"]).arg(&tree).output()?;
-        let message = String::from_utf8_lossy(&output.stderr);
-        let is_done = [Some(1), Some(2)].contains(&output.status.code()) && !message.contains(OUT_OF_MEMORY);
-        assert!(is_done, "{case}: {} {message}", output.status);
-    }
-    // A process that needs more ends.
-    let output =
-        within(MEMORY / 8, binary()).args(["provider", "digest"]).arg(folder.path().join("large/demo.tar")).output()?;
-    assert!(String::from_utf8(output.stderr)?.contains(OUT_OF_MEMORY));
     Ok(())
 }

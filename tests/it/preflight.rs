@@ -441,7 +441,8 @@ async fn a_pod_that_is_being_deleted_refuses_as_long_as_it_may_act() -> Result<(
     set_ready("Unknown").await?;
     let (code, row) = other()?;
     assert_eq!((code, &row["result"]), (0, &json!("Warned")), "{row:#}");
-    let message = "pod kube-system/chart-ccm (being deleted on node control-plane, which is not ready) ran cloudNode";
+    let message =
+        "pod kube-system/chart-ccm (being deleted on node control-plane, whose kubelet does not report) ran cloudNode";
     assert_eq!(row["message"], message);
     let mut held = lease("cloud-controller-manager", Timestamp::now());
     held["spec"]["holderIdentity"] = json!("control-plane_1");

@@ -146,8 +146,12 @@ async fn a_pod_that_is_ready_passes_and_nothing_is_left() -> Result<()> {
 
     let credentials = world.folder.path().join("token.env");
     let arguments = ["--credentials", credentials.to_str().unwrap(), "--output=json"];
+    let mark = world.cluster.mark().await?;
     let (code, text, said) = world.run(&world.cluster.plane.kubeconfig_admin(), &arguments).await?;
     assert_eq!(code, Some(0), "{text}{said}");
+    // With all that has been answered.
+    world.cluster.mark().await?;
+    let created = world.cluster.plane.audit().since(mark)?;
     let report: Value = serde_json::from_str(&text)?;
     assert_eq!((&report["ready"], &report["controllers"], &report["left"]), (&json!(true), &json!([]), &json!([])));
     let name = report["test"].as_str().context("its name")?;
@@ -156,6 +160,20 @@ async fn a_pod_that_is_ready_passes_and_nothing_is_left() -> Result<()> {
     assert_eq!(container["state"], "running", "{report:#}");
     assert_eq!(container["log"], json!(["Version: v1.2.3", "logged in with --token=***"]), "{report:#}");
     assert!(said.contains("everything is removed"), "{said}");
+    // What the operator adds to a provider of somebody else was there before its rights were.
+    let created: Vec<_> = created.iter().filter(|one| one.verb == "create" && one.code == 201).collect();
+    let at = |resource: &str, name: &str| {
+        created.iter().position(|one| (one.resource.as_str(), one.name.as_str()) == (resource, name))
+    };
+    let role = at("clusterroles", &format!("acme-cloud-controller-manager-{name}"));
+    assert!(role.is_some(), "{created:?}");
+    for policy in ["services", "nodes"] {
+        let policy = format!("acme-cloud-controller-manager-external-{policy}-{name}");
+        for resource in ["validatingadmissionpolicies", "validatingadmissionpolicybindings"] {
+            let place = at(resource, &policy);
+            assert!(place.is_some() && place < role, "{resource} {policy}: {created:?}");
+        }
+    }
     world.assert_removed(&format!("{text}{said}")).await
 }
 

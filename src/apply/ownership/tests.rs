@@ -153,12 +153,14 @@ fn folding_makes_our_entry_where_there_is_none() {
 
 #[test]
 fn an_object_is_new_if_nothing_but_its_creation_has_written_it() {
-    let of = |entries: Value| json!({"metadata": {"creationTimestamp": "then", "managedFields": entries}});
+    let created = "2026-11-25T04:00:01Z";
+    let of = |entries: Value| json!({"metadata": {"creationTimestamp": created, "managedFields": entries}});
     let written = |manager: &str, time: &str| json!({"manager": manager, "operation": "Apply", "time": time});
-    let ours = written(FIELD_MANAGER, "then");
+    let ours = written(FIELD_MANAGER, created);
     assert!(is_new(&of(json!([ours]))));
-    assert!(!is_new(&of(json!([written(FIELD_MANAGER, "later")]))));
-    assert!(!is_new(&of(json!([written("kubectl", "then")]))));
+    assert!(is_new(&of(json!([written(FIELD_MANAGER, "2026-11-25T04:00:00Z")]))), "across the end of a second");
+    assert!(!is_new(&of(json!([written(FIELD_MANAGER, "2026-11-25T04:00:02Z")]))));
+    assert!(!is_new(&of(json!([written("kubectl", created)]))));
     assert!(!is_new(&of(json!([ours, ours]))));
 }
 

@@ -1,7 +1,7 @@
 //! The command `provider pack`.
 
 use std::{
-    fs::{self, File, Permissions},
+    fs::{self, Permissions},
     io::{self, IsTerminal, Write},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -13,7 +13,7 @@ use clap::Args;
 use super::target::load;
 use crate::{
     cli::flags::{print, say, wrong_usage},
-    files::{Readers, STANDARD, beside},
+    files::{FOLDER_MODE, Readers, STANDARD, beside, create_folder},
     plan::install::NAME,
     provider::package::{Layout, Package},
     text::yaml,
@@ -110,14 +110,12 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Writes a folder, whole or not at all.
 fn write_layout(path: &Path, layout: &Layout) -> io::Result<()> {
     fs::create_dir_all(parent(path))?;
-    let mut builder = tempfile::Builder::new();
-    let folder = builder.permissions(Permissions::from_mode(0o755)).tempdir_in(parent(path))?;
+    let permissions = Permissions::from_mode(FOLDER_MODE);
+    let folder = tempfile::Builder::new().permissions(permissions).tempdir_in(parent(path))?;
     for (name, bytes) in &layout.files {
         let file = folder.path().join(name);
-        fs::create_dir_all(parent(&file))?;
-        let mut file = File::create_new(file)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
+        create_folder(parent(&file))?;
+        beside(parent(&file), bytes, Readers::All)?.persist(&file)?;
     }
     // Fails if there is a file, or a folder that is not empty.
     fs::rename(folder.path(), path)?;

@@ -20,7 +20,7 @@ use std::{
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Managed, Managers, ROOM, owner};
+use super::{Managed, Managers, owner};
 use crate::{
     api::{
         spec::Lifecycle,
@@ -95,9 +95,9 @@ impl Guarded {
         self.is_free = deletion_right.ok().map(|held| (Some(held.is_some()), Instant::now()));
     }
 
-    /// Counts the deletions, as a status tells them.
-    fn count(&mut self, before: &Deletion, nodes: &[Node], now: Timestamp) {
-        let (counted, clock) = (&mut self.counted, Instant::now());
+    /// Counts the deletions that a status reports. `clock` is the process's own, which nobody sets: it decides how long each counts.
+    fn count(&mut self, before: &Deletion, nodes: &[Node], now: Timestamp, clock: Instant) {
+        let counted = &mut self.counted;
         let deleted = guard::deleted(before, nodes, now, |one| {
             *counted.entry(one.uid.clone()).or_insert_with(|| clock + guard::counts_for(one, now)) > clock
         });
@@ -149,13 +149,16 @@ impl Managers {
             })
         };
         for (name, managed) in &mut self.fleet {
-            managed.guard.count(&status(&view.observer, name).deletion, &nodes, now);
+            managed.guard.count(&status(&view.observer, name).deletion, &nodes, now, Instant::now());
             managed.decide_deletions(name, view, known(name), pass);
         }
         self.take_back(view).await;
-        let mut asked = 0;
-        for (name, managed) in &mut self.fleet {
-            if asked >= ROOM && !self.grants.is_none() {
+        let (names, mut asked): (Vec<String>, usize) = (self.fleet.keys().cloned().collect(), 0);
+        for name in &names {
+            // The answers for one may let the first name be granted, which limits those for the others.
+            let room = self.room();
+            let Some(managed) = self.fleet.get_mut(name) else { continue };
+            if asked >= room {
                 // The next pass asks for it. Until then nothing is granted that nobody has asked for.
                 pass.due.push(Instant::now());
                 managed.grant_nothing_new(&view.observer);
@@ -382,3 +385,6 @@ fn phase(lifecycle: Lifecycle) -> &'static str {
         Lifecycle::Enabled => "Enabled",
     }
 }
+
+#[cfg(test)]
+mod tests;

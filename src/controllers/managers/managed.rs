@@ -127,6 +127,11 @@ impl Managed {
         self.manager.as_ref()?.as_ref().ok()
     }
 
+    /// Why what it asks for cannot be read, or is not allowed by the installation, if so.
+    pub(super) fn why_unreadable(&self) -> Option<&str> {
+        self.manager.as_ref()?.as_ref().err().map(|(_, message)| message.as_str())
+    }
+
     /// Judges the inputs, once all have been looked at, if one has changed.
     pub(super) fn judge(&mut self, catalog: &Catalog, observer: &Observer) {
         let found: Option<Vec<_>> = self.named.iter().map(|named| observer.found(&named.reference)).collect();

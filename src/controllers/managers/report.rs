@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Instant};
 use serde_json::Value;
 use tracing::{info, warn};
 
-use super::{Managed, Managers, ROOM, guard::denied, is_common, owner};
+use super::{Managed, Managers, guard::denied, is_common, owner};
 use crate::{
     apply::{
         inventory::{self, Place, Verdict},
@@ -37,7 +37,7 @@ impl Managers {
         let names: Vec<_> = self.fleet.keys().cloned().collect();
         let mut written = 0;
         for name in names {
-            if written >= ROOM && !self.grants.is_none() {
+            if written >= self.room() {
                 pass.due.push(Instant::now());
                 break;
             }
@@ -154,12 +154,12 @@ impl Managers {
         if let Some(why) = rollouts.stuck
             && managed.stuck_since.is_some_and(|since| since.elapsed() >= TRANSIENT_ERROR_PATIENCE)
         {
-            return Ok(Outcome::Stuck(why + &held_up_by(observer, managed.planned(), &rollouts.waiting)));
+            return Ok(Outcome::Stuck(why + &held_up_by(observer.nodes(), managed.planned(), &rollouts.waiting)));
         }
         let waiting: Vec<_> = rollouts.waiting.iter().map(Key::to_string).collect();
         managed.rolling_since = (!waiting.is_empty()).then(|| managed.rolling_since.unwrap_or_else(Instant::now));
         if managed.rolling_since.is_some_and(|since| since.elapsed() >= TRANSIENT_ERROR_PATIENCE) {
-            let nodes = held_up_by(observer, managed.planned(), &rollouts.waiting);
+            let nodes = held_up_by(observer.nodes(), managed.planned(), &rollouts.waiting);
             if !nodes.is_empty() {
                 return Ok(Outcome::Stuck(format!("the rollout of {} does not end{nodes}", waiting.join(", "))));
             }
@@ -220,9 +220,8 @@ impl Managers {
     ) {
         managed.log(name, &outcome, matches!(self.hands, Hands::DryRun(_)));
         // The guard has decided by the last outcome.
-        let is_other = managed.last.as_ref() != Some(&outcome);
+        let is_other = managed.take(outcome);
         pass.due.extend((is_other && managed.keeps_nodes()).then(Instant::now));
-        managed.last = Some(outcome);
         let reported = self.write((managed, name), (view, nodes), pass).await;
         pass.retrying.extend(reported.err());
         pass.due.extend(managed.reporting.due());
@@ -230,6 +229,17 @@ impl Managers {
 }
 
 impl Managed {
+    /// Takes what a pass has come to. Returns whether that is another outcome than the last one.
+    fn take(&mut self, outcome: Outcome) -> bool {
+        // A rollout has its own time: what was waited for before an error, a bad input or a pause does not count for the next one.
+        if !matches!(outcome, Outcome::RollingOut(_) | Outcome::Stuck(_)) {
+            (self.stuck_since, self.rolling_since) = (None, None);
+        }
+        let is_other = self.last.as_ref() != Some(&outcome);
+        self.last = Some(outcome);
+        is_other
+    }
+
     fn log(&mut self, name: &str, outcome: &Outcome, is_dry_run: bool) {
         let trouble = self.judgement.as_ref().and_then(Judgement::trouble).map(|trouble| trouble.message.as_str());
         let (text, is_bad) = match outcome {
@@ -260,4 +270,31 @@ impl Managed {
 pub(super) fn live_of<'a>(observer: &'a Observer, name: &'a str) -> impl Iterator<Item = (&'a Place, &'a Value)> {
     let objects = observer.ours().flat_map(|(place, objects)| objects.map(move |object| (place, object)));
     objects.filter(move |(_, object)| owner(object) == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rollout_after_something_else_has_its_whole_time() {
+        let mut managed = Managed::default();
+        let since = Some(Instant::now());
+        for (outcome, left) in [
+            (Outcome::RollingOut(vec!["DaemonSet n/a".into()]), since),
+            (Outcome::Stuck("why".into()), since),
+            (Outcome::BadInput, None),
+            (Outcome::Refused("why".into()), None),
+            (Outcome::Paused, None),
+            (Outcome::Removing(Vec::new()), None),
+            (Outcome::Removed, None),
+            (Outcome::Failed { error: "no".into(), is_terminal: false }, None),
+            (Outcome::Applied, None),
+        ] {
+            (managed.stuck_since, managed.rolling_since) = (since, since);
+            assert!(managed.take(outcome.clone()), "{outcome:?}");
+            assert_eq!((managed.stuck_since, managed.rolling_since), (left, left), "{outcome:?}");
+            assert!(!managed.take(outcome), "it is the same");
+        }
+    }
 }

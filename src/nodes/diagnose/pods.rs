@@ -60,17 +60,17 @@ pub(super) fn ask(judged: &mut Judged, evidence: &Evidence) {
     }
 }
 
-/// Whether a pod is being deleted on a node that is not ready, or not there: no kubelet confirms that it has ended.
+/// Whether a pod is being deleted on a node that is not there, or whose kubelet does not report: nobody confirms that it has ended.
 fn is_stuck(evidence: &Evidence, pod: &Pod) -> bool {
-    let is_host = |node: &Node| node.name == pod.node && node.is_ready();
+    let is_host = |node: &Node| node.name == pod.node && node.has_live_kubelet();
     pod.is_terminating && !evidence.nodes.iter().any(is_host)
 }
 
 fn find_stuck(judged: &mut Judged, pod: &Pod) {
     let (Pod { name, namespace, node, .. }, of) = (pod, &judged.name);
     let cause = format!(
-        "pod {namespace}/{name} of {of} is being deleted on node {node}, which is not ready: nobody confirms that it has ended, and no \
-         other pod takes its place before"
+        "pod {namespace}/{name} of {of} is being deleted on node {node}, whose kubelet does not report: nobody confirms that it has \
+         ended, and no other pod takes its place before"
     );
     judged.find(Reason::PodStuckTerminating, "it is Terminating, and there is no other pod", cause);
 }

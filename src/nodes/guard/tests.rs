@@ -126,6 +126,18 @@ fn a_node_whose_machine_is_gone_is_confirmed_in_its_state() {
 }
 
 #[test]
+fn a_message_names_few_prefixes() {
+    let prefixes = |count: usize| (0..count).map(|n| format!("cloud{n}://{}", "x".repeat(180))).collect::<Vec<_>>();
+    assert_eq!(named(&prefixes(MOST_NAMED)), prefixes(MOST_NAMED));
+    let mut few = prefixes(MOST_NAMED);
+    few.push("and 28 more".to_owned());
+    let why = Why::ForeignProviderID(named(&prefixes(32)));
+    assert_eq!(why, Why::ForeignProviderID(few));
+    assert!(why.to_string().len() < 1_000, "{why}");
+    assert_eq!(named(&[]), Vec::<String>::new());
+}
+
+#[test]
 fn each_fixed_rule_denies() {
     let prefixes = vec!["aws:///".to_owned()];
     assert_eq!(case(|one| one.gone().provider_id = "gce:///x".into()).why(), Why::ForeignProviderID(prefixes.clone()));

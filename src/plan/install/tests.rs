@@ -18,6 +18,7 @@ fn installation<'a>(catalog: &'a Catalog, providers: &[&str]) -> Installation<'a
         api_server: None,
         node_deletion: false,
         expose_metrics: false,
+        metrics_certificate: None,
         limits: Limits::default(),
         external: External::default(),
     }
@@ -334,6 +335,23 @@ fn the_operator_is_told_what_may_be_asked_for() {
     let given = args(&installation);
     assert!(has(&given, "--names=a,b") && has(&given, "--metrics-bind-address=:10358"), "{given}");
     assert!(has(&given, "--image-repositories=mirror/"), "{given}");
+}
+
+#[test]
+fn the_certificate_of_the_metrics_comes_from_a_secret_that_may_be_missing() {
+    let catalog = embedded::catalog().unwrap();
+    let metrics_certificate = Some("ccm-operator-metrics".to_owned());
+    let (_, objects) = printed(&Installation { metrics_certificate, ..installation(&catalog, &["aws"]) });
+    let pod = &find(&objects, "Deployment", NAME, NAME).unwrap()["spec"]["template"]["spec"];
+    let secret = json!({"secretName": "ccm-operator-metrics", "optional": true});
+    assert_eq!(pod["volumes"], json!([{"name": CERTIFICATE, "secret": secret}]));
+    let container = &pod["containers"][0];
+    let mount = json!({"name": CERTIFICATE, "mountPath": CERTIFICATE_PATH, "readOnly": true});
+    assert_eq!(container["volumeMounts"], json!([mount]));
+    let flag = format!("--metrics-cert-dir={CERTIFICATE_PATH}");
+    assert!(container["args"].as_array().unwrap().contains(&json!(flag)), "{container}");
+    // Reading it is the kubelet's part.
+    assert!(!held(&objects, NAME).iter().any(|right| right.contains("secrets")));
 }
 
 /// What is printed for a provider alone is what an installation for it has more than one for none.

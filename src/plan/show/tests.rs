@@ -1,5 +1,5 @@
 use super::*;
-use crate::provider::embedded;
+use crate::provider::{embedded, folder::bundles_of};
 
 const DIGEST: &str = "sha256:ab1e432fbb0aa137860b8996632a8108911a6dc2691c1a7e77e34072606eb676";
 
@@ -8,7 +8,7 @@ fn embedded(name: &str) -> Bundle {
 }
 
 fn from<'a>(values: &'a [ShownValue], container: &str, name: &str) -> Vec<&'a str> {
-    let named = values.iter().filter(|value| value.container == container && value.name == name);
+    let named = values.iter().filter(|value| &*value.container == container && value.name == name);
     named.map(|value| value.from.as_str()).collect()
 }
 
@@ -71,4 +71,28 @@ fn tables_fit_a_hundred_columns() {
             assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         }
     }
+}
+
+/// A provider for OpenShift with so many arguments.
+fn with_arguments(count: usize) -> Bundle {
+    let args = (0..count).map(|n| format!("--a{n:05}, ")).collect::<Vec<_>>().concat();
+    let (name, image) = ("n".repeat(253), "{key: k, tag: t}");
+    let deployment = format!(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}, namespace: {name}}}\nspec: {{template: {{spec: {{containers: \
+         [{{name: {}, args: [{args}]}}]}}}}}}\n",
+        "c".repeat(63)
+    );
+    let descriptor = format!("name: a\nplatform: {{type: A}}\nimages: {{{}: {image}}}\n", "c".repeat(63));
+    let files = [("assets/deployment.yaml", deployment), ("assets/provider.yaml", descriptor)];
+    bundles_of("a", files.map(|(path, text)| (path, text.into_bytes()))).remove(0)
+}
+
+#[test]
+fn the_values_of_a_container_share_its_name() {
+    let details = details(&with_arguments(1_000), DIGEST, "1", Phase::Cluster).unwrap();
+    let first = &details.arguments[0];
+    assert_eq!((first.container.len(), first.object.len()), (63, "Deployment ".len() + 253 + 1 + 253));
+    let is_shared =
+        |one: &ShownValue| Rc::ptr_eq(&one.object, &first.object) && Rc::ptr_eq(&one.container, &first.container);
+    assert!(details.arguments.len() == 1_000 && details.arguments.iter().all(is_shared));
 }

@@ -3,7 +3,7 @@
 //! The manifests mount volumes with fixed names. Their source is what the `CloudControllerManager` names; a volume without a
 //! source is left out, with its mounts.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use serde_json::{Value, json};
 
@@ -14,6 +14,7 @@ use crate::{
     object::Object,
     plan::substitute::{containers_mut, push},
     provider::upstream::{CLOUD_CONFIG_VOLUME, CREDENTIALS_VOLUME, Descriptor, INSTANCE_LABEL},
+    text::work,
 };
 
 const TRUST_BUNDLE: &str = "trust-bundle";
@@ -43,10 +44,12 @@ pub(super) fn mount(descriptor: &Descriptor, object: &mut Object, manager: &Mana
     let volume = secret.filter(|_| is_volume).map(|secret| json!({"secret": {"secretName": secret}}));
     source(object, CREDENTIALS_VOLUME, volume.as_ref());
     let (Some(secret), Some(needed), Some(variables)) = (secret, needed, variables) else { return };
+    let optional: BTreeSet<_> = needed.optional_keys.iter().collect();
     for container in containers_mut(object, &["containers"]) {
         for (variable, key) in variables {
+            work::add(1);
             let mut reference = json!({"name": secret, "key": key});
-            if needed.optional_keys.contains(key) {
+            if optional.contains(key) {
                 reference["optional"] = true.into();
             }
             push(container, "env", json!({"name": variable, "valueFrom": {"secretKeyRef": reference}}));
@@ -70,14 +73,37 @@ fn source(object: &mut Object, name: &str, source: Option<&Value>) {
     for container in containers_mut(object, &["initContainers", "containers"]) {
         let Some(mounts) = container.get_mut("volumeMounts").and_then(Value::as_array_mut) else { continue };
         let left_out: Vec<_> = mounts.extract_if(.., |mount| mount["name"] == name).collect();
-        let folders: Vec<_> = left_out.iter().filter_map(|mount| mount["mountPath"].as_str()).collect();
-        let is_in = |path: &str| folders.iter().any(|folder| Path::new(path).starts_with(folder));
+        let folders = Folders::new(left_out.iter().filter_map(|mount| mount["mountPath"].as_str()));
         if let Some(variables) = container.get_mut("env").and_then(Value::as_array_mut) {
-            variables.retain(|variable| !variable["value"].as_str().is_some_and(is_in));
+            variables.retain(|variable| !variable["value"].as_str().is_some_and(|path| folders.contain(path)));
         }
         if let Some(fields) = container.as_object_mut() {
             fields.retain(|name, value| name != "env" || *value != json!([]));
         }
+    }
+}
+
+/// Folders, none of them in another one, in their order. A path that is in one of them comes next behind it, so that it is compared
+/// with few.
+struct Folders<'a>(Vec<&'a Path>);
+
+impl<'a> Folders<'a> {
+    fn new(folders: impl Iterator<Item = &'a str>) -> Self {
+        let mut folders: Vec<_> = folders.map(Path::new).collect();
+        folders.sort_unstable();
+        // By their parts, the folders in one follow it.
+        folders.dedup_by(|inner, outer| inner.starts_with(outer));
+        Self(folders)
+    }
+
+    /// Whether a path is in one of them, or is one.
+    fn contain(&self, path: &str) -> bool {
+        let path = Path::new(path);
+        let behind = self.0.partition_point(|folder| {
+            work::add(1);
+            *folder <= path
+        });
+        behind.checked_sub(1).and_then(|at| self.0.get(at)).is_some_and(|folder| path.starts_with(folder))
     }
 }
 
@@ -115,4 +141,50 @@ pub(super) fn inline(descriptor: &Descriptor, manager: &Manager) -> Option<Objec
         "data": {file: text},
     });
     Object::new(config_map).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_in_a_folder_by_its_parts() {
+        let folders = ["/etc/a", "/etc/a/b", "/etc/a-b", "/etc/a", "/z//y/", "relative"];
+        let is_in = |path: &str| folders.iter().any(|folder| Path::new(path).starts_with(folder));
+        let set = Folders::new(folders.into_iter());
+        for path in [
+            "/etc/a",
+            "/etc/a/",
+            "/etc/a/b/c",
+            "/etc/a/bc",
+            "/etc/a-b/c",
+            "/etc/a-c",
+            "/etc/ab",
+            "/etc",
+            "/",
+            "",
+            "/z/y",
+            "/z/y/x",
+            "/z",
+            "relative/a",
+            "relatively",
+            "text",
+            "\u{10ffff}",
+        ] {
+            assert_eq!(set.contain(path), is_in(path), "{path}");
+        }
+        assert_eq!(set.0.len(), 4);
+        assert!(!Folders::new([].into_iter()).contain("/a"));
+    }
+
+    #[test]
+    fn the_work_for_paths_grows_with_their_number() {
+        let steps = |count: usize| {
+            let folders: Vec<_> = (0..count).map(|n| format!("/a/{n:05}")).collect();
+            let set = Folders::new(folders.iter().map(String::as_str));
+            work::of(|| assert!(folders.iter().all(|path| set.contain(&format!("{path}/x")))))
+        };
+        let (small, large) = (steps(400), steps(4_000));
+        assert!(large < 15 * small, "{small} steps, and {large} for ten times the number");
+    }
 }

@@ -10,7 +10,7 @@ use crate::{
     object::{Object, container_name},
     plan::{Error, substitute::containers_mut},
     provider::{
-        upstream::{Descriptor, Image},
+        upstream::{Descriptor, Image, Upstream},
         versions::Choice,
     },
     text::suggest::did_you_mean,
@@ -83,10 +83,10 @@ pub(super) fn set(descriptor: &Descriptor, object: &mut Object, manager: &Manage
 }
 
 /// What cannot be done about the images that are asked for.
-pub(super) fn check(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error> {
-    of_one(descriptor, manager)?;
-    containers(descriptor, manager)?;
-    pinned(descriptor, manager)
+pub(super) fn check(provider: &Upstream, manager: &Manager) -> Result<(), Error> {
+    of_one(&provider.descriptor, manager)?;
+    containers(&provider.descriptor, manager)?;
+    pinned(provider, manager)
 }
 
 /// A repository and a single digest are of one image.
@@ -124,17 +124,20 @@ fn containers(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error> {
 }
 
 /// Where a provider names its images by digest, somebody has reviewed these. Another one of the same repository needs the digest of
-/// whoever asks for it.
-fn pinned(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error> {
+/// whoever asks for it. So does one of an external provider, whatever it names: a policy allows it tags, and each only by its text.
+fn pinned(provider: &Upstream, manager: &Manager) -> Result<(), Error> {
     let Some(tag) = &manager.spec.image.version else { return Ok(()) };
+    let descriptor = &provider.descriptor;
     let is_open = |(container, image): &(&String, &Image)| {
-        let is_pinned = image.versions.has_digests() && has_own_repository(image, manager);
-        is_pinned && !image.versions.knows(tag) && given_digest(container, manager).is_none()
+        let is_pinned = provider.origin.is_some() || image.versions.has_digests();
+        let is_reviewed = image.versions.knows(tag) || given_digest(container, manager).is_some();
+        is_pinned && has_own_repository(image, manager) && !is_reviewed
     };
     let Some((container, image)) = descriptor.images.iter().find(is_open) else { return Ok(()) };
-    let problem = format!(
-        "provider {} names its images by digest, and has none for {}:{tag}: give it in image.digests.{container}",
-        descriptor.name, image.repository
-    );
+    let has_digests = image.versions.has_digests();
+    let why =
+        if has_digests { "names its images by digest, and has none for" } else { "is external, and has no digest for" };
+    let problem =
+        format!("provider {} {why} {}:{tag}: give it in image.digests.{container}", descriptor.name, image.repository);
     Err(asked(manager, "image.version", problem))
 }

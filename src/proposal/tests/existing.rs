@@ -2,8 +2,11 @@
 
 use serde_json::json;
 
-use super::{Found, aws, draft, existing, with, workload};
-use crate::proposal::draft::{Draft, Outcome};
+use super::{Found, aws, catalog, draft, existing, hcloud, with, workload};
+use crate::proposal::{
+    draft::{Draft, Outcome, World},
+    keep,
+};
 
 /// The image that Oracle's programs share.
 const OCI: &str = "ghcr.io/oracle/cloud-provider-oci:v1.35.0";
@@ -79,4 +82,47 @@ fn values_of_secrets_are_in_no_fate_and_a_manifest_with_one_says_so() {
     draft.set("proxy.httpsProxy", "http://me:s3cret@proxy:3128");
     draft.name_secrets();
     assert!(draft.has_secrets() && draft.fates[0].result == Outcome::ToDo);
+}
+
+/// What clouds publish is known by its image, whatever it is called.
+#[test]
+fn a_published_node_manager_is_found_beside_the_cloud_controller_manager() {
+    let image = "mcr.microsoft.com/oss/kubernetes/azure-cloud-node-manager:v1.28.0";
+    let container = json!({
+        "name": "cloud-node-manager", "image": image,
+        "command": ["cloud-node-manager", "--node-name=$(NODE_NAME)", "--wait-routes=true"],
+    });
+    let pod = json!({
+        "hostNetwork": true, "nodeSelector": {"kubernetes.io/os": "linux"}, "serviceAccountName": "cloud-node-manager",
+        "tolerations": [{"operator": "Exists"}], "containers": [container],
+    });
+    let found = existing(&workload("DaemonSet", "kube-system", "cloud-node-manager", &pod)).unwrap();
+    assert!(found.is_certain && found.is_beside(catalog().upstream_of("azure").unwrap()));
+}
+
+#[test]
+fn only_of_one_that_is_certain_a_refusal_is_promised() {
+    let (catalog, found) = (catalog(), Found::new());
+    let world = World {
+        found: &found,
+        taken_ports: &[],
+        name: "main",
+        secret_name: "new-secret",
+        has_cloud_config: false,
+        has_credentials: false,
+    };
+    for (image, promise) in [
+        ("docker.io/hetznercloud/hcloud-cloud-controller-manager:v1.30.1", "until then the check other-ccm refuses"),
+        ("registry.example/own/cloud-controller-manager:v1", "the check other-ccm only warns until then"),
+    ] {
+        let mut live = hcloud();
+        let container = &mut live["spec"]["template"]["spec"]["containers"][0];
+        container["image"] = json!(image);
+        container["args"] = json!(["--leader-elect=false"]);
+        let existing = existing(&live).unwrap();
+        let draft = keep::draft(&existing, catalog.upstream_of("hcloud").unwrap(), &world);
+        let changed = with(&draft, Outcome::Changed).join("\n");
+        assert!(changed.contains(promise), "{changed}");
+        assert_eq!(draft.skips, None);
+    }
 }

@@ -54,7 +54,7 @@ fn errors_of_a_descriptor_have_a_place_and_a_suggestion() {
         (
             "images:",
             "imagse:",
-            "assets/demo/provider.yaml:3:1: unknown field `imagse`, expected one of name, platform, images, arguments, environment, cloudConfig, nodes (did you mean `images`?)",
+            "assets/demo/provider.yaml:3:1: unknown field `imagse`, expected one of name, platform, images, arguments, environment, cloudConfig, nodes, services (did you mean `images`?)",
         ),
         (
             "infrastructureName",

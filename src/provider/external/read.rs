@@ -34,7 +34,7 @@ pub fn read(wanted: &Wanted, policy: &Policy, is_pinned: bool) -> Result<Externa
 pub fn accept(wanted: &Wanted, loaded: package::read::Loaded, policy: &Policy) -> Result<External, Refused> {
     let path = wanted.given_path()?;
     let (package, digest) = (loaded.package, loaded.digest);
-    let (name, bundles) = (package.name().to_owned(), package.bundles());
+    let (name, mut bundles) = (package.name().to_owned(), package.bundles());
     wanted.check((&name, &digest), &bundles)?;
     if let Some(defect) = bundles.iter().find_map(|bundle| bundle.first_defect().err()) {
         return Err(wanted.refused(defect.to_string()));
@@ -50,6 +50,10 @@ pub fn accept(wanted: &Wanted, loaded: package::read::Loaded, policy: &Policy) -
         )));
     }
     let origin = Origin { path: path.display().to_string(), digest, widened: foreign::widened(&bundles, policy) };
+    // What is kept of it is kept beside the package, which has the files, and is copied into each catalog.
+    for bundle in &mut bundles {
+        bundle.files.clear();
+    }
     Ok(External { name, package, bundles, origin })
 }
 

@@ -9,7 +9,7 @@ use crate::{
     error::brief,
     object,
     provider::{Descriptor, Error, FactOrText, Flavour, Phase, ValueSource, patterns, upstream},
-    text::{suggest::Hints, work},
+    text::{suggest::Hints, work, yaml::outline::child},
 };
 
 /// The sources of values, by the container's name and the target's.
@@ -21,6 +21,9 @@ const MAX_SET: usize = 1 << 20;
 
 /// The bytes that one takes besides its texts.
 const EACH: usize = 64;
+
+/// The bytes of what the descriptor does not hold: the value of a fact, or the reference to a key of a Secret.
+const ELSEWHERE: usize = 256;
 
 /// What a descriptor says about containers.
 struct Set<'a> {
@@ -72,7 +75,7 @@ impl Bundle {
             if !known.contains(name) {
                 let hint = hints.of(name, known.iter().copied());
                 let problem = format!("no manifest has a container {:?}{hint}", brief(name));
-                found.push(self.descriptor_error(&format!("/{field}/{name}"), problem));
+                found.push(self.descriptor_error(&child(&format!("/{field}"), name), problem));
             }
         }
         for name in all.difference(&set.images) {
@@ -93,7 +96,7 @@ impl Bundle {
                     && self.flavour == Flavour::OpenShift
                 {
                     let problem = format!("the fact {} is not known on OpenShift", fact.name());
-                    found.push(self.descriptor_error(&format!("/{field}/{container}/{target}"), problem));
+                    found.push(self.descriptor_error(&at(field, container, target), problem));
                 }
             }
         }
@@ -116,30 +119,42 @@ impl Bundle {
         });
         let problem = |(container, flag, _): (&str, &str, &ValueSource)| {
             let problem = format!("container {:?} already has {} in its manifest", brief(container), brief(flag));
-            self.descriptor_error(&format!("/arguments/{container}/{flag}"), problem)
+            self.descriptor_error(&at("arguments", container, flag), problem)
         };
         repeated.map(problem).collect()
     }
 
-    /// Arguments and variables whose number is multiplied by that of the containers of one name.
+    /// Arguments and variables whose number is multiplied by that of the containers: those of one name, and for variables with
+    /// credentials all but init containers.
     fn too_much(&self, set: &Set) -> Option<Error> {
         let mut containers = BTreeMap::<&str, usize>::new();
         for container in self.containers(Phase::Cluster) {
             *containers.entry(object::container_name(container)).or_default() += 1;
         }
         let mut sum = 0_usize;
+        let mut add = |bytes: usize, times: usize| sum = sum.saturating_add((EACH + bytes).saturating_mul(times));
         for (container, target, source) in each(set.arguments).chain(each(set.environment)) {
-            let text = if let FactOrText::Text(text) = &source.value { text.len() } else { 0 };
-            let count = containers.get(container).copied().unwrap_or_default();
-            sum = sum.saturating_add((EACH + target.len() + text).saturating_mul(count));
+            let value = if let FactOrText::Text(text) = &source.value { text.len() } else { ELSEWHERE };
+            add(target.len() + value, containers.get(container).copied().unwrap_or_default());
+        }
+        let running = self.pods(Phase::Cluster).filter_map(|pod| pod["containers"].as_array()).map(Vec::len).sum();
+        let credentials = self.upstream.iter().filter_map(|one| one.credentials.as_ref());
+        for (variable, key) in credentials.flat_map(|one| &one.environment) {
+            add(variable.len() + key.len() + ELSEWHERE, running);
         }
         let problem = || {
             format!(
-                "the arguments and variables of all containers have {sum} bytes, each counted with {EACH} more; they may have {MAX_SET}"
+                "the arguments and variables of all containers have {sum} bytes, each counted with {EACH} more, and what comes from a fact or a \
+                 Secret with {ELSEWHERE}; they may have {MAX_SET}"
             )
         };
         (sum > MAX_SET).then(|| self.descriptor_error("", problem()))
     }
+}
+
+/// The JSON pointer of a source.
+fn at(field: &str, container: &str, target: &str) -> String {
+    child(&child(&format!("/{field}"), container), target)
 }
 
 /// Each source with the container and the target.
@@ -159,7 +174,7 @@ fn flag_of(argument: &str) -> &str {
 fn of_patterns(descriptor: &upstream::Descriptor) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (container, image) in &descriptor.images {
-        let at = format!("/images/{container}");
+        let at = child("/images", container);
         if !patterns::is_repository(&image.repository) {
             let problem = "no repository: it consists of lower-case letters, digits and the characters - . _ : /, and begins and ends with a \
                            letter or a digit";
@@ -179,4 +194,93 @@ fn of_patterns(descriptor: &upstream::Descriptor) -> Vec<(String, String)> {
         found.push(("/cloudConfig/file".to_owned(), problem.to_owned()));
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::folder::bundles_of;
+
+    /// A descriptor for containers that are named `c` and `a/b`, which no other name is, with more behind it.
+    fn descriptor(more: &str) -> String {
+        let image = "{repository: docker.io/a/c, versions: {rule: OneLine, tags: {\"1.35\": v1}, asOf: 2026-01-01}, architectures: [amd64]}";
+        format!(
+            "name: a\nnodes: {{providerIDs: [\"abc://\"], zones: false, withoutProviderID: Exists, foreignProviderID: Exists, names: {{are: \
+             x}}}}\nimages:\n  c: {image}\n  a/b: {image}\n{more}"
+        )
+    }
+
+    fn misfits(descriptor: &str, init: usize, containers: usize) -> Vec<String> {
+        let list = |count: usize| "{name: c, args: [--d/e=f]},".repeat(count);
+        let spec = format!("{{initContainers: [{}{{name: a/b}}], containers: [{}]}}", list(init), list(containers));
+        let deployment = format!(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: a, namespace: kube-system}}\nspec: {{template: {{spec: {spec}}}}}\n"
+        );
+        let files = [("assets/upstream/a.yaml", deployment.as_str()), ("assets/upstream/provider.yaml", descriptor)];
+        let bundle = bundles_of("a", files.map(|(path, text)| (path, text.as_bytes()))).remove(0);
+        assert_eq!(bundle.defects, []);
+        bundle.misfits().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_is_set_in_all_containers_has_a_limit() {
+        let list =
+            |count: usize, value: &str| (0..count).map(|n| format!("A{n:05}: {value}, ")).collect::<Vec<_>>().concat();
+        let credentials = |count: usize| format!("credentials: {{keys: [k], environment: {{{}}}}}\n", list(count, "k"));
+        let environment = |count: usize, value: &str| format!("environment: {{c: {{{}}}}}\n", list(count, value));
+        let argument = |bytes: usize| format!("arguments: {{c: {{--a: {{value: \"{}\"}}}}}}\n", "x".repeat(bytes));
+        for (more, init, containers, is_too_much) in [
+            (credentials(2_000), 0, 1, false),
+            (credentials(4_000), 0, 1, true),
+            (credentials(12), 0, 255, false),
+            (credentials(13), 0, 255, true),
+            // They get none of these.
+            (credentials(13), 250, 5, false),
+            (environment(12, "clusterName"), 0, 255, false),
+            (environment(13, "clusterName"), 250, 5, true),
+            (environment(56, "{value: \"x\"}"), 0, 255, false),
+            (environment(60, "{value: \"x\"}"), 0, 255, true),
+            (argument(4_000), 0, 255, false),
+            (argument(4_100), 0, 255, true),
+            (argument(900_000), 0, 1, false),
+            (argument(4_000) + &credentials(1), 0, 255, true),
+        ] {
+            let found = misfits(&descriptor(&more), init, containers);
+            let expected = "assets/upstream/provider.yaml:1: the arguments and variables of all containers have ";
+            assert_eq!(found.len(), usize::from(is_too_much), "{found:?}: {more:.60}");
+            assert!(found.iter().all(|one| one.starts_with(expected)), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_misfit_has_the_line_of_its_key() {
+        let more = "arguments:\n  c:\n    --g: namespace\n    --d/e: namespace\n  x/y~z: {}\ncredentials:\n  keys: [k]\n  environment:\n    A: k\n    B/C: l\n";
+        let found = misfits(&descriptor(more), 0, 1);
+        let expected = [
+            "assets/upstream/provider.yaml:10: no manifest has a container \"x/y~z\"",
+            "assets/upstream/provider.yaml:9: container \"c\" already has --d/e in its manifest",
+            "assets/upstream/provider.yaml:15: the key \"l\" is neither in keys nor in optionalKeys",
+        ];
+        assert_eq!(found.len(), expected.len(), "{found:#?}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(found.starts_with(expected), "{found}");
+        }
+        let found = misfits(&descriptor("").replace("a/b: {repository: docker.io/a/c", "a/b: {repository: A"), 0, 1);
+        assert!(
+            found.len() == 1 && found[0].starts_with("assets/upstream/provider.yaml:5: no repository"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn the_work_for_keys_and_variables_grows_with_their_number() {
+        let steps = |count: usize| {
+            let variables = (0..count).map(|n| format!("A{n:05}: l{n:05}, ")).collect::<Vec<_>>().concat();
+            let keys = (0..64).map(|n| format!("k{n:05}, ")).collect::<Vec<_>>().concat();
+            let more = format!("credentials: {{keys: [{keys}], environment: {{{variables}}}}}\n");
+            work::of(|| assert!(misfits(&descriptor(&more), 0, 1).len() >= count))
+        };
+        let (small, large) = (steps(400), steps(4_000));
+        assert!(large < 15 * small, "{small} steps, and {large} for ten times the number");
+    }
 }

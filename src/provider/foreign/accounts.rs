@@ -1,29 +1,47 @@
-//! The rule about who has a ClusterRole (pure): the operator takes from an account what only controllers need that are off, and can do so
-//! only where it knows the role and the account.
+//! Rules about accounts (pure): who has a ClusterRole, and on which nodes their pods may be. The operator takes from an account what only
+//! controllers need that are off, and keeps pods to their node by a policy. Both need an account that is known and not shared.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 use crate::{
+    error::brief,
     object::{Object, permissions},
     provider::{
-        Error, Phase,
+        Error, Flavour, Phase,
         folder::Manifest,
-        upstream::{Descriptor, is_manager},
-        verify::parts::{Subject, items},
+        foreign::{Values, never::WRITES},
+        restriction::{Accounts, account, is_on_every_node},
+        upstream::{CONTROL_PLANE_LABEL, Descriptor, Right, workload},
+        verify::parts::{Part, Subject, items},
     },
 };
 
 /// What the pods of a node manager need in the cluster.
 const OF_NODES: [(&str, &str); 4] = [("", "events"), ("", "nodes"), ("", "nodes/status"), ("events.k8s.io", "events")];
 
+/// What the account of a cloud-controller-manager writes of others, all of the core group.
+const OF_OTHERS: [&str; 4] = ["nodes", "nodes/status", "services", "services/status"];
+
+/// The labels of the control plane's nodes on OpenShift, where both are empty.
+const OF_OPENSHIFT: [&str; 2] = [CONTROL_PLANE_LABEL, "node-role.kubernetes.io/master"];
+
 /// On OpenShift nothing is narrowed: its administrators choose no controllers.
 pub(super) fn roles(subject: Subject) -> Vec<Error> {
     let Some(descriptor) = &subject.bundle.upstream else { return Vec::new() };
+    let bindings = bindings(subject, descriptor);
+    bindings.into_iter().chain(rights(subject, descriptor)).collect()
+}
+
+/// What bindings give beyond what the operator narrows.
+fn bindings(subject: Subject, descriptor: &Descriptor) -> Vec<Error> {
     let manifests = subject.bundle.of_phase(Phase::Cluster);
-    let of_manager = account(&manifests, |one| one.pod_spec().is_some_and(is_manager));
-    let of_nodes = account(&manifests, |one| descriptor.is_of_node_manager(one));
+    let manager = workload(manifests.iter().map(|one| &one.object));
+    let of_manager = manager.and_then(|(_, pod)| pod["serviceAccountName"].as_str());
+    let of_nodes =
+        manifests.iter().find(|one| one.object.pod_spec().is_some() && descriptor.is_of_node_manager(&one.object));
+    let of_nodes = of_nodes.and_then(|one| one.object.pod_spec()?["serviceAccountName"].as_str());
     let named = |kind: &str| -> BTreeSet<&str> {
         manifests.iter().filter(|one| one.object.kind().kind == kind).map(|one| one.object.name()).collect()
     };
@@ -42,10 +60,19 @@ pub(super) fn roles(subject: Subject) -> Vec<Error> {
     bindings.chain(beyond.flat_map(|manifest| beyond_nodes(manifest, descriptor))).collect()
 }
 
-/// The account of the first workload of this kind, which is the one that the operator takes.
-fn account<'a>(manifests: &[&'a Manifest], is_it: impl Fn(&Object) -> bool) -> Option<&'a str> {
-    let workload = manifests.iter().find(|one| one.object.pod_spec().is_some() && is_it(&one.object))?;
-    workload.object.pod_spec()?["serviceAccountName"].as_str()
+/// The rights of the descriptor by which the account writes objects of others whichever controllers are on. They become a part of its
+/// ClusterRole.
+fn rights(subject: Subject, descriptor: &Descriptor) -> Vec<Error> {
+    let writes = |right: &Right| {
+        let is_of_others = right.api_group.is_empty() && OF_OTHERS.contains(&right.resource.as_str());
+        is_of_others && right.verbs.iter().any(|verb| WRITES.contains(&verb.as_str()))
+    };
+    let open = descriptor.rights.iter().enumerate().filter(|(_, right)| right.controllers.is_empty() && writes(right));
+    let defect = |(index, right): (usize, &Right)| {
+        let problem = format!("writes {} whichever controllers are on: no controllers are given", right.resource);
+        subject.bundle.descriptor_error(&format!("/rights/{index}"), problem)
+    };
+    open.map(defect).collect()
 }
 
 /// What a binding gives by a ClusterRole that the operator keeps as it is.
@@ -81,4 +108,65 @@ fn beyond_nodes(manifest: &Manifest, descriptor: &Descriptor) -> Vec<Error> {
         }
     }
     found
+}
+
+/// The accounts of the cloud-controller-manager that pods on every node have, too: a policy keeps other accounts to their own node.
+pub(super) fn shared(subject: Subject) -> Values {
+    let workloads = Workloads::of(subject);
+    let of_pod = |pod: Part| {
+        let (namespace, name) = account(&pod.manifest.object)?;
+        let value = format!("ServiceAccount {namespace}/{name}");
+        let is_shared = workloads.accounts.central.contains(&(namespace, name));
+        let problem = format!(
+            "{} is that of the cloud-controller-manager or of another workload that is not on every node",
+            brief(&value)
+        );
+        let is_reported = is_shared && is_on_every_node(&pod.manifest.object, workloads.manager);
+        is_reported.then(|| (pod.defect("/serviceAccountName", problem), value))
+    };
+    subject.pods_of(Phase::Cluster).filter_map(of_pod).collect()
+}
+
+/// The workloads whose pods may run on any node with the token of an account that no policy keeps to the node of its pod.
+pub(super) fn placement(subject: Subject) -> Values {
+    let workloads = Workloads::of(subject);
+    let of_pod = |pod: Part| {
+        let object = &pod.manifest.object;
+        let is_kept = is_on_every_node(object, workloads.manager)
+            && account(object).is_some_and(|account| !workloads.accounts.central.contains(&account));
+        if is_kept || is_on_control_plane(pod.value, subject.bundle.flavour) {
+            return None;
+        }
+        let value = format!("{} {}", pod.kind(), object.name());
+        let problem = format!("{}: its pods may run on nodes that are not of the control plane", brief(&value));
+        Some((pod.defect("/affinity", problem), value))
+    };
+    subject.pods_of(Phase::Cluster).filter_map(of_pod).collect()
+}
+
+/// The accounts of a provider, and the workload of the cloud-controller-manager.
+struct Workloads<'a> {
+    accounts: Accounts,
+    manager: Option<&'a Object>,
+}
+
+impl<'a> Workloads<'a> {
+    fn of(subject: Subject<'a>) -> Self {
+        let manifests = subject.bundle.of_phase(Phase::Cluster);
+        let objects = || manifests.iter().map(|one| &one.object);
+        Self { accounts: Accounts::of(objects()), manager: workload(objects()).map(|(manager, _)| manager) }
+    }
+}
+
+/// Whether a pod runs on nodes of the control plane only. Elsewhere than on OpenShift the value of the label differs, and the plan
+/// replaces `nodeSelector`.
+fn is_on_control_plane(pod: &Value, flavour: Flavour) -> bool {
+    let required = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+    let terms = items(pod.pointer(required).unwrap_or(&Value::Null));
+    let is_label = |wanted: &Value| wanted["key"] == CONTROL_PLANE_LABEL && wanted["operator"] == "Exists";
+    // A node has to fit one of them.
+    let by_affinity =
+        !terms.is_empty() && terms.iter().all(|term| items(&term["matchExpressions"]).iter().any(is_label));
+    let is_selected = || OF_OPENSHIFT.iter().any(|label| pod["nodeSelector"][*label].is_string());
+    by_affinity || (flavour == Flavour::OpenShift && is_selected())
 }

@@ -142,28 +142,29 @@ pub(super) fn pod_labels(subject: Subject) -> Values {
     subject.bundle.manifests.iter().filter_map(of_manifest).collect()
 }
 
-/// The budgets that let no pod be evicted.
+/// The budgets that let no pod be evicted, or may: how many pods there are follows from the cluster.
 pub(super) fn budgets(subject: Subject) -> Values {
     let of_manifest = |manifest: &Manifest| {
         let spec = &manifest.object.value()["spec"];
-        let is = |field: &str, texts: [&str; 2]| match &spec[field] {
-            Value::String(text) => texts.contains(&text.as_str()),
-            Value::Number(number) => texts.contains(&number.to_string().as_str()),
-            _ => false,
-        };
-        let field = if is("maxUnavailable", ["0", "0%"]) {
-            "maxUnavailable"
-        } else if is("minAvailable", ["100%", "100%"]) {
-            "minAvailable"
+        let (field, why) = if !spec["minAvailable"].is_null() {
+            ("minAvailable", "lets no pod be evicted where there are no more")
+        } else if !spec["maxUnavailable"].is_null() && number(&spec["maxUnavailable"]) < 1.0 {
+            ("maxUnavailable", "lets no pod be evicted")
         } else {
             return None;
         };
         let value = format!("{} {}", manifest.object.kind().kind, manifest.object.name());
-        let problem = format!("{value}: {field} lets no pod be evicted");
+        let problem = format!("{}: {field} {why}", brief(&value));
         Some((manifest.defect(&format!("/spec/{field}"), problem), value))
     };
     let is_budget = |manifest: &&Manifest| manifest.object.kind().kind == "PodDisruptionBudget";
     subject.bundle.manifests.iter().filter(is_budget).filter_map(of_manifest).collect()
+}
+
+/// A number of pods or a percentage of them, without the sign; 0 if it is neither.
+fn number(value: &Value) -> f64 {
+    let of_text = |text: &str| text.trim_end_matches('%').parse::<u32>().ok().map(f64::from);
+    value.as_f64().or_else(|| value.as_str().and_then(of_text)).unwrap_or_default()
 }
 
 /// The terms of an affinity that are about the pods of others: a pod that must not be beside them keeps them away from its place.

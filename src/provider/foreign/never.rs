@@ -37,7 +37,7 @@ const LIKE_WORKLOADS: [&str; 5] =
     ["pods", "pods/ephemeralcontainers", "podtemplates", "replicationcontrollers", "secrets"];
 
 /// The verbs that write the content of an object.
-const WRITES: [&str; 3] = ["create", "patch", "update"];
+pub(super) const WRITES: [&str; 3] = ["create", "patch", "update"];
 
 /// The cluster's own roles that hold most permissions or can give them away. Those that begin with `system:` have a rule of their own.
 pub(super) const ROLES: [&str; 3] = ["admin", "cluster-admin", "edit"];

@@ -15,8 +15,7 @@ use crate::{
             metadata::{PLACES, escaped, own},
             never,
         },
-        restriction::{self, Accounts},
-        upstream::is_manager,
+        restriction,
         verify::parts::{Part, Subject, items},
     },
 };
@@ -37,26 +36,6 @@ const KINDS: [&str; 10] = [
     "RoleBinding",
     "Service",
     "ServiceAccount",
-];
-
-/// The domains of labels and annotations of nodes that steer Kubernetes, networks and machines. The policies refuse the first five even
-/// where somebody allows them here.
-const SHARED: [&str; 15] = [
-    "kubernetes.io",
-    "k8s.io",
-    "x-k8s.io",
-    "openshift.io",
-    "ccm-operator.dev",
-    "cattle.io",
-    "cilium.io",
-    "cilium.network",
-    "coreos.com",
-    "k3s.io",
-    "ovn.org",
-    "projectcalico.org",
-    "rke2.io",
-    "tigera.io",
-    "weave.works",
 ];
 
 /// How names end that the operator gives, besides those of [`restriction::reserved`]: of the guard of nodes, and of an object that takes
@@ -260,40 +239,4 @@ fn exposures(manifest: &Manifest) -> Values {
         (manifest.defect(&pointer, brief(&value)), value)
     };
     found.into_iter().map(defect).collect()
-}
-
-/// The accounts of the cloud-controller-manager that pods on every node have, too: a policy keeps other accounts to their own node.
-pub(super) fn shared_accounts(subject: Subject) -> Values {
-    let accounts = Accounts::of(subject.manifests(Phase::Cluster).map(|manifest| &manifest.object));
-    let of_pod = |pod: Part| {
-        let namespace = pod.manifest.object.namespace();
-        let name = pod.value["serviceAccountName"].as_str()?;
-        let account = (namespace.to_owned(), name.to_owned());
-        let is_shared = accounts.central.contains(&account) && accounts.on_every_node.contains(&account);
-        let is_on_every_node = pod.manifest.object.kind().kind == "DaemonSet" && !is_manager(pod.value);
-        let value = format!("ServiceAccount {namespace}/{name}");
-        let problem =
-            format!("{value} is that of the cloud-controller-manager or of another workload that is not on every node");
-        (is_shared && is_on_every_node).then(|| (pod.defect("/serviceAccountName", problem), value))
-    };
-    subject.pods_of(Phase::Cluster).filter_map(of_pod).collect()
-}
-
-/// The labels and annotations of nodes that a provider declares to be its own, and are not.
-pub(super) fn metadata_prefixes(subject: Subject) -> Values {
-    let of_openshift =
-        subject.bundle.descriptor.as_ref().and_then(|one| one.nodes.as_ref()).map(|nodes| &nodes.metadata_prefixes);
-    let prefixes = of_openshift.or_else(|| subject.bundle.upstream.as_ref().map(|one| &one.nodes.metadata_prefixes));
-    let is_own = |prefix: &str| {
-        let domain = prefix.strip_suffix('/').filter(|domain| domain.contains('.') && !domain.contains('/'));
-        domain.is_some_and(|domain| {
-            !SHARED.iter().any(|shared| domain == *shared || domain.ends_with(&format!(".{shared}")))
-        })
-    };
-    let others = prefixes.into_iter().flatten().enumerate().filter(|(_, prefix)| !is_own(prefix));
-    let defect = |(index, prefix): (usize, &String)| {
-        let place = format!("/nodes/metadataPrefixes/{index}");
-        (subject.bundle.descriptor_error(&place, format!("the prefix {prefix:?}")), prefix.clone())
-    };
-    others.map(defect).collect()
 }

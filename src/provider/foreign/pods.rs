@@ -11,6 +11,7 @@ use crate::{
         foreign::{Values, types::unknown_fields},
         verify::parts::{BOOTSTRAP_CONFIG, BOOTSTRAP_KUBECONFIG, Part, Subject, items},
     },
+    text::yaml::outline::child,
 };
 
 /// The files of the bootstrap VM that its pod may read. The folder around the kubeconfig has the keys of the cluster's signers, which
@@ -212,7 +213,7 @@ fn others(part: &Value, usual: &[&str]) -> Vec<(String, String, String)> {
             Value::String(text) => format!("{field} {text}"),
             scalar => format!("{field} {scalar}"),
         };
-        (format!("/{field}"), format!("the field {}", brief(&value)), value)
+        (child("", field), format!("the field {}", brief(&value)), value)
     };
     let is_unusual = |field: &&str| !usual.contains(field) && !is_default(field, &part[*field]);
     fields(part).filter(is_unusual).map(of_field).collect()
@@ -223,11 +224,11 @@ pub(super) fn volumes(subject: Subject) -> Values {
         let mut found = Vec::new();
         for (index, volume) in items(&pod.value["volumes"]).iter().enumerate() {
             for kind in fields(volume).filter(|field| *field != "name" && !VOLUMES.contains(field)) {
-                found.push((format!("/volumes/{index}/{kind}"), kind.to_owned()));
+                found.push((child(&format!("/volumes/{index}"), kind), kind.to_owned()));
             }
             for (number, source) in items(&volume["projected"]["sources"]).iter().enumerate() {
                 for kind in fields(source).filter(|field| !PROJECTED.contains(field)) {
-                    let pointer = format!("/volumes/{index}/projected/sources/{number}/{kind}");
+                    let pointer = child(&format!("/volumes/{index}/projected/sources/{number}"), kind);
                     found.push((pointer, format!("projected {kind}")));
                 }
                 let audience = source["serviceAccountToken"]["audience"].as_str().unwrap_or_default();

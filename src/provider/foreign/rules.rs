@@ -3,7 +3,7 @@
 use crate::provider::{
     foreign::{
         Check::{Never, Unless},
-        ForeignRule, accounts, containers, metadata, objects, pods, rights, secrets, types,
+        ForeignRule, accounts, containers, metadata, objects, pods, prefixes, rights, secrets, types,
     },
     verify::rule,
 };
@@ -63,7 +63,8 @@ pub static RULES: &[ForeignRule] = &[
         "the operator takes from the account of a cloud-controller-manager what only controllers need that are off; by another role, or \
          another account, the permissions would stay",
         "bind each ClusterRole to the account of the same name only: those of the cloud-controller-manager and of the node manager, \
-         with nodes and events alone for the latter; use Roles for the rest",
+         with nodes and events alone for the latter; use Roles for the rest; give each of `rights` in provider.yaml that writes nodes or \
+         services the `controllers` that need it",
         Never(accounts::roles),
     ),
     rule(
@@ -102,8 +103,9 @@ pub static RULES: &[ForeignRule] = &[
     ),
     rule(
         "external-budget",
-        "a budget that lets no pod be evicted blocks the drain of its node, and with it the upgrade of the cluster",
-        "set maxUnavailable: 1; or list `KIND NAME` in the policy",
+        "a budget that lets no pod be evicted blocks the drain of its node, and with it the upgrade of the cluster; minAvailable lets none be \
+         evicted where there are no more pods",
+        "set maxUnavailable: 1, and remove minAvailable; or list `KIND NAME` in the policy",
         Unless(metadata::budgets),
     ),
     rule(
@@ -230,20 +232,35 @@ pub static RULES: &[ForeignRule] = &[
         "whoever owns a node can read the tokens of the pods on it, so a policy keeps accounts of DaemonSets to the node of their pod, which \
          the account of the cloud-controller-manager cannot be kept to",
         "give the DaemonSet a ServiceAccount of its own; or list `ServiceAccount NAMESPACE/NAME` in the policy",
-        Unless(objects::shared_accounts),
+        Unless(accounts::shared),
+    ),
+    rule(
+        "external-placement",
+        "whoever owns a node can read the tokens of the pods on it: on a worker that of the cloud-controller-manager is the right to change \
+         every Node",
+        "require {key: node-role.kubernetes.io/control-plane, operator: Exists} in each of the nodeSelectorTerms of the required nodeAffinity, \
+         on OpenShift by nodeSelector; or give a DaemonSet for every node a ServiceAccount of its own; or list `KIND NAME` in the policy",
+        Unless(accounts::placement),
     ),
     rule(
         "external-node-metadata",
         "labels and annotations of nodes steer the scheduler, the network of the pods and what manages the machines",
         "write the cloud's own domain and a slash, such as example.com/; or list the prefix in the policy",
-        Unless(objects::metadata_prefixes),
+        Unless(prefixes::of_nodes),
+    ),
+    rule(
+        "external-service-metadata",
+        "labels and annotations of Services steer DNS, the network of the cluster and other load balancers",
+        "write the cloud's own domain and a slash, such as example.com/; what begins with service.beta.kubernetes.io/ need not be declared; or \
+         list the prefix in the policy",
+        Unless(prefixes::of_services),
     ),
     rule(
         "external-root",
         "root of a container is root of the node once anything that confines it fails, and on the host's network it reaches what listens for \
          root only",
-        "set runAsNonRoot: true in the securityContext of the pod, and no runAsUser: 0 anywhere; or list the field in the policy, runAsUser \
-         with its value",
+        "set runAsNonRoot: true in the securityContext of each pod in assets/, and no runAsUser: 0 there; or list the field in the policy, \
+         runAsUser with its value",
         Unless(containers::root),
     ),
 ];

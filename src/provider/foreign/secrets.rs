@@ -1,5 +1,7 @@
 //! The rule about Secrets: which ones pods and accounts use, and which ones roles let be read (pure).
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use crate::{
@@ -11,29 +13,37 @@ use crate::{
         upstream::{CLOUD_CONFIG_VOLUME, CREDENTIALS_VOLUME, Descriptor},
         verify::parts::{Part, Subject, items},
     },
-    text::{work, yaml::outline::walk},
+    text::{
+        work,
+        yaml::outline::{child, walk},
+    },
 };
+
+/// Where a Secret is named, and its namespace and name.
+type Used<'a> = (Error, &'a str, Cow<'a, str>);
 
 pub(super) fn secrets(subject: Subject) -> Values {
     let of_pods = subject.pods().flat_map(|pod| {
         let found = in_pod(subject, &pod).into_iter();
         let namespace = pod.manifest.object.namespace();
-        found.map(|(pointer, name)| (pod.defect(&pointer, ""), namespace, name)).collect::<Vec<_>>()
+        found.map(|(pointer, name)| -> Used { (pod.defect(&pointer, ""), namespace, name.into()) }).collect::<Vec<_>>()
     });
     let of_accounts = subject.manifests(Phase::Cluster).filter(|one| one.object.kind().kind == "ServiceAccount");
     let of_accounts = of_accounts.flat_map(|account| {
-        let found = in_account(account.object.value()).into_iter();
+        let (found, namespace) = (in_account(account.object.value()).into_iter(), account.object.namespace());
         found
-            .map(|(pointer, name)| (account.defect(&pointer, ""), account.object.namespace(), name))
+            .map(|(pointer, name)| -> Used { (account.defect(&pointer, ""), namespace, name.into()) })
             .collect::<Vec<_>>()
     });
-    let of_roles = rights::of_secrets(subject);
+    let of_roles = rights::of_secrets(subject).into_iter();
+    let of_roles = of_roles.map(|(defect, namespace, name)| -> Used { (defect, namespace, name.into()) });
     let used = of_pods.chain(of_accounts).chain(of_roles);
     used.filter(|(_, namespace, name)| !is_declared(subject, namespace, name)).map(undeclared).collect()
 }
 
-fn undeclared((defect, namespace, name): (Error, &str, String)) -> (Error, String) {
+fn undeclared((defect, namespace, name): Used) -> (Error, String) {
     let value = format!("{namespace}/{name}");
+    work::add(value.len());
     (defect.described(format!("Secret {} is not declared", brief(&value))), value)
 }
 
@@ -46,33 +56,33 @@ fn is_declared(subject: Subject, namespace: &str, name: &str) -> bool {
 
 /// The Secrets that a pod names, each with its JSON pointer. Any field of this form counts, so that no type of volume is
 /// forgotten.
-fn in_pod(subject: Subject, pod: &Part) -> Vec<(String, String)> {
+fn in_pod<'a>(subject: Subject, pod: &Part<'a>) -> Vec<(String, &'a str)> {
     let descriptor = subject.bundle.upstream.as_ref().filter(|_| pod.manifest.phase == Phase::Cluster);
     let is_replaced = |volume: &Value| descriptor.is_some_and(|one| is_replaced(one, volume));
     let mut found = Vec::new();
-    let mut see = |pointer: String, name: &Value| {
+    let mut see = |pointer: String, name: &'a Value| {
         if let Some(name) = name.as_str().filter(|name| !name.is_empty()) {
-            found.push((pointer, name.to_owned()));
+            found.push((pointer, name));
         }
     };
-    let mut look = |pointer: &str, value: &Value| {
+    let mut look = |pointer: &str, value: &'a Value| {
         work::add(1);
         for (field, reference) in value.as_object().into_iter().flatten() {
-            let pointer = format!("{pointer}/{field}");
+            let at = || child(pointer, field);
             if field == "secretName" {
-                see(pointer, reference);
+                see(at(), reference);
             } else if field == "imagePullSecrets" {
                 for one in items(reference) {
-                    see(pointer.clone(), &one["name"]);
+                    see(at(), &one["name"]);
                 }
             } else if field == "secret" || field == "secretKeyRef" || field.ends_with("ecretRef") {
-                see(pointer, &reference["name"]);
+                see(at(), &reference["name"]);
             }
         }
     };
     look("", pod.value);
     for (field, value) in pod.value.as_object().into_iter().flatten() {
-        let pointer = format!("/{field}");
+        let pointer = child("", field);
         if field != "volumes" {
             walk(value, &pointer, &mut look);
             continue;
@@ -94,10 +104,10 @@ fn is_replaced(descriptor: &Descriptor, volume: &Value) -> bool {
 }
 
 /// The Secrets that pods of an account may mount, and those with which their images are pulled.
-fn in_account(account: &Value) -> Vec<(String, String)> {
+fn in_account(account: &Value) -> Vec<(String, &str)> {
     let of_field = |field: &'static str| {
         let names = items(&account[field]).iter().enumerate();
-        names.filter_map(move |(index, one)| Some((format!("/{field}/{index}"), one["name"].as_str()?.to_owned())))
+        names.filter_map(move |(index, one)| Some((format!("/{field}/{index}"), one["name"].as_str()?)))
     };
     ["secrets", "imagePullSecrets"].into_iter().flat_map(of_field).collect()
 }

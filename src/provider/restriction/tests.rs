@@ -123,16 +123,68 @@ fn no_name_of_an_account_hides_another_one() {
     assert_eq!(found.iter().filter(|(_, about)| *about == all).count(), 2, "{found:?}");
 }
 
+/// A container of any workload may have the name of the cloud-controller-manager's.
 #[test]
-fn the_prefixes_of_the_descriptor_enter_the_policy() {
+fn only_the_workload_that_is_taken_for_the_cloud_controller_manager_is_not_on_every_node() {
+    let mut files = files("exoscale");
+    let deployment = files["assets/upstream/deployment.yaml"].clone();
+    let (_, of_account) = files["assets/upstream/rbac.yaml"].split_once("apiVersion").unwrap();
+    let account = of_account.split("---").next().unwrap().replace("up-cloud-controller-manager", "up-cloud-agent");
+    let agent = deployment
+        .replace("kind: Deployment", "kind: DaemonSet")
+        .replace("  replicas: 2\n", "")
+        .replace("  strategy:\n", "  updateStrategy:\n")
+        .replace("up-cloud-controller-manager", "up-cloud-agent");
+    assert!(agent.contains("- name: cloud-controller-manager"), "{agent}");
+    files.insert("assets/upstream/x.yaml".to_owned(), format!("{agent}---\napiVersion{account}"));
+    let found = planned(&files, "cluster", "kube-system");
+    let own_node = "up-cloud-controller-manager-external-own-node".to_owned();
+    assert!(found.contains(&(own_node, users(&["kube-system:up-cloud-agent"]))), "{found:?}");
+    let both = users(&["kube-system:up-cloud-agent", "kube-system:up-cloud-controller-manager"]);
+    assert_eq!(found.iter().filter(|(_, about)| *about == both).count(), 2, "{found:?}");
+}
+
+#[test]
+fn the_prefixes_of_the_descriptor_enter_the_policies() {
     let mut files = files("exoscale");
     let descriptor = files.get_mut("assets/upstream/provider.yaml").unwrap();
-    *descriptor = descriptor.replacen("nodes:\n", "nodes:\n  metadataPrefixes: [up.example/, \"it's/\"]\n", 1);
+    let prefixes =
+        "services: {metadataPrefixes: [lb.up.example/]}\nnodes:\n  metadataPrefixes: [up.example/, \"it's/\"]\n";
+    *descriptor = descriptor.replacen("nodes:\n", prefixes, 1);
     let policies = external(&files).manifests;
-    let variable = policies.iter().find_map(|object| object.value().pointer("/spec/variables/0/expression"));
-    let nodes = policies.iter().find(|object| object.name().ends_with("-external-nodes")).unwrap();
-    assert!(variable.is_some());
-    assert_eq!(nodes.value()["spec"]["variables"][0]["expression"], r"['up.example/', 'it\'s/']");
+    let variable = |end: &str, name: &str| {
+        let policy = policies.iter().find(|object| object.name().ends_with(end)).unwrap();
+        let variables = policy.value()["spec"]["variables"].as_array().unwrap();
+        let found = variables.iter().find(|one| one["name"] == name);
+        found.map(|one| one["expression"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(variable("-external-nodes", "prefixes").unwrap(), r"['up.example/', 'it\'s/']");
+    assert_eq!(variable("-external-services", "prefixes").unwrap(), "['lb.up.example/']");
+    assert_eq!(variable("-external-services", "shared"), None, "whatever is not declared is refused");
+    for (end, name, first) in [
+        ("services", "kubernetes", "kubernetes.io"),
+        ("nodes", "kubernetes", "kubernetes.io"),
+        ("nodes", "shared", "cattle.io"),
+    ] {
+        let filled = variable(&format!("-external-{end}"), name).unwrap();
+        assert!(filled.starts_with(&format!("['{first}', '")), "{end}: {filled}");
+    }
+}
+
+/// Each policy names the variables that the operator fills in.
+#[test]
+fn no_list_of_a_policy_stays_empty_by_a_misspelt_name() {
+    for (_, file, text) in POLICIES {
+        for document in yaml::documents(text).unwrap() {
+            let variables = document["spec"]["variables"].as_array().cloned().unwrap_or_default();
+            let is_open = |one: &&Value| one["expression"] == "[]";
+            let open = variables.iter().filter(is_open).map(|one| one["name"].as_str().unwrap());
+            for name in open {
+                assert!(["prefixes", "kubernetes", "shared"].contains(&name), "{file}: {name}");
+                assert!(text.contains(&format!("variables.{name}.exists(")), "{file}: {name}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::files::{Readers, beside};
+use crate::files::{FOLDER_MODE, Readers, beside, create_folder};
 
 /// Why a folder was not written.
 #[derive(Debug, thiserror::Error)]
@@ -34,15 +34,16 @@ pub fn is_taken(folder: &Path) -> Option<Error> {
 pub fn folder(folder: &Path, files: &BTreeMap<String, String>) -> Result<(), Error> {
     let failed = |source| Error::Write(folder.to_owned(), source);
     let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let prepared = tempfile::Builder::new().prefix(".ccm-operator-").tempdir_in(parent).map_err(failed)?;
+    let permissions = Permissions::from_mode(FOLDER_MODE);
+    let mut builder = tempfile::Builder::new();
+    let prepared = builder.prefix(".ccm-operator-").permissions(permissions).tempdir_in(parent).map_err(failed)?;
     for (path, text) in files {
         let path = prepared.path().join(path);
         let own = path.parent().unwrap_or(prepared.path());
-        fs::create_dir_all(own).map_err(failed)?;
+        create_folder(own).map_err(failed)?;
         let file = beside(own, text, Readers::All).map_err(failed)?;
         file.persist(&path).map_err(|error| failed(error.error))?;
     }
-    fs::set_permissions(prepared.path(), Permissions::from_mode(0o755)).map_err(failed)?;
     fs::rename(prepared.path(), folder).map_err(|error| match error.kind() {
         io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             Error::Exists(folder.to_owned())
@@ -66,7 +67,7 @@ mod tests {
         folder(&new, &files).unwrap();
         assert_eq!(fs::read_to_string(new.join("b/c.yaml")).unwrap(), "d");
         let mode = |path: &str| fs::metadata(new.join(path)).unwrap().permissions().mode() & 0o777;
-        assert_eq!([mode("."), mode("README.md")], [0o755, 0o644]);
+        assert_eq!([mode(".") & !0o755, mode("b") & !0o755, mode("README.md") & !0o644], [0; 3]);
         fs::create_dir(parent.path().join("empty")).unwrap();
         folder(&parent.path().join("empty"), &files).unwrap();
 

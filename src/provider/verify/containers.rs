@@ -76,9 +76,10 @@ pub(super) fn cloud_config(subject: Subject) -> Vec<Error> {
 fn cloud_config_problem<'a>(container: &Part<'a>, path: &'a str) -> Option<String> {
     let Some((volume, file)) = container.volume_at(path) else { return Some("no volume is mounted there".to_owned()) };
     let name = volume["name"].as_str().unwrap_or_default();
+    let is_filled = container.volumes.filled.contains(name);
+    let name = brief(name);
     if !volume["emptyDir"].is_null() {
-        let what = || format!("no init container writes to the emptyDir {name}");
-        return (!container.volumes.filled.contains(name)).then(what);
+        return (!is_filled).then(|| format!("no init container writes to the emptyDir {name}"));
     }
     if container.manifest.phase == Phase::Bootstrap {
         let what = || format!("volume {name} is not a folder of the bootstrap VM");

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::{
     error::brief,
     facts::DEFAULT_NAMESPACE,
+    object::permissions,
     provider::{
         Error, Flavour, ImageSource, Phase,
         folder::Manifest,
@@ -101,7 +102,7 @@ pub(super) fn image_keys(Subject { bundle, payload }: Subject) -> Vec<Error> {
     let unknown = images.filter(|(_, source)| payload.is_some_and(|payload| !payload.image_keys.contains(&source.key)));
     let defect = |(container, source): (&String, &ImageSource)| {
         let what = format!("the images ConfigMap has no key {}", source.key);
-        bundle.descriptor_error(&format!("/images/{container}/key"), what)
+        bundle.descriptor_error(&format!("{}/key", child("/images", container)), what)
     };
     unknown.map(defect).collect()
 }
@@ -146,16 +147,21 @@ fn duplicates_of(subject: Subject, phase: Phase) -> Vec<Error> {
 
 pub(super) fn rbac_wildcards(subject: Subject) -> Vec<Error> {
     let of_manifest = |manifest: &Manifest| {
-        let rules = items(&manifest.object.value()["rules"]).iter().enumerate();
-        let fields = rules.flat_map(|(index, rule)| {
-            let names = ["apiGroups", "resources", "verbs", "nonResourceURLs"];
-            names.map(|name| (format!("/rules/{index}/{name}"), &rule[name]))
-        });
-        let has_wildcard =
-            |list: &Value| items(list).iter().any(|item| item.as_str().is_some_and(|text| text.contains('*')));
-        let wildcards = fields.filter(|(_, list)| has_wildcard(list));
-        let mut defects: Vec<_> = wildcards.map(|(pointer, _)| manifest.defect(&pointer, "a wildcard")).collect();
-        if manifest.object.value()["roleRef"]["name"] == "cluster-admin" {
+        let object = manifest.object.value();
+        let mut defects = Vec::new();
+        // Rules that cannot be read are a defect of their own.
+        for (index, rule) in permissions::rules(object).unwrap_or_default().iter().enumerate() {
+            let lists = [
+                ("apiGroups", &rule.groups),
+                ("resources", &rule.resources),
+                ("verbs", &rule.verbs),
+                ("nonResourceURLs", &rule.urls),
+            ];
+            let wildcards = lists.into_iter().filter(|(_, texts)| texts.iter().any(|text| text.contains('*')));
+            let defect = |(field, _)| manifest.defect(&format!("/rules/{index}/{field}"), "a wildcard");
+            defects.extend(wildcards.map(defect));
+        }
+        if object["roleRef"]["name"] == "cluster-admin" {
             defects.push(manifest.defect("/roleRef/name", "cluster-admin grants every right"));
         }
         defects

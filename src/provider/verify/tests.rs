@@ -93,7 +93,7 @@ const FIXTURES: &[(&str, usize, &str, &str, &str)] = &[
     ("bootstrap-static-pod", POD, "kind: Pod", "kind: Service", "kind: Service"),
 ];
 
-const UPSTREAM: [(&str, &str); 7] = [
+const UPSTREAM: [(&str, &str); 12] = [
     ("assets/hcloud/upstream/deployment.yaml", include_str!("../../../assets/hcloud/upstream/deployment.yaml")),
     (
         "assets/hcloud/upstream/poddisruptionbudget.yaml",
@@ -104,11 +104,20 @@ const UPSTREAM: [(&str, &str); 7] = [
     ("assets/vultr/upstream/daemonset.yaml", include_str!("../../../assets/vultr/upstream/daemonset.yaml")),
     ("assets/vultr/upstream/provider.yaml", include_str!("../../../assets/vultr/upstream/provider.yaml")),
     ("assets/vultr/upstream/rbac.yaml", include_str!("../../../assets/vultr/upstream/rbac.yaml")),
+    ("assets/azure/upstream/deployment.yaml", include_str!("../../../assets/azure/upstream/deployment.yaml")),
+    ("assets/azure/upstream/node-manager.yaml", include_str!("../../../assets/azure/upstream/node-manager.yaml")),
+    (
+        "assets/azure/upstream/poddisruptionbudget.yaml",
+        include_str!("../../../assets/azure/upstream/poddisruptionbudget.yaml"),
+    ),
+    ("assets/azure/upstream/provider.yaml", include_str!("../../../assets/azure/upstream/provider.yaml")),
+    ("assets/azure/upstream/rbac.yaml", include_str!("../../../assets/azure/upstream/rbac.yaml")),
 ];
 
 const BUDGET: usize = 1;
 const UPSTREAM_DESCRIPTOR: usize = 2;
 const DAEMON_SET: usize = 4;
+const NODE_MANAGER: usize = 8;
 
 const TAGS: &str =
     "tags: {\"1.32\": v1.30.1, \"1.33\": v1.35.0, \"1.34\": v1.35.0, \"1.35\": v1.35.0, \"1.36\": v1.35.0}";
@@ -149,6 +158,8 @@ const UPSTREAM_FIXTURES: &[(&str, usize, &str, &str)] = &[
     ("upstream-daemonset-strategy", DAEMON_SET, "maxUnavailable: 50%", "maxUnavailable: 1"),
     ("upstream-daemonset-strategy", DAEMON_SET, "maxUnavailable: 50%", "maxUnavailable: 100%"),
     ("upstream-daemonset-strategy", DAEMON_SET, "type: RollingUpdate\n    rollingUpdate: {maxSurge: 0, maxUnavailable: 50%}", "type: OnDelete"),
+    ("upstream-daemonset-strategy", NODE_MANAGER, "maxUnavailable: 50%", "maxUnavailable: 10%"),
+    ("upstream-daemonset-strategy", NODE_MANAGER, "rollingUpdate: {maxSurge: 0, maxUnavailable: 50%}", "rollingUpdate: {maxSurge: 1, maxUnavailable: 0}"),
     ("upstream-daemonset-strategy", DAEMON_SET, "      - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoSchedule}\n", ""),
 ];
 

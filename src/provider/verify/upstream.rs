@@ -155,8 +155,7 @@ pub(super) fn instance_label(subject: Subject) -> Vec<Error> {
 pub(super) fn deployment_strategy(subject: Subject) -> Vec<Error> {
     let one_at_a_time = json!({"maxSurge": 0, "maxUnavailable": 1});
     not_updated_by(
-        subject,
-        "Deployment",
+        pods_of_control_plane(subject).filter(|pod| pod.kind() == "Deployment"),
         "/spec/strategy",
         &one_at_a_time,
         "the strategy is not RollingUpdate with maxSurge 0 and maxUnavailable 1",
@@ -164,27 +163,31 @@ pub(super) fn deployment_strategy(subject: Subject) -> Vec<Error> {
 }
 
 /// The strategy of a DaemonSet whose pods share a port of the host, and what makes it count a dead node: half of three nodes, rounded
-/// up, are two, so that one may be dead; half of two are one.
+/// up, are two, so that one may be dead; half of two are one. A node manager has pods on many nodes, of which several may be dead.
 pub(super) fn daemon_set_strategy(subject: Subject) -> Vec<Error> {
     let half = json!({"maxSurge": 0, "maxUnavailable": "50%"});
+    let daemon_sets = || pods(subject).filter(|pod| pod.kind() == "DaemonSet");
     let strategy = not_updated_by(
-        subject,
-        "DaemonSet",
+        daemon_sets(),
         "/spec/updateStrategy",
         &half,
         "the updateStrategy is not RollingUpdate with maxSurge 0 and maxUnavailable 50%",
     );
     let key = "node.kubernetes.io/unreachable";
-    let uncounted = report(pods_of_control_plane(subject).filter(|pod| pod.kind() == "DaemonSet"), |pod| {
+    let uncounted = report(daemon_sets(), |pod| {
         let is_tolerated = tolerates(items(&pod.value["tolerations"]), key, "NoSchedule");
         (!is_tolerated).then(|| ("/tolerations", format!("no toleration of the taint {key}:NoSchedule")))
     });
     strategy.into_iter().chain(uncounted).collect()
 }
 
-/// The workloads of the cloud-controller-manager of a kind that are not updated in this way.
-fn not_updated_by(subject: Subject, kind: &str, pointer: &str, wanted: &Value, what: &str) -> Vec<Error> {
-    let workloads = pods_of_control_plane(subject).filter(|pod| pod.kind() == kind);
+/// Those workloads that are not updated in this way.
+fn not_updated_by<'a>(
+    workloads: impl Iterator<Item = Part<'a>>,
+    pointer: &str,
+    wanted: &Value,
+    what: &str,
+) -> Vec<Error> {
     let wrong = workloads.filter_map(|pod| {
         let strategy = pod.manifest.object.value().pointer(pointer).unwrap_or(&Value::Null);
         let is_right = strategy["type"] == "RollingUpdate" && strategy["rollingUpdate"] == *wanted;

@@ -57,6 +57,22 @@ fn the_version_is_announced_when_it_is_reached() {
 }
 
 #[test]
+fn the_nodes_that_may_hold_up_a_rollout_are_named_with_it() {
+    let Outcome::Progressing { rollouts, .. } = progressing() else { panic!("another outcome") };
+    let held_up = Outcome::Progressing { rollouts, nodes: "; of the nodes for its pods these are not ready: a".into() };
+    let upgrade = next(&Status::default(), &held_up, V1, "t1");
+    assert_eq!(
+        upgrade.conditions[1].message,
+        "Progressing towards operator: 4.21.0; of the nodes for its pods these are not ready: a"
+    );
+    let done = next(&upgrade, &Outcome::Done, V1, "t2");
+    assert_eq!(
+        next(&done, &held_up, V1, "t3").conditions[1].message,
+        "Waiting for the rollout of Deployment n/ccm; of the nodes for its pods these are not ready: a"
+    );
+}
+
+#[test]
 fn an_error_is_reported_and_nothing_else_changes() {
     let done = next(&Status::default(), &Outcome::Done, V1, "t1");
     let failed = next(&done, &Outcome::Failed { error: "cause".into() }, V1, "t2");

@@ -4,13 +4,14 @@ use std::ops::Range;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-use crate::text::mask::{is_harmless_value, is_secret_key, squashed};
+use crate::text::mask::{
+    is_harmless_value, is_secret_key,
+    named::{TOKEN, is_password, named_secret, tokens},
+    squashed,
+};
 
 /// The first characters of a comment or a list's item.
 const MARKERS: [char; 7] = [' ', '\t', '#', ';', '/', '*', '-'];
-
-/// The shortest word behind `Bearer` that is a token and no English word.
-const TOKEN: usize = 16;
 
 /// Names of secrets in the query of a URL that are harmless elsewhere.
 const QUERY: [&str; 5] = ["key", "sig", "signature", "code", "xamzsignature"];
@@ -153,9 +154,8 @@ impl Reader {
                 continue;
             }
             if let Some(secret) = named_secret(word, rest) {
-                let start = end + 1;
-                found.push(start..start + secret.len());
-                at = start + secret.len();
+                at = end + secret.end;
+                found.push(end + secret.start..at);
                 continue;
             }
             let in_query = line[..start].ends_with(['?', '&']) && rest.starts_with('=');
@@ -267,79 +267,15 @@ fn length_of_word(text: &str) -> usize {
     text[1..].find(quote).map_or(text.len(), |end| end + 2)
 }
 
-/// Whether a key is that of a password, behind which no prose is expected.
-fn is_password(key: &str) -> bool {
-    let key = squashed(key);
-    ["passw", "passphrase", "pwd"].iter().any(|word| key.contains(word))
-}
-
 /// Whether a word in prose looks like a secret and not like an English word or a path.
 fn looks_secret(word: &str) -> bool {
     let bare = word.trim_end_matches([',', '.', ';', ':']);
     !bare.starts_with('/') && (bare.len() >= TOKEN || bare.contains(|c: char| c.is_ascii_digit()))
 }
 
-/// How tokens begin that are known by it: those of GitHub, GitLab, `DigitalOcean`, Slack and Hugging Face, and the ids of AWS's keys, as
-/// their documentation shows them. `eyJ` is how `{"` begins in the base64 of a JSON Web Token.
-const TOKENS: [&str; 20] = [
-    "eyJ",
-    "AKIA",
-    "ASIA",
-    "dop_v1_",
-    "doo_v1_",
-    "dor_v1_",
-    "ghp_",
-    "gho_",
-    "ghu_",
-    "ghs_",
-    "ghr_",
-    "github_pat_",
-    "glpat-",
-    "glrt-",
-    "xoxa-",
-    "xoxb-",
-    "xoxp-",
-    "xoxr-",
-    "xoxs-",
-    "hf_",
-];
-
-/// The words of a line that are tokens by how they begin, wherever they stand.
-fn tokens(line: &str) -> Vec<Range<usize>> {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let (mut found, mut at) = (Vec::new(), 0);
-    while let Some(start) = line[at..].find(is_part).map(|part| at + part) {
-        let end = line[start..].find(|c| !is_part(c)).map_or(line.len(), |end| start + end);
-        let word = line[start..end].trim_end_matches('.');
-        if word.len() >= TOKEN && TOKENS.iter().any(|token| word.starts_with(token)) {
-            found.push(start..start + word.len());
-        }
-        at = end;
-    }
-    found
-}
-
 /// Whether this is what follows `Basic`: a user and a password in base64.
 fn is_basic(word: &str) -> bool {
     STANDARD.decode(word).is_ok_and(|bytes| bytes.contains(&b':') && bytes.iter().all(|byte| *byte >= b' '))
-}
-
-/// The word behind `token`, `password` or `key` and a blank, if it looks like a secret: it has digits beside letters, behind `key` also the
-/// length of one, and no part of a path or of a host's name.
-fn named_secret<'a>(word: &str, rest: &'a str) -> Option<&'a str> {
-    let shortest = match squashed(word).as_str() {
-        "token" => 8,
-        "key" | "secret" => TOKEN,
-        name if is_password(name) && !word.starts_with('-') => 6,
-        _ => return None,
-    };
-    let after = rest.strip_prefix(' ')?;
-    let next = &after[..after.find(char::is_whitespace).unwrap_or(after.len())];
-    let next = next.trim_end_matches([',', '.', ';', ':', ')', '"', '\'']);
-    let has = |is: fn(&u8) -> bool| next.bytes().any(|byte| is(&byte));
-    let is_random =
-        has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic) && !next.contains(['/', '.', '=', '"', '\'']);
-    (next.len() >= shortest && is_random).then_some(next)
 }
 
 /// The position of the closing quote of a string, or the end of the text.

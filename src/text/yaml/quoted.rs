@@ -4,7 +4,10 @@
 //! The writer leaves control characters and the like as they are. It also writes a text of several lines as a block, and a block whose
 //! first line begins with a tab is an error to Go's parsers.
 
-use std::{collections::HashMap, fmt::Write};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt::Write,
+};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -32,10 +35,7 @@ fn needs(text: &str) -> bool {
 /// afterwards.
 pub(super) fn write(value: &impl Serialize, plain: &str) -> Result<String, Error> {
     let mut value = serde_json::to_value(value).map_err(|error| Error::new(error.to_string()))?;
-    let mut mark = "quoted".to_owned();
-    while plain.contains(&mark) {
-        mark.push('q');
-    }
+    let mark = mark_beside(plain);
     let mut texts = HashMap::new();
     replace(&mut value, &mark, &mut texts);
     let written = super::write(&value)?;
@@ -47,6 +47,19 @@ pub(super) fn write(value: &impl Serialize, plain: &str) -> Result<String, Error
         document += &part[number.len()..];
     }
     Ok(document)
+}
+
+/// How the word begins that stands for a text.
+const MARK: &str = "quoted";
+
+/// A short word that a document does not hold, found in one walk over it, whatever its writer has put there to be in the way.
+fn mark_beside(plain: &str) -> String {
+    let behind = plain.split(MARK).skip(1);
+    // Each part ends before the next one, so that no digit is looked at twice.
+    let numbers = behind.filter_map(|part| part.split_once('q').and_then(|(number, _)| number.parse::<usize>().ok()));
+    let taken: BTreeSet<_> = numbers.collect();
+    let free = (0..=taken.len()).find(|number| !taken.contains(number)).unwrap_or_default();
+    format!("{MARK}{free}q")
 }
 
 /// Replaces texts by marks with numbers, and collects them by their number.
@@ -116,13 +129,38 @@ mod tests {
             "\t",
             "\ta",
             "quoted0",
+            "quoted0q\n\tb",
+            "\tquoted0q0\nquoted1q0",
         ] {
-            let value = json!({text: [text, {"a": text}], "b\u{9b}": "c\u{9b}", "quoted1": 1});
+            let value = json!({
+                text: [text, {"a": text}], "b\u{9b}": "c\u{9b}", "quoted1": 1, "quoted0q1": "quoted2q",
+            });
             let written = to_string(&value).unwrap();
             assert!(!written.contains(steers), "{written:?}");
             assert_eq!(from_str::<Value>(&written).unwrap(), value, "{written:?}");
         }
         assert_eq!(to_string(&json!({"a": "\tb\nc\n"})).unwrap(), "a: \"\\tb\\nc\\n\"\n");
         assert_eq!(to_string(&json!({"a": "b\n\tc\n"})).unwrap(), "a: |\n  b\n  \tc\n");
+    }
+
+    #[test]
+    fn the_mark_is_short_and_nowhere_else() {
+        let many = (0..1 << 16).map(|n| format!("quoted{n}q")).collect::<Vec<_>>().concat();
+        for (plain, mark) in [
+            (String::new(), "quoted0q"),
+            ("quoted quotedq quotedquoted".to_owned(), "quoted0q"),
+            ("quoted0q quoted1q1 quoted3q quoted02q".to_owned(), "quoted4q"),
+            ("quotedq".repeat(1 << 17), "quoted0q"),
+            (format!("quoted{}", "q".repeat(1 << 20)), "quoted0q"),
+            (format!("quoted{}q", "1".repeat(1 << 20)), "quoted0q"),
+            (many, "quoted65536q"),
+        ] {
+            assert_eq!(mark_beside(&plain), mark);
+            assert!(!plain.contains(mark), "{mark}");
+        }
+        // The mark stands for each text, so that a long one would take the product of its length and their number.
+        let texts = vec!["\tb\n"; 2_000];
+        let value = json!({"a": format!("quoted{}", "q".repeat(1 << 18)), "b": texts});
+        assert_eq!(from_str::<Value>(&to_string(&value).unwrap()).unwrap(), value);
     }
 }

@@ -64,14 +64,29 @@ const NAMED: &str = "\
         - --replace-built-in={{ join \",\" . }}
 {{- end }}";
 
-/// What carries external providers, at the end of the Deployment: of the container, then of the pod.
-const PACKAGES: &str = "\
-{{- if $.Values.externalProviders }}
+/// The last of the arguments, before the variables.
+const CERTIFICATE: &str = "\
+{{- if $.Values.metricsCertificate.secretName }}
+        - --metrics-cert-dir=/etc/ccm-operator/metrics-certificate
+{{- end }}
+        # The UID of the pod:";
+
+/// What carries external providers and the certificate of the metrics, at the end of the Deployment: of the container, then of the pod.
+const VOLUMES: &str = "\
+{{- if or $.Values.externalProviders $.Values.metricsCertificate.secretName }}
         volumeMounts:
+{{- if $.Values.externalProviders }}
         - name: providers
           mountPath: /etc/ccm-operator/providers
           readOnly: true
+{{- end }}
+{{- if $.Values.metricsCertificate.secretName }}
+        - name: metrics-certificate
+          mountPath: /etc/ccm-operator/metrics-certificate
+          readOnly: true
+{{- end }}
       volumes:
+{{- if $.Values.externalProviders }}
       - name: providers
         projected:
           sources:
@@ -80,6 +95,13 @@ const PACKAGES: &str = "\
 {{- end }}
 {{- if $.Values.providerPolicy }}
           - configMap: {name: {{ $.Values.providerPolicy | quote }}}
+{{- end }}
+{{- end }}
+{{- if $.Values.metricsCertificate.secretName }}
+      - name: metrics-certificate
+        secret:
+          secretName: {{ $.Values.metricsCertificate.secretName | quote }}
+          optional: true
 {{- end }}
 {{- end }}
 ";
@@ -119,6 +141,7 @@ pub(super) fn base<'a>() -> Installation<'a> {
         api_server: None,
         node_deletion: false,
         expose_metrics: false,
+        metrics_certificate: None,
         limits: Limits { names: vec!["name-of-the-chart".into()], ..Limits::default() },
         external: External::default(),
     }
@@ -229,9 +252,9 @@ fn template(file: &str, any: &Upstream) -> Result<String> {
     for (token, template) in TOKENS {
         text = text.replace(token, template);
     }
-    text = text.replace("      containers:\n", FURTHER);
+    text = text.replace("      containers:\n", FURTHER).replace("        # The UID of the pod:", CERTIFICATE);
     if plain.contains("kind: Deployment\n") {
-        text.push_str(PACKAGES);
+        text.push_str(VOLUMES);
     }
     if text.contains("{{ . | quote }}") {
         around = Some("range $.Values.namespaces".into());

@@ -117,6 +117,8 @@ fn generated() -> Result<BTreeMap<String, String>> {
     }
     add("node-deletion", Installation { node_deletion: true, ..plain() })?;
     add("expose-metrics", Installation { expose_metrics: true, ..plain() })?;
+    let metrics_certificate = Some("ccm-operator-metrics".into());
+    add("metrics-certificate", Installation { metrics_certificate, ..plain() })?;
     add("single-node", Installation { control_plane_nodes: 1, ..plain() })?;
     for distribution in distributions()? {
         add(&name(distribution), Installation { distribution, ..plain() })?;
@@ -172,6 +174,11 @@ async fn kustomize_makes_of_components_what_render_makes_of_flags() -> Result<()
     }
     case(&all, &["node-deletion", "single-node"], &["--node-deletion", "--control-plane-nodes", "1"]);
     case(&all[..1], &["expose-metrics"], &["--expose-metrics"]);
+    case(
+        &all[..1],
+        &["expose-metrics", "metrics-certificate"],
+        &["--expose-metrics", "--metrics-certificate-secret", "ccm-operator-metrics"],
+    );
     for distribution in distributions()? {
         let name = name(distribution);
         case(&all[..1], &[&name], &["--distribution", &name]);

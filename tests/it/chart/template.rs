@@ -33,7 +33,7 @@ async fn helm(arguments: &[&str]) -> Result<Output> {
 }
 
 /// The objects that the chart makes of values, in a namespace.
-async fn templated(namespace: &str, values: &Value, arguments: &[&str]) -> Result<Vec<Value>> {
+pub(super) async fn templated(namespace: &str, values: &Value, arguments: &[&str]) -> Result<Vec<Value>> {
     let file = tempfile::NamedTempFile::new()?;
     fs::write(file.path(), values.to_string())?;
     let path = file.path().display().to_string();
@@ -178,6 +178,11 @@ async fn the_chart_makes_of_values_what_render_makes_of_flags() -> Result<()> {
     );
     case(
         "ccm-operator",
+        &["--providers", "aws", "--node-deletion", "--metrics-certificate-secret", "metrics"],
+        json!({"providers": ["aws"], "nodeDeletion": true, "metricsCertificate": {"secretName": "metrics"}}),
+    );
+    case(
+        "ccm-operator",
         &[
             "--providers",
             "aws",
@@ -241,6 +246,10 @@ async fn external_providers_are_mounted_as_render_mounts_them() -> Result<()> {
         (&[][..], json!({"externalProviders": external})),
         (&["--providers", "aws"], json!({"externalProviders": external, "providers": ["aws"]})),
         (
+            &["--metrics-certificate-secret", "metrics"],
+            json!({"externalProviders": external, "metricsCertificate": {"secretName": "metrics"}}),
+        ),
+        (
             &policies,
             json!({
                 "externalProviders": external, "replaceBuiltIn": ["hcloud"],
@@ -270,36 +279,6 @@ async fn the_pods_get_what_only_the_chart_can_add() -> Result<()> {
     pod["imagePullSecrets"] = json!([{"name": "registry"}]);
     pod["tolerations"].as_array_mut().context("tolerations")?.push(toleration);
     assert_eq!(Some(expected), deployment(templated("own", &values, &[]).await?));
-    Ok(())
-}
-
-#[tokio::test]
-async fn prometheus_is_told_only_where_it_is_known() -> Result<()> {
-    let found = async |values: Value, arguments: &[&str]| -> Result<Vec<Value>> {
-        let objects = templated("own", &values, arguments).await?;
-        let kinds = ["Service", "ServiceMonitor"].map(Value::from);
-        Ok(objects.into_iter().filter(|object| kinds.contains(&object["kind"])).collect())
-    };
-    let known = ["--api-versions", "monitoring.coreos.com/v1"];
-    assert!(found(json!({"providers": ["aws"]}), &[]).await?.is_empty());
-    assert!(found(json!({"providers": ["aws"]}), &known).await?.is_empty(), "its token would go to whoever answers");
-    let labels = json!({"release": "prometheus"});
-    let objects =
-        found(json!({"providers": ["aws"], "serviceMonitor": {"enabled": true, "labels": labels}}), &known).await?;
-    let [service, monitor] = &objects[..] else { panic!("{objects:?}") };
-    assert!(objects.iter().all(|object| object["metadata"]["namespace"] == "own"), "{objects:?}");
-    assert_eq!(monitor["metadata"]["labels"]["release"], "prometheus");
-    // The Service is the one that is looked for, its pods are the operator's, and so is their port.
-    let all = templated("own", &json!({"providers": ["aws"]}), &[]).await?;
-    let deployment = all.iter().find(|object| object["kind"] == "Deployment").context("a Deployment")?;
-    let pods = &deployment["spec"]["template"];
-    assert_eq!(monitor["spec"]["selector"]["matchLabels"], service["metadata"]["labels"]);
-    assert_eq!(service["spec"]["selector"], pods["metadata"]["labels"]);
-    let port = &service["spec"]["ports"][0];
-    assert_eq!(port["name"], monitor["spec"]["endpoints"][0]["port"]);
-    let ports = pods["spec"]["containers"][0]["ports"].as_array().context("ports")?;
-    let own = ports.iter().find(|own| own["name"] == port["targetPort"]).context("the port")?;
-    assert_eq!(own["containerPort"], port["port"]);
     Ok(())
 }
 
@@ -403,6 +382,7 @@ async fn wrong_values_are_refused() -> Result<()> {
         ("providers={gcp},namespaces={a}", "namespaces"),
         ("providers={aws},distribution=k4s", "distribution"),
         ("providers={aws},controlPlaneNodes=-1", "controlPlaneNodes"),
+        ("providers={aws},metricsCertificate.secretName=A", "metricsCertificate"),
         ("providers={aws},apiServer.host=https://a", "apiServer"),
         ("providers={aws},apiServer.port=0", "apiServer"),
         ("providers={aws},image.digest=sha256:1", "image"),

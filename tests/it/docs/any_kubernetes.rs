@@ -327,8 +327,8 @@ async fn is_deleted_by_the_next_operator(shell: &Shell) -> Result<()> {
 
 /// The objects of the CCM.
 pub(super) async fn left(shell: &Shell) -> Result<String> {
-    let kinds = "deployments,daemonsets,poddisruptionbudgets,configmaps,serviceaccounts,roles,rolebindings,clusterroles,\
-                 clusterrolebindings";
+    let kinds = "deployments,daemonsets,services,poddisruptionbudgets,configmaps,serviceaccounts,roles,rolebindings,clusterroles,\
+                 clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings";
     run(shell, &format!("kubectl get {kinds} --all-namespaces --selector app.kubernetes.io/instance=cluster -o name"))
         .await
 }

@@ -44,7 +44,11 @@ fn planned(root: &TempDir) -> Result<Vec<Object>> {
     let written = scaffold::new(root.path(), &["acme", &ccm, &node_manager]);
     ensure!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
     let folder = root.path().join("acme");
-    edit(&folder, "assets/upstream/provider.yaml", "metadataPrefixes: []", "metadataPrefixes: [acme.example/]")?;
+    // First those of nodes, then those of Services.
+    for prefix in ["acme.example/", "lb.acme.example/"] {
+        let declared = format!("metadataPrefixes: [{prefix}]");
+        edit(&folder, "assets/upstream/provider.yaml", "metadataPrefixes: []", &declared)?;
+    }
     let digest = package::read::read(&folder)?.digest;
     let wanted = Wanted { path: Some(folder), digest: Some(digest), name: None };
     let settings = Settings { wanted: vec![Ok(wanted)], is_pinned: true, ..Settings::default() };
@@ -284,7 +288,7 @@ async fn an_external_provider_draws_no_traffic_to_itself_and_keeps_load_balancer
             "labels by the status",
             "kube-dns",
             "status",
-            json!({"metadata": {"labels": {"acme.example/x": "y"}}}),
+            json!({"metadata": {"labels": {"lb.acme.example/x": "y"}}}),
             no_balancer,
         ),
         (
@@ -311,6 +315,30 @@ async fn an_external_provider_draws_no_traffic_to_itself_and_keeps_load_balancer
         ("a DNS name by the status", "web", "status", dns_name, keys),
         ("a user's label", "web", "status", json!({"metadata": {"labels": {"app": "acme"}}}), keys),
         ("a user's label removed", "web", "status", json!({"metadata": {"labels": {"app": null}}}), keys),
+        ("a label without a domain", "web", "", labelled("ipam-address", json!("x")), keys),
+        ("what it declares for Nodes only", "web", "", annotated("acme.example/vm", json!("1")), keys),
+        (
+            "the key of another cloud",
+            "web",
+            "",
+            annotated("loadbalancer.openstack.org/load-balancer-id", json!("1")),
+            keys,
+        ),
+        (
+            "the key of another cloud by the status",
+            "web",
+            "status",
+            labelled("service.k8s.alibaba/loadbalancer-id", json!("1")),
+            keys,
+        ),
+        (
+            "the address of another load balancer",
+            "web",
+            "",
+            annotated("metallb.io/loadBalancerIPs", json!("192.0.2.9")),
+            keys,
+        ),
+        ("almost what it declares", "web", "", annotated("x.lb.acme.example/id", json!("1")), keys),
         ("an owner", "web", "", json!({"metadata": {"ownerReferences": [owner]}}), "of the metadata of a Service"),
     ] {
         world.refused(what, service(), (name, subresource), body, why).await;
@@ -323,21 +351,26 @@ async fn an_external_provider_draws_no_traffic_to_itself_and_keeps_load_balancer
     let error = answered(gone.map(|_| ())).expect_err("deleted");
     assert!(error.contains("neither create nor delete Services"), "{error}");
 
-    // What the library writes, and what clouds write besides.
+    keeps_load_balancers(&world).await;
+    Ok(())
+}
+
+/// What the library writes, and what clouds write besides.
+async fn keeps_load_balancers(world: &World) {
     let status = json!({"loadBalancer": {"ingress": [{"ip": "198.51.100.7"}]}});
     world.done("finalizer", service(), ("web", "status"), json!({"metadata": {"finalizers": [CLEANUP]}})).await;
     let live = world.done("status", service(), ("web", "status"), json!({"status": status})).await;
     assert_eq!(live["status"]["loadBalancer"]["ingress"][0]["ip"], "198.51.100.7");
     for (key, value) in [
-        ("kubernetes.digitalocean.com/load-balancer-id", "1"),
-        ("service.beta.kubernetes.io/vultr-loadbalancer-id", "1"),
-        ("loadbalancer.openstack.org/load-balancer-address", "1"),
-        ("loadbalancer.openstack.org/load-balancer-address", "2"),
+        ("lb.acme.example/id", json!("1")),
+        ("lb.acme.example/id", json!("2")),
+        ("lb.acme.example/id", Value::Null),
+        ("service.beta.kubernetes.io/vultr-loadbalancer-id", json!("1")),
     ] {
-        world.done(key, service(), ("web", ""), json!({"metadata": {"annotations": {key: value}}})).await;
+        world.done(key, service(), ("web", ""), annotated(key, value)).await;
     }
-    for key in ["service.k8s.alibaba/loadbalancer-id", "service.beta.kubernetes.io/hash", "ipam-address"] {
-        world.done(key, service(), ("web", ""), json!({"metadata": {"labels": {key: "x"}}})).await;
+    for key in ["lb.acme.example/pool", "service.beta.kubernetes.io/hash"] {
+        world.done(key, service(), ("web", "status"), labelled(key, json!("x"))).await;
     }
     world.done("the address", service(), ("web", ""), json!({"spec": {"loadBalancerIP": "198.51.100.7"}})).await;
     world
@@ -353,7 +386,6 @@ async fn an_external_provider_draws_no_traffic_to_itself_and_keeps_load_balancer
     patch(&world.admin, service(), ("kube-dns", ""), json!({"metadata": {"labels": {"x": "y"}}}))
         .await
         .expect("somebody else");
-    Ok(())
 }
 
 #[tokio::test]
@@ -375,6 +407,9 @@ async fn an_external_provider_moves_no_pods_and_initializes_nodes() -> Result<()
             labels,
         ),
         ("a label of Cluster API", "", labelled("cluster.x-k8s.io/x", json!("")), labels),
+        ("a label of the pod network", "", labelled("projectcalico.org/RouteReflectorClusterID", json!("1")), labels),
+        ("a label of the tunnel by the status", "status", labelled("flannel.alpha.coreos.com/x", json!("y")), labels),
+        ("a label of what manages the machines", "", labelled("rke2.io/x", json!("y")), labels),
         ("a label of others", "", labelled("example.com/pool", json!("db")), labels),
         ("a label of others removed", "status", labelled("example.com/pool", Value::Null), labels),
         ("a taint", "", tainted("example.com/x", "NoSchedule"), taints),

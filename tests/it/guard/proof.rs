@@ -71,6 +71,17 @@ async fn a_leader_that_is_no_pod_of_the_current_rollout_confirms_nothing() -> Re
     Ok(())
 }
 
+/// Starts the operator again, with a proxy between it and its API server.
+async fn put_between(world: &mut World) -> Result<Faults> {
+    world.operator.terminate()?;
+    world.operator.wait(LIMIT).await?;
+    let own = world.cluster.kubeconfig.clone();
+    let faults = Faults::start(&own, own.parent().context("its folder")?).await?;
+    faults.kubeconfig().clone_into(&mut world.cluster.kubeconfig);
+    world.operator = start(&world.cluster)?;
+    Ok(faults)
+}
+
 /// Whether an object of the second `CloudControllerManager` is written.
 fn is_of_second(seen: &Seen) -> bool {
     seen.method == http::Method::PATCH && seen.path.contains("-second")
@@ -83,16 +94,11 @@ fn is_withdrawal(seen: &Seen) -> bool {
 #[tokio::test]
 async fn a_withdrawal_waits_for_a_few_writes_at_most_whatever_else_is_to_be_written() -> Result<()> {
     let mut world = World::new().await?;
-    let client = &world.cluster.client;
     let without_services = json!({"spec": {"controllers": {"service": "Disabled"}}});
     world.cluster.patch("cluster", without_services).await?;
     world.cluster.conditions(&world.operator, "cluster", &["Ready=True", "NodeDeletionSafe=True"]).await?;
-    world.operator.terminate()?;
-    world.operator.wait(LIMIT).await?;
-    let own = world.cluster.kubeconfig.clone();
-    let faults = Faults::start(&own, own.parent().context("its folder")?).await?;
-    world.cluster.kubeconfig = faults.kubeconfig().to_owned();
-    world.operator = start(&world.cluster)?;
+    let faults = put_between(&mut world).await?;
+    let client = &world.cluster.client;
     world.lose("gone", 700).await?;
     world.role_is(&granting(&["gone"])).await?;
 
@@ -127,4 +133,30 @@ async fn a_withdrawal_waits_for_a_few_writes_at_most_whatever_else_is_to_be_writ
     faults.inject(Vec::new());
     (0..ROOM).for_each(|_| faults.release());
     world.role_is(&json!([])).await
+}
+
+/// Whether an object or a status is applied.
+fn is_apply(seen: &Seen) -> bool {
+    seen.method == http::Method::PATCH
+}
+
+#[tokio::test]
+async fn a_stop_names_the_nodes_whose_right_an_api_server_that_hangs_keeps_alive() -> Result<()> {
+    let mut world = World::new().await?;
+    let faults = put_between(&mut world).await?;
+    world.lose("gone", 700).await?;
+    world.role_is(&granting(&["gone"])).await?;
+    // A pass is under way and hangs; so does what is to be taken back after it.
+    faults.inject(vec![Rule { fault: Fault::Slow(LIMIT), applies: is_apply, times: usize::MAX }]);
+    world.cluster.patch("cluster", json!({"spec": {"logging": {"verbosity": 4}}})).await?;
+    let hangs = |seen: &Seen| seen.is_faulty && seen.path.contains("/daemonsets/");
+    eventually("a write that hangs", LIMIT, async || Ok(faults.seen().iter().any(hangs).then_some(())))
+        .await
+        .with_context(|| world.operator.log())?;
+    world.operator.terminate()?;
+    world.operator.wait(LIMIT).await?;
+    let log = world.operator.log();
+    assert!(log.contains("the right to delete these nodes could not be withdrawn: gone"), "{log}");
+    assert!(log.contains("released the lease"), "{log}");
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! The rehearsal is enforced: whatever right somebody else grants, no node is deleted that was not confirmed.
 
 use super::*;
+use crate::support::faults::{Fault, Faults, Rule, Seen};
 
 /// Binds a right to delete nodes to the account.
 async fn free(client: &Client, role: &str) -> Result<()> {
@@ -111,6 +112,11 @@ async fn where_the_right_is_withheld_the_status_says_so_and_all_else_is_done() -
     assert!(message(&live, "PreflightPassed").contains("rights: the operator may not"), "{live:#}");
     let objects = cluster.objects(None).await?;
     assert!(objects.iter().all(|object| !object.ends_with(NAME)), "{objects:?}");
+    // With the controller off it is missed as well.
+    cluster.patch("cluster", json!({"spec": {"controllers": {"cloudNodeLifecycle": "Disabled"}}})).await?;
+    let live = cluster.conditions(&operator, "cluster", &["Ready=True", "NodeDeletionSafe=Unknown"]).await?;
+    let why = message(&live, "NodeDeletionSafe");
+    assert!(why.contains("cloudNodeLifecycle is Disabled, but ") && why.contains("forbidden"), "{why}");
     cluster.patch("cluster", json!({"spec": {"management": "Removed"}})).await?;
     cluster.conditions(&operator, "cluster", &["Ready=False", "Reconciling=False"]).await?;
     cluster.objects_are(&operator, None, <[String]>::is_empty).await?;
@@ -169,4 +175,48 @@ async fn of_one_with_another_name_the_status_says_what_the_installation_lacks() 
     operator.wait(LIMIT).await?;
     let operator = cluster.start_with(&[namespaces, "--names=cluster,second"])?;
     cluster.conditions(&operator, "second", &["Ready=True", "NodeDeletionSafe=True"]).await.map(drop)
+}
+
+/// Whether the operator looks at the policies.
+fn is_look(seen: &Seen) -> bool {
+    !seen.is_write() && seen.path.ends_with("/validatingadmissionpolicies")
+}
+
+/// Whether the policy or its binding is written.
+fn is_lock(seen: &Seen) -> bool {
+    seen.is_write() && seen.path.contains("/validatingadmissionpolic")
+}
+
+#[tokio::test]
+async fn a_workload_is_not_created_before_the_policy_that_keeps_it_from_deleting_nodes() -> Result<()> {
+    let mut cluster = Kubernetes::new("aws").await?;
+    let own = cluster.kubeconfig.clone();
+    let faults = Faults::start(&own, own.parent().context("its folder")?).await?;
+    cluster.kubeconfig = faults.kubeconfig().to_owned();
+    let operator = cluster.start()?;
+    // The API server fails for another reason than a right that is withheld: at first to show policies, then to take them.
+    for (number, applies) in [is_look, is_lock].into_iter().enumerate() {
+        faults.inject(vec![Rule { fault: Fault::Answer(500, None), applies, times: usize::MAX }]);
+        if number == 0 {
+            cluster.create("cluster", json!({"provider": "aws"})).await?;
+        }
+        eventually("several tries", LIMIT, async || {
+            let tries = faults.seen().iter().filter(|seen| seen.is_faulty && applies(seen)).count();
+            ensure!(tries >= 3, "{tries}");
+            Ok(Some(()))
+        })
+        .await
+        .with_context(|| operator.log())?;
+        let objects = cluster.objects(None).await?;
+        assert!(!objects.iter().any(|object| object.starts_with("DaemonSet ")), "{number}: {objects:?}");
+    }
+    faults.inject(Vec::new());
+    cluster.ready(&operator, "cluster").await?;
+    let seen = faults.seen();
+    let first = |kind: &str| seen.iter().position(|one| one.is_write() && !one.is_faulty && one.path.contains(kind));
+    let [policy, binding, workload] =
+        ["/validatingadmissionpolicies/", "/validatingadmissionpolicybindings/", "/daemonsets/"].map(first);
+    let are_written = policy.is_some() && binding.is_some();
+    assert!(are_written && policy.max(binding) < workload, "{policy:?} {binding:?} {workload:?}");
+    Ok(())
 }

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::{aws, world::World};
 use crate::{
+    foreign::with_digests,
     lab::{LIMIT, can},
     pod,
     support::{audit, eventually, objects},
@@ -20,7 +21,7 @@ use crate::{
 /// Its name.
 const NAME: &str = "up";
 
-/// The folder of AWS's provider under another name: those of its objects change, the program and its arguments stay.
+/// The folder of AWS's provider under another name, with digests: the names of its objects change, the program and its arguments stay.
 fn folder(root: &TempDir) -> Result<PathBuf> {
     let path = root.path().join(NAME);
     fs::create_dir_all(path.join("assets/upstream"))?;
@@ -29,7 +30,7 @@ fn folder(root: &TempDir) -> Result<PathBuf> {
     for (file, bytes) in aws.files().filter(|(file, _)| file.starts_with("assets/upstream/")) {
         let text = std::str::from_utf8(bytes)?.replace("aws-cloud-", &format!("{NAME}-cloud-"));
         let text = text.replace(&format!("/bin/{NAME}-cloud-"), "/bin/aws-cloud-");
-        fs::write(path.join(file), text.replace("name: aws\n", &format!("name: {NAME}\n")))?;
+        fs::write(path.join(file), with_digests(&text.replace("name: aws\n", &format!("name: {NAME}\n"))))?;
     }
     Ok(path)
 }

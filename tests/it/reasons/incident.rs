@@ -2,6 +2,8 @@
 //! gone. With the right to delete nodes it deletes them all; in a rehearsal the operator lists them; guarded, only a node goes whose
 //! machine is really gone.
 
+mod stale;
+
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -71,6 +73,9 @@ async fn with_the_credentials_of_another_account_of_aws() -> Result<()> {
 
     cloud.use_other_account().await?;
     cloud.world.restart().await?;
+    let unready = &nodes[1..2];
+    incident.a_new_leader_confirms_nothing(&cloud.world, unready).await?;
+    incident.what_was_allowed_before_confirms_nothing(&mut cloud.world, unready).await?;
     incident.is_lost_without_the_guard(&mut cloud.world).await
 }
 

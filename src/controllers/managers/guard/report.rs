@@ -22,7 +22,8 @@ use crate::{
     status::manager::{self, GUARD_NOT_IN_FORCE, NODE_DELETION_SAFE},
 };
 
-/// The reason of `NodeDeletionSafe` where only the missing right keeps nodes from being deleted.
+/// The reason of `NodeDeletionSafe` where the policy is missing: nodes are kept only because nobody grants the right, or because the
+/// controller is off.
 const NOT_ENFORCED: &str = "NotEnforced";
 
 /// What lets the operator keep the policies.
@@ -71,6 +72,18 @@ impl Managers {
             }
         }
     }
+}
+
+/// Status, reason and message of the condition where the policy is missing. `kept` is what keeps nodes all the same.
+fn not_enforced(kept: &str, guard: &Guard, withheld: Option<&str>) -> (&'static str, &'static str, String) {
+    let why = withheld.unwrap_or("it or its binding is missing or changed");
+    let how_to_grant = withheld.map(|_| format!("; {HOW_TO_GRANT}")).unwrap_or_default();
+    let message = format!(
+        "{kept}, but ValidatingAdmissionPolicy {} does not keep the cloud-controller-manager from using a right to delete nodes that \
+         somebody grants: {why}{how_to_grant}",
+        guard.name
+    );
+    ("Unknown", NOT_ENFORCED, message)
 }
 
 /// Whether it has been told that a node stays, and of which kind the reason is: numbers in it change with each other node.
@@ -162,7 +175,7 @@ impl Managed {
             return why("ClusterUnseen", error);
         }
         if self.is_read() && self.manager().and_then(|manager| guard_of(view, manager)).is_none() {
-            return why("BadInput", "the specification cannot be read, or its provider is not known");
+            return why("BadInput", self.why_unreadable().unwrap_or("its provider is not known"));
         }
         let error = view.observer.refusals_trouble()?;
         why("EventsUnseen", &format!("Events of nodes are not seen: {error}"))
@@ -221,7 +234,14 @@ impl Managed {
         withheld: Option<&str>,
     ) -> Option<(&'static str, &'static str, String)> {
         if lifecycle == Lifecycle::Disabled {
-            return Some(("True", "Disabled", "spec.controllers.cloudNodeLifecycle is Disabled".to_owned()));
+            let is_off = "spec.controllers.cloudNodeLifecycle is Disabled";
+            // What it would do by a right of others is not looked for: only the policy would keep it from that.
+            let lacks_policy = withheld.is_some() && self.in_force(observer).is_none();
+            return Some(if lacks_policy {
+                not_enforced(is_off, guard, withheld)
+            } else {
+                ("True", "Disabled", is_off.to_owned())
+            });
         }
         // The role is empty during a pause.
         let needs_guard = lifecycle == Lifecycle::Enabled && !self.is_paused();
@@ -242,14 +262,7 @@ impl Managed {
             return Some(("False", GUARD_NOT_IN_FORCE, others_grant(guard) + &meanwhile));
         }
         if !is_enforced {
-            let why = withheld.unwrap_or("it or its binding is missing or changed");
-            let message = format!(
-                "nobody has granted it the right to delete nodes, but ValidatingAdmissionPolicy {} does not keep it from using one that \
-                 somebody grants: {why}{}",
-                guard.name,
-                withheld.map(|_| format!("; {HOW_TO_GRANT}")).unwrap_or_default()
-            );
-            return Some(("Unknown", NOT_ENFORCED, message));
+            return Some(not_enforced("nobody has granted it the right to delete nodes", guard, withheld));
         }
         if let Some(alarm) = decision.waiting.iter().map(|one| &one.why).find(|why| why.is_alarm()) {
             return Some(("False", alarm.reason(), alarm.to_string()));
@@ -285,5 +298,52 @@ impl Managed {
             None if self.why_undecided(view, &previous.deletion.phase).is_some() => BTreeSet::new(),
             None => previous.nodes.gone.iter().cloned().collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use kube::Client;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        api::placement::Distribution,
+        controllers::view,
+        facts::{Documents, cluster::Cluster, version::Minor},
+    };
+
+    /// A cluster of which nothing has been seen, and one that asks for a mode in it.
+    fn asking_for(lifecycle: &str) -> (View, Managed) {
+        let view = view::tests::view(Client::new(Router::new(), "own"), Documents::default(), None);
+        let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes: 1 };
+        let spec = json!({"provider": "aws", "controllers": {"cloudNodeLifecycle": lifecycle}});
+        let mut managed = Managed::default();
+        managed.read(&json!({"metadata": {"name": "cluster"}, "spec": spec}), cluster, &view.settings, &view.catalog);
+        (view, managed)
+    }
+
+    #[tokio::test]
+    async fn a_policy_that_is_withheld_is_missed_where_the_controller_is_off_as_well() {
+        let (view, managed) = asking_for("Disabled");
+        let guard = guard_of(&view, managed.manager().unwrap()).unwrap();
+        let decided = (&Decision::default(), Lifecycle::Disabled);
+        let is_safe = |withheld| managed.is_safe(&view.observer, &guard, decided, withheld).unwrap();
+        let (status, reason, message) = is_safe(Some("policies are forbidden"));
+        assert_eq!((status, reason), ("Unknown", NOT_ENFORCED));
+        let start = "spec.controllers.cloudNodeLifecycle is Disabled, but ValidatingAdmissionPolicy aws-";
+        assert!(message.starts_with(start) && message.contains("policies are forbidden; install"), "{message}");
+        let (status, reason, _) = is_safe(None);
+        assert_eq!((status, reason), ("True", "Disabled"));
+    }
+
+    #[tokio::test]
+    async fn what_the_installation_does_not_allow_is_named_where_nothing_is_decided() {
+        let (view, managed) = asking_for("Enabled");
+        let (status, reason, message) = managed.why_undecided(&view, "Enabled").unwrap();
+        assert_eq!((status, reason), ("Unknown", "BadInput"));
+        let start = "nothing is confirmed, because spec.controllers.cloudNodeLifecycle: ";
+        assert!(message.starts_with(start) && message.contains("--node-deletion"), "{message}");
     }
 }

@@ -58,10 +58,10 @@ pub(super) fn granted_to(observer: &Observer, name: &str) -> Option<BTreeSet<Str
 
 /// Which nodes may be deleted now, and when that was last so.
 pub(in super::super) struct Grants {
-    /// When the role of each `CloudControllerManager` was last seen to grant a name.
+    /// When the role of each `CloudControllerManager` was last known to grant a name.
     seen: BTreeMap<String, Instant>,
-    /// How many names are granted.
-    names: usize,
+    /// Those whose roles grant names.
+    granting: BTreeSet<String>,
     /// What was granted before is not known.
     started: Instant,
     /// The names that the last attempt to narrow a role has left.
@@ -70,22 +70,29 @@ pub(in super::super) struct Grants {
 
 impl Default for Grants {
     fn default() -> Self {
-        Self { seen: BTreeMap::new(), names: 0, started: Instant::now(), narrowed: BTreeMap::new() }
+        Self { seen: BTreeMap::new(), granting: BTreeSet::new(), started: Instant::now(), narrowed: BTreeMap::new() }
     }
 }
 
 impl Grants {
     /// Notes what the live roles grant.
     pub(in super::super) fn see(&mut self, observer: &Observer) {
-        let granting: Vec<_> = roles(observer).filter(|live| !granted(live).is_empty()).collect();
-        self.names = granting.iter().map(|live| granted(live).len()).sum();
-        self.seen.extend(granting.into_iter().map(|live| (owner(live).to_owned(), Instant::now())));
+        let granting = roles(observer).filter(|live| !granted(live).is_empty());
+        self.note(granting.map(|live| owner(live).to_owned()).collect());
+    }
+
+    /// Notes whose roles grant names. What was granted until now may be in force for a little longer: nobody knows when in between
+    /// it was withdrawn.
+    fn note(&mut self, granting: BTreeSet<String>) {
+        let before = std::mem::replace(&mut self.granting, granting);
+        let now = Instant::now();
+        self.seen.extend(before.union(&self.granting).map(|owner| (owner.clone(), now)));
         self.seen.retain(|_, seen| seen.elapsed() < REFRESH);
     }
 
     /// Whether no node may be deleted.
     pub(in super::super) fn is_none(&self) -> bool {
-        self.names == 0
+        self.granting.is_empty()
     }
 
     /// Whether an object is a policy whose role an API server may still know as it was: then it has to stay.
@@ -193,6 +200,8 @@ impl Managers {
         let objects = due.iter().map(|(role, live)| (role, Some(live)));
         let written = apply_plan.applier.apply(objects, &|| budget(&self.authority)).await;
         for (key, live) in written {
+            // It was granted until now, however long the request took.
+            self.grants.seen.insert(owner(&live).to_owned(), Instant::now());
             if let Some((role, _)) = due.iter().find(|(role, _)| role.key() == key) {
                 observer.watches.put(&Id::Ours(Place::of(role)), &key.name, live);
             }
@@ -205,4 +214,132 @@ fn minimal(live: &Value) -> Option<Object> {
     let metadata = json!({"name": live["metadata"]["name"], "labels": live["metadata"]["labels"]});
     let (version, kind) = (&live["apiVersion"], &live["kind"]);
     Object::new(json!({"apiVersion": version, "kind": kind, "metadata": metadata, "rules": []})).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    };
+
+    use axum::{
+        Router,
+        http::{Method, StatusCode},
+    };
+    use kube::Client;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::{
+        controllers::{apply_plan::ApplyPlan, events::Events},
+        process::{
+            leadership::{Deadline, Leadership, Now},
+            metrics::Metrics,
+        },
+        provider::upstream::INSTANCE_LABEL,
+    };
+
+    const RBAC: &str = "rbac.authorization.k8s.io/v1";
+
+    fn names(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn what_was_granted_until_a_moment_ago_may_still_be_in_force() {
+        let long_ago = Instant::now().checked_sub(REFRESH).unwrap();
+        let mut grants = Grants { started: long_ago, ..Grants::default() };
+        let metadata = json!({"name": "ccm-delete-nodes", "labels": {INSTANCE_LABEL: "cluster"}});
+        let policy = json!({"kind": POLICY, "metadata": metadata});
+        assert!(grants.is_none() && !grants.may_lag(&policy));
+        grants.note(names(&["cluster"]));
+        assert!(!grants.is_none() && grants.may_lag(&policy));
+        // As a standby sees it: granted long ago, and withdrawn by another process since the last pass.
+        grants.seen.values_mut().for_each(|seen| *seen = long_ago);
+        grants.note(BTreeSet::new());
+        assert!(grants.is_none() && grants.may_lag(&policy));
+        grants.seen.values_mut().for_each(|seen| *seen = long_ago);
+        grants.note(BTreeSet::new());
+        assert!(!grants.may_lag(&policy));
+    }
+
+    /// The managed fields of an object that nobody else has written.
+    fn ours() -> Value {
+        json!([{"manager": "ccm-operator", "operation": "Apply", "apiVersion": RBAC, "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:rules": {}}}])
+    }
+
+    /// An API server with a role that grants two names. It refuses changes until it is to accept them.
+    #[derive(Clone, Default)]
+    struct Server {
+        /// The names that each attempt leaves.
+        attempts: Arc<Mutex<Vec<BTreeSet<String>>>>,
+        accepts: Arc<AtomicBool>,
+    }
+
+    impl Server {
+        fn client(&self) -> Client {
+            let server = self.clone();
+            let answer = move |method: Method, body: String| std::future::ready(server.answer(&method, &body));
+            Client::new(Router::new().fallback(answer), "own")
+        }
+
+        fn answer(&self, method: &Method, body: &str) -> (StatusCode, String) {
+            if method == Method::GET {
+                let metadata = json!({"name": "ccm-delete-nodes", "labels": {INSTANCE_LABEL: "cluster"},
+                    "resourceVersion": "1", "managedFields": ours()});
+                let rules = json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"], "resourceNames": ["a", "b"]}]);
+                let role = json!({"apiVersion": RBAC, "kind": ROLE, "metadata": metadata, "rules": rules});
+                let end = json!({"resourceVersion": "1", "annotations": {"k8s.io/initial-events-end": "true"}});
+                let end = json!({"apiVersion": RBAC, "kind": ROLE, "metadata": end});
+                let events = [("ADDED", role), ("BOOKMARK", end)];
+                let events = events.map(|(type_, object)| format!("{}\n", json!({"type": type_, "object": object})));
+                return (StatusCode::OK, events.concat());
+            }
+            let mut object: Value = serde_json::from_str(body).unwrap();
+            if method == Method::PATCH {
+                self.attempts.lock().unwrap().push(granted(&object));
+                if !self.accepts.load(Ordering::Relaxed) {
+                    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500,
+                        "reason": "InternalError", "message": "no"});
+                    return (StatusCode::INTERNAL_SERVER_ERROR, status.to_string());
+                }
+                object["metadata"]["resourceVersion"] = json!("2");
+                object["metadata"]["managedFields"] = ours();
+            }
+            (StatusCode::OK, object.to_string())
+        }
+    }
+
+    fn leading(client: &Client) -> Managers {
+        let events = Events::start(client.clone(), Metrics::default());
+        let hands = Hands::Write(ApplyPlan::new(client.clone(), "own", events));
+        let until = Deadline::after(Now::read(), Duration::from_secs(3600));
+        let (leadership, shutdown) = (watch::channel(Leadership::Leading(until)).1, watch::channel(false).1);
+        Managers::new(client.clone(), Authority { leadership, shutdown }, hands, "own".into())
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_to_go_waits_for_no_retry_of_another_and_counts_until_its_role_is_written() {
+        let server = Server::default();
+        let client = server.client();
+        let mut observer = Observer::new(client.clone(), "set".into());
+        observer.watch_place(&place().unwrap());
+        while observer.ours().next().is_none() {
+            observer.changed().await;
+        }
+        let mut managers = leading(&client);
+        let mut keep = async |kept: &[&str]| {
+            let wanted = BTreeMap::from([("cluster".to_owned(), names(kept))]);
+            managers.narrow(&mut observer, &wanted, Authority::write_budget).await;
+            (managers.grants.seen.contains_key("cluster"), granted_to(&observer, "cluster"))
+        };
+        // Each is refused, and the next one does not wait until the last may be tried again.
+        let both = Some(names(&["a", "b"]));
+        assert_eq!((keep(&["a"]).await, keep(&[]).await), ((false, both.clone()), (false, both)));
+        assert_eq!(*server.attempts.lock().unwrap(), [names(&["a"]), names(&[])]);
+        server.accepts.store(true, Ordering::Relaxed);
+        assert_eq!(keep(&["b"]).await, (true, Some(names(&["b"]))));
+    }
 }

@@ -1,7 +1,9 @@
 //! What only one cloud or another needs: a node manager, a namespace, an optional Secret.
 
 use super::*;
-use crate::provider::{catalog::Catalog, foreign::tests::pinned, versions::UNKNOWN_VERSION};
+use crate::provider::{
+    Origin, catalog::Catalog, external::External, foreign::tests::pinned, versions::UNKNOWN_VERSION,
+};
 
 /// Two digests.
 const ONE: &str = "sha256:0101010101010101010101010101010101010101010101010101010101010101";
@@ -207,15 +209,18 @@ fn pinned_catalog() -> Catalog {
     Catalog::new(bundle.files.iter().map(|(path, bytes)| (path.clone(), text(bytes)))).unwrap()
 }
 
+/// The image of Exoscale's CCM for this `spec.image`, or why there is none.
+fn image_of(catalog: &Catalog, image: Value) -> Result<String, String> {
+    let facts = manager("exoscale", json!({"image": image})).facts();
+    let plan = Plan::new(catalog, &facts, Phase::Cluster).map_err(|error| error.to_string())?;
+    Ok(pod(plan.objects())["containers"][0]["image"].as_str().unwrap().to_owned())
+}
+
 #[test]
 fn what_a_provider_names_by_digest_is_pulled_by_it() {
     let catalog = pinned_catalog();
     let digest = format!("sha256:{}", "0a".repeat(32));
-    let image = |image: Value| {
-        let facts = manager("exoscale", json!({"image": image})).facts();
-        let plan = Plan::new(&catalog, &facts, Phase::Cluster).map_err(|error| error.to_string())?;
-        Ok::<_, String>(pod(plan.objects())["containers"][0]["image"].as_str().unwrap().to_owned())
-    };
+    let image = |image: Value| image_of(&catalog, image);
     let own = "docker.io/exoscale/cloud-controller-manager";
     assert_eq!(image(json!({})), Ok(format!("{own}:0.34.0@{digest}")), "the nearest version");
     assert_eq!(image(json!({"version": "0.33.0"})), Ok(format!("{own}:0.33.0@{digest}")));
@@ -238,6 +243,38 @@ fn what_a_provider_names_by_digest_is_pulled_by_it() {
     let digests = json!({"version": "0.35.0", "digests": {CCM: ONE}});
     assert_eq!(image(digests), Ok(format!("{own}:0.35.0@{ONE}")));
     assert_eq!(image(json!({"version": "0.35.0", "repository": "own/ccm"})), Ok("own/ccm:0.35.0".into()));
+}
+
+/// A policy may allow an external provider all of its tags without digests.
+#[test]
+fn a_version_that_an_external_provider_does_not_know_needs_a_digest() {
+    let package = embedded::packages().unwrap().into_iter().find(|one| one.name() == "exoscale").unwrap();
+    let external = External { name: "exoscale".into(), bundles: package.bundles(), package, origin: Origin::default() };
+    let mut catalog = Catalog::default();
+    catalog.add(external);
+    let own = "docker.io/exoscale/cloud-controller-manager";
+    for (asked, expected) in [
+        (json!({}), format!("{own}:0.34.0")),
+        (json!({"version": "0.33.0"}), format!("{own}:0.33.0")),
+        (json!({"version": "v9", "digest": ONE}), format!("{own}:v9@{ONE}")),
+        (json!({"version": "v9", "repository": "own/ccm"}), "own/ccm:v9".to_owned()),
+    ] {
+        assert_eq!(image_of(&catalog, asked), Ok(expected));
+    }
+    let refused = format!(
+        "image.version: provider exoscale is external, and has no digest for {own}:v9: give it in \
+         image.digests.cloud-controller-manager"
+    );
+    for open in [json!({"version": "v9"}), json!({"version": "v9", "registryMirror": "mirror:5000"})] {
+        let error = image_of(&catalog, open.clone()).unwrap_err();
+        assert!(error.contains(&refused), "{open}: {error}");
+    }
+    let built_in = planned(manager("exoscale", json!({"image": {"version": "v9"}}))).unwrap();
+    assert_eq!(
+        pod(&built_in)["containers"][0]["image"],
+        format!("{own}:v9"),
+        "the cluster's administrator has chosen it"
+    );
 }
 
 #[test]

@@ -55,6 +55,8 @@ fn the_rules_hold_on_openshift_too() {
         ("foreign-image", DEPLOYMENT, DIGEST, "", "image:", "quay.io/demo/ccm:1.2.3"),
         ("foreign-image", POD, DIGEST, "", "image:", "quay.io/demo/ccm:1.2.3"),
         ("foreign-secret", DEPLOYMENT, "secretName: demo-cloud-credentials", "secretName: aws-cloud-credentials", "secretName", "openshift-cloud-controller-manager/aws-cloud-credentials"),
+        ("external-placement", DEPLOYMENT, "      nodeSelector:\n        node-role.kubernetes.io/master: \"\"\n", "", "affinity:", "Deployment demo-cloud-controller-manager"),
+        ("external-service-metadata", DESCRIPTOR_OF_OPENSHIFT, "platform: {type: Demo}", "platform: {type: Demo}\nservices: {metadataPrefixes: [k8s.io/]}", "services:", "k8s.io/"),
         ("foreign-cloud-config", DESCRIPTOR_OF_OPENSHIFT, "platform: {type: Demo}", "platform: {type: Demo} # here\ncloudConfig: {sources: [], allowEmpty: true, publishWithFeatureGate: Gate}", "cloudConfig:", "Gate"),
         ("foreign-right", ROLE, "verbs: [get, update]", "verbs: [get, delete]", "- apiGroups", "coordination.k8s.io/leases:delete cloud-controller-manager"),
         ("foreign-right", ROLE, "- apiGroups: [coordination.k8s.io]\n  resources: [leases]\n  resourceNames: [cloud-controller-manager]\n  verbs: [get, update]", "- apiGroups: [\"\"]\n  resources: [nodes]\n  verbs: [delete]", "- apiGroups", "nodes:delete"),

@@ -1,0 +1,60 @@
+use axum::Router;
+use serde_json::json;
+
+use super::*;
+use crate::process::metrics::Metrics;
+
+/// An applier in a cluster in which nothing exists.
+fn applier() -> Applier {
+    let client = Client::new(Router::new(), "own");
+    let events = Events::start(client.clone(), Metrics::default());
+    let mut applier = Applier::new(client, events, Duration::from_secs(150));
+    applier.unseen = Sight::Absent;
+    applier
+}
+
+fn object(name: &str) -> Object {
+    let metadata = json!({"name": name, "namespace": "n"});
+    Object::new(json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})).unwrap()
+}
+
+/// Makes an object one that others keep changing: its repairs are held back for about a minute.
+fn contest(applier: &mut Applier, object: &Object) {
+    let mut at = Instant::now();
+    for _ in 0..20 {
+        if let Err(free) = applier.limiter.repair(object.key(), at) {
+            at = free;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_is_held_back_takes_no_room_of_others() {
+    let mut applier = applier();
+    let contested = ["a", "b", "c", "d", "e"].map(object);
+    for one in &contested {
+        contest(&mut applier, one);
+    }
+    applier.make_room(4);
+    assert!(contested.iter().all(|one| applier.start(one, None).is_none()));
+    assert!(!applier.is_cut, "no pass would ever be whole, and no status written");
+    assert_eq!(applier.contested().len(), contested.len());
+    let others = ["f", "g", "h", "i", "j"].map(object);
+    let started = others.iter().filter(|one| applier.start(one, None).is_some()).count();
+    assert_eq!((started, applier.is_cut), (4, true));
+}
+
+#[tokio::test]
+async fn what_has_no_room_counts_as_no_repair() {
+    let mut applier = applier();
+    let (written, deleted) = (object("written"), object("deleted"));
+    applier.make_room(0);
+    for _ in 0..=REPAIRS {
+        assert!(applier.start(&written, None).is_none() && !applier.may_delete(deleted.key()));
+    }
+    assert!(applier.is_cut && applier.contested().is_empty());
+    applier.make_room(1);
+    assert!(applier.may_delete(deleted.key()), "the room is used by the deletion itself");
+    assert!(applier.start(&written, None).is_some() && !applier.is_cut);
+    assert!(applier.start(&written, None).is_none() && applier.is_cut);
+}

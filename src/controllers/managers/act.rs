@@ -1,0 +1,142 @@
+//! Brings about what is planned for all `CloudControllerManager`s (IO), and limits how much of it one pass does.
+
+use std::{borrow::Cow, collections::BTreeSet};
+
+use serde_json::Value;
+
+use super::{Managed, Managers, guard::denied, owner};
+use crate::{
+    apply::{inventory::Place, ownership::is_label_of_others},
+    controllers::{
+        apply_plan::Wanted,
+        failures::Stopped,
+        observer::{Id, Observer},
+        operator::Hands,
+        view::View,
+    },
+    object::{Kind, Object},
+    plan::upstream::guard::{is_of_guard, is_policy},
+    provider::upstream::INSTANCE_LABEL,
+};
+
+/// How much a pass does while nodes may be deleted: a withdrawal does not wait for longer.
+const ROOM: usize = 4;
+
+impl Managers {
+    /// How many objects this pass may write, how many statuses, and how many questions it may ask. That is limited from the pass
+    /// on that grants the first name: a name counts as soon as the role is written, and not when it is seen.
+    pub(super) fn room(&self) -> usize {
+        let grants = |managed: &Managed| !managed.guard.deletable.granted.is_empty();
+        let may_be_deleted = !self.grants.is_none() || self.fleet.values().any(grants);
+        if may_be_deleted { ROOM } else { usize::MAX }
+    }
+
+    /// Brings about what is planned. Objects whose places have not been seen yet wait.
+    pub(super) async fn act(&mut self, view: &mut View) -> Result<(), Stopped> {
+        let room = self.room();
+        let unseen: BTreeSet<Place> = unseen_places(&view.observer).collect();
+        let closed: BTreeSet<&str> = self.closed().collect();
+        // A workload does not come before the policy that keeps it from deleting nodes, unless the operator may not look at policies.
+        let awaits_policy = |object: &&Object| {
+            let place = Place::of(object);
+            let is_lock = is_policy(object) && is_of_guard(object.value());
+            is_lock && unseen.contains(&place) && denied(&view.observer, &place).is_none()
+        };
+        let unlocked: BTreeSet<&str> =
+            self.objects.iter().filter(awaits_policy).map(|object| owner(object.value())).collect();
+        // A grant that is left is taken back whatever else waits.
+        let is_left = |object: &Object| is_of_guard(object.value()) && view.observer.live(object).is_some();
+        let is_ready = |object: &&Object| {
+            let may_be = !closed.contains(owner(object.value())) || is_left(object);
+            let is_new_workload = object.pod_spec().is_some() && view.observer.live(object).is_none();
+            let has_lock = !is_new_workload || !unlocked.contains(owner(object.value()));
+            may_be && has_lock && !unseen.contains(&Place::of(object)) && !self.withheld.rests(&object.key())
+        };
+        let waiting: Vec<&Object> = self.objects.iter().filter(|object| !is_ready(object)).collect();
+        let objects: Cow<[Object]> = if waiting.is_empty() {
+            Cow::Borrowed(&self.objects)
+        } else {
+            self.objects.iter().filter(is_ready).cloned().collect()
+        };
+        // One that the operator may not keep is no reason to keep what is not needed.
+        let is_missed = |object: &&&Object| !self.withheld.has(&object.key());
+        let incomplete: BTreeSet<&str> = waiting.iter().filter(is_missed).map(|object| owner(object.value())).collect();
+        let waiting: BTreeSet<_> = waiting.iter().map(|object| identity(object.value())).collect();
+        let fleet = &self.fleet;
+        let is_all_known = fleet.values().all(Managed::may_prune) && incomplete.is_empty();
+        let may_prune = |live: &Value| {
+            let owner = owner(live);
+            // Whose it is, only our own label tells. What has lost it, or was given another one, may be of any: also if it names one
+            // that exists.
+            let is_known = is_all_known || !(owner.is_empty() || is_label_of_others(live, INSTANCE_LABEL));
+            let is_current = |managed: &Managed| managed.may_prune() && !incomplete.contains(owner);
+            let is_free = !waiting.contains(&identity(live)) && !self.grants.may_lag(live);
+            is_free && is_known && fleet.get(owner).is_none_or(is_current)
+        };
+        let wanted =
+            Wanted { objects: &objects, wave, owner, may_prune: &may_prune, takes_over: false, external: None };
+        let budget = || self.authority.write_budget();
+        match &mut self.hands {
+            Hands::Write(apply_plan) => {
+                apply_plan.applier.make_room(room);
+                let acted = apply_plan.act(&mut view.observer, wanted, budget).await;
+                let policies = self.fleet.values().flat_map(Managed::optional_policies).map(Object::key).collect();
+                self.withheld.note(&policies, &apply_plan.applier);
+                acted
+            }
+            Hands::DryRun(dry_run) => dry_run.act(&view.observer, wanted).await,
+        }
+    }
+
+    /// Whether this pass has to end, so that the nodes are looked at before more is written.
+    pub(super) fn is_cut(&self) -> bool {
+        matches!(&self.hands, Hands::Write(apply_plan) if apply_plan.applier.is_cut)
+    }
+}
+
+/// The order of applying. A binding needs its role: the operator may not bind roles that do not exist.
+pub(super) fn wave(kind: &Kind) -> u8 {
+    kind.wave * 2 + u8::from(matches!(kind.kind, "ClusterRoleBinding" | "RoleBinding"))
+}
+
+/// Kind, namespace and name of an object.
+fn identity(object: &Value) -> [&str; 3] {
+    let fields = [&object["kind"], &object["metadata"]["namespace"], &object["metadata"]["name"]];
+    fields.map(|field| field.as_str().unwrap_or_default())
+}
+
+/// The places of our objects that have not been seen.
+fn unseen_places(observer: &Observer) -> impl Iterator<Item = Place> {
+    observer.watches.iter().filter_map(|(id, seen)| match id {
+        Id::Ours(place) if !seen.is_synced() => Some(place.clone()),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use kube::Client;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::{
+        controllers::dry_run::DryRun,
+        process::leadership::{Authority, Leadership},
+    };
+
+    #[tokio::test]
+    async fn the_pass_that_grants_the_first_name_is_limited_as_well() {
+        let client = Client::new(Router::new(), "own");
+        let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);
+        let hands = Hands::DryRun(DryRun::new(client.clone()));
+        let mut managers = Managers::new(client, Authority { leadership, shutdown }, hands, "own".into());
+        managers.fleet.entry("other".into()).or_default();
+        assert!(managers.grants.is_none());
+        assert_eq!(managers.room(), usize::MAX);
+        let granting = managers.fleet.entry("cluster".into()).or_default();
+        granting.guard.deletable.granted.insert("a".into());
+        assert!(managers.grants.is_none(), "no role grants it yet");
+        assert_eq!(managers.room(), ROOM);
+    }
+}

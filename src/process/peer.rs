@@ -1,0 +1,137 @@
+//! Who asks, as the limits of a server count it: clients by their addresses, and whether they may have what they ask for.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv6Addr},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// The address of a client. Of IPv6 it is the network of 64 bits, because a single host may use every address of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Peer(IpAddr);
+
+impl From<IpAddr> for Peer {
+    fn from(address: IpAddr) -> Self {
+        // A socket of IPv6 shows clients of IPv4 as addresses of one network.
+        match address.to_canonical() {
+            IpAddr::V6(address) => Self(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into()),
+            address @ IpAddr::V4(_) => Self(address),
+        }
+    }
+}
+
+/// The client of a connection; an extension of its requests.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// Its address.
+    pub peer: Peer,
+    has_proven: Arc<AtomicBool>,
+}
+
+impl Caller {
+    /// The client with an address, which has proven nothing yet.
+    pub fn new(address: IpAddr) -> Self {
+        Self { peer: address.into(), has_proven: Arc::default() }
+    }
+
+    /// Notes that it may have what it asks for.
+    pub fn prove(&self) {
+        self.has_proven.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has shown that it may have what it asks for.
+    pub fn has_proven(&self) -> bool {
+        self.has_proven.load(Ordering::Relaxed)
+    }
+}
+
+/// How many reviews a peer gets within a period.
+const REVIEWS: usize = 5;
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// How long a peer that has proven something gets as many as it asks for: longer than the usual pause between two scrapes.
+const PROVEN_PERIOD: Duration = Duration::from_secs(60);
+
+/// How many peers are remembered.
+const REMEMBERED: usize = 256;
+
+/// How many reviews each peer has had lately: everybody on the network of a host can send tokens, and each unknown one is a request to
+/// the API server.
+#[derive(Debug, Default)]
+pub struct Reviews(HashMap<Peer, Lately>);
+
+/// What is remembered of a peer, and until when.
+#[derive(Debug)]
+struct Lately {
+    until: Instant,
+    reviews: usize,
+    has_proven: bool,
+}
+
+impl Reviews {
+    /// Whether a peer gets a further review, which counts.
+    pub fn allow(&mut self, peer: Peer, now: Instant) -> bool {
+        self.0.retain(|_, lately| lately.until > now);
+        if self.0.len() >= REMEMBERED && !self.0.contains_key(&peer) {
+            // Not one that has proven something: it is the sender of made-up tokens who fills the memory.
+            let unproven = self.0.iter().filter(|(_, lately)| !lately.has_proven);
+            if let Some(first) = unproven.min_by_key(|(_, lately)| lately.until).map(|(peer, _)| *peer) {
+                self.0.remove(&first);
+            }
+        }
+        let lately = self.0.entry(peer).or_insert(Lately { until: now + PERIOD, reviews: 0, has_proven: false });
+        lately.reviews += 1;
+        lately.has_proven || lately.reviews <= REVIEWS
+    }
+
+    /// Notes that a peer has proven something.
+    pub fn prove(&mut self, peer: Peer, now: Instant) {
+        self.0.insert(peer, Lately { until: now + PROVEN_PERIOD, reviews: 0, has_proven: true });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(address: &str) -> Peer {
+        address.parse::<IpAddr>().unwrap().into()
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_peer_and_an_address_of_ipv4_is_one() {
+        assert_eq!(peer("2001:db8:0:1::1"), peer("2001:db8:0:1:ffff:ffff:ffff:ffff"));
+        assert_ne!(peer("2001:db8:0:1::1"), peer("2001:db8:0:2::1"));
+        assert_ne!(peer("::ffff:10.0.0.1"), peer("::ffff:10.0.0.2"));
+        assert_eq!(peer("::ffff:10.0.0.1"), peer("10.0.0.1"));
+    }
+
+    #[test]
+    fn who_proves_nothing_gets_few_reviews() {
+        let (mut reviews, start) = (Reviews::default(), Instant::now());
+        let [stranger, other] = ["10.0.0.1", "10.0.0.2"].map(peer);
+        let allowed = |reviews: &mut Reviews, peer, at| (0..8).filter(|_| reviews.allow(peer, at)).count();
+        assert_eq!(allowed(&mut reviews, stranger, start), REVIEWS);
+        assert_eq!(allowed(&mut reviews, other, start), REVIEWS, "another peer has its own");
+        assert_eq!(allowed(&mut reviews, stranger, start + PERIOD), REVIEWS, "a period later");
+        reviews.prove(other, start);
+        assert_eq!(allowed(&mut reviews, other, start + PERIOD), 8);
+        assert_eq!(allowed(&mut reviews, other, start + PROVEN_PERIOD), REVIEWS, "it has shown nothing for long");
+    }
+
+    #[test]
+    fn the_memory_is_bounded_and_who_has_proven_something_stays_in_it() {
+        let (mut reviews, start) = (Reviews::default(), Instant::now());
+        let prometheus = peer("10.0.0.1");
+        reviews.prove(prometheus, start);
+        for n in 0..2 * REMEMBERED {
+            reviews.allow(peer(&format!("2001:db8:0:{n:x}::1")), start);
+        }
+        assert_eq!(reviews.0.len(), REMEMBERED);
+        assert!((0..8).all(|_| reviews.allow(prometheus, start)));
+    }
+}
