@@ -303,7 +303,7 @@ async fn what_the_installation_does_not_allow_is_refused_and_goes_when_it_is_to_
     let other = json!({"repository": "registry.example.test/other"});
     for (name, spec, expected, words) in [
         ("cluster", with("image", other.clone()), "ImageNotAllowed", "spec.image.repository: the operator may not run"),
-        ("second", with("leaderElection", json!({"leaseName": "kube-scheduler"})), "LeaseNotAllowed", "--leases"),
+        ("second", with("leaderElection", json!({"leaseName": "of-another-program"})), "LeaseNotAllowed", "--leases"),
         (
             "third",
             with("image", json!({"pullSecrets": [{"name": "hcloud"}]})),
@@ -336,7 +336,7 @@ async fn what_the_installation_does_not_allow_is_refused_and_goes_when_it_is_to_
     let live = cluster.conditions(&operator, "cluster", &["ConfigurationValid=False", "Stalled=True"]).await?;
     assert_eq!(reason(&live, "ConfigurationValid"), "NameNotAllowed");
     assert_eq!(cluster.objects(Some("cluster")).await?, installed);
-    let removed = json!({"management": "Removed", "image": other, "leaderElection": {"leaseName": "kube-scheduler"}});
+    let removed = json!({"management": "Removed", "image": other, "leaderElection": {"leaseName": "of-another-program"}});
     cluster.patch("cluster", json!({"spec": removed})).await?;
     cluster.conditions(&operator, "cluster", &["Ready=False", "Reconciling=False", "Stalled=False"]).await?;
     assert_eq!(cluster.objects(None).await?, Vec::<String>::new());

@@ -102,7 +102,7 @@ fn combining(folder: &Path) -> Result<Vec<PathBuf>> {
     let secrets = lines(2_000, &|n| format!("      - {{name: v{n}, secret: {{secretName: s{n}}}}}\n"));
     let verbs = lines(4_000, &|n| format!("v{n}, "));
     let tags = lines(5_000, &|n| format!("\"1.{}\": v{n}, ", n + 40));
-    let arguments = lines(9_000, &|n| format!("        - --a{n}\n"));
+    let arguments = lines(5_000, &|n| format!("        - --a{n}\n"));
     let variables = lines(3_000, &|n| format!("    A{n}: token\n"));
     let containers = lines(200, &|_| "      - {name: cloud-controller-manager}\n".to_owned());
     let deployment = "assets/upstream/deployment.yaml";
