@@ -336,7 +336,8 @@ async fn what_the_installation_does_not_allow_is_refused_and_goes_when_it_is_to_
     let live = cluster.conditions(&operator, "cluster", &["ConfigurationValid=False", "Stalled=True"]).await?;
     assert_eq!(reason(&live, "ConfigurationValid"), "NameNotAllowed");
     assert_eq!(cluster.objects(Some("cluster")).await?, installed);
-    let removed = json!({"management": "Removed", "image": other, "leaderElection": {"leaseName": "of-another-program"}});
+    let removed =
+        json!({"management": "Removed", "image": other, "leaderElection": {"leaseName": "of-another-program"}});
     cluster.patch("cluster", json!({"spec": removed})).await?;
     cluster.conditions(&operator, "cluster", &["Ready=False", "Reconciling=False", "Stalled=False"]).await?;
     assert_eq!(cluster.objects(None).await?, Vec::<String>::new());
