@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kube::{Client, api::ListParams};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::{
     cluster::request::{self, Cause, NO_DEADLINE, api, describe_objects},
@@ -59,7 +60,8 @@ pub async fn live(client: &Client, object: &Object) -> Result<Option<Value>, Err
 
 /// One object, `None` if it does not exist. The namespace of a cluster-scoped kind is empty.
 pub async fn get(client: &Client, kind: &Kind, namespace: &str, name: &str) -> Result<Option<Value>, Error> {
-    let answer = request::send(NO_DEADLINE, api(client, kind, namespace).get_opt(name)).await;
+    let objects = api(client, kind, namespace);
+    let answer = ask(|| objects.get_opt(name)).await;
     let answer = answer.map_err(|source| {
         // That an object does not exist is no error.
         if source.is_absent() {
@@ -85,9 +87,9 @@ pub async fn each(
     params: &ListParams,
     mut take: impl FnMut(Value),
 ) -> Result<(), Error> {
-    let mut params = params.clone();
+    let (mut params, objects) = (params.clone(), api(client, kind, namespace));
     loop {
-        let answer = request::send(NO_DEADLINE, api(client, kind, namespace).list(&params)).await;
+        let answer = ask(|| objects.list(&params)).await;
         let list = answer.map_err(|source| Error::Read { what: describe_objects(kind, namespace, ""), source })?;
         for object in &list.items {
             let mut value = request::to_value(object);
@@ -100,5 +102,52 @@ pub async fn each(
         if params.continue_token.is_none() {
             return Ok(());
         }
+    }
+}
+
+/// Sends a request, and repeats it after the pause that the API server asks for, as client-go does: the storage of a kind that was
+/// just defined takes a moment. All tries together take no longer than a request may.
+async fn ask<T, F: Future<Output = kube::Result<T>>>(request: impl Fn() -> F) -> Result<T, Cause> {
+    let deadline = Instant::now() + request::timeout();
+    loop {
+        let answer = request::send(NO_DEADLINE, request()).await;
+        let pause = answer.as_ref().err().map_or(Duration::ZERO, Cause::retry_after);
+        if pause.is_zero() || Instant::now() + pause > deadline {
+            return answer;
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use kube::core::Status;
+    use serde_json::json;
+
+    use super::*;
+
+    fn refusal(seconds: u32) -> kube::Error {
+        let details = serde_json::from_value(json!({"retryAfterSeconds": seconds})).unwrap();
+        kube::Error::Api(Box::new(Status { code: 429, details: Some(details), ..Status::failure("wait", "wait") }))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_api_server_asks_to_repeat_is_repeated_for_the_time_of_a_request() {
+        let tries = Cell::new(0);
+        let answer = async |works_at: u32, pause: u32| {
+            tries.set(0);
+            ask(|| {
+                tries.set(tries.get() + 1);
+                std::future::ready(if tries.get() < works_at { Err(refusal(pause)) } else { Ok(()) })
+            })
+            .await
+            .is_ok()
+        };
+        assert!(answer(4, 1).await && tries.get() == 4);
+        assert!(!answer(2, 0).await && tries.get() == 1, "a refusal that asks for no pause");
+        assert!(!answer(100, 2).await && tries.get() == 8, "{} tries", tries.get());
+        assert!(!answer(2, 60).await && tries.get() == 1, "a pause that is too long");
     }
 }
