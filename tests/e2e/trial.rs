@@ -1,12 +1,13 @@
 //! `provider test` with real kubelets: the pod of a provider's folder runs, and nothing stays behind.
 
-use std::{fs, time::Instant};
+use std::{fs, path::Path, time::Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use ccm_operator::{
     cluster::request,
     object::{KINDS, NAMESPACE},
     plan::upstream::trial::LABEL,
+    text::yaml,
 };
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
@@ -31,6 +32,9 @@ pub(crate) async fn of_a_folder(story: &Story, cluster: &Kubeadm, configuration:
         fs::write(own.join(entry.file_name()), text.replace("/bin/acme-", "/bin/aws-"))?;
     }
     fs::write(&file, configuration)?;
+    // The image is made here, so nobody knows its digest.
+    let policy = dir.path().join("policy.yaml");
+    fs::write(&policy, format!("acme: {{external-image-digest: {}}}\n", json!(images(&own)?)))?;
     let (host, port) = &cluster.api_server;
     let arguments = [
         "provider",
@@ -38,11 +42,14 @@ pub(crate) async fn of_a_folder(story: &Story, cluster: &Kubeadm, configuration:
         &folder.to_string_lossy(),
         &format!("--cloud-config={}", file.display()),
         &format!("--api-server={host}:{port}"),
+        &format!("--provider-policy={}", policy.display()),
         "--output=json",
     ];
     let tried = Instant::now();
     let report = story.step("its pod is ready", cluster.administer("ccm-operator", &arguments)).await?;
-    story.command("ccm-operator provider test ./acme --cloud-config=cloud.conf --api-server=HOST:PORT")?;
+    story.command(
+        "ccm-operator provider test ./acme --cloud-config=cloud.conf --api-server=HOST:PORT --provider-policy=policy.yaml",
+    )?;
     story.figure(tried.elapsed(), "until its pod was ready, and all of it removed")?;
     let report: Value = serde_json::from_str(&report)?;
     ensure!(report["ready"] == true && report["left"].as_array().is_none_or(Vec::is_empty), "{report:#}");
@@ -52,4 +59,13 @@ pub(crate) async fn of_a_folder(story: &Story, cluster: &Kubeadm, configuration:
         ensure!(left.is_empty(), "a {} is left: {}", kind.kind, json!(left));
     }
     Ok(())
+}
+
+/// The images of a folder for any Kubernetes, each as `REPOSITORY:TAG`.
+fn images(folder: &Path) -> Result<Vec<String>> {
+    let descriptor: Value = yaml::from_str(&fs::read_to_string(folder.join("provider.yaml"))?)?;
+    let image = &descriptor["images"]["cloud-controller-manager"];
+    let tags = image["versions"]["tags"].as_object().context("no tags")?;
+    let name = |tag: &Value| Some(format!("{}:{}", image["repository"].as_str()?, tag.as_str()?));
+    tags.values().map(|tag| name(tag).context("a tag with a digest")).collect()
 }
