@@ -41,7 +41,7 @@ use crate::{
         artifacts,
         control_plane::Options,
         eventually, kubelet,
-        kubernetes::{Kubernetes, OWN_NAMESPACE, SERVICE_ACCOUNT},
+        kubernetes::{Kubernetes, LIMITS, OWN_NAMESPACE, SERVICE_ACCOUNT},
         moto::{self, Instance},
         objects,
         operator::Operator,
@@ -201,6 +201,7 @@ impl World {
         for object in published(&subnet.configuration(), cluster.plane.port(), free_port()?) {
             objects::create_as(&cluster.client, "kubectl-create", object).await?;
         }
+        objects::create_as(&cluster.client, "kubectl-create", installation()).await?;
         let (stopped, logs, incidents) = (Arc::default(), Arc::default(), Arc::default());
         let mut tasks = JoinSet::new();
         let kubelet = Kubelet {
@@ -349,6 +350,20 @@ async fn watch(client: Client, incidents: Arc<Mutex<Vec<String>>>) {
         };
         incidents.lock().unwrap().push(what);
     }
+}
+
+/// The Deployment of the operator, for those who look at its flags. Here the operator is a process, so it has no pods.
+fn installation() -> Value {
+    let labels = json!({"app": SERVICE_ACCOUNT});
+    let container = json!({"name": "operator", "image": "registry.example/ccm-operator", "args": LIMITS});
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": SERVICE_ACCOUNT, "namespace": OWN_NAMESPACE},
+        "spec": {
+            "replicas": 0, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    })
 }
 
 /// What `init` proposes, as a user edits it: with a port that is free here.
