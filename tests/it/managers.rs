@@ -390,7 +390,8 @@ async fn an_object_is_paused_removed_and_cleaned_up_after_a_crash() -> Result<()
     let operator = cluster.start()?;
     let live = cluster.conditions(&operator, "cluster", &["Ready=False", "Reconciling=False"]).await?;
     assert!(message(&live, "Ready").contains("all its objects are deleted"), "{live:#}");
-    assert_eq!(cluster.objects(None).await?, other);
+    let left = cluster.objects(None).await?;
+    assert_eq!(left, other, "{}", operator.log());
     // The lowest version of the control plane decides.
     set_version(&cluster.client, "control-plane", "v1.34.1").await?;
     eventually("the other version", LIMIT, async || {

@@ -174,12 +174,13 @@ impl Managers {
         let left = of_one.map(|(place, live, _)| key_of(place.kind, live));
         let left = left.filter(|key| !self.withheld.has(key)).map(|key| key.to_string());
         // One of its objects may be wherever any has been, but where the operator may not look only its own count.
-        let scope = self.leftovers(observer);
         let own: BTreeSet<Place> = managed.removed().iter().map(Place::of).collect();
         let optional: BTreeSet<Place> = managed.optional_policies().map(Place::of).collect();
+        let scope = self.leftovers(observer);
         let counts = |place: &Place| {
-            let is_own = own.contains(place) && !optional.contains(place);
-            scope.contains(place) && (is_own || denied(observer, place).is_none())
+            let is_own = own.contains(place);
+            let may_be_unseen = !is_own || optional.contains(place);
+            (is_own || scope.contains(place)) && !(may_be_unseen && denied(observer, place).is_some())
         };
         let unknown = observer.watches.pending(|id| matches!(id, Id::Ours(place) if counts(place)));
         left.chain(unknown).collect()
@@ -274,7 +275,36 @@ pub(super) fn live_of<'a>(observer: &'a Observer, name: &'a str) -> impl Iterato
 
 #[cfg(test)]
 mod tests {
+    use axum::Router;
+    use kube::Client;
+    use serde_json::json;
+    use tokio::sync::watch;
+
     use super::*;
+    use crate::{
+        apply::inventory::Scope,
+        controllers::dry_run::DryRun,
+        process::leadership::{Authority, Leadership},
+    };
+
+    #[tokio::test]
+    async fn without_an_inventory_nothing_is_said_to_be_gone_that_was_not_looked_for() {
+        let client = Client::new(Router::new(), "own");
+        let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);
+        let hands = Hands::DryRun(DryRun::new(client.clone()));
+        let managers = Managers::new(client.clone(), Authority { leadership, shutdown }, hands, "own".into());
+        let mut observer = Observer::new(client, "set".into());
+        let metadata = json!({"name": "a", "namespace": "kube-system"});
+        let object = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
+        let removed = vec![Object::new(object).unwrap()];
+        observer.follow(&Scope::default(), &Scope::of(&removed));
+        let judgement = Judgement { objects: Some(Vec::new()), removed, ..Judgement::default() };
+        let mut managed = Managed::default();
+        managed.judgement = Some(judgement);
+        // Which is not in the fleet while it is reported to.
+        let left = managers.left_of(&managed, &observer, "cluster");
+        assert!(matches!(&left[..], [place] if place.contains("serviceaccounts in namespace kube-system")), "{left:?}");
+    }
 
     #[test]
     fn a_rollout_after_something_else_has_its_whole_time() {

@@ -152,13 +152,18 @@ impl World {
     /// Waits until each policy refuses something: the API server learns of them a moment later.
     async fn wait_for_policies(&self) -> Result<()> {
         let unbound = self.node_manager(None).await?;
+        let finalizer = json!({"metadata": {"finalizers": ["example.com/x"]}});
+        let zone = labelled("topology.kubernetes.io/zone", json!("x"));
         eventually("the policies in force", LIMIT, async || {
-            for (client, kind, name) in
-                [(&self.ccm, service(), "kube-dns"), (&self.ccm, &NODE, "worker"), (&unbound, &NODE, "bare")]
-            {
+            // The last is allowed by the policy for all Nodes: only that for the own Node refuses it.
+            for (client, kind, name, body) in [
+                (&self.ccm, service(), "kube-dns", &finalizer),
+                (&self.ccm, &NODE, "worker", &finalizer),
+                (&unbound, &NODE, "bare", &zone),
+            ] {
                 // What is written before a policy is in force would not be a change at the next look.
-                let body = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/x"]}}));
-                let answer = answered(api(client, kind).patch(name, &PatchParams::default().dry_run(), &body).await);
+                let (params, body) = (PatchParams::default().dry_run(), Patch::Merge(body));
+                let answer = answered(api(client, kind).patch(name, &params, &body).await);
                 ensure!(answer.as_ref().is_err_and(|why| why.contains("refused: ")), "{name}: {answer:?}");
             }
             Ok(Some(()))
