@@ -52,8 +52,10 @@ async fn a_bad_images_file_is_reported_once_until_it_is_replaced() -> Result<()>
         assert!(writes.len() <= 3, "{writes:#?}");
         let settled = lab.mark().await?;
         let requests = lab.settle(&operator, settled).await?;
-        let requests: Vec<_> = requests.iter().filter(|request| !request.is_lease()).map(describe).collect();
-        assert_eq!(requests, Vec::<String>::new(), "retried without a new images file");
+        // A watch that the API server ends starts again, whatever the images are.
+        let retries = requests.iter().filter(|request| !request.is_lease() && request.verb != "watch");
+        let retries: Vec<_> = retries.map(describe).collect();
+        assert_eq!(retries, Vec::<String>::new(), "retried without a new images file");
 
         lab.write_images(&json!({"cloudControllerManagerAWS": IMAGE}).to_string())?;
         lab.converged(&operator).await?;
