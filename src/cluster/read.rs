@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
-    cluster::request::{self, Cause, NO_DEADLINE, api, describe_objects},
+    cluster::request::{self, Cause, api, describe_objects},
     object::{Kind, Object},
 };
 
@@ -110,7 +110,8 @@ pub async fn each(
 async fn ask<T, F: Future<Output = kube::Result<T>>>(request: impl Fn() -> F) -> Result<T, Cause> {
     let deadline = Instant::now() + request::timeout();
     loop {
-        let answer = request::send(NO_DEADLINE, request()).await;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let answer = request::send(Some(left), request()).await;
         let pause = answer.as_ref().err().map_or(Duration::ZERO, Cause::retry_after);
         if pause.is_zero() || Instant::now() + pause > deadline {
             return answer;

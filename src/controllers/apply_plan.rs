@@ -3,8 +3,9 @@
 //! This order guarantees that at any moment the inventory lists the places of all our objects.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use kube::Client;
@@ -24,9 +25,10 @@ use crate::{
         failures::Stopped,
         observer::{Id, Observer},
     },
+    nodes::guard::lists::REFRESH,
     object::{Key, Kind, Object, reference::CONFIG_MAP},
     plan::upstream::guard::{is_of_guard, is_policy},
-    provider::restriction::is_restriction,
+    provider::restriction::{self, Account, is_restriction},
     status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
 };
 
@@ -54,6 +56,9 @@ impl Wanted<'_> {
     }
 }
 
+/// The kind of an account.
+const ACCOUNT: &str = "ServiceAccount";
+
 /// How many objects a remark names: anybody may label others.
 const MOST_NAMES: usize = 20;
 
@@ -67,6 +72,8 @@ pub(super) struct ApplyPlan {
     is_fresh: Option<bool>,
     /// Objects that are no longer planned and stay, and why.
     kept: BTreeMap<Key, (&'static Kind, &'static str)>,
+    /// When what restricts an external provider was written last, by the owner.
+    restricted: BTreeMap<String, Instant>,
 }
 
 impl ApplyPlan {
@@ -78,6 +85,7 @@ impl ApplyPlan {
             scope: Scope::default(),
             is_fresh: None,
             kept: BTreeMap::new(),
+            restricted: BTreeMap::new(),
         }
     }
 
@@ -113,6 +121,13 @@ impl ApplyPlan {
         Some(format!("the API server or an admission plugin changes objects when they are applied: {all}"))
     }
 
+    /// When it has to act again, even without a change: what the applier waits for, and when each API server decides by the policies
+    /// that were written last.
+    pub(super) fn due(&self) -> Vec<Instant> {
+        let restricted = self.restricted.values().map(|written| *written + REFRESH);
+        self.applier.due().into_iter().flatten().chain(restricted).collect()
+    }
+
     pub(super) fn kept(&self) -> impl Iterator<Item = (&'static Kind, &Key)> {
         self.kept.iter().map(|(key, (kind, _))| (*kind, key))
     }
@@ -129,6 +144,8 @@ impl ApplyPlan {
         wanted: Wanted<'_>,
         budget: impl Fn() -> Option<Duration>,
     ) -> Result<(), Stopped> {
+        let objects = restricting(observer, wanted.objects);
+        let wanted = Wanted { objects: &objects, ..wanted };
         let Wanted { objects, owner, wave: wave_of, .. } = wanted;
         self.applier.begin()?;
         self.applier.unseen = self.unseen(observer, wanted).await;
@@ -142,6 +159,7 @@ impl ApplyPlan {
         self.applier.keep_only(objects);
         let mut blocked: BTreeSet<&str> = BTreeSet::new();
         let mut unrestricted: BTreeSet<&str> = BTreeSet::new();
+        self.restricted.retain(|_, written| written.elapsed() < REFRESH);
         for wave in objects.chunk_by(|first, second| wave_of(first.kind()) == wave_of(second.kind())) {
             let live = wave.iter().map(|object| (object, observer.live(object)));
             let may_write = |(object, live): &(&Object, Option<&Value>)| {
@@ -151,6 +169,9 @@ impl ApplyPlan {
             let written = self.applier.apply(live.filter(may_write), &budget).await;
             for (key, live) in written {
                 if let Some(object) = wave.iter().find(|object| object.key() == key) {
+                    if is_restriction(object.value()) && observer.live(object) != Some(&live) {
+                        self.restricted.insert(owner(object.value()).to_owned(), Instant::now());
+                    }
                     observer.watches.put(&Id::Ours(Place::of(object)), &key.name, live);
                 }
             }
@@ -176,10 +197,15 @@ impl ApplyPlan {
                 let has_failed = self.applier.failures.has(&object.key()) || observer.live(object).is_none();
                 is_restriction(object.value()) && has_failed && !self.applier.skips(&object.key())
             }));
+            // Nor before each API server has read them.
+            unrestricted
+                .extend(Wanted::owners(wave, owner, |object| self.restricted.contains_key(owner(object.value()))));
             blocked.extend(Wanted::owners(wave, owner, is_missing).intersection(&failed));
         }
         // Not everything is applied while repairs are held back.
-        let unsettled = Wanted::owners(objects, owner, |object| self.applier.is_unsettled(&object.key()));
+        let unsettled = Wanted::owners(objects, owner, |object| {
+            self.applier.is_unsettled(&object.key()) || self.restricted.contains_key(owner(object.value()))
+        });
         if !self.applier.failures.is_servers() && !observer.awaits_leftovers() {
             let may_prune = |live: &Value| !unsettled.contains(owner(live)) && (wanted.may_prune)(live);
             self.prune(observer, Wanted { may_prune: &may_prune, ..wanted }, &budget).await;
@@ -302,6 +328,35 @@ impl ApplyPlan {
         self.scope = scope;
         Ok(())
     }
+}
+
+/// The objects, with the policies for an external provider as they have to be while accounts that it has no more are still there: those
+/// keep their rights and their pods until they are pruned.
+fn restricting<'a>(observer: &Observer, objects: &'a [Object]) -> Cow<'a, [Object]> {
+    if !objects.iter().any(|object| is_restriction(object.value())) {
+        return Cow::Borrowed(objects);
+    }
+    let is_planned = |account: &Account| {
+        let is_it = |object: &Object| {
+            object.kind().kind == ACCOUNT && (object.namespace(), object.name()) == (&account.0, &account.1)
+        };
+        objects.iter().any(is_it)
+    };
+    let accounts = observer.ours().filter(|(place, _)| place.kind.kind == ACCOUNT);
+    let left = accounts.flat_map(|(place, accounts)| {
+        accounts.filter_map(|live| Some((place.namespace.clone(), live["metadata"]["name"].as_str()?.to_owned())))
+    });
+    let left: BTreeSet<Account> = left.filter(|account| !is_planned(account)).collect();
+    if left.is_empty() {
+        return Cow::Borrowed(objects);
+    }
+    let mut objects = objects.to_vec();
+    for object in objects.iter_mut().filter(|object| is_restriction(object.value())) {
+        if let Some(live) = observer.live(object) {
+            restriction::keep(object, live, &left);
+        }
+    }
+    Cow::Owned(objects)
 }
 
 /// Whether a field decides what runs, or with which rights.

@@ -174,7 +174,7 @@ impl Managers {
         match &self.hands {
             Hands::Write(apply_plan) => {
                 pass.held_back = apply_plan.applier.contested().len();
-                pass.due.extend(apply_plan.applier.due().into_iter().flatten());
+                pass.due.extend(apply_plan.due());
             }
             Hands::DryRun(dry_run) => pass.due.extend(dry_run.backoff.due()),
         }

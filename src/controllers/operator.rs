@@ -136,8 +136,8 @@ impl Operator {
             self.last = Some(outcome);
         }
         let acting = match &self.hands {
-            Hands::Write(apply_plan) => apply_plan.applier.due(),
-            Hands::DryRun(dry_run) => [dry_run.backoff.due(), None, None, None],
+            Hands::Write(apply_plan) => apply_plan.due(),
+            Hands::DryRun(dry_run) => dry_run.backoff.due().into_iter().collect(),
         };
         let due = [
             self.reporting.due(),
@@ -155,7 +155,7 @@ impl Operator {
             }
             Hands::DryRun(_) => (0, false),
         };
-        let due = due.into_iter().chain(acting).flatten().collect();
+        let due = due.into_iter().flatten().chain(acting).collect();
         Pass {
             waiting,
             retrying,

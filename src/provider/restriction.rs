@@ -29,6 +29,9 @@ const SERVICES: &str = "-external-services";
 /// The end of the name of the policy for accounts whose pods run on every node.
 const OWN_NODE: &str = "-external-own-node";
 
+/// Where a policy says for whom it is.
+const USERS: &str = "/spec/matchConditions/0/expression";
+
 /// The account in the files, which another one replaces.
 const ACCOUNT: &str = "cloud-controller-manager";
 
@@ -203,17 +206,42 @@ pub fn rename(object: &mut Object, manifests: &[Object], name: impl Fn(&Account)
     }
 }
 
+/// Keeps in force, for these accounts, a policy that is live for them and planned without them.
+pub fn keep(object: &mut Object, live: &Value, left: &BTreeSet<Account>) {
+    let expression = |value: &Value| value.pointer(USERS).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (before, planned) = (expression(live), expression(object.value()));
+    let is_dropped = |account: &&Account| {
+        let user = literal(&user(account));
+        before.contains(&user) && !planned.contains(&user)
+    };
+    let dropped: Vec<_> = left.iter().filter(is_dropped).map(|account| literal(&user(account))).collect();
+    if let (false, Some(all)) = (dropped.is_empty(), planned.strip_suffix(']'))
+        && let Some(condition) = object.value_mut().pointer_mut(USERS)
+    {
+        *condition = format!("{all}, {}]", dropped.join(", ")).into();
+    }
+}
+
 /// Sets the users that a policy is for; a binding has none.
 fn set_users(object: &mut Object, accounts: impl Iterator<Item = Account>) {
-    let users = accounts.map(|(namespace, name)| format!("system:serviceaccount:{namespace}:{name}"));
-    if let Some(condition) = object.value_mut().pointer_mut("/spec/matchConditions/0/expression") {
+    let users = accounts.map(|account| user(&account));
+    if let Some(condition) = object.value_mut().pointer_mut(USERS) {
         *condition = format!("request.userInfo.username in {}", list(users)).into();
     }
 }
 
+/// The user name of a ServiceAccount.
+fn user((namespace, name): &Account) -> String {
+    format!("system:serviceaccount:{namespace}:{name}")
+}
+
+/// A text in CEL.
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
+}
+
 /// A list of texts in CEL.
 fn list(texts: impl Iterator<Item = impl AsRef<str>>) -> String {
-    let literal = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"));
     format!("[{}]", texts.map(|text| literal(text.as_ref())).collect::<Vec<_>>().join(", "))
 }
 

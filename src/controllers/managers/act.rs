@@ -16,7 +16,7 @@ use crate::{
     },
     object::{Kind, Object},
     plan::upstream::guard::{is_of_guard, is_policy},
-    provider::upstream::INSTANCE_LABEL,
+    provider::{restriction::is_restriction, upstream::INSTANCE_LABEL},
 };
 
 /// How much a pass does while nodes may be deleted: a withdrawal does not wait for longer.
@@ -44,10 +44,16 @@ impl Managers {
         };
         let unlocked: BTreeSet<&str> =
             self.objects.iter().filter(awaits_policy).map(|object| owner(object.value())).collect();
+        // Nothing of an external provider comes before the policies that restrict it have been looked at, be it new or not.
+        let awaits_restriction =
+            |object: &&Object| is_restriction(object.value()) && unseen.contains(&Place::of(object));
+        let unrestricted: BTreeSet<&str> =
+            self.objects.iter().filter(awaits_restriction).map(|object| owner(object.value())).collect();
         // A grant that is left is taken back whatever else waits.
         let is_left = |object: &Object| is_of_guard(object.value()) && view.observer.live(object).is_some();
         let is_ready = |object: &&Object| {
-            let may_be = !closed.contains(owner(object.value())) || is_left(object);
+            let waits = [&closed, &unrestricted].iter().any(|waiting| waiting.contains(owner(object.value())));
+            let may_be = !waits || is_left(object);
             let is_new_workload = object.pod_spec().is_some() && view.observer.live(object).is_none();
             let has_lock = !is_new_workload || !unlocked.contains(owner(object.value()));
             may_be && has_lock && !unseen.contains(&Place::of(object)) && !self.withheld.rests(&object.key())

@@ -22,6 +22,7 @@ use crate::{
     },
     object::{Key, Object, reference::CONFIG_MAP},
     plan::upstream::judgement::Judgement,
+    provider::restriction::is_restriction,
     status::{cluster_operator::TRANSIENT_ERROR_PATIENCE, manager::Outcome},
 };
 
@@ -94,11 +95,15 @@ impl Managers {
         if managed.is_paused() {
             return Ok(Outcome::Paused);
         }
-        let observer = &view.observer;
+        let (observer, origin) = (&view.observer, judgement.origin.clone());
+        let origin = origin.as_ref();
         let places: BTreeSet<Place> = managed.planned().iter().map(Place::of).collect();
-        // Without a policy that it may not look at, all else is as it should be.
+        // Without a policy that it may not look at, all else is as it should be, unless nothing else is written before that one.
         let optional: BTreeSet<Place> = managed.optional_policies().map(Place::of).collect();
-        let is_withheld = |place: &Place| optional.contains(place) && denied(observer, place).is_some();
+        let restrictions = managed.planned().iter().filter(|object| is_restriction(object.value()));
+        let required: BTreeSet<Place> = restrictions.map(Place::of).collect();
+        let is_withheld =
+            |place: &Place| optional.contains(place) && !required.contains(place) && denied(observer, place).is_some();
         let is_needed = |id: &Id| match id {
             Id::Ours(place) => places.contains(place) && !is_withheld(place),
             Id::Named(reference) => managed.named.iter().any(|named| named.reference == *reference),
@@ -106,6 +111,8 @@ impl Managers {
         };
         // What has been seen may be out of date.
         if let Some(error) = observer.watches.lasting_trouble(TRANSIENT_ERROR_PATIENCE, is_needed) {
+            let is_denied = required.iter().any(|place| denied(observer, place).is_some());
+            let error = Stopped { is_denied, ..error.into() }.advised(origin);
             return Ok(Outcome::Failed { error, is_terminal: false });
         }
         if let Some(pending) = observer.watches.pending(is_needed).into_iter().next() {
@@ -126,7 +133,6 @@ impl Managers {
             (Hands::DryRun(_), Err(stopped)) => Some(stopped.clone()),
         };
         if let Some(stopped) = failure {
-            let origin = managed.judgement.as_ref().and_then(|judgement| judgement.origin.as_ref());
             let (error, Stopped { is_reported, is_terminal, .. }) = (stopped.advised(origin), stopped);
             let waiting = || Some(format!("CloudControllerManager {name}: {error}"));
             return if is_reported { Ok(Outcome::Failed { error, is_terminal }) } else { Err(waiting()) };
@@ -190,7 +196,10 @@ impl Managers {
     pub(super) fn may_be_left(&self, managed: &Managed, observer: &Observer) -> String {
         let is_unknown =
             |object: &&Object| self.withheld.has(&object.key()) || denied(observer, &Place::of(object)).is_some();
-        let names: Vec<_> = managed.optional_policies().filter(is_unknown).map(|one| one.key().to_string()).collect();
+        // A place with a policy that it can do without is not waited for, so what else is there is not seen either.
+        let places: BTreeSet<Place> = managed.optional_policies().map(Place::of).collect();
+        let in_places = managed.removed().iter().filter(|object| places.contains(&Place::of(object)));
+        let names: Vec<_> = in_places.filter(is_unknown).map(|one| one.key().to_string()).collect();
         if names.is_empty() || !managed.is_removed() {
             return String::new();
         }

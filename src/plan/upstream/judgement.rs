@@ -1,7 +1,7 @@
 //! Whether a `CloudControllerManager` can be brought about, and what is planned for it (pure).
 
 use super::{
-    choose, ignored, reference,
+    choose, guard, ignored, names, reference,
     sources::{self, Found, Named, Trouble, Use, named},
 };
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
         reference::{Digests, Reference},
     },
     plan::{Error, Plan},
-    provider::{CCM, Origin, Phase, catalog::Catalog, versions::Choice},
+    provider::{CCM, Origin, Phase, catalog::Catalog, upstream::Upstream, versions::Choice},
 };
 
 /// What is known about a `CloudControllerManager` before anything is applied.
@@ -97,16 +97,26 @@ pub fn judge(catalog: &Catalog, manager: &Manager, found: impl Fn(&Reference) ->
     let is_removed = manager.spec.management == Management::Removed;
     let is_good = (configuration.is_ok() && credentials.is_ok()) || is_removed;
     let objects = planned.ok().filter(|_| is_good).map(|plan| plan.objects().to_vec());
-    let removed = if is_removed { objects_if_managed(catalog, manager) } else { Vec::new() };
+    let removed = if is_removed { objects_if_managed(catalog, provider, manager) } else { Vec::new() };
     let origin = provider.origin.clone();
     let (configuration, credentials) = (Some(configuration), Some(credentials));
     Judgement { configuration, credentials, origin, version, objects, removed }
 }
 
 /// The objects that a `CloudControllerManager` would have if it was managed.
-fn objects_if_managed(catalog: &Catalog, manager: &Manager) -> Vec<Object> {
+fn objects_if_managed(catalog: &Catalog, provider: &Upstream, manager: &Manager) -> Vec<Object> {
     let mut wanted = manager.clone();
     wanted.spec.management = Management::Managed;
     let plan = Plan::new(catalog, &wanted.facts(), Phase::Cluster);
-    plan.map(|plan| plan.objects().to_vec()).unwrap_or_default()
+    plan.map(|plan| plan.objects().to_vec()).unwrap_or_else(|_| objects_of_any_input(provider, manager))
+}
+
+/// The same where that cannot be planned any more: what is wrong with its inputs now does not change where they are.
+fn objects_of_any_input(provider: &Upstream, manager: &Manager) -> Vec<Object> {
+    let own: Vec<_> = provider.manifests.iter().map(|one| (one.kind().kind, one.name())).collect();
+    let moved = provider.manifests.iter().cloned().map(|mut object| {
+        names(&mut object, &own, manager);
+        object
+    });
+    moved.chain(guard::objects(provider, manager).unwrap_or_default()).collect()
 }

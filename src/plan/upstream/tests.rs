@@ -187,6 +187,24 @@ fn a_manager_that_is_to_be_removed_has_no_objects() {
 }
 
 #[test]
+fn where_the_objects_of_one_that_is_removed_are_is_known_whatever_is_wrong_with_its_inputs() {
+    let removed = |spec: Value| {
+        let judged =
+            judgement::judge(&embedded::catalog().unwrap(), &manager("openstack", spec), |_| sources::Found::Absent);
+        assert!(judged.objects.is_some(), "it goes");
+        judged
+            .removed
+            .iter()
+            .map(|one| (one.kind().kind, one.namespace().to_owned()))
+            .collect::<std::collections::BTreeSet<_>>()
+    };
+    let sound = removed(json!({"management": "Removed", "namespace": "clouds"}));
+    assert!(sound.contains(&("DaemonSet", "clouds".to_owned())), "{sound:?}");
+    let broken = removed(json!({"management": "Removed", "namespace": "clouds", "cloudConfig": null}));
+    assert!(broken.is_superset(&sound), "{broken:?}");
+}
+
+#[test]
 fn credentials_become_variables_or_a_volume() {
     let objects = planned(manager("hcloud", json!({}))).unwrap();
     let variables = pod(&objects)["containers"][0]["env"].as_array().unwrap();

@@ -219,3 +219,25 @@ fn on_openshift_they_follow_the_managed_namespace() {
     let expected = users(&["moved:cloud-controller-manager"]);
     assert_eq!(objects[0].value()["spec"]["matchConditions"][0]["expression"], expected);
 }
+
+#[test]
+fn an_account_that_is_to_go_stays_restricted_while_it_is_there() {
+    let policy = |users: &str| {
+        let condition = json!([{"name": "user", "expression": format!("request.userInfo.username in {users}")}]);
+        let metadata = json!({"name": "up-cloud-ccm-external-nodes"});
+        let api_version = "admissionregistration.k8s.io/v1";
+        let value = json!({"apiVersion": api_version, "kind": "ValidatingAdmissionPolicy", "metadata": metadata,
+            "spec": {"matchConditions": condition}});
+        Object::new(value).unwrap()
+    };
+    let account = |name: &str| ("n".to_owned(), name.to_owned());
+    let (live, planned) = (users(&["n:a", "n:b", "n:b-2"]), users(&["n:a", "n:c"]));
+    let kept = |left: &[&str]| {
+        let mut object = policy(&planned);
+        keep(&mut object, policy(&live).value(), &left.iter().map(|name| account(name)).collect());
+        object.value().clone()
+    };
+    assert_eq!(kept(&[]), *policy(&planned).value());
+    assert_eq!(kept(&["b", "d"]), *policy(&users(&["n:a", "n:c", "n:b"])).value(), "d was never restricted");
+    assert_eq!(kept(&["a", "c"]), *policy(&planned).value(), "both are planned");
+}

@@ -582,6 +582,95 @@ fn deleted(requests: &[Request]) -> Vec<&str> {
     deletions.map(|one| one.resource.as_str()).filter(|resource| seen.insert(*resource)).collect()
 }
 
+/// The roles of the operator that let it do something with policies, as they were before it lost these verbs.
+async fn take_from_operator(cluster: &Kubernetes, verbs: &[&str]) -> Result<Vec<(String, Vec<Value>)>> {
+    let cluster_roles: Api<DynamicObject> = request::api(&cluster.client, kind("ClusterRole"), "");
+    let is_of_policies = |rule: &Value| rule["resources"].to_string().contains("validatingadmissionpolicies");
+    let mut taken = Vec::new();
+    for role in cluster_roles.list(&ListParams::default()).await? {
+        let name = role.name_any();
+        let rules = role.data["rules"].as_array().cloned().unwrap_or_default();
+        if !name.starts_with("ccm-operator") || !rules.iter().any(is_of_policies) {
+            continue;
+        }
+        let mut narrowed = rules.clone();
+        for rule in narrowed.iter_mut().filter(|rule| is_of_policies(rule)) {
+            if let Some(left) = rule["verbs"].as_array_mut() {
+                left.retain(|verb| !verbs.iter().any(|one| verb == one));
+                if left.is_empty() {
+                    left.push(json!("get"));
+                }
+            }
+        }
+        let patch = Patch::Merge(json!({"rules": narrowed}));
+        cluster_roles.patch(&name, &PatchParams::default(), &patch).await?;
+        taken.push((name, rules));
+    }
+    ensure!(!taken.is_empty(), "no role of the operator is about policies");
+    Ok(taken)
+}
+
+async fn give_back(cluster: &Kubernetes, taken: Vec<(String, Vec<Value>)>) -> Result<()> {
+    let cluster_roles: Api<DynamicObject> = request::api(&cluster.client, kind("ClusterRole"), "");
+    for (name, rules) in taken {
+        cluster_roles.patch(&name, &PatchParams::default(), &Patch::Merge(json!({"rules": rules}))).await?;
+    }
+    Ok(())
+}
+
+/// Waits until `Ready` says that the operator may not have what it needs about policies, and how it gets that.
+async fn lacks_policies(cluster: &Kubernetes, operator: &Operator) -> Result<String> {
+    eventually("the reason", LIMIT, async || {
+        let live = serde_json::to_value(cluster.managers().get("cluster").await?)?;
+        let ready = message(&live, "Ready").to_owned();
+        let is_told = ready.contains("validatingadmissionpolicies") && ready.contains("provider rbac");
+        ensure!(is_told, "{ready}\n{}", operator.log());
+        Ok(Some(ready))
+    })
+    .await
+}
+
+/// What was written of roles and workloads.
+fn granted_or_run(requests: &[Request]) -> Vec<&Request> {
+    let is_one = |one: &&Request| ["clusterroles", "roles", "deployments"].contains(&one.resource.as_str());
+    requests.iter().filter(|one| one.counts_as_write()).filter(is_one).collect()
+}
+
+#[tokio::test]
+async fn nothing_of_an_external_provider_is_written_before_its_policies_have_been_looked_at() -> Result<()> {
+    let root = TempDir::new()?;
+    let folder = folder(&root, "demo")?;
+    let cluster = cluster(&folder, "demo").await?;
+    let arguments = [NAMESPACES, &pinned(&folder)?];
+    // At the first installation.
+    let taken = take_from_operator(&cluster, &["list", "watch"]).await?;
+    let mark = cluster.mark().await?;
+    let operator = cluster.start_with(&arguments)?;
+    cluster.create("cluster", spec("demo")).await?;
+    let skips = json!({"metadata": {"annotations": {"ccm-operator.dev/skip-preflight": "rights"}}});
+    cluster.patch("cluster", skips).await?;
+    lacks_policies(&cluster, &operator).await?;
+    let requests = cluster.requests(mark).await?;
+    assert_eq!(granted_or_run(&requests), Vec::<&Request>::new());
+    give_back(&cluster, taken).await?;
+    cluster.ready(&operator, "cluster").await?;
+    let installed = cluster.objects(Some("cluster")).await?;
+
+    // And where all is installed: the next version may have other accounts.
+    stop(operator).await?;
+    let taken = take_from_operator(&cluster, &["list", "watch"]).await?;
+    let cluster_roles: Api<DynamicObject> = request::api(&cluster.client, kind("ClusterRole"), "");
+    cluster_roles.delete("demo-cloud-ccm", &DeleteParams::default()).await?;
+    let mark = cluster.mark().await?;
+    let operator = cluster.start_with(&arguments)?;
+    lacks_policies(&cluster, &operator).await?;
+    let requests = cluster.requests(mark).await?;
+    assert_eq!(granted_or_run(&requests), Vec::<&Request>::new());
+    give_back(&cluster, taken).await?;
+    cluster.objects_are(&operator, Some("cluster"), |objects| objects == installed).await?;
+    Ok(())
+}
+
 #[tokio::test]
 async fn without_its_policies_an_external_provider_gets_no_rights_and_no_pods() -> Result<()> {
     let root = TempDir::new()?;
@@ -596,33 +685,7 @@ async fn without_its_policies_an_external_provider_gets_no_rights_and_no_pods() 
     assert_eq!(policies.len(), 4, "{installed:?}");
 
     // The operator loses the right to policies, and a policy, a role and the workload go.
-    let cluster_roles: Api<DynamicObject> = request::api(&cluster.client, kind("ClusterRole"), "");
-    let mut taken = Vec::new();
-    for role in cluster_roles.list(&ListParams::default()).await? {
-        let name = role.name_any();
-        let rules = role.data["rules"].as_array().cloned().unwrap_or_default();
-        let is_of_policies = |rule: &Value| rule["resources"].to_string().contains("validatingadmissionpolicies");
-        if name.starts_with("ccm-operator") && rules.iter().any(is_of_policies) {
-            let writes = ["create", "patch", "delete"];
-            let narrowed = rules.iter().cloned().map(|mut rule| {
-                if is_of_policies(&rule)
-                    && let Some(verbs) = rule["verbs"].as_array_mut()
-                {
-                    verbs.retain(|verb| !writes.iter().any(|one| verb == one));
-                    if verbs.is_empty() {
-                        verbs.push(json!("get"));
-                    }
-                }
-                rule
-            });
-            let narrowed: Vec<_> = narrowed.collect();
-            cluster_roles
-                .patch(&name, &kube::api::PatchParams::default(), &Patch::Merge(json!({"rules": narrowed})))
-                .await?;
-            taken.push((name, rules));
-        }
-    }
-    assert!(!taken.is_empty());
+    let taken = take_from_operator(&cluster, &["create", "patch", "delete"]).await?;
     let mark = cluster.mark().await?;
     for (kind_name, name, namespace) in [
         ("ValidatingAdmissionPolicy", policy, ""),
@@ -632,29 +695,14 @@ async fn without_its_policies_an_external_provider_gets_no_rights_and_no_pods() 
         let api: Api<DynamicObject> = request::api(&cluster.client, kind(kind_name), namespace);
         api.delete(name, &DeleteParams::default()).await?;
     }
-    let live = eventually("the reason", LIMIT, async || {
-        let live = serde_json::to_value(cluster.managers().get("cluster").await?)?;
-        let ready = message(&live, "Ready").to_owned();
-        ensure!(
-            ready.contains("validatingadmissionpolicies") && ready.contains("provider rbac"),
-            "{ready}\n{}",
-            operator.log()
-        );
-        Ok(Some(ready))
-    })
-    .await?;
+    let live = lacks_policies(&cluster, &operator).await?;
     assert!(live.contains(policy), "{live}");
     let written = cluster.requests(mark).await?;
-    let applied: Vec<_> = written
-        .iter()
-        .filter(|one| one.counts_as_write() && ["clusterroles", "deployments"].contains(&one.resource.as_str()))
-        .collect();
+    let applied = granted_or_run(&written);
     assert!(applied.is_empty(), "{applied:?}");
 
     // With the right everything is back.
-    for (name, rules) in taken {
-        cluster_roles.patch(&name, &kube::api::PatchParams::default(), &Patch::Merge(json!({"rules": rules}))).await?;
-    }
+    give_back(&cluster, taken).await?;
     cluster.objects_are(&operator, Some("cluster"), |objects| objects == installed).await?;
 
     // The policies go last.

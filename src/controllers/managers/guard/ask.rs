@@ -4,10 +4,13 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Client, api::ListParams};
 
 use crate::{
-    cluster::read,
+    cluster::{
+        read::Error,
+        request::{self, NO_DEADLINE, describe_objects},
+    },
     error::chain,
     nodes::{guard::leader, subject::Subject},
-    object::POD,
+    object::{Kind, POD},
     process::lease::LEASE,
 };
 
@@ -18,8 +21,21 @@ use crate::{
 /// The lease or the pods cannot be read, or the leader is not known to be of the current rollout.
 pub(super) async fn leads_since(client: &Client, subject: &Subject) -> Result<Timestamp, String> {
     let (namespace, name) = (subject.namespace.as_str(), subject.lease_name.as_str());
-    let lease = read::get(client, &LEASE, namespace, name).await.map_err(|error| chain(&error))?;
+    let lease = once(&LEASE, namespace, name, request::api(client, &LEASE, namespace).get_opt(name)).await?;
     let lease = lease.ok_or_else(|| format!("there is no lease {namespace}/{name}"))?;
-    let pods = read::list(client, &POD, namespace, &ListParams::default().labels(&subject.selector)).await;
-    leader::leads_since(&lease, &pods.map_err(|error| chain(&error))?)
+    let params = ListParams::default().labels(&subject.selector);
+    let pods = once(&POD, namespace, "", request::api(client, &POD, namespace).list(&params)).await?;
+    let pods: Vec<_> = pods.items.iter().map(request::to_value).collect();
+    leader::leads_since(&request::to_value(&lease), &pods)
+}
+
+/// Asks once. An API server that asks for a pause does not get it here: a withdrawal may wait for this pass.
+async fn once<T>(
+    kind: &Kind,
+    namespace: &str,
+    name: &str,
+    answer: impl Future<Output = kube::Result<T>>,
+) -> Result<T, String> {
+    let answer = request::send(NO_DEADLINE, answer).await;
+    answer.map_err(|source| chain(&Error::Read { what: describe_objects(kind, namespace, name), source }))
 }
