@@ -49,12 +49,14 @@ impl Caller {
     }
 }
 
-/// How many reviews a peer gets within a period.
+/// How many reviews a peer gets within a period, and how many one that has proven something: others may share its address.
 const REVIEWS: usize = 5;
+const PROVEN_REVIEWS: usize = 50;
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// How long a peer that has proven something gets as many as it asks for: longer than the usual pause between two scrapes.
-const PROVEN_PERIOD: Duration = Duration::from_secs(60);
+/// How long something proven counts: longer than the pause between two scrapes, which is often a minute, and longer than an answer of the
+/// API server counts. Otherwise both would end before the next scrape, and whoever shares the address could take its reviews.
+pub const PROVEN_PERIOD: Duration = Duration::from_secs(5 * 60);
 
 /// How many peers are remembered.
 const REMEMBERED: usize = 256;
@@ -64,33 +66,53 @@ const REMEMBERED: usize = 256;
 #[derive(Debug, Default)]
 pub struct Reviews(HashMap<Peer, Lately>);
 
-/// What is remembered of a peer, and until when.
+/// What is remembered of a peer.
 #[derive(Debug)]
 struct Lately {
+    /// The end of the period, and its reviews.
     until: Instant,
     reviews: usize,
-    has_proven: bool,
+    /// Until when it counts as one that has proven something.
+    proven_until: Option<Instant>,
+}
+
+impl Lately {
+    fn has_proven(&self, now: Instant) -> bool {
+        self.proven_until.is_some_and(|until| until > now)
+    }
 }
 
 impl Reviews {
     /// Whether a peer gets a further review, which counts.
     pub fn allow(&mut self, peer: Peer, now: Instant) -> bool {
-        self.0.retain(|_, lately| lately.until > now);
-        if self.0.len() >= REMEMBERED && !self.0.contains_key(&peer) {
-            // Not one that has proven something: it is the sender of made-up tokens who fills the memory.
-            let unproven = self.0.iter().filter(|(_, lately)| !lately.has_proven);
-            if let Some(first) = unproven.min_by_key(|(_, lately)| lately.until).map(|(peer, _)| *peer) {
-                self.0.remove(&first);
-            }
-        }
-        let lately = self.0.entry(peer).or_insert(Lately { until: now + PERIOD, reviews: 0, has_proven: false });
-        lately.reviews += 1;
-        lately.has_proven || lately.reviews <= REVIEWS
+        let lately = self.lately(peer, now);
+        let most = if lately.has_proven(now) { PROVEN_REVIEWS } else { REVIEWS };
+        let is_allowed = lately.reviews < most;
+        lately.reviews += usize::from(is_allowed);
+        is_allowed
     }
 
     /// Notes that a peer has proven something.
     pub fn prove(&mut self, peer: Peer, now: Instant) {
-        self.0.insert(peer, Lately { until: now + PROVEN_PERIOD, reviews: 0, has_proven: true });
+        self.lately(peer, now).proven_until = Some(now + PROVEN_PERIOD);
+    }
+
+    /// What is remembered of a peer, in a period that has not ended.
+    fn lately(&mut self, peer: Peer, now: Instant) -> &mut Lately {
+        self.0.retain(|_, lately| lately.until > now || lately.has_proven(now));
+        if self.0.len() >= REMEMBERED && !self.0.contains_key(&peer) {
+            // Not one that has proven something: it is the sender of made-up tokens who fills the memory.
+            let unproven = self.0.iter().filter(|(_, lately)| !lately.has_proven(now));
+            if let Some(first) = unproven.min_by_key(|(_, lately)| lately.until).map(|(peer, _)| *peer) {
+                self.0.remove(&first);
+            }
+        }
+        let new = || Lately { until: now + PERIOD, reviews: 0, proven_until: None };
+        let lately = self.0.entry(peer).or_insert_with(new);
+        if lately.until <= now {
+            *lately = Lately { proven_until: lately.proven_until, ..new() };
+        }
+        lately
     }
 }
 
@@ -114,13 +136,26 @@ mod tests {
     fn who_proves_nothing_gets_few_reviews() {
         let (mut reviews, start) = (Reviews::default(), Instant::now());
         let [stranger, other] = ["10.0.0.1", "10.0.0.2"].map(peer);
-        let allowed = |reviews: &mut Reviews, peer, at| (0..8).filter(|_| reviews.allow(peer, at)).count();
+        let allowed = |reviews: &mut Reviews, peer, at| (0..80).filter(|_| reviews.allow(peer, at)).count();
         assert_eq!(allowed(&mut reviews, stranger, start), REVIEWS);
         assert_eq!(allowed(&mut reviews, other, start), REVIEWS, "another peer has its own");
-        assert_eq!(allowed(&mut reviews, stranger, start + PERIOD), REVIEWS, "a period later");
         reviews.prove(other, start);
-        assert_eq!(allowed(&mut reviews, other, start + PERIOD), 8);
+        assert_eq!(allowed(&mut reviews, other, start), PROVEN_REVIEWS - REVIEWS, "in the same period");
+        assert_eq!(allowed(&mut reviews, stranger, start + PERIOD), REVIEWS, "a period later");
         assert_eq!(allowed(&mut reviews, other, start + PROVEN_PERIOD), REVIEWS, "it has shown nothing for long");
+    }
+
+    #[test]
+    fn who_has_proven_something_gets_many_reviews_until_long_after_the_next_scrape() {
+        let (mut reviews, start) = (Reviews::default(), Instant::now());
+        let prometheus = peer("10.0.0.1");
+        let allowed = |reviews: &mut Reviews, at| (0..80).filter(|_| reviews.allow(prometheus, at)).count();
+        reviews.prove(prometheus, start);
+        for seconds in [0, 10, 60, 120, 299] {
+            let now = start + Duration::from_secs(seconds);
+            assert_eq!(allowed(&mut reviews, now), PROVEN_REVIEWS, "{seconds}");
+            assert_eq!(allowed(&mut reviews, now + Duration::from_millis(1)), 0, "{seconds}: in the same period");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use k8s_openapi::api::{
@@ -12,12 +12,12 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, api::PostParams};
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::Instant};
 use tracing::debug;
 
 use crate::{
     cluster::request::{self, Cause},
-    process::peer::{Caller, Reviews},
+    process::peer::{Caller, PROVEN_PERIOD, Reviews},
 };
 
 /// How long an answer counts, as for a Kubernetes API server of one's own (apiserver's delegating authenticator): a revoked
@@ -57,7 +57,27 @@ pub struct Reviewer {
     /// How many of them each client has caused lately.
     reviews: Mutex<Reviews>,
     /// By digests of the tokens, which are not kept.
-    known: Mutex<HashMap<[u8; 32], (Verdict, Instant)>>,
+    known: Mutex<HashMap<[u8; 32], Answer>>,
+}
+
+/// An answer of the API server.
+#[derive(Clone, Copy)]
+struct Answer {
+    verdict: Verdict,
+    at: Instant,
+}
+
+impl Answer {
+    /// Whether it counts without being asked for again.
+    fn is_new(&self, now: Instant) -> bool {
+        let period = if self.verdict == Verdict::Allowed { ALLOWED_PERIOD } else { DENIED_PERIOD };
+        now < self.at + period
+    }
+
+    /// Whether it has allowed something lately.
+    fn has_allowed(&self, now: Instant) -> bool {
+        self.verdict == Verdict::Allowed && now < self.at + PROVEN_PERIOD
+    }
 }
 
 impl Reviewer {
@@ -71,7 +91,7 @@ impl Reviewer {
         let verdict = self.verdict(caller, token, path).await;
         if verdict == Verdict::Allowed {
             caller.prove();
-            self.reviews.lock().unwrap_or_else(PoisonError::into_inner).prove(caller.peer, Instant::now());
+            self.reviews.lock().unwrap_or_else(PoisonError::into_inner).prove(caller.peer, Instant::now().into_std());
         }
         verdict
     }
@@ -84,7 +104,8 @@ impl Reviewer {
         if let Some(verdict) = self.known(&key) {
             return verdict;
         }
-        if !self.reviews.lock().unwrap_or_else(PoisonError::into_inner).allow(caller.peer, Instant::now()) {
+        // A token that has been allowed lately is none of the made-up ones that others may send from the same address.
+        if !self.has_allowed(&key) && !self.counts(caller) {
             return Verdict::TooMany;
         }
         let Ok(_permit) = self.running.acquire().await else { return Verdict::Unknown };
@@ -102,24 +123,38 @@ impl Reviewer {
         verdict
     }
 
+    /// Whether a client gets a further review, which counts.
+    fn counts(&self, caller: &Caller) -> bool {
+        self.reviews.lock().unwrap_or_else(PoisonError::into_inner).allow(caller.peer, Instant::now().into_std())
+    }
+
+    fn answer(&self, key: &[u8; 32]) -> Option<Answer> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
+    }
+
     fn known(&self, key: &[u8; 32]) -> Option<Verdict> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(key).filter(|(_, until)| *until > Instant::now()).map(|(verdict, _)| *verdict)
+        self.answer(key).filter(|answer| answer.is_new(Instant::now())).map(|answer| answer.verdict)
+    }
+
+    fn has_allowed(&self, key: &[u8; 32]) -> bool {
+        self.answer(key).is_some_and(|answer| answer.has_allowed(Instant::now()))
     }
 
     fn remember(&self, key: [u8; 32], verdict: Verdict) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if known.len() >= REMEMBERED {
-            known.retain(|_, (_, until)| *until > now);
+            known.retain(|_, answer| answer.is_new(now) || answer.has_allowed(now));
         }
         if known.len() >= REMEMBERED {
             // What was denied first: it is the sender of made-up tokens who fills the memory.
-            known.retain(|_, (verdict, _)| *verdict == Verdict::Allowed);
+            known.retain(|_, answer| answer.has_allowed(now));
+        }
+        if known.len() >= REMEMBERED {
+            known.retain(|_, answer| answer.is_new(now));
         }
         if known.len() < REMEMBERED {
-            let period = if verdict == Verdict::Allowed { ALLOWED_PERIOD } else { DENIED_PERIOD };
-            known.insert(key, (verdict, now + period));
+            known.insert(key, Answer { verdict, at: now });
         }
     }
 
@@ -193,15 +228,45 @@ mod tests {
         (Client::new(router, "own"), made)
     }
 
+    /// The answer to a client with a token.
+    async fn get(routes: &Router, caller: &Caller, token: &str) -> StatusCode {
+        let request = Request::get("/metrics").header(header::AUTHORIZATION, format!("Bearer {token}"));
+        let routes = routes.clone().layer(Extension(caller.clone()));
+        routes.oneshot(request.body(Body::empty()).unwrap()).await.unwrap().status()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn made_up_tokens_of_its_address_take_no_scrape_from_prometheus() {
+        let (client, made) = api_server();
+        let routes = metrics::routes(Metrics::default(), Reviewer::new(client));
+        let [prometheus, neighbor] = ["10.0.0.1"; 2].map(|address| Caller::new(address.parse().unwrap()));
+        for scrape in 0..4 {
+            assert_eq!(get(&routes, &prometheus, "valid").await, StatusCode::OK, "{scrape}");
+            // Until the pause between two scrapes is over, which is as long as an answer counts.
+            for period in 0..6 {
+                let before = made.load(Ordering::Relaxed);
+                for n in 0..60 {
+                    get(&routes, &neighbor, &format!("made-up-{scrape}-{period}-{n}")).await;
+                }
+                assert!(made.load(Ordering::Relaxed) - before <= 50, "{scrape} {period}");
+                assert_eq!(
+                    get(&routes, &neighbor, "one more").await,
+                    StatusCode::TOO_MANY_REQUESTS,
+                    "{scrape} {period}"
+                );
+                tokio::time::advance(Duration::from_secs(10)).await;
+            }
+            for n in 0..60 {
+                get(&routes, &neighbor, &format!("made-up-{scrape}-{n}")).await;
+            }
+        }
+    }
+
     #[tokio::test]
     async fn made_up_tokens_are_few_requests_and_a_valid_one_proves_its_client() {
         let (client, made) = api_server();
         let routes = metrics::routes(Metrics::default(), Reviewer::new(client));
-        let get = async |caller: &Caller, token: &str| {
-            let request = Request::get("/metrics").header(header::AUTHORIZATION, format!("Bearer {token}"));
-            let routes = routes.clone().layer(Extension(caller.clone()));
-            routes.oneshot(request.body(Body::empty()).unwrap()).await.unwrap().status()
-        };
+        let get = async |caller: &Caller, token: &str| get(&routes, caller, token).await;
         let [stranger, prometheus] = ["fd00::1", "fd00:0:0:1::1"].map(|address| Caller::new(address.parse().unwrap()));
         for n in 0..8 {
             let expected = if n < 5 { StatusCode::UNAUTHORIZED } else { StatusCode::TOO_MANY_REQUESTS };

@@ -6,10 +6,12 @@
 
 use std::ops::Range;
 
-use crate::text::json::folded;
+use crate::text::{json::folded, work};
 
+pub(crate) mod excerpt;
 mod layout;
 mod named;
+mod parts;
 mod words;
 
 /// Replaces a masked value.
@@ -77,8 +79,11 @@ pub fn text(text: &str) -> String {
 /// like a secret: `failed to refresh token: no such host` stays readable.
 pub fn message(text: &str) -> String {
     let line = text.replace('\n', " ");
-    let secrets = layout::json(&line).unwrap_or_else(|| words::of_message(&line));
-    hide(&line, secrets, |_| MASK.to_owned())
+    hide(&line, secrets_of_message(&line), |_| MASK.to_owned())
+}
+
+fn secrets_of_message(line: &str) -> Vec<Range<usize>> {
+    layout::json(line).unwrap_or_else(|| words::of_message(line))
 }
 
 /// A text in which each secret is replaced; the lines of a secret behind its first one become [`MASK`].
@@ -86,14 +91,22 @@ pub fn replaced(text: &str, replacement: impl FnMut(&str) -> String) -> String {
     hide(text, layout::secrets(text), replacement)
 }
 
-fn hide(text: &str, mut secrets: Vec<Range<usize>>, mut replacement: impl FnMut(&str) -> String) -> String {
-    secrets.sort_by_key(|secret| (secret.start, secret.end));
-    let (mut shown, mut done) = (String::with_capacity(text.len()), 0);
-    let mut secrets = secrets.into_iter().peekable();
-    while let Some(Range { start, mut end }) = secrets.next() {
-        while let Some(next) = secrets.next_if(|next| next.start < end) {
-            end = end.max(next.end);
+/// Ranges in their order, those that overlap as one.
+fn united(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    ranges.sort_by_key(|range| (range.start, range.end));
+    let mut united = Vec::<Range<usize>>::new();
+    for range in ranges {
+        match united.last_mut().filter(|last| range.start < last.end) {
+            Some(last) => last.end = last.end.max(range.end),
+            None => united.push(range),
         }
+    }
+    united
+}
+
+fn hide(text: &str, secrets: Vec<Range<usize>>, mut replacement: impl FnMut(&str) -> String) -> String {
+    let (mut shown, mut done) = (String::with_capacity(text.len()), 0);
+    for Range { start, end } in united(secrets) {
         let secret = &text[start..end];
         if is_harmless_value(secret) {
             continue;
@@ -115,14 +128,31 @@ fn hide(text: &str, mut secrets: Vec<Range<usize>>, mut replacement: impl FnMut(
     shown + &text[done..]
 }
 
-/// Whether a value cannot be a secret; in JSON a comma may follow it.
+/// Values that cannot be secrets.
+const HARMLESS_VALUES: [&str; 10] = ["", "true", "false", "yes", "no", "null", "~", "{}", "[]", MASK];
+
+/// Whether a value cannot be a secret; in JSON a comma may follow it. A long value is not read to its end: in a message, one text
+/// may be the end of many values.
 fn is_harmless_value(value: &str) -> bool {
-    let value = value.trim().trim_end_matches([',', '\\', ' ']).trim_matches(['"', '\'']);
-    matches!(value.to_lowercase().as_str(), "" | "true" | "false" | "yes" | "no" | "null" | "~" | "{}" | "[]" | MASK)
+    const QUOTES: [char; 2] = ['"', '\''];
+    let value = value.trim();
+    let inner = value.trim_start_matches(QUOTES);
+    HARMLESS_VALUES.iter().any(|word| {
+        let Some((head, behind)) = inner.split_at_checked(word.len()) else { return false };
+        if !head.eq_ignore_ascii_case(word) {
+            return false;
+        }
+        let rest = behind.trim_start_matches(QUOTES).trim_start_matches([',', '\\', ' ']);
+        work::add(value.len() - rest.len());
+        rest.is_empty()
+    })
 }
 
 #[cfg(test)]
 pub(crate) mod samples;
+
+#[cfg(test)]
+mod hostile;
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,10 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::text::mask::{self, MASK, is_secret_key};
+use crate::{
+    error::MOST_OF_A_MESSAGE,
+    text::mask::{self, MASK, excerpt::Excerpt, is_secret_key},
+};
 
 /// Masks the secrets in both states of an object.
 pub(super) fn masked(before: Option<Value>, after: Option<Value>) -> (Option<Value>, Option<Value>) {
@@ -37,21 +40,19 @@ pub(super) fn masked(before: Option<Value>, after: Option<Value>) -> (Option<Val
 /// The shortest secret that is looked for in other texts: a shorter one is part of too many words.
 const SHORTEST: usize = 4;
 
-/// A message about an object without the object's secrets, and without their lines and words: admission may quote a part of
-/// what it refuses.
+/// The beginning of a message about an object, without the object's secrets, and without their lines and words: admission may quote
+/// a part of what it refuses. What is longer than any message of this program is cut off here, before the work for the rest is done.
 pub(in crate::apply) fn redacted<'a>(message: &str, objects: impl Iterator<Item = &'a Value>) -> String {
-    let mut found = BTreeSet::new();
+    let mut excerpt = Excerpt::of(message, MOST_OF_A_MESSAGE);
     for object in objects {
         each_secret(&mut object.clone(), &mut |secret| {
             let whole = secret.trim().trim_matches(['"', '\'']);
-            found.extend([whole].into_iter().chain(whole.lines()).chain(whole.split_whitespace()).map(str::to_owned));
+            let parts = [whole].into_iter().chain(whole.lines()).chain(whole.split_whitespace());
+            parts.filter(|part| part.len() >= SHORTEST).for_each(|part| excerpt.hide(part));
             String::new()
         });
     }
-    let mut found: Vec<_> = found.into_iter().filter(|secret| secret.len() >= SHORTEST).collect();
-    // The whole before its parts.
-    found.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-    found.iter().fold(message.to_owned(), |message, secret| message.replace(secret, MASK))
+    excerpt.masked()
 }
 
 /// What replaces a secret.
@@ -114,6 +115,7 @@ fn hide(value: &mut Value, replace: Replace) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::work;
     use serde_json::json;
 
     #[test]
@@ -127,6 +129,37 @@ mod tests {
         assert_eq!(shown, "denied: [Global] password = *** token = \"***\" zone = x, lines: one nes");
         let quoted = redacted("value \"horse\" and c12d", [&object].into_iter());
         assert_eq!(quoted, "value \"***\" and ***");
+    }
+
+    #[test]
+    fn a_long_message_is_cut_and_shows_no_part_of_a_secret_there() {
+        let object = json!({"kind": "Secret", "stringData": {"a": "correct horse battery"}});
+        let secret = "correct horse battery";
+        for shown in 0..24 {
+            let message = format!("{}{secret}, and more", "x".repeat(MOST_OF_A_MESSAGE - shown));
+            let rest = if shown == 0 {
+                String::new()
+            } else {
+                format!("***{}", ", ".get(..shown.saturating_sub(secret.len())).unwrap())
+            };
+            let masked = redacted(&message, [&object].into_iter());
+            assert_eq!(masked.trim_start_matches('x'), format!("{rest}…"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn the_work_for_a_message_grows_with_it_and_with_the_secrets() {
+        let steps = |n: usize| {
+            let words = |prefix: &str| (0..n).map(|at| format!("{prefix}{at:05}")).collect::<Vec<_>>().join(" ");
+            let object = json!({
+                "kind": "Deployment",
+                "env": [{"name": "PASSWORD", "value": words("pass")}, {"name": "URL", "value": "://a:b/".repeat(n)}],
+            });
+            let message = format!("{} {}", words("pas"), words("word"));
+            work::of(|| assert!(redacted(&message, [&object, &object].into_iter()).len() >= message.len()))
+        };
+        let (small, large) = (steps(500), steps(1_000));
+        assert!(small > 500 && large < 3 * small, "{small} steps, and {large} for twice the size");
     }
 
     #[test]

@@ -4,10 +4,14 @@ use std::ops::Range;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-use crate::text::mask::{
-    is_harmless_value, is_secret_key,
-    named::{TOKEN, is_password, named_secret, tokens},
-    squashed,
+use crate::text::{
+    mask::{
+        is_harmless_value, is_secret_key,
+        named::{TOKEN, is_password, named_secret, tokens},
+        parts::{Part, Parts},
+        squashed,
+    },
+    work,
 };
 
 /// The first characters of a comment or a list's item.
@@ -138,8 +142,11 @@ impl Reader {
     fn values(&mut self, line: &str, indent: usize) -> Vec<Range<usize>> {
         let mut found = Vec::new();
         let mut at = 0;
+        let mut words = Parts::new(line, char::is_whitespace, |word| word.trim_end_matches(PUNCTUATION).len());
+        let last = line.trim_end().len();
         while let Some(start) = line[at..].find(is_word).map(|word| at + word) {
             let end = line[start..].find(|c| !is_word(c)).map_or(line.len(), |end| start + end);
+            work::add(end - at);
             at = end;
             let (word, rest) = (&line[start..end], &line[end..]);
             if ["bearer", "basic"].iter().any(|scheme| word.eq_ignore_ascii_case(scheme)) {
@@ -183,11 +190,11 @@ impl Reader {
             let is_flag = word.starts_with("--") && behind.starts_with('=');
             let is_assigned = behind.starts_with('=') || behind.starts_with(":=");
             if is_flag || (self.is_message && !value.starts_with(['[', '{'])) {
-                let end = from + length_of_word(value);
-                let is_last = line[end..].trim().is_empty();
-                let word_after = &line[from..end];
-                if (is_assigned || is_last || is_password(word) || looks_secret(word_after))
-                    && !is_harmless_value(word_after)
+                let Part { end, measured } = quoted(line, from).unwrap_or_else(|| words.around(from));
+                let is_last = end >= last;
+                let bare = &line[from..measured.max(from)];
+                if (is_assigned || is_last || is_password(word) || looks_secret(bare))
+                    && !is_harmless_value(&line[from..end])
                 {
                     found.push(from..end);
                 }
@@ -259,17 +266,20 @@ fn names_an_object(before: &str, rest: &str) -> bool {
     kind.is_some_and(|kind| KINDS.iter().any(|known| kind.eq_ignore_ascii_case(known)))
 }
 
-/// The length of the word at the beginning of a text, with its quotes.
-fn length_of_word(text: &str) -> usize {
-    let Some(quote) = text.chars().next().filter(|first| matches!(first, '"' | '\'')) else {
-        return text.find(char::is_whitespace).unwrap_or(text.len());
-    };
-    text[1..].find(quote).map_or(text.len(), |end| end + 2)
+/// What may stand behind a word in prose.
+const PUNCTUATION: [char; 4] = [',', '.', ';', ':'];
+
+/// The quoted word at a place of a line, with its quotes and without the punctuation in front of its end.
+fn quoted(line: &str, from: usize) -> Option<Part> {
+    let text = &line[from..];
+    let quote = text.chars().next().filter(|first| matches!(first, '"' | '\''))?;
+    let length = text[1..].find(quote).map_or(text.len(), |end| end + 2);
+    work::add(length);
+    Some(Part { end: from + length, measured: from + text[..length].trim_end_matches(PUNCTUATION).len() })
 }
 
-/// Whether a word in prose looks like a secret and not like an English word or a path.
-fn looks_secret(word: &str) -> bool {
-    let bare = word.trim_end_matches([',', '.', ';', ':']);
+/// Whether a word in prose, without the punctuation behind it, looks like a secret and not like an English word or a path.
+fn looks_secret(bare: &str) -> bool {
     !bare.starts_with('/') && (bare.len() >= TOKEN || bare.contains(|c: char| c.is_ascii_digit()))
 }
 
@@ -293,11 +303,14 @@ pub(super) fn string_end(text: &str, open: usize) -> usize {
 
 /// The passwords in `scheme://user:password@host`.
 fn passwords(text: &str) -> Vec<Range<usize>> {
+    let is_end = |c| matches!(c, ' ' | '\t' | '"' | '\'');
+    let mut words = Parts::new(text, is_end, |word| word.rfind('@').map_or(0, |at| at + 1));
     text.match_indices("://")
         .filter_map(|(at, marker)| {
             let start = at + marker.len();
             let end = text[start..].find([' ', '\t', '"', '\'', '/', '?', '#']).map_or(text.len(), |end| start + end);
-            let end = end_with_slashes(text, start, end);
+            work::add(end - start);
+            let end = if has_slash_in_password(&text[start..end]) { words.around(end).measured.max(end) } else { end };
             let user_info = start..start + text[start..end].rfind('@')?;
             let user = text[user_info.clone()].split(':').next().unwrap_or_default();
             let password = user_info.start + user.len() + 1;
@@ -309,15 +322,10 @@ fn passwords(text: &str) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// Where the authority of a URL ends. A password with a slash that is not encoded ends it early: what stands behind the colon is then
-/// no port, and an `@` follows.
-fn end_with_slashes(text: &str, start: usize, end: usize) -> usize {
-    let authority = &text[start..end];
+/// Whether a password with a slash that is not encoded may have ended the authority of a URL early: what stands behind the colon is then
+/// no port. If an `@` follows in the same word, the authority ends there.
+fn has_slash_in_password(authority: &str) -> bool {
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
     let begins_password = authority.split_once(':').is_some_and(|(user, port)| !user.is_empty() && !is_port(port));
-    if authority.contains('@') || !begins_password || authority.starts_with('[') {
-        return end;
-    }
-    let word_end = text[end..].find([' ', '\t', '"', '\'']).map_or(text.len(), |word| end + word);
-    text[end..word_end].rfind('@').map_or(end, |at| end + at + 1)
+    begins_password && !authority.contains('@') && !authority.starts_with('[')
 }
