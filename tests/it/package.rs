@@ -243,9 +243,12 @@ fn what_is_no_package_is_refused_with_its_reason() -> Result<()> {
     let folder = TempDir::new()?;
     let mut tar = exoscale()?.tar();
     tar[100] = b'1';
-    write(folder.path(), [("exoscale.tar", &tar[..]), ("demo/assets/a.txt", b"")])?;
+    write(folder.path(), [("exoscale.tar", &tar[..]), ("demo/assets/a.txt", b""), ("policy.yml", b"")])?;
     for (arguments, problem) in [
         (&["digest", "exoscal"][..], "there is no provider \"exoscal\" (did you mean `exoscale`?)"),
+        (&["digest", "./demo@sha256:0a"], "./demo@sha256:0a: give the path without @sha256:…: ./demo"),
+        (&["verify", "./demo@sha256:0a"], "give the path without @sha256:…: ./demo"),
+        (&["digest", "policy.yml"], "policy.yml: the name of a policy has to end with .yaml"),
         (&["digest", "./none"], "failed to read ./none: No such file or directory"),
         (
             &["digest", "exoscale.tar"],
@@ -264,6 +267,6 @@ fn what_is_no_package_is_refused_with_its_reason() -> Result<()> {
         let message = refused(folder.path(), arguments)?;
         assert!(message.contains(problem), "{message}\nis not {problem}");
     }
-    assert_eq!(names(folder.path())?, ["demo", "exoscale.tar"]);
+    assert_eq!(names(folder.path())?, ["demo", "exoscale.tar", "policy.yml"]);
     Ok(())
 }
