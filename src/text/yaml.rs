@@ -156,15 +156,15 @@ mod tests {
 
     #[test]
     fn errors_are_in_the_words_of_users_and_not_of_the_library() {
-        let of = |text: &str| from_str::<Value>(text).unwrap_err().message;
-        assert_eq!(of("a: 1\nb: 2\na: 3\n"), "the key \"a\" stands twice: remove one");
-        assert_eq!(of("a: {b: 1, b: 2}\n"), "the key \"b\" stands twice: remove one");
-        assert_eq!(of("? [a]\n: 1\n? [a]\n: 2\n").split(':').next(), Some("a key stands twice"));
         #[derive(Debug, serde::Deserialize)]
         #[allow(dead_code, reason = "it is not read")]
         struct Flags {
             on: bool,
         }
+        let of = |text: &str| from_str::<Value>(text).unwrap_err().message;
+        assert_eq!(of("a: 1\nb: 2\na: 3\n"), "the key \"a\" stands twice: remove one");
+        assert_eq!(of("a: {b: 1, b: 2}\n"), "the key \"b\" stands twice: remove one");
+        assert_eq!(of("? [a]\n: 1\n? [a]\n: 2\n").split(':').next(), Some("a key stands twice"));
         let of = |text: &str| from_str::<Flags>(text).unwrap_err().message;
         for text in ["on: null\n", "on: ~\n", "on:\n", "on: \n", "{on: null}\n"] {
             assert!(of(text).starts_with("null, which is not a value here"), "{text}: {}", of(text));
