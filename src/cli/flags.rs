@@ -178,7 +178,7 @@ impl ClusterArgs {
 /// The format of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OutputFormat {
-    /// For people, at most 100 columns wide.
+    /// For people, 100 columns wide unless a word is longer than its column.
     #[default]
     Table,
     /// One JSON document.

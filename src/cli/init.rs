@@ -185,8 +185,10 @@ impl Seen {
             Some(provider) => Sign { provider: provider.clone(), because: "asked for".to_owned() },
             None => ask::provider(&self.catalog, &signs)?,
         };
-        let found = self.catalog.upstream_of(&sign.provider);
-        Ok((found.unwrap_or_else(|problem| wrong_usage(&format!("--provider: {problem}"))), sign))
+        let Ok(found) = self.catalog.upstream_of(&sign.provider) else {
+            wrong_usage(&format!("--provider: {}; init knows these only", self.catalog.unknown(&sign.provider)))
+        };
+        Ok((found, sign))
     }
 
     /// Whether a `CloudControllerManager` of this name, or objects that it would have and others have made, exist.

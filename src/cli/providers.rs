@@ -50,7 +50,10 @@ impl ProviderFlags {
         let known: Vec<_> = embedded::bundles().into_iter().map(|bundle| bundle.name).collect();
         if let Some(unknown) = self.replace_built_in.iter().find(|name| !known.contains(name)) {
             let hint = did_you_mean(unknown, known.iter().map(String::as_str));
-            bail!("--replace-built-in: there is no built-in provider {unknown:?}{hint}");
+            bail!(
+                "--replace-built-in: there is no built-in provider {unknown:?}{hint}; one of your own is given by --provider ./{}",
+                unknown.escape_debug()
+            );
         }
         let is_name = |text: &&String| known.contains(text) && !Path::new(text.as_str()).exists();
         if let Some(name) = self.provider.iter().find(is_name) {

@@ -101,7 +101,7 @@ pub struct RenderArgs {
 }
 
 /// The flags that --config has no use for.
-const NOT_WITH_CONFIG: [&str; 16] = [
+const NOT_WITH_CONFIG: [&str; 17] = [
     "phase",
     "flavour",
     "providers",
@@ -109,6 +109,7 @@ const NOT_WITH_CONFIG: [&str; 16] = [
     "operator_namespace",
     "secrets",
     "api_server",
+    "remove_provider",
     "cluster_infrastructure_file",
     "images_file",
     "cloud_config_file",

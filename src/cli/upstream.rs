@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum, builder::PossibleValue};
 use super::{
     flags::{say, wrong_usage},
     limits::{LimitFlags, name, or_default},
+    providers::EXTERNAL_PROVIDERS,
 };
 use crate::{
     api::{
@@ -25,6 +26,7 @@ use crate::{
         catalog::Catalog,
         embedded,
         external::read::Externals,
+        foreign::Policy,
         upstream::{Descriptor, Upstream},
     },
     text::yaml,
@@ -134,6 +136,11 @@ pub struct InstallFlags {
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub metrics_certificate_secret: Option<String>,
 
+    /// The external providers, comma-separated, whose objects the operator is to delete, because they are not given any more; with
+    /// --flavour upstream. A built-in provider of the same name takes their place.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = provider_name, help_heading = EXTERNAL_PROVIDERS)]
+    pub remove_provider: Vec<String>,
+
     /// What `CloudControllerManager`s may ask for.
     #[command(flatten)]
     pub limits: LimitFlags,
@@ -152,6 +159,7 @@ impl InstallFlags {
             ("--node-deletion", *node_deletion),
             ("--expose-metrics", self.expose_metrics),
             ("--metrics-certificate-secret", self.metrics_certificate_secret.is_some()),
+            ("--remove-provider", !self.remove_provider.is_empty()),
         ];
         flags.into_iter().chain(self.limits.given()).find_map(|(flag, given)| given.then_some(flag))
     }
@@ -205,7 +213,7 @@ pub(super) fn installation(
     let catalog = externals.catalog();
     catalog.check()?;
     let all: Vec<_> = catalog.upstream().map(|one| one.descriptor.name.as_str()).collect();
-    if flags.providers.is_empty() && externals.used().next().is_none() {
+    if flags.providers.is_empty() && flags.remove_provider.is_empty() && externals.used().next().is_none() {
         wrong_usage(&format!("--flavour upstream needs --provider PATH, or --providers: {}", all.join(", ")));
     }
     let namespaces = or_default(&flags.namespaces, || vec!["kube-system".to_owned()]);
@@ -216,6 +224,10 @@ pub(super) fn installation(
     if let Some(name) = names().find(|name| catalog.upstream().all(|one| one.descriptor.name != **name)) {
         wrong_usage(&format!("--provider: {name} is for OpenShift only: it has no assets/upstream/"));
     }
+    if let Some(name) = names().find(|name| flags.remove_provider.contains(*name)) {
+        wrong_usage(&format!("--remove-provider: {name} is given with --provider, so nothing of it would be deleted"));
+    }
+    warn_of_policy(externals);
     let mut providers: Vec<_> = flags.providers.iter().chain(names()).map(find).collect();
     providers.sort_by_key(|one| &one.descriptor.name);
     providers.dedup_by_key(|one| &one.descriptor.name);
@@ -237,7 +249,7 @@ pub(super) fn installation(
         metrics_certificate: flags.metrics_certificate_secret.clone(),
         limits: flags.limits.limits(),
         providers,
-        external: carried(externals)?,
+        external: External { remove: or_default(&flags.remove_provider, Vec::new), ..carried(externals)? },
     };
     let mut files = Vec::new();
     for (name, bytes) in embedded::install() {
@@ -263,12 +275,22 @@ pub(super) fn installation(
     Ok(files)
 }
 
+/// Says that the policy is about other providers only, as `provider verify` does: a name may be mistyped.
+fn warn_of_policy(externals: &Externals) {
+    let Ok(Some(Ok(policy))) = externals.policy().map(|text| text.map(Policy::parse)) else { return };
+    let of_others: Option<Vec<_>> = externals.used().map(|one| policy.is_of_others(&one.bundles)).collect();
+    for problem in of_others.unwrap_or_default() {
+        say(&format!("warning: --provider-policy: {problem}"));
+    }
+}
+
 /// What the operator is given of the external providers.
 fn carried(externals: &Externals) -> anyhow::Result<External> {
     Ok(External {
         packages: externals.used().map(|external| external.package.clone()).collect(),
         policy: externals.policy().map_err(|why| anyhow::anyhow!("{why}"))?.map(ToOwned::to_owned),
         replace: externals.replaced().to_vec(),
+        remove: Vec::new(),
     })
 }
 
@@ -292,6 +314,16 @@ pub(super) fn namespace(text: &str) -> Result<String, &'static str> {
         return Err("a namespace has at most 63 lower-case letters, digits and hyphens");
     }
     name(text)
+}
+
+/// The name of a provider.
+fn provider_name(text: &str) -> Result<String, &'static str> {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let fits = text.len() <= 63
+        && text.starts_with(|first: char| first.is_ascii_lowercase())
+        && text.bytes().all(is_inner)
+        && !text.ends_with('-');
+    if fits { Ok(text.to_owned()) } else { Err("the name of a provider has lower-case letters, digits and hyphens") }
 }
 
 /// An address: `HOST:PORT`, `HOST`, `[IPV6]:PORT`.
@@ -343,6 +375,10 @@ mod tests {
             assert!(namespace(text).is_ok() && name(text).is_ok(), "{text}");
         }
         assert!(namespace("a.b").is_err() && name("a.b").is_ok());
+        assert!(provider_name("up-cloud2").is_ok());
+        for text in ["", "a.b", "-a", "a-", "A", "2a", "*", &"a".repeat(64)] {
+            assert!(provider_name(text).is_err(), "{text}");
+        }
         for text in ["", "-a", "a-", "A", "a b", "*", "a/b"] {
             assert!(name(text).is_err(), "{text}");
         }

@@ -130,10 +130,16 @@ impl Catalog {
             return Err(not_replaced(name));
         }
         self.upstream().find(|one| one.descriptor.name == name).ok_or_else(|| {
-            let known: Vec<_> = self.upstream().map(|one| one.descriptor.name.as_str()).collect();
-            let hint = did_you_mean(name, known.iter().copied());
-            format!("there is no provider {name:?}{hint}; there are {}", known.join(", "))
+            let own = name.escape_debug();
+            format!("{}; one of your own is given by --provider ./{own}", self.unknown(name))
         })
+    }
+
+    /// That there is no provider of the flavour upstream of this name, for people.
+    pub fn unknown(&self, name: &str) -> String {
+        let known: Vec<_> = self.upstream().map(|one| one.descriptor.name.as_str()).collect();
+        let hint = did_you_mean(name, known.iter().copied());
+        format!("there is no provider {name:?}{hint}; there are {}", known.join(", "))
     }
 
     /// Whether a provider that comes with this program is among those that are used.

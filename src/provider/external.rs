@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// What stands before the digest of a pinned path: `PATH@sha256:HEX`.
-const PIN: &str = "@sha256:";
+pub const PIN: &str = "@sha256:";
 
 /// The variables of the environment that ask for an external provider, as other systems with external providers name them.
 pub const CLOUD_PROVIDER: &str = "CLOUD_PROVIDER";

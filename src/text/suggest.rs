@@ -34,9 +34,15 @@ pub fn did_you_mean<S: AsRef<str> + Ord>(word: &str, known: impl IntoIterator<It
             (strsim::osa_distance(&lower, &candidate.as_ref().to_lowercase()), candidate)
         })
         .filter(|(distance, candidate)| *distance <= near(candidate))
+        // Who types a word wrong begins it right: another beginning is another word, but for a single slip.
+        .filter(|(distance, candidate)| *distance <= 1 || begins(candidate.as_ref()) == begins(&lower))
         .min()
         .map(|(_, candidate)| format!(" (did you mean `{}`?)", candidate.as_ref()))
         .unwrap_or_default()
+}
+
+fn begins(word: &str) -> Option<char> {
+    word.chars().next().map(|first| first.to_ascii_lowercase())
 }
 
 /// The suggestions of one report, whose number others may decide.
@@ -54,6 +60,18 @@ impl Hints {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_that_begins_otherwise_is_another_one() {
+        let known = ["aws", "gcp", "hcloud"];
+        for (word, near) in
+            [("asw", "aws"), ("wsa", ""), ("hclud", "hcloud"), ("jcloud", "hcloud"), ("HCLUOD", "hcloud")]
+        {
+            let hint = if near.is_empty() { String::new() } else { format!(" (did you mean `{near}`?)") };
+            assert_eq!(did_you_mean(word, known), hint, "{word}");
+        }
+        assert_eq!(did_you_mean("upcloud", known), "", "a cloud of its own");
+    }
 
     #[test]
     fn long_words_and_many_have_no_suggestion() {

@@ -29,12 +29,12 @@ pub use crate::text::Problem as Error;
 
 /// Parses one document into a type.
 pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
-    serde_saphyr::from_str_with_options(text, options()).map_err(|error| describe(&error))
+    serde_saphyr::from_str_with_options(text, options()).map_err(|error| describe(&error, text))
 }
 
 /// Parses every document of a text, without the empty ones.
 pub fn documents(text: &str) -> Result<Vec<Value>, Error> {
-    serde_saphyr::from_multiple_with_options(text, options()).map_err(|error| describe(&error))
+    serde_saphyr::from_multiple_with_options(text, options()).map_err(|error| describe(&error, text))
 }
 
 /// Parses every document of a text as [`documents`] does, each with the lines of its values.
@@ -47,7 +47,7 @@ pub fn documents_with_lines(text: &str) -> Result<Vec<(Value, Lines)>, Error> {
         return Err(Error::at(line, "a document that only some readers take for an empty one; remove it"));
     }
     if let Some((line, key)) = roots.iter().find_map(outline::Node::repeated_key) {
-        return Err(Error::at(line, format!("the key `{key}` is repeated; remove one of them")));
+        return Err(Error::at(line, twice(Some(key))));
     }
     Ok(documents.into_iter().zip(roots.iter().map(Lines::of_root)).collect())
 }
@@ -89,7 +89,24 @@ impl Localizer for WithoutPlaces {
     }
 }
 
-fn describe(error: &serde_saphyr::Error) -> Error {
+fn twice(key: Option<impl AsRef<str>>) -> String {
+    key.map_or_else(
+        || "a key stands twice: remove one".to_owned(),
+        |key| format!("the key {:?} stands twice: remove one", key.as_ref()),
+    )
+}
+
+/// Whether a text has null at a place.
+fn is_null(text: &str, place: Option<Place>) -> bool {
+    let at = place.and_then(|place| {
+        let line = text.lines().nth(place.line.checked_sub(1)?)?;
+        Some(line.chars().skip(place.column?.checked_sub(1)?).collect::<String>())
+    });
+    let word = |rest: String| rest.split(|c: char| c.is_whitespace() || ",]}".contains(c)).next().map(str::to_owned);
+    at.and_then(word).is_some_and(|word| ["", "~", "null", "Null", "NULL"].contains(&word.as_str()))
+}
+
+fn describe(error: &serde_saphyr::Error, text: &str) -> Error {
     let hint = match error {
         serde_saphyr::Error::SerdeUnknownField { field: word, expected, .. }
         | serde_saphyr::Error::SerdeUnknownVariant { variant: word, expected, .. } => did_you_mean(word, expected),
@@ -101,6 +118,10 @@ fn describe(error: &serde_saphyr::Error) -> Error {
     let message = match error {
         serde_saphyr::Error::Budget { .. } => {
             "too many values, or nested too deep; aliases count as often as used".into()
+        }
+        serde_saphyr::Error::DuplicateMappingKey { key, .. } => twice(key.as_ref()),
+        serde_saphyr::Error::InvalidBooleanStrict { .. } if is_null(text, place) => {
+            "null, which is not a value here: write true or false, or leave the key out".into()
         }
         _ => message.replace('\n', " ").replace("expected mapping start", "expected a mapping such as {key: value}"),
     };
@@ -134,6 +155,24 @@ mod tests {
     }
 
     #[test]
+    fn errors_are_in_the_words_of_users_and_not_of_the_library() {
+        #[derive(Debug, serde::Deserialize)]
+        #[allow(dead_code, reason = "it is not read")]
+        struct Flags {
+            on: bool,
+        }
+        let of = |text: &str| from_str::<Value>(text).unwrap_err().message;
+        assert_eq!(of("a: 1\nb: 2\na: 3\n"), "the key \"a\" stands twice: remove one");
+        assert_eq!(of("a: {b: 1, b: 2}\n"), "the key \"b\" stands twice: remove one");
+        assert_eq!(of("? [a]\n: 1\n? [a]\n: 2\n").split(':').next(), Some("a key stands twice"));
+        let of = |text: &str| from_str::<Flags>(text).unwrap_err().message;
+        for text in ["on: null\n", "on: ~\n", "on:\n", "on: \n", "{on: null}\n"] {
+            assert!(of(text).starts_with("null, which is not a value here"), "{text}: {}", of(text));
+        }
+        assert!(of("on: nullable\n").starts_with("invalid boolean"), "{}", of("on: nullable\n"));
+    }
+
+    #[test]
     fn empty_documents_are_left_out() {
         assert_eq!(
             documents("# only a comment\n---\na: 1\n---\n---\nb: 2\n").unwrap(),
@@ -158,7 +197,7 @@ mod tests {
         for text in ["a: 1\n!x a: 2\n", "b:\n- c\n- {a: 1,\n   !x a: 2}\n", "1: a\n!!str 1: b\n"] {
             let error = documents_with_lines(text).unwrap_err();
             assert_eq!(error.place.map(|place| place.line), Some(text.matches('\n').count()), "{text}: {error}");
-            assert!(error.message.contains("is repeated"), "{error}");
+            assert!(error.message.contains("stands twice: remove one"), "{error}");
         }
         assert_eq!(documents_with_lines("a: {b: 1}\nb: {b: 1}\n").unwrap().len(), 1);
     }

@@ -196,6 +196,7 @@ fn a_flag_that_the_flavour_has_no_use_for_is_an_error() -> Result<()> {
         ["--registry-mirrors", "a"],
         ["--image-pull-secrets", "a"],
         ["--leases", "a"],
+        ["--remove-provider", "a"],
         ["--api-server", "a:1"],
         ["--distribution", "k3s"],
         ["--control-plane-nodes", "1"],
@@ -206,6 +207,12 @@ fn a_flag_that_the_flavour_has_no_use_for_is_an_error() -> Result<()> {
     refused(&["--flavour", "upstream"], "--flavour has no use with --phase bootstrap")?;
     refused(&upstream, "--flavour upstream needs --provider PATH, or --providers: aws, ")?;
     refused(&[&upstream[..], &["--providers", "asw"]].concat(), "did you mean `aws`?")?;
+    let own = "there is no provider \"upcloud\"; there are aws, ";
+    refused(&[&upstream[..], &["--providers", "upcloud"]].concat(), own)?;
+    let path = "; one of your own is given by --provider ./upcloud";
+    refused(&[&upstream[..], &["--providers", "upcloud"]].concat(), path)?;
+    refused(&[&upstream[..], &["--replace-built-in", "upcloud"]].concat(), path)?;
+    refused(&[&upstream[..], &["--remove-provider", "a.b"]].concat(), "the name of a provider has")?;
     let its_own =
         "--namespaces: the cloud-controller-manager of provider nutanix: it reads every Secret of its namespace";
     refused(&[&upstream[..], &["--providers", "nutanix"]].concat(), its_own)?;

@@ -61,7 +61,7 @@ pub(in crate::cli) fn provider(catalog: &Catalog, signs: &[Sign]) -> anyhow::Res
     let answer = loop {
         let answer = value("--provider", &question, only.map(|sign| sign.provider.as_str()))?;
         match catalog.upstream_of(&answer) {
-            Err(problem) if is_terminal() => say(&problem),
+            Err(_) if is_terminal() => say(&catalog.unknown(&answer)),
             _ => break answer,
         }
     };

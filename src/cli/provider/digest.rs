@@ -7,12 +7,15 @@ use serde::Serialize;
 
 use super::{PolicyArgs, target::load};
 use crate::{
-    cli::flags::{OutputFormat, print, say},
+    cli::flags::{OutputFormat, print, say, wrong_usage},
     provider::{
         external::{self, policy::PolicyFile},
         folder::has_yaml_extension,
-        foreign,
-        package::{self, read::Form},
+        foreign::{self, Policy},
+        package::{
+            self,
+            read::{Form, Loaded},
+        },
     },
 };
 
@@ -54,6 +57,11 @@ enum PinnedForm {
 /// Prints the digest.
 pub(super) fn run(args: &DigestArgs) -> anyhow::Result<()> {
     let is_policy = has_yaml_extension(&args.target) && Path::new(&args.target).is_file();
+    if Path::new(&args.target).extension().is_some_and(|extension| extension == "yml")
+        && Path::new(&args.target).is_file()
+    {
+        wrong_usage(&format!("{}: the name of a policy has to end with .yaml", args.target));
+    }
     let pin = if is_policy { policy(&args.target)? } else { package(&args.target, &args.policy)? };
     print(&args.output.write(&pin, || format!("{}\n", pin.digest))?)
 }
@@ -61,14 +69,18 @@ pub(super) fn run(args: &DigestArgs) -> anyhow::Result<()> {
 fn package(target: &str, policy: &PolicyArgs) -> anyhow::Result<Pin> {
     let loaded = load(target)?;
     say(&format!("{target}: read as {}", loaded.form.words()));
+    warn_of_refusal(target, &loaded, &policy.read()?);
+    let name = loaded.package.name().to_owned();
+    Ok(Pin { name, form: PinnedForm::Package(loaded.form), digest: loaded.digest })
+}
+
+/// Says what the operator would refuse, as whoever pins a package should know it.
+pub(super) fn warn_of_refusal(target: &str, loaded: &Loaded, policy: &Policy) {
     let is_external = !matches!(loaded.form, Form::BuiltIn);
-    // Whoever pins it should know.
-    let broken = if is_external { foreign::check(&loaded.package.bundles(), &policy.read()?) } else { Vec::new() };
+    let broken = if is_external { foreign::check(&loaded.package.bundles(), policy) } else { Vec::new() };
     if let Some(first) = broken.first() {
         say(&format!("warning: the operator would refuse it: {first}; see `ccm-operator provider verify {target}`"));
     }
-    let name = loaded.package.name().to_owned();
-    Ok(Pin { name, form: PinnedForm::Package(loaded.form), digest: loaded.digest })
 }
 
 /// The digest of what is a policy, as the operator would read it.

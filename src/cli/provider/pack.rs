@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 
-use super::target::load;
+use super::{PolicyArgs, digest::warn_of_refusal, target::load};
 use crate::{
     cli::flags::{print, say, wrong_usage},
     files::{FOLDER_MODE, Readers, STANDARD, beside, create_folder},
@@ -44,11 +44,17 @@ pub struct PackArgs {
     /// provider's folder, whose digest is that of the tar.
     #[arg(long, value_name = "DIR")]
     pub oci_layout: Option<PathBuf>,
+
+    /// What the provider may have beyond the rules for providers of others.
+    #[command(flatten)]
+    pub policy: PolicyArgs,
 }
 
 /// Writes a package, and prints its digest.
 pub(super) fn run(args: &PackArgs) -> anyhow::Result<()> {
-    let package = load(&args.target)?.package;
+    let loaded = load(&args.target)?;
+    warn_of_refusal(&args.target, &loaded, &args.policy.read()?);
+    let package = loaded.package;
     if let Some(folder) = &args.oci_layout {
         check_name(folder, &package);
         if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {

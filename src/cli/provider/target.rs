@@ -7,6 +7,7 @@ use crate::{
     plan::show,
     provider::{
         embedded,
+        external::PIN,
         folder::Bundle,
         package::read::{self as package, Form, Loaded},
         payload::Payload,
@@ -42,6 +43,7 @@ impl Target {
         if path.exists() {
             return Ok(Self::Package(package::read(path)?));
         }
+        refuse_a_pin(given);
         if given.contains('/') {
             wrong_usage(&format!("there is no folder or file {given:?}"));
         }
@@ -57,11 +59,21 @@ pub(in crate::cli) fn load(target: &str) -> anyhow::Result<Loaded> {
         }
         return Ok(Loaded { digest: package.digest(), package, form: Form::BuiltIn });
     }
+    if !Path::new(target).exists() {
+        refuse_a_pin(target);
+    }
     if !target.contains('/') && !Path::new(target).exists() {
         let unknown = show::unknown(target, &embedded::bundles());
         wrong_usage(&format!("{unknown}, and there is no file or folder of this name"));
     }
     Ok(package::read(Path::new(target))?)
+}
+
+/// Ends if the path of a package has its digest behind it, as the operator's arguments have it.
+fn refuse_a_pin(given: &str) {
+    if let Some((path, _)) = given.rsplit_once(PIN) {
+        wrong_usage(&format!("{given}: give the path without {PIN}…: {path}"));
+    }
 }
 
 /// Whether a folder has folders of providers in `assets/`, and nothing else there that a package may have: whoever wrote a package must

@@ -29,6 +29,8 @@ pub struct External {
     pub policy: Option<String>,
     /// The built-in providers whose place they may take, by name.
     pub replace: Vec<String>,
+    /// Those that are not given any more and whose objects are to be deleted, by name.
+    pub remove: Vec<String>,
 }
 
 impl External {
@@ -51,13 +53,15 @@ impl External {
 
     /// Mounts them in the operator's Deployment, and names them in its arguments.
     pub(super) fn mount(&self, deployment: &mut Object) {
-        if self.packages.is_empty() {
-            return;
-        }
         for container in containers_mut(deployment, &["containers"]) {
             for argument in self.arguments() {
                 push(container, "args", argument.into());
             }
+        }
+        if self.packages.is_empty() {
+            return;
+        }
+        for container in containers_mut(deployment, &["containers"]) {
             push(container, "volumeMounts", json!({"name": PROVIDERS, "mountPath": PROVIDERS_PATH, "readOnly": true}));
         }
         if let Some(pod) = deployment.pod_spec_pointer().and_then(|pod| deployment.value_mut().pointer_mut(pod)) {
@@ -69,11 +73,14 @@ impl External {
         let of_package =
             |package: &Package| format!("--provider={PROVIDERS_PATH}/{}.tar@{}", package.name(), package.digest());
         let mut arguments: Vec<_> = self.packages.iter().map(of_package).collect();
+        let replace = if self.packages.is_empty() { &[][..] } else { &self.replace };
         let of_policy =
             |policy: &String| format!("--provider-policy={PROVIDERS_PATH}/{POLICY_FILE}@{}", digest(policy.as_bytes()));
-        arguments.extend(self.policy.as_ref().map(of_policy));
-        if !self.replace.is_empty() {
-            arguments.push(format!("--replace-built-in={}", self.replace.join(",")));
+        arguments.extend(self.policy.as_ref().filter(|_| !self.packages.is_empty()).map(of_policy));
+        for (flag, names) in [("--replace-built-in", replace), ("--remove-provider", &self.remove)] {
+            if !names.is_empty() {
+                arguments.push(format!("{flag}={}", names.join(",")));
+            }
         }
         arguments
     }

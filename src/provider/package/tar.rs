@@ -145,6 +145,16 @@ fn check_end(after: &[u8]) -> Result<(), Error> {
     Err(refused("tar", &format!("ends with {} zeros, not {}", BLOCK + after.len(), 2 * BLOCK)))
 }
 
+fn check_path(path: &str) -> Result<(), Error> {
+    if path.starts_with('/') {
+        return Err(refused(path, "an absolute path"));
+    }
+    if path.split('/').any(|part| [".", ".."].contains(&part)) {
+        return Err(refused(path, "a path with . or .."));
+    }
+    Ok(())
+}
+
 /// A header that is the only one of its file.
 struct Entry<'a> {
     path: &'a str,
@@ -155,6 +165,8 @@ impl<'a> Entry<'a> {
     fn read(block: &'a [u8; BLOCK]) -> Result<Self, Error> {
         let bytes = text(block, 0);
         let path = std::str::from_utf8(bytes).map_err(|_| refused(bytes, "its path is not UTF-8"))?;
+        // First what its author has done: all else may be the way of another program.
+        check_path(path)?;
         let kind = match block[TYPE] {
             b'0' => None,
             b'1' => Some("a hard link"),
@@ -191,12 +203,6 @@ impl<'a> Entry<'a> {
 
     /// The folder at the top, and the path below it.
     fn check(&self, previous: &str) -> Result<(&'a str, &'a str), Error> {
-        if self.path.starts_with('/') {
-            return Err(refused(self.path, "an absolute path"));
-        }
-        if self.path.split('/').any(|part| [".", ".."].contains(&part)) {
-            return Err(refused(self.path, "a path with . or .."));
-        }
         let parts = self.path.split_once('/').ok_or_else(|| refused(self.path, "not in a folder"))?;
         if self.path == previous {
             return Err(refused(self.path, "there twice"));

@@ -62,6 +62,14 @@ const NAMED: &str = "\
 {{- end }}
 {{- with $.Values.replaceBuiltIn }}
         - --replace-built-in={{ join \",\" . }}
+{{- end }}
+{{- with $.Values.removeProviders }}
+{{- range $.Values.externalProviders }}
+{{- if has .name $.Values.removeProviders }}
+{{- fail (printf \"removeProviders: %s is among externalProviders, so nothing of it would be deleted\" .name) }}
+{{- end }}
+{{- end }}
+        - --remove-provider={{ join \",\" . }}
 {{- end }}";
 
 /// The last of the arguments, before the variables.

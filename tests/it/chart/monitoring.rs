@@ -1,9 +1,12 @@
 //! How a Prometheus finds the operator of the chart, and how it knows that it is the operator.
 
+use std::fs;
+
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::template::templated;
+use crate::lab::repository;
 
 /// The arguments of Helm for a cluster with the API of Prometheus' operator.
 const KNOWN: [&str; 2] = ["--api-versions", "monitoring.coreos.com/v1"];
@@ -36,6 +39,12 @@ async fn prometheus_is_told_only_where_it_is_known() -> Result<()> {
     let ports = pods["spec"]["containers"][0]["ports"].as_array().context("ports")?;
     let own = ports.iter().find(|own| own["name"] == port["targetPort"]).context("the port")?;
     assert_eq!(own["containerPort"], port["port"]);
+    // Without a job of this name, an alert would say that there is no operator.
+    let relabelings = &monitor["spec"]["endpoints"][0]["relabelings"];
+    assert_eq!(*relabelings, json!([{"targetLabel": "job", "replacement": "cloud-controller-manager-operator"}]));
+    let job = format!("up{{job={}}}", relabelings[0]["replacement"]);
+    let rules = "manifests/0000_90_cloud-controller-manager-operator_03_prometheusrule.yaml";
+    assert!(fs::read_to_string(repository().join(rules))?.contains(&job), "{job}");
     Ok(())
 }
 

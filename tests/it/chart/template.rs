@@ -176,6 +176,13 @@ async fn the_chart_makes_of_values_what_render_makes_of_flags() -> Result<()> {
         &["--providers", "aws", "--names", "second", "--expose-metrics"],
         json!({"providers": ["aws"], "names": ["second"], "serviceMonitor": {"enabled": true}}),
     );
+    // What is left of a provider is deleted with the rights that its installation has left.
+    case(
+        "ccm-operator",
+        &["--providers", "aws", "--remove-provider", "acme,other"],
+        json!({"providers": ["aws"], "removeProviders": ["acme", "other"]}),
+    );
+    case("ccm-operator", &["--remove-provider", "acme"], json!({"removeProviders": ["acme"]}));
     case(
         "ccm-operator",
         &["--providers", "aws", "--node-deletion", "--metrics-certificate-secret", "metrics"],
@@ -248,6 +255,10 @@ async fn external_providers_are_mounted_as_render_mounts_them() -> Result<()> {
         (
             &["--metrics-certificate-secret", "metrics"],
             json!({"externalProviders": external, "metricsCertificate": {"secretName": "metrics"}}),
+        ),
+        (
+            &["--remove-provider", "other,own"],
+            json!({"externalProviders": external, "removeProviders": ["other", "own"]}),
         ),
         (
             &policies,
@@ -371,6 +382,13 @@ async fn wrong_values_are_refused() -> Result<()> {
             "replaceBuiltIn",
         ),
         ("providers={aws},replaceBuiltIn={hcloud}", "replaceBuiltIn"),
+        ("providers={aws},removeProviders={a.b}", "removeProviders"),
+        ("removeProviders={acme},replaceBuiltIn={hcloud}", "replaceBuiltIn"),
+        (
+            "removeProviders={acme},externalProviders[0].name=acme,externalProviders[0].digest=sha256:\
+             0000000000000000000000000000000000000000000000000000000000000000",
+            "removeProviders",
+        ),
         ("providers={aws},namespaces={a.b}", "namespaces"),
         ("providers={aws},namespaces={}", "namespaces"),
         ("providers={aws},secrets={A}", "secrets"),
