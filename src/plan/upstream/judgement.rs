@@ -108,7 +108,7 @@ fn objects_if_managed(catalog: &Catalog, provider: &Upstream, manager: &Manager)
     let mut wanted = manager.clone();
     wanted.spec.management = Management::Managed;
     let plan = Plan::new(catalog, &wanted.facts(), Phase::Cluster);
-    plan.map(|plan| plan.objects().to_vec()).unwrap_or_else(|_| objects_of_any_input(provider, manager))
+    plan.map_or_else(|_| objects_of_any_input(provider, manager), |plan| plan.objects().to_vec())
 }
 
 /// The same where that cannot be planned any more: what is wrong with its inputs now does not change where they are.

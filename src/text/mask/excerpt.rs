@@ -46,7 +46,9 @@ impl<'a> Excerpt<'a> {
         let (text, is_cut) = (&message[..end], end < message.len());
         let mut hidden = if is_cut { secrets_of_message(&message.replace('\n', " ")) } else { Vec::new() };
         hidden.retain(|secret| secret.start < end);
-        hidden.iter_mut().for_each(|secret| secret.end = secret.end.min(end));
+        for secret in &mut hidden {
+            secret.end = secret.end.min(end);
+        }
         let mut excerpt = Self { text, hidden, states: vec![State::default()], behind: vec![], is_cut, cut_secret: 0 };
         text.bytes().for_each(|byte| excerpt.push(byte));
         let mut last = excerpt.behind.last().copied();
@@ -136,7 +138,9 @@ mod tests {
 
     fn shown(message: &str, most: usize, secrets: &[&str]) -> String {
         let mut excerpt = Excerpt::of(message, most);
-        secrets.iter().for_each(|secret| excerpt.hide(secret));
+        for secret in secrets {
+            excerpt.hide(secret);
+        }
         excerpt.masked()
     }
 

@@ -33,7 +33,7 @@ fn the_work_of_masking_grows_with_the_text() {
                 let all = format!("{}{}{end}", piece.repeat(n), filler.repeat(n));
                 work::of(|| assert!(!text(&all).is_empty() && !message(&all).is_empty()))
             };
-            let (small, large) = (steps(500), steps(1_000));
+            let (small, large) = (steps(200), steps(400));
             assert!(
                 small > 0 && large < 3 * small,
                 "{piece:?} {filler:?}: {small} steps, and {large} for twice the size"
