@@ -49,6 +49,7 @@ mod openstack;
 mod operator;
 mod overruled;
 mod package;
+mod pages;
 mod payload;
 mod platforms;
 mod pod;
