@@ -122,7 +122,4 @@ fn is_harmless_value(value: &str) -> bool {
 }
 
 #[cfg(test)]
-pub(crate) mod samples;
-
-#[cfg(test)]
 mod tests;

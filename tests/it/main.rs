@@ -38,6 +38,7 @@ mod init;
 mod install;
 mod lab;
 mod large;
+mod laws;
 mod leader;
 mod managers;
 mod manifests;
