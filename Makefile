@@ -141,9 +141,11 @@ rbac: testplane ccm vcsim helm prometheus
 	CCM_OPERATOR_AUDIT_LOG=$(CURDIR)/target/audit.log cargo test --locked --test it
 	cargo run --locked --quiet --example rbac -- target/audit.log
 
+# The pages of clouds first, because other tests read them.
 generate: testplane ccm vcsim helm prometheus
 	cargo run --locked --quiet -- image-references >target/image-references
 	mv target/image-references image-references
 	cargo run --locked --quiet -- image-references --config-map >target/images.configmap.yaml
 	mv target/images.configmap.yaml manifests/0000_26_cloud-controller-manager-operator_01_images.configmap.yaml
+	UPDATE_GENERATED=1 cargo test --locked --test it -- pages::
 	UPDATE_GENERATED=1 INSTA_UPDATE=always cargo test $(TESTS)

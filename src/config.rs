@@ -19,11 +19,6 @@ mod openstack;
 pub mod preview;
 mod vsphere;
 
-#[cfg(test)]
-mod laws;
-#[cfg(test)]
-mod samples;
-
 pub use crate::text::{Change, Problem};
 pub use vsphere::MINIMAL as MINIMAL_VSPHERE;
 

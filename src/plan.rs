@@ -6,8 +6,6 @@
 mod grants;
 pub mod install;
 pub mod limits;
-#[cfg(test)]
-mod pages;
 pub mod rbac;
 pub mod rights;
 pub mod show;

@@ -13,10 +13,10 @@ use crate::{
 };
 
 /// A resource with its verbs, the controllers that need them (none: the process itself), and what for.
-type Need = (&'static str, &'static str, &'static [&'static str], &'static [Controller], &'static str);
+pub type Need = (&'static str, &'static str, &'static [&'static str], &'static [Controller], &'static str);
 
 /// Every need.
-const NEEDS: &[Need] = &[
+pub const NEEDS: &[Need] = &[
     ("authentication.k8s.io", "tokenreviews", &["create"], &[], "asks who wants more of its port than its health"),
     ("authorization.k8s.io", "subjectaccessreviews", &["create"], &[], "asks whether they may have it"),
     ("", "events", &["create", "patch"], &[], "writes Events"),
@@ -52,38 +52,6 @@ pub(super) fn grants<'a>(controllers: &[Controller], own: &'a [Right]) -> impl I
         verbs.iter().map(|verb| (api_group.as_str(), resource.as_str(), verb.as_str()))
     });
     common.chain(own).map(|(group, resource, verb)| Permission { group, resource, names: Vec::new(), verb })
-}
-
-/// A resource with its API group, such as `deployments.apps`.
-#[cfg(test)]
-pub(crate) fn full_name(group: &str, resource: &str) -> String {
-    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
-}
-
-/// What these controllers need, and the cloud's own code, as `resource.group`, verbs, for whom, and what for.
-#[cfg(test)]
-pub(crate) fn reasons(controllers: &[Controller], own: &[Right]) -> Vec<[String; 4]> {
-    let is_on = |users: &[Controller]| users.is_empty() || users.iter().any(|user| controllers.contains(user));
-    let names = |users: &[Controller]| -> Vec<_> {
-        let users = users.iter().filter(|user| controllers.contains(user));
-        users.map(|user| format!("`{}`", user.field())).collect()
-    };
-    let common = NEEDS.iter().filter(|(.., users, _)| is_on(users)).map(|(group, name, verbs, users, why)| {
-        let users = names(users);
-        let whom = if users.is_empty() { "the process".to_owned() } else { users.join(", ") };
-        [full_name(group, name), verbs.join(", "), whom, (*why).to_owned()]
-    });
-    let own = own.iter().filter(|right| is_on(&right.controllers)).map(|right| {
-        let users = names(&right.controllers);
-        let part = if users.is_empty() { String::new() } else { format!(" for {}", users.join(", ")) };
-        [
-            full_name(&right.api_group, &right.resource),
-            right.verbs.join(", "),
-            format!("the cloud's code{part}"),
-            right.reason.clone(),
-        ]
-    });
-    common.chain(own).collect()
 }
 
 /// Rules that grant this: one for each resource with the same names.
@@ -176,8 +144,5 @@ mod tests {
             };
             assert_eq!([has("services", "patch"), has("nodes", "update")], expected, "{on:?}: {granted:?}");
         }
-        let reasons = reasons(&[Service, Route], &own);
-        let whom: Vec<_> = reasons[reasons.len() - 2..].iter().map(|[_, _, whom, _]| whom.as_str()).collect();
-        assert_eq!(whom, ["the cloud's code for `service`", "the cloud's code for `route`"]);
     }
 }

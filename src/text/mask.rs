@@ -149,9 +149,6 @@ fn is_harmless_value(value: &str) -> bool {
 }
 
 #[cfg(test)]
-pub(crate) mod samples;
-
-#[cfg(test)]
 mod hostile;
 
 #[cfg(test)]

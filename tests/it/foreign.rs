@@ -10,14 +10,14 @@ use anyhow::{Context, Result, ensure};
 use ccm_operator::{
     cluster::request,
     object::Object,
-    provider::{Flavour, package},
+    provider::{Flavour, foreign::RULES, package},
     text::yaml,
 };
 use kube::{
     Client,
     api::{DeleteParams, Patch, PatchParams},
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use crate::{
@@ -145,6 +145,30 @@ fn a_policy_allows_what_it_names() -> Result<()> {
 
     let output = provider(&["verify", "aws", "--provider-policy", path(&policy)]);
     assert_eq!(output.status.code(), Some(2), "a provider that comes with this program needs none");
+    Ok(())
+}
+
+#[test]
+fn the_documented_schema_of_policies_is_current() -> Result<()> {
+    let rules = RULES.iter().filter(|rule| rule.can_be_widened()).map(|rule| {
+        let values = json!({"type": "array", "items": {"type": ["string", "integer"]}, "description": rule.why});
+        (rule.id.to_owned(), values)
+    });
+    let rules: Map<_, _> = rules.collect();
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "ProviderPolicy",
+        "description": "The file of `--provider-policy`: what providers may have beyond the rules, by provider and rule, as exact values.",
+        "type": "object",
+        "additionalProperties": {"type": "object", "properties": rules, "additionalProperties": false},
+    });
+    let path = repository().join("docs/provider-policy.schema.json");
+    let schema = serde_json::to_string_pretty(&schema)? + "\n";
+    if std::env::var_os("UPDATE_GENERATED").is_some() {
+        fs::write(&path, &schema)?;
+    }
+    let documented = fs::read_to_string(&path).unwrap_or_default();
+    assert!(schema == documented, "{} is out of date: run `make generate`", path.display());
     Ok(())
 }
 

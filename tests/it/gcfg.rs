@@ -17,10 +17,7 @@ use proptest::{
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::{lab::repository, support::artifacts};
-
-#[path = "../../src/config/samples.rs"]
-mod samples;
+use crate::{lab::repository, laws::samples, support::artifacts};
 
 /// A cloud's answer for a configuration.
 #[derive(Debug, Deserialize)]

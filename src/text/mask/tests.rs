@@ -1,9 +1,9 @@
-use proptest::prelude::*;
+mod samples;
 
-use super::{
-    samples::{INI, JSON, YAML, key, planted},
-    *,
-};
+use proptest::prelude::*;
+use samples::{INI, JSON, YAML, key, planted};
+
+use super::*;
 use crate::text::{ini::Document, yaml::outline::documents};
 
 #[test]

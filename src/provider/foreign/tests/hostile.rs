@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use serde_json::json;
+
 use super::*;
 use crate::{
     error::MOST_OF_A_MESSAGE,

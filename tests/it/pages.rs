@@ -1,5 +1,5 @@
 //! The pages about clouds in `docs/clouds/`, made from the providers, the plan, and what stands in `docs/clouds/notes/`,
-//! `docs/clouds/examples/` and `docs/clouds/published.yaml` (tests only).
+//! `docs/clouds/examples/` and `docs/clouds/published.yaml`.
 //!
 //! `make generate` writes them. A provider with a flavour upstream has a page by itself.
 
@@ -10,20 +10,23 @@ mod index;
 mod markdown;
 mod notes;
 mod pitfalls;
+mod rights;
 mod tables;
 
 use std::{collections::BTreeMap, fs, path::Path};
 
+use ccm_operator::{
+    provider::{catalog::Catalog, embedded},
+    text::yaml,
+};
 use cloud::Cloud;
 use comparison::Published;
 use notes::Notes;
 
-use crate::{
-    provider::{catalog::Catalog, embedded},
-    text::yaml,
-};
-
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/clouds");
+
+/// The name of the container that is the cloud-controller-manager, in the manifests of every provider.
+pub(crate) const CCM: &str = "cloud-controller-manager";
 
 fn clouds(catalog: &Catalog) -> Vec<Cloud<'_>> {
     let mut all = Vec::new();

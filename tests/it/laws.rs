@@ -1,14 +1,13 @@
-//! Properties that hold for every configuration in INI, and for every message about a configuration (tests, pure).
+//! Properties that hold for every configuration in INI, and for every message about a configuration.
 
+pub(crate) mod samples;
+#[path = "../../src/text/mask/tests/samples.rs"]
+mod secrets;
+
+use ccm_operator::{config::Transform, facts::Facts};
 use proptest::prelude::*;
-
-use crate::{
-    config::{
-        Facts, Transform,
-        samples::{ini, soup, value},
-    },
-    text::mask::samples::{self as secrets, JSON, YAML, planted},
-};
+use samples::{ini, soup, value};
+use secrets::{JSON, YAML, planted};
 
 /// The keys, by section, and the whole sections that a transform may change. Names in lower case.
 struct Owned {
@@ -52,7 +51,7 @@ fn not_owned(text: &str, owned: &Owned) -> Vec<String> {
         }
         let start = whole.trim().to_lowercase();
         if let Some(header) = start.strip_prefix('[') {
-            section = header.split(']').next().unwrap_or_default().trim().to_owned();
+            header.split(']').next().unwrap_or_default().trim().clone_into(&mut section);
             dropping = owned.sections.contains(&section.as_str());
             if dropping {
                 continue;

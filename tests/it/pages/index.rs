@@ -1,6 +1,6 @@
 //! The page with all clouds.
 
-use crate::plan::pages::{
+use crate::pages::{
     cloud::Cloud,
     markdown::{coded, listed, table},
 };

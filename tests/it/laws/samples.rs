@@ -1,5 +1,4 @@
-//! Generators of configurations (tests, pure). Without imports from the crate, because the tests in `tests/it` include
-//! this file as well.
+//! Generators of configurations.
 
 use proptest::prelude::*;
 
@@ -105,7 +104,7 @@ fn line() -> impl Strategy<Value = String> {
 }
 
 /// An INI text that resembles a cloud's configuration.
-pub(super) fn ini() -> impl Strategy<Value = String> {
+pub(crate) fn ini() -> impl Strategy<Value = String> {
     let ends = (any::<bool>(), any::<bool>(), any::<bool>());
     (prop::collection::vec(line(), 0..14), ends).prop_map(|(lines, (header, crlf, last))| {
         let mut text = if header { "[Global]\n".to_owned() } else { String::new() };
@@ -116,12 +115,12 @@ pub(super) fn ini() -> impl Strategy<Value = String> {
 }
 
 /// Characters with a meaning in INI, in any order.
-pub(super) fn soup() -> impl Strategy<Value = String> {
+pub(crate) fn soup() -> impl Strategy<Value = String> {
     "((\\[[Aa]( \"[a\\\\]{0,3}\")?\\]?|\\[Global\\]\n|region *=?)?([a-c_]|[=;#\"\\\\\r\n \t\u{feff}nt])?){0,20}"
 }
 
 /// One value of any type, with the characters that have a meaning in values.
-pub(super) fn value() -> impl Strategy<Value = String> {
+pub(crate) fn value() -> impl Strategy<Value = String> {
     let text = "(\\[Global\\]\nregion|\\[Global\\]\r\nregion=)[ =]{0,2}([a-b\"\\\\ ;\r\n=#]|\\\\[nt\"\\\\]){0,8}";
     let key = prop::sample::select(vec![
         "monitor-delay",

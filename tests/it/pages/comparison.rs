@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
-use crate::plan::pages::{
+use crate::pages::{
     cloud::Cloud,
     markdown::table,
     pitfalls::{self, PITFALLS},

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use ccm_operator::object::{Object, permissions};
 use serde_json::Value;
 
-use crate::{
-    object::{Object, permissions},
-    provider::CCM,
-};
+use crate::pages::CCM;
 
 /// The verbs that `*` stands for.
 const EVERY_VERB: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];

@@ -1,19 +1,20 @@
 //! The page of a cloud.
 
-use crate::{
+use ccm_operator::{
     api::placement::Distribution,
     object::Object,
-    plan::pages::{
-        example::{self, Example, MINOR},
-        markdown::{coded, listed, or, table},
-        notes::Notes,
-        tables,
-    },
     provider::{
-        CCM,
         catalog::Catalog,
         upstream::{Answer, Descriptor, Upstream},
     },
+};
+
+use crate::pages::{
+    CCM,
+    example::{self, Example, MINOR},
+    markdown::{coded, listed, or, table},
+    notes::Notes,
+    tables,
 };
 
 /// Those that a page names.

@@ -1,4 +1,4 @@
-//! Layouts in which a secret may stand (tests, pure).
+//! Layouts in which a secret may stand. Without imports from the crate, because the laws in `tests/it` include this file as well.
 
 use proptest::prelude::*;
 

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
-use crate::{
+use ccm_operator::{
     facts::{manager::Manager, version::Minor},
     object::{Object, permissions},
-    plan::{
-        pages::markdown::{coded, table},
-        rights,
-    },
     provider::{
         upstream::{Image, Upstream},
         versions::{Rule, Tag},
     },
+};
+use serde_json::Value;
+
+use crate::pages::{
+    markdown::{coded, table},
+    rights,
 };
 
 /// The tags of images.

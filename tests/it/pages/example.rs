@@ -1,9 +1,7 @@
 //! The example of a cloud's page: a `CloudControllerManager` and what it names, judged as the operator judges it.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde_json::{Map, Value, json};
-
-use crate::{
+use ccm_operator::{
     api::{placement::Distribution, spec::OnByDefault},
     facts::{cluster::Cluster, manager::Manager, version::Minor},
     object::{Object, reference::Reference},
@@ -17,6 +15,7 @@ use crate::{
     provider::{Phase, catalog::Catalog, upstream::Descriptor},
     text::yaml,
 };
+use serde_json::{Map, Value, json};
 
 /// The version of Kubernetes in the examples.
 pub(crate) const MINOR: Minor = Minor(35);
