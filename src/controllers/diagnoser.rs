@@ -255,7 +255,7 @@ async fn look(client: &Client, nodes: Vec<Node>, subjects: &[Subject]) -> Eviden
     let (leases, unseen) = read::leases(client, &namespaces).await;
     (evidence.leases, evidence.unseen) = (leases, unseen);
     for subject in subjects {
-        let lease = evidence.leases.iter().flatten().find(|lease| read::is_of(lease, subject));
+        let lease = evidence.leases.iter().flatten().find(|lease| lease.is_of(subject));
         let (manager, unseen) = read::manager(client, subject, lease, true).await;
         evidence.managers.push(manager);
         evidence.unseen.extend(unseen);

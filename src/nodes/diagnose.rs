@@ -82,10 +82,10 @@ impl Owners {
             let managers = if initialising.is_empty() { all(&|_| true) } else { initialising };
             return Self { managers, is_foreign: false };
         }
-        let named = all(&|manager| manager.manager.provider_ids.iter().any(|id| node.provider_id.starts_with(id)));
+        let named = all(&|manager| manager.subject().provider_ids.iter().any(|id| node.provider_id.starts_with(id)));
         // A provider that does not say how its providerIDs begin takes those that are nobody's.
         let is_claimed = !named.is_empty() || fields::is_trap(&node.provider_id);
-        let owners = if is_claimed { named } else { all(&|manager| manager.manager.provider_ids.is_empty()) };
+        let owners = if is_claimed { named } else { all(&|manager| manager.subject().provider_ids.is_empty()) };
         Self { is_foreign: owners.is_empty() && !managers.is_empty(), managers: owners }
     }
 }
@@ -142,7 +142,7 @@ impl Cluster<'_> {
                 fix.clone_into(&mut finding.fix);
             }
         }
-        let providers: BTreeSet<&str> = managers.iter().map(|manager| manager.manager.provider.as_str()).collect();
+        let providers: BTreeSet<&str> = managers.iter().map(|manager| manager.subject().provider.as_str()).collect();
         Diagnosis {
             node: node.name.clone(),
             uid: node.uid.clone(),

@@ -6,7 +6,10 @@
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{api::status::Deleted, nodes::node::Node};
+use crate::{
+    api::status::Deleted,
+    nodes::{node::Node, subject::Subject},
+};
 
 /// What was found in a cluster.
 #[derive(Clone, Debug, Default)]
@@ -45,20 +48,8 @@ pub struct Unseen {
 /// A cloud-controller-manager.
 #[derive(Clone, Debug, Default)]
 pub struct Manager {
-    /// The name of its `CloudControllerManager`; empty on OpenShift.
-    pub name: String,
-    /// Its provider, such as `aws`.
-    pub provider: String,
-    /// The namespace of its pods and its lease.
-    pub namespace: String,
-    /// The prefixes of the providerIDs of its cloud, such as `aws:///`; empty if the provider does not say.
-    pub provider_ids: Vec<String>,
-    /// Whether its cloud has zones, which it writes on the nodes as labels.
-    pub has_zones: bool,
-    /// The region that its configuration names, if it does.
-    pub region: Option<String>,
-    /// The user name of its ServiceAccount.
-    pub user: String,
+    /// Where it was looked for.
+    pub subject: Subject,
     /// Whether its Deployment or DaemonSet exists; `None` if that could not be asked.
     pub is_installed: Option<bool>,
     /// When that was created, RFC 3339; empty if that is not known.
@@ -69,8 +60,6 @@ pub struct Manager {
     pub node_manager: Option<Vec<Pod>>,
     /// Events about its workload and its pods that tell why pods cannot be created or started, such as `FailedCreatePodSandBox`.
     pub pod_events: Vec<String>,
-    /// The name of its lease.
-    pub lease_name: String,
     /// Rights that it needs and does not have, such as `update nodes`; `None` if that may not be asked.
     pub missing_rights: Option<Vec<String>>,
     /// The last lines of the log of the pod that leads, or of the only one, oldest first; `None` if they may not be read.
@@ -125,6 +114,13 @@ pub struct Lease {
     pub renewed: Option<Timestamp>,
     /// How long it is valid without a renewal, in seconds.
     pub duration_seconds: i64,
+}
+
+impl Lease {
+    /// Whether it is that of a cloud-controller-manager.
+    pub fn is_of(&self, subject: &Subject) -> bool {
+        (&self.namespace, &self.name) == (&subject.namespace, &subject.lease_name)
+    }
 }
 
 /// An Event about a node.

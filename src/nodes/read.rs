@@ -60,7 +60,7 @@ pub async fn evidence(client: &Client, catalog: &Catalog, node: Option<&str>) ->
     evidence.unseen.extend(unseen);
     let is_thorough = node.is_some() || evidence.nodes.iter().any(|one| one.is_uninitialized() || !one.is_ready());
     for subject in &subjects {
-        let lease = evidence.leases.iter().flatten().find(|lease| is_of(lease, subject));
+        let lease = evidence.leases.iter().flatten().find(|lease| lease.is_of(subject));
         let (manager, unseen) = manager(client, subject, lease, is_thorough).await;
         evidence.managers.push(manager);
         evidence.unseen.extend(unseen);
@@ -75,11 +75,6 @@ pub async fn evidence(client: &Client, catalog: &Catalog, node: Option<&str>) ->
     evidence.other_pods = others.map(|others| others.into_iter().filter(|pod| !is_own(pod)).collect());
     evidence.unseen.extend(unseen);
     Ok(evidence)
-}
-
-/// Whether a lease is that of a cloud-controller-manager.
-pub fn is_of(lease: &Lease, subject: &Subject) -> bool {
-    (&lease.namespace, &lease.name) == (&subject.namespace, &subject.lease_name)
 }
 
 fn unseen(what: impl Into<String>, error: &(dyn std::error::Error + 'static), command: String) -> Unseen {
@@ -137,14 +132,14 @@ pub async fn manager_pods(client: &Client, namespace: &str) -> (Option<Vec<Pod>>
 }
 
 /// The cloud-controller-managers that the operator has, or should have, installed.
-#[derive(Debug, Default)]
-pub struct Asked {
+#[derive(Default)]
+struct Asked {
     /// Those that are asked for, or on OpenShift that of the platform.
-    pub subjects: Vec<Subject>,
+    subjects: Vec<Subject>,
     /// What their statuses list as deleted, each with the name of the `CloudControllerManager`.
-    pub deleted: Vec<(String, Deleted)>,
+    deleted: Vec<(String, Deleted)>,
     /// Those that cannot be told.
-    pub unseen: Vec<Unseen>,
+    unseen: Vec<Unseen>,
 }
 
 impl From<Option<Subject>> for Asked {
@@ -154,7 +149,7 @@ impl From<Option<Subject>> for Asked {
 }
 
 /// The cloud-controller-managers that the operator has, or should have, installed.
-pub async fn subjects(client: &Client, catalog: &Catalog) -> Result<Asked, Error> {
+async fn subjects(client: &Client, catalog: &Catalog) -> Result<Asked, Error> {
     match read::list(client, &CLOUD_CONTROLLER_MANAGER, "", &ListParams::default()).await {
         Ok(managers) if !managers.is_empty() => {
             let mut asked = Asked::default();
@@ -234,16 +229,9 @@ pub async fn manager(
     let namespace = subject.namespace.as_str();
     let (installed, mut unseen) = installed(client, subject).await;
     let mut manager = Manager {
-        name: subject.name.clone(),
-        provider: subject.provider.clone(),
-        namespace: subject.namespace.clone(),
-        provider_ids: subject.provider_ids.clone(),
-        has_zones: subject.has_zones,
-        region: subject.region.clone(),
-        user: subject.user(),
+        subject: subject.clone(),
         is_installed: installed.as_ref().map(Option::is_some),
         installed: installed.flatten().unwrap_or_default(),
-        lease_name: subject.lease_name.clone(),
         ..Manager::default()
     };
     let (pods, more) = pods(client, namespace, &subject.selector, "its pods").await;
