@@ -8,13 +8,16 @@ use std::collections::{BTreeSet, HashMap};
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::nodes::{
-    diagnosis::{Diagnosis, Finding, Look, State},
-    evidence::{Evidence, Lease, NodeEvent, Pod},
-    log::{Attempt, clean},
-    node::{NO_CLOUD, Node},
-    observed::current,
-    reason::Reason,
+use crate::{
+    nodes::{
+        diagnosis::{Diagnosis, Finding, Look, State},
+        evidence::{Evidence, Lease, NodeEvent, Pod},
+        log::{Attempt, clean},
+        node::{NO_CLOUD, Node},
+        observed::current,
+        reason::Reason,
+    },
+    provider::owns,
 };
 use judged::Judged;
 
@@ -82,7 +85,7 @@ impl Owners {
             let managers = if initialising.is_empty() { all(&|_| true) } else { initialising };
             return Self { managers, is_foreign: false };
         }
-        let named = all(&|manager| manager.subject().provider_ids.iter().any(|id| node.provider_id.starts_with(id)));
+        let named = all(&|manager| owns(&manager.subject().provider_ids, &node.provider_id));
         // A provider that does not say how its providerIDs begin takes those that are nobody's.
         let is_claimed = !named.is_empty() || fields::is_trap(&node.provider_id);
         let owners = if is_claimed { named } else { all(&|manager| manager.subject().provider_ids.is_empty()) };
