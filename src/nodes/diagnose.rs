@@ -201,7 +201,7 @@ impl Cluster<'_> {
             if names.is_empty() { "there is none".to_owned() } else { format!("others only: {}", names.join(", ")) };
         answer.look("the cloud-controller-managers", showed.clone());
         let mut leases = self.evidence.leases.iter().flatten();
-        let held = leases.find(|lease| !lease.holder.is_empty() && judged::is_valid(lease, self.evidence));
+        let held = leases.find(|lease| judged::is_held(lease, self.evidence));
         let stranger = if let Some(Lease { namespace, name, holder, .. }) = held {
             Some((format!("holder {holder}"), format!("lease {namespace}/{name}")))
         } else {

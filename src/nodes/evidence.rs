@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     api::status::Deleted,
+    facts::manager::Controller,
     nodes::{node::Node, subject::Subject},
 };
 
@@ -95,8 +96,8 @@ pub struct Pod {
     pub unschedulable: Option<String>,
     /// The image of its cloud-controller-manager.
     pub image: String,
-    /// The controllers that its argument `--controllers` turns on or off; `None` without the argument.
-    pub controllers: Option<Vec<String>>,
+    /// The controllers that its argument `--controllers` turns on; `None` without the argument.
+    pub controllers: Option<Vec<Controller>>,
     /// The lease that its arguments name: `--leader-elect-resource-name`, or the default.
     pub lease_name: String,
 }
@@ -120,6 +121,13 @@ impl Lease {
     /// Whether it is that of a cloud-controller-manager.
     pub fn is_of(&self, subject: &Subject) -> bool {
         (&self.namespace, &self.name) == (&subject.namespace, &subject.lease_name)
+    }
+
+    /// Whether somebody holds it and still renews it, by clocks that differ by at most so many seconds.
+    pub fn is_held(&self, now: Timestamp, skew: i64) -> bool {
+        let age = |renewed| now.duration_since(renewed).as_secs();
+        let is_renewed = |renewed| age(renewed) <= self.duration_seconds + skew;
+        !self.holder.is_empty() && self.renewed.is_some_and(is_renewed)
     }
 }
 

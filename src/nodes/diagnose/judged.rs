@@ -60,7 +60,7 @@ impl<'a> Judged<'a> {
 
     /// Whether a pod holds its lease, and renews it.
     pub(super) fn is_held_by(&self, evidence: &Evidence, pod: &Pod) -> bool {
-        self.lease(evidence).is_some_and(|lease| is_valid(lease, evidence) && holds(lease, pod))
+        self.lease(evidence).is_some_and(|lease| is_held(lease, evidence) && holds(lease, pod))
     }
 
     /// Compares its nodes: a cloud that knows none of them is the wrong one.
@@ -85,8 +85,7 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// Whether somebody still renews it.
-pub(super) fn is_valid(lease: &Lease, evidence: &Evidence) -> bool {
-    let age = |renewed| evidence.now.duration_since(renewed).as_secs();
-    lease.renewed.is_some_and(|renewed| age(renewed) <= lease.duration_seconds + SKEW)
+/// Whether somebody holds it, as far as clocks tell.
+pub(super) fn is_held(lease: &Lease, evidence: &Evidence) -> bool {
+    lease.is_held(evidence.now, SKEW)
 }

@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 
 use super::{
     GRACE,
-    judged::{Judged, SKEW, is_valid},
+    judged::{Judged, SKEW, is_held},
     pods, seconds_since,
 };
-use crate::nodes::{
-    evidence::{Evidence, Lease, Manager, Pod},
-    log::Log,
-    observed::{current, holds},
-    reason::Reason,
-    subject::Subject,
+use crate::{
+    facts::manager::Controller,
+    nodes::{
+        evidence::{Evidence, Lease, Manager, Pod},
+        log::Log,
+        observed::{current, holds},
+        reason::Reason,
+        subject::Subject,
+    },
 };
-
-/// The names of the controller that initialises nodes.
-const CLOUD_NODE: [&str; 2] = ["cloud-node-controller", "cloud-node"];
 
 impl<'a> Judged<'a> {
     pub(super) fn of(manager: &'a Manager, evidence: &Evidence) -> Self {
@@ -81,7 +81,7 @@ impl<'a> Judged<'a> {
         let Subject { namespace, lease_name, .. } = &manager.subject;
         let (what, now) = (format!("the lease {namespace}/{lease_name}"), evidence.now);
         let lease = self.lease(evidence);
-        let held = lease.filter(|lease| !lease.holder.is_empty() && is_valid(lease, evidence));
+        let held = lease.filter(|lease| is_held(lease, evidence));
         self.look(
             what.clone(),
             lease.map_or_else(|| "there is none".to_owned(), |lease| describe(lease, held.is_some())),
@@ -137,7 +137,7 @@ impl<'a> Judged<'a> {
         let leads = |pod: &&Pod| {
             let mut leases = evidence.leases.iter().flatten();
             let is_its = |lease: &Lease| (&lease.namespace, &lease.name) == (&pod.namespace, &pod.lease_name);
-            let is_led = |lease: &Lease| is_its(lease) && is_valid(lease, evidence) && holds(lease, pod);
+            let is_led = |lease: &Lease| is_its(lease) && is_held(lease, evidence) && holds(lease, pod);
             evidence.leases.is_none() || leases.any(is_led)
         };
         let active = |pod: &&Pod| pod.is_ready && is_cloud_node_on(pod) && !is_ours(pod);
@@ -172,18 +172,16 @@ impl<'a> Judged<'a> {
 
 /// Whether its argument `--controllers` leaves the controller on that initialises nodes.
 fn is_cloud_node_on(pod: &Pod) -> bool {
-    let Some(controllers) = &pod.controllers else { return true };
-    let has = |wanted: &str| controllers.iter().any(|controller| controller == wanted);
-    !CLOUD_NODE.iter().any(|name| has(&format!("-{name}"))) && (has("*") || CLOUD_NODE.iter().any(|name| has(name)))
+    pod.controllers.as_ref().is_none_or(|on| on.contains(&Controller::CloudNode))
 }
 
 fn is_before(time: k8s_openapi::jiff::Timestamp, pod: &Pod) -> bool {
     pod.created.parse().is_ok_and(|created| time < created)
 }
 
-fn describe(lease: &Lease, is_valid: bool) -> String {
+fn describe(lease: &Lease, is_held: bool) -> String {
     let holder = if lease.holder.is_empty() { "nobody".to_owned() } else { super::clean(&lease.holder) };
-    if is_valid {
+    if is_held {
         // The time would change whatever is watched.
         return format!("held by {holder}, renewed in time");
     }

@@ -1,11 +1,14 @@
 use std::time::Instant;
 
 use super::*;
-use crate::nodes::{
-    evidence::{Lease, Manager, Pod, Unseen},
-    node::{Ready, SHUTDOWN, UNINITIALIZED},
-    observed,
-    subject::Subject,
+use crate::{
+    facts::manager::Controller,
+    nodes::{
+        evidence::{Lease, Manager, Pod, Unseen},
+        node::{Ready, SHUTDOWN, UNINITIALIZED},
+        observed,
+        subject::Subject,
+    },
 };
 
 mod gone;
@@ -214,8 +217,8 @@ const CASES: &[(Reason, Change, Change)] = &[
     ),
     (
         Reason::ControllerOff,
-        |e| first(e).controllers = Some(vec!["*".into(), "-cloud-node".into()]),
-        |e| first(e).controllers = Some(vec!["*".into(), "-cloud-node-lifecycle".into()]),
+        |e| first(e).controllers = Some(Controller::of_argument(Some("*,-cloud-node"))),
+        |e| first(e).controllers = Some(Controller::of_argument(Some("*,-cloud-node-lifecycle"))),
     ),
     (
         Reason::ControllerOff,
@@ -481,12 +484,11 @@ const CASES: &[(Reason, Change, Change)] = &[
         },
         |e| {
             // That of k3s that only serves its load balancers.
-            let controllers = ["*", "-route", "-cloud-node", "-cloud-node-lifecycle"].map(String::from).to_vec();
             let other = Pod {
                 name: "k3s".into(),
                 node: "c".into(),
                 lease_name: "other".into(),
-                controllers: Some(controllers),
+                controllers: Some(vec![Controller::Service]),
                 ..pod()
             };
             e.other_pods = Some(vec![other]);
@@ -691,7 +693,7 @@ fn a_node_belongs_to_the_manager_of_its_cloud_and_without_an_id_to_all_that_init
         provider_ids: vec!["hcloud://".into()],
         ..hetzner.subject
     };
-    hetzner.pods.as_mut().unwrap()[0].controllers = Some(vec!["service".into()]);
+    hetzner.pods.as_mut().unwrap()[0].controllers = Some(vec![Controller::Service]);
     evidence.managers.push(hetzner);
     evidence.nodes[1].provider_id = "hcloud://1".into();
     evidence.nodes[2].provider_id = "metal://1".into();
