@@ -10,7 +10,7 @@ use kube::{Client, api::ListParams};
 use serde_json::Value;
 
 use crate::{
-    api::{CLOUD_CONTROLLER_MANAGER, placement::Distribution, spec::Spec, status::Deleted},
+    api::{CLOUD_CONTROLLER_MANAGER, placement::Distribution, status::Deleted},
     cluster::{
         access,
         read::{self, Error},
@@ -189,13 +189,10 @@ fn deleted(live: &Value) -> impl Iterator<Item = Deleted> {
 
 /// That of a live `CloudControllerManager`, or why it cannot be told.
 fn asked_for(live: &Value, catalog: &Catalog) -> Result<Subject, String> {
-    let spec: Spec =
-        serde_json::from_value(live["spec"].clone()).map_err(|error| observed::words(&error.to_string()))?;
-    let provider = catalog.upstream_of(&spec.provider).map_err(|why| observed::words(&why))?;
     // Nothing that depends on the cluster is asked of it.
     let cluster = Cluster { minor: Minor(0), distribution: Distribution::Other, control_plane_nodes: 0 };
-    let name = live["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let manager = manager::Manager::new(name, spec, cluster);
+    let manager = manager::Manager::of_live(live, cluster).map_err(|error| observed::words(&error.to_string()))?;
+    let provider = catalog.upstream_of(&manager.spec.provider).map_err(|why| observed::words(&why))?;
     Subject::upstream(provider, &manager).ok_or_else(|| "its provider has no workload".to_owned())
 }
 
