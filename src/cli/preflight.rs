@@ -28,7 +28,7 @@ use crate::{
     error::chain,
     facts::{self, cluster::Cluster, manager::Manager, version::Minor},
     nodes::{
-        evidence::Unseen,
+        evidence::{Seen, Unseen},
         node::Node,
         observed::words,
         read::nodes,
@@ -49,7 +49,7 @@ use crate::{
     },
     preflight::{
         self,
-        evidence::{Evidence, Other, Reader, Seen},
+        evidence::{Evidence, Other, Reader},
         inputs, pods,
         read::{deletion_right, missing, seen, survey},
         rights,

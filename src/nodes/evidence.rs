@@ -46,6 +46,9 @@ pub struct Unseen {
     pub command: String,
 }
 
+/// What was seen, or why not.
+pub type Seen<T> = Result<T, Unseen>;
+
 /// A cloud-controller-manager.
 #[derive(Clone, Debug, Default)]
 pub struct Manager {

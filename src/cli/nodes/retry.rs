@@ -122,7 +122,7 @@ async fn has_failed_since(before: &Evidence, client: &Client, name: &str) -> boo
     for manager in &before.managers {
         let subject = &manager.subject;
         let lease = before.leases.iter().flatten().find(|lease| lease.is_of(subject));
-        let (log, _) = log::read::log(client, subject, manager.pods.as_deref(), lease).await;
+        let log = log::read::log(client, subject, manager.pods.as_deref(), lease).await.ok().flatten();
         if has_failed(manager.log.as_deref().unwrap_or_default(), &log.unwrap_or_default(), name) {
             return true;
         }
