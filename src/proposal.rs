@@ -13,7 +13,6 @@ mod keep_place;
 pub mod provider;
 pub mod read;
 pub mod report;
-pub mod shell;
 pub mod steps;
 pub mod write;
 

@@ -58,6 +58,11 @@ pub enum Flavour {
     Upstream,
 }
 
+/// Whether a providerID is of the cloud whose providerIDs begin like this.
+pub fn owns(provider_ids: &[String], provider_id: &str) -> bool {
+    provider_ids.iter().any(|prefix| provider_id.starts_with(prefix.as_str()))
+}
+
 /// A defect of a provider's folder.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{}", located(file, *place, problem))]

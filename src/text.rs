@@ -1,7 +1,8 @@
-//! Formats: YAML, JSON, INI, tables, and the masking of secrets (pure). Independent of Kubernetes and of any cloud.
+//! Formats: YAML, JSON, INI, tables, command lines, and the masking of secrets (pure). Independent of any cloud.
 
 pub mod ini;
 pub mod json;
+pub mod kubectl;
 pub mod mask;
 pub mod output;
 pub mod shell;

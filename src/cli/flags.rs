@@ -15,11 +15,10 @@ use serde::Serialize;
 
 use super::{Cli, cluster_reader::ClusterReader, providers::ProviderFlags};
 use crate::{
-    cluster::{client, kubeconfig, request},
+    cluster::{client, request},
     facts::DEFAULT_NAMESPACE,
     files::STANDARD,
-    proposal::shell::Access,
-    text::{self, output, yaml},
+    text::{self, kubectl::Access, output, yaml},
 };
 
 /// The operator's namespace if it does not run in a Pod.
@@ -64,10 +63,10 @@ impl Connection {
         names || kubeconfig.is_some()
     }
 
-    /// The flags as they are given, for commands that are printed.
+    /// The flags as they are given.
     pub(super) fn access(&self) -> Access {
         Access {
-            kubeconfig: self.kubeconfig.as_ref().map(|path| path.display().to_string()),
+            kubeconfig: self.kubeconfig.clone(),
             context: given(self.context.as_ref()),
             cluster: given(self.cluster.as_ref()),
             user: given(self.user.as_ref()),
@@ -87,16 +86,7 @@ impl Connection {
         env_file: Option<&Path>,
         on_request: Option<client::OnRequest>,
     ) -> anyhow::Result<Client> {
-        let access = kubeconfig::Access {
-            kubeconfig: self.kubeconfig.clone(),
-            context: given(self.context.as_ref()),
-            cluster: given(self.cluster.as_ref()),
-            user: given(self.user.as_ref()),
-            as_user: self.as_user.clone(),
-            as_groups: self.as_group.clone(),
-            env_file: env_file.map(Path::to_owned),
-        };
-        client::connect(&access, on_request).await
+        client::connect(&self.access(), env_file, on_request).await
     }
 }
 

@@ -11,7 +11,6 @@ use anyhow::{Context, bail};
 use clap::{ArgGroup, Args};
 use k8s_openapi::jiff::Timestamp;
 use kube::{Client, api::ListParams};
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
@@ -20,21 +19,16 @@ use super::{
     providers::ProviderFlags,
 };
 use crate::{
-    api::{CLOUD_CONTROLLER_MANAGER, placement::Distribution, spec::Spec},
+    api::{CLOUD_CONTROLLER_MANAGER, placement::Distribution},
     apply::inventory::PART_OF_LABEL,
     cluster::{
         read::{self, Error},
         request::{self, NO_DEADLINE, describe_objects},
     },
     error::chain,
-    facts::{
-        self,
-        cluster::Cluster,
-        manager::{Manager, SKIP_PREFLIGHT},
-        version::Minor,
-    },
+    facts::{self, cluster::Cluster, manager::Manager, version::Minor},
     nodes::{
-        evidence::Unseen,
+        evidence::{Seen, Unseen},
         node::Node,
         observed::words,
         read::nodes,
@@ -55,7 +49,7 @@ use crate::{
     },
     preflight::{
         self,
-        evidence::{Evidence, Other, Reader, Seen},
+        evidence::{Evidence, Other, Reader},
         inputs, pods,
         read::{deletion_right, missing, seen, survey},
         rights,
@@ -114,7 +108,9 @@ async fn report(args: &PreflightArgs, client: &Client, catalog: &Catalog) -> any
                 Err(unseen) => bail!("failed to read the CloudControllerManager {name}: {}", unseen.why),
             };
             let found = all.iter().find(|one| one["metadata"]["name"] == name);
-            of_live(found.with_context(|| format!("there is no CloudControllerManager {name}"))?, look.cluster)?
+            let found = found.with_context(|| format!("there is no CloudControllerManager {name}"))?;
+            let manager = Manager::of_live(found, look.cluster);
+            manager.with_context(|| format!("failed to read CloudControllerManager {name}"))?
         }
     };
     check(client, catalog, &manager, &look, None, &args.operator_namespace).await
@@ -166,7 +162,7 @@ pub(super) async fn check(
     let own_age = all.iter().find(|one| one["metadata"]["name"] == manager.name.as_str()).map(age);
     let mut other_managers = Vec::new();
     for live in all {
-        let Ok(other) = of_live(live, *cluster) else { continue };
+        let Ok(other) = Manager::of_live(live, *cluster) else { continue };
         if other.name != manager.name {
             let running = running(client, catalog, &other).await?.ok().flatten();
             other_managers.push((other, running, age(live)));
@@ -223,14 +219,6 @@ async fn managers(client: &Client) -> Result<Seen<Vec<Value>>, Error> {
         Err(Error::Read { source, .. }) if source.is_absent() => Ok(Ok(Vec::new())),
         listed => seen(listed, "CloudControllerManagers", "kubectl get ccm".to_owned()),
     }
-}
-
-fn of_live(live: &Value, cluster: Cluster) -> anyhow::Result<Manager> {
-    let name = live["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let spec =
-        Spec::deserialize(&live["spec"]).with_context(|| format!("failed to read CloudControllerManager {name}"))?;
-    let skips = live["metadata"]["annotations"][SKIP_PREFLIGHT].as_str();
-    Ok(Manager::new(name, spec, cluster).annotated(skips))
 }
 
 /// What tells which of two was there first.

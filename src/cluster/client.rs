@@ -5,7 +5,7 @@
 //! the pause that a refusal asks for is shown.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     task,
     time::{Duration, Instant},
@@ -32,11 +32,9 @@ use serde_json::{Value, json};
 use tower::{BoxError, Service, ServiceBuilder, layer::layer_fn, timeout::error::Elapsed};
 
 use crate::{
-    cluster::{
-        kubeconfig::{self, Access},
-        request,
-    },
+    cluster::{kubeconfig, request},
     files::{self, Stamp},
+    text::kubectl::Access,
 };
 
 /// The longest time to connect.
@@ -55,10 +53,14 @@ const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration:
 /// answer.
 pub type OnRequest = Arc<dyn Fn(&'static str, u16, Duration) + Send + Sync>;
 
-/// A client for a cluster. Sends no request.
-pub async fn connect(access: &Access, on_request: Option<OnRequest>) -> anyhow::Result<Client> {
+/// A client for a cluster, whose API server a file may name. Sends no request.
+pub async fn connect(
+    access: &Access,
+    env_file: Option<&Path>,
+    on_request: Option<OnRequest>,
+) -> anyhow::Result<Client> {
     let mut config = kubeconfig::load(access).await?;
-    let address = access.env_file.clone().map(EnvFile::read).transpose()?;
+    let address = env_file.map(|path| EnvFile::read(path.to_owned())).transpose()?;
     if let Some(user) = &access.as_user {
         config.auth_info.impersonate = Some(user.clone());
         config.auth_info.impersonate_groups = Some(access.as_groups.clone());

@@ -1,6 +1,6 @@
 //! The chosen cluster and user of a kubeconfig, or the Pod's own, as kubectl chooses them (IO).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
 use axum::http::Uri;
@@ -10,26 +10,10 @@ use kube::{
 };
 use secrecy::ExposeSecret;
 
-use crate::{files, text::mask};
-
-/// How to reach a cluster, and as whom: kubectl's flags.
-#[derive(Clone, Debug, Default)]
-pub struct Access {
-    /// The kubeconfig; without one that of `KUBECONFIG` or `~/.kube/config`, else the credentials of the Pod.
-    pub kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig instead of its current one.
-    pub context: Option<String>,
-    /// The cluster of the kubeconfig instead of the context's.
-    pub cluster: Option<String>,
-    /// The user of the kubeconfig instead of the context's.
-    pub user: Option<String>,
-    /// The user to impersonate, instead of the kubeconfig's.
-    pub as_user: Option<String>,
-    /// The groups of the user to impersonate.
-    pub as_groups: Vec<String>,
-    /// A file that names the API server.
-    pub env_file: Option<PathBuf>,
-}
+use crate::{
+    files,
+    text::{kubectl::Access, mask},
+};
 
 /// The configuration of a kubeconfig: of this file, else of `KUBECONFIG` or `~/.kube/config`, else that of the Pod.
 pub(super) async fn load(access: &Access) -> anyhow::Result<Config> {
@@ -146,14 +130,6 @@ fn user<'a>(kubeconfig: &'a Kubeconfig, access: &'a Access) -> Option<&'a str> {
 fn context<'a>(kubeconfig: &'a Kubeconfig, access: &Access) -> Option<&'a config::Context> {
     let chosen = access.context.as_ref().or(kubeconfig.current_context.as_ref())?;
     kubeconfig.contexts.iter().find(|context| context.name == *chosen)?.context.as_ref()
-}
-
-impl Access {
-    /// The flag that chooses something of a kubeconfig, if one is given.
-    fn choice(&self) -> Option<&'static str> {
-        let flags = [("context", &self.context), ("cluster", &self.cluster), ("user", &self.user)];
-        flags.into_iter().find(|(_, value)| value.is_some()).map(|(flag, _)| flag)
-    }
 }
 
 fn chosen_cluster<'a>(kubeconfig: &'a Kubeconfig, access: &Access) -> Option<&'a config::Cluster> {

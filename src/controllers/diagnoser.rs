@@ -252,10 +252,9 @@ fn due_events<'a>(found: impl Iterator<Item = &'a Waiting>, sent: &Sent, now: In
 async fn look(client: &Client, nodes: Vec<Node>, subjects: &[Subject]) -> Evidence {
     let mut evidence = Evidence { now: Timestamp::now(), nodes, ..Evidence::default() };
     let namespaces: BTreeSet<&str> = subjects.iter().map(|one| one.namespace.as_str()).collect();
-    let (leases, unseen) = read::leases(client, &namespaces).await;
-    (evidence.leases, evidence.unseen) = (leases, unseen);
+    evidence.leases = read::noted(read::leases(client, &namespaces).await, &mut evidence.unseen);
     for subject in subjects {
-        let lease = evidence.leases.iter().flatten().find(|lease| read::is_of(lease, subject));
+        let lease = evidence.leases.iter().flatten().find(|lease| lease.is_of(subject));
         let (manager, unseen) = read::manager(client, subject, lease, true).await;
         evidence.managers.push(manager);
         evidence.unseen.extend(unseen);

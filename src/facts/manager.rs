@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::{
     api::{
@@ -138,6 +139,18 @@ impl Manager {
         let named = Some(spec.distribution).filter(|named| *named != Distribution::Auto);
         let cluster = Cluster { distribution: named.unwrap_or(found.distribution), ..found };
         Self { name, spec, cluster, skips: Vec::new() }
+    }
+
+    /// What a live object asks for, whatever its name is and whether or not it is being deleted.
+    ///
+    /// # Errors
+    ///
+    /// Its spec cannot be read: it is of another version.
+    pub fn of_live(live: &Value, found: Cluster) -> Result<Self, serde_json::Error> {
+        let metadata = &live["metadata"];
+        let name = metadata["name"].as_str().unwrap_or_default().to_owned();
+        let spec = Spec::deserialize(&live["spec"])?;
+        Ok(Self::new(name, spec, found).annotated(metadata["annotations"][SKIP_PREFLIGHT].as_str()))
     }
 
     /// With the annotations of the object.

@@ -8,13 +8,16 @@ use std::collections::{BTreeSet, HashMap};
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::nodes::{
-    diagnosis::{Diagnosis, Finding, Look, State},
-    evidence::{Evidence, Lease, NodeEvent, Pod},
-    log::{Attempt, clean},
-    node::{NO_CLOUD, Node},
-    observed::current,
-    reason::Reason,
+use crate::{
+    nodes::{
+        diagnosis::{Diagnosis, Finding, Look, State},
+        evidence::{Evidence, Lease, NodeEvent, Pod},
+        log::{Attempt, clean},
+        node::{NO_CLOUD, Node},
+        observed::current,
+        reason::Reason,
+    },
+    provider::owns,
 };
 use judged::Judged;
 
@@ -82,10 +85,10 @@ impl Owners {
             let managers = if initialising.is_empty() { all(&|_| true) } else { initialising };
             return Self { managers, is_foreign: false };
         }
-        let named = all(&|manager| manager.manager.provider_ids.iter().any(|id| node.provider_id.starts_with(id)));
+        let named = all(&|manager| owns(&manager.subject().provider_ids, &node.provider_id));
         // A provider that does not say how its providerIDs begin takes those that are nobody's.
         let is_claimed = !named.is_empty() || fields::is_trap(&node.provider_id);
-        let owners = if is_claimed { named } else { all(&|manager| manager.manager.provider_ids.is_empty()) };
+        let owners = if is_claimed { named } else { all(&|manager| manager.subject().provider_ids.is_empty()) };
         Self { is_foreign: owners.is_empty() && !managers.is_empty(), managers: owners }
     }
 }
@@ -142,7 +145,7 @@ impl Cluster<'_> {
                 fix.clone_into(&mut finding.fix);
             }
         }
-        let providers: BTreeSet<&str> = managers.iter().map(|manager| manager.manager.provider.as_str()).collect();
+        let providers: BTreeSet<&str> = managers.iter().map(|manager| manager.subject().provider.as_str()).collect();
         Diagnosis {
             node: node.name.clone(),
             uid: node.uid.clone(),
@@ -198,7 +201,7 @@ impl Cluster<'_> {
             if names.is_empty() { "there is none".to_owned() } else { format!("others only: {}", names.join(", ")) };
         answer.look("the cloud-controller-managers", showed.clone());
         let mut leases = self.evidence.leases.iter().flatten();
-        let held = leases.find(|lease| !lease.holder.is_empty() && judged::is_valid(lease, self.evidence));
+        let held = leases.find(|lease| judged::is_held(lease, self.evidence));
         let stranger = if let Some(Lease { namespace, name, holder, .. }) = held {
             Some((format!("holder {holder}"), format!("lease {namespace}/{name}")))
         } else {

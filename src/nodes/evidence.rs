@@ -6,7 +6,11 @@
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{api::status::Deleted, nodes::node::Node};
+use crate::{
+    api::status::Deleted,
+    facts::manager::Controller,
+    nodes::{node::Node, subject::Subject},
+};
 
 /// What was found in a cluster.
 #[derive(Clone, Debug, Default)]
@@ -42,23 +46,14 @@ pub struct Unseen {
     pub command: String,
 }
 
+/// What was seen, or why not.
+pub type Seen<T> = Result<T, Unseen>;
+
 /// A cloud-controller-manager.
 #[derive(Clone, Debug, Default)]
 pub struct Manager {
-    /// The name of its `CloudControllerManager`; empty on OpenShift.
-    pub name: String,
-    /// Its provider, such as `aws`.
-    pub provider: String,
-    /// The namespace of its pods and its lease.
-    pub namespace: String,
-    /// The prefixes of the providerIDs of its cloud, such as `aws:///`; empty if the provider does not say.
-    pub provider_ids: Vec<String>,
-    /// Whether its cloud has zones, which it writes on the nodes as labels.
-    pub has_zones: bool,
-    /// The region that its configuration names, if it does.
-    pub region: Option<String>,
-    /// The user name of its ServiceAccount.
-    pub user: String,
+    /// Where it was looked for.
+    pub subject: Subject,
     /// Whether its Deployment or DaemonSet exists; `None` if that could not be asked.
     pub is_installed: Option<bool>,
     /// When that was created, RFC 3339; empty if that is not known.
@@ -69,8 +64,6 @@ pub struct Manager {
     pub node_manager: Option<Vec<Pod>>,
     /// Events about its workload and its pods that tell why pods cannot be created or started, such as `FailedCreatePodSandBox`.
     pub pod_events: Vec<String>,
-    /// The name of its lease.
-    pub lease_name: String,
     /// Rights that it needs and does not have, such as `update nodes`; `None` if that may not be asked.
     pub missing_rights: Option<Vec<String>>,
     /// The last lines of the log of the pod that leads, or of the only one, oldest first; `None` if they may not be read.
@@ -106,8 +99,8 @@ pub struct Pod {
     pub unschedulable: Option<String>,
     /// The image of its cloud-controller-manager.
     pub image: String,
-    /// The controllers that its argument `--controllers` turns on or off; `None` without the argument.
-    pub controllers: Option<Vec<String>>,
+    /// The controllers that its argument `--controllers` turns on; `None` without the argument.
+    pub controllers: Option<Vec<Controller>>,
     /// The lease that its arguments name: `--leader-elect-resource-name`, or the default.
     pub lease_name: String,
 }
@@ -125,6 +118,20 @@ pub struct Lease {
     pub renewed: Option<Timestamp>,
     /// How long it is valid without a renewal, in seconds.
     pub duration_seconds: i64,
+}
+
+impl Lease {
+    /// Whether it is that of a cloud-controller-manager.
+    pub fn is_of(&self, subject: &Subject) -> bool {
+        (&self.namespace, &self.name) == (&subject.namespace, &subject.lease_name)
+    }
+
+    /// Whether somebody holds it and still renews it, by clocks that differ by at most so many seconds.
+    pub fn is_held(&self, now: Timestamp, skew: i64) -> bool {
+        let age = |renewed| now.duration_since(renewed).as_secs();
+        let is_renewed = |renewed| age(renewed) <= self.duration_seconds + skew;
+        !self.holder.is_empty() && self.renewed.is_some_and(is_renewed)
+    }
 }
 
 /// An Event about a node.

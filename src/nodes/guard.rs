@@ -23,6 +23,7 @@ use crate::{
         status::{Deleted, Deletion},
     },
     nodes::{evidence::NodeEvent, node::Node},
+    provider::owns,
 };
 pub use why::Why;
 
@@ -229,7 +230,7 @@ pub fn deleted(
 impl Situation<'_> {
     /// Whether a node is one of those that it may delete at all: the others prove nothing either.
     fn owns(&self, node: &Node) -> bool {
-        owns(self.provider_ids, node) && is_selected(&self.settings.selector, node)
+        owns(self.provider_ids, &node.provider_id) && is_selected(&self.settings.selector, node)
     }
 
     fn fixed_rules(&self, node: &Node) -> Result<Entry, Why> {
@@ -268,11 +269,6 @@ fn asked<'a>(situation: &Situation<'a>) -> BTreeMap<&'a str, Timestamp> {
     asked
 }
 
-/// Whether a node is of the cloud with these providerIDs.
-fn owns(provider_ids: &[String], node: &Node) -> bool {
-    provider_ids.iter().any(|prefix| node.provider_id.starts_with(prefix.as_str()))
-}
-
 /// The prefixes that a message names. A message for each node is in the status.
 fn named(provider_ids: &[String]) -> Vec<String> {
     let more = provider_ids.get(MOST_NAMED..).filter(|more| !more.is_empty());
@@ -297,7 +293,7 @@ pub fn fixed_rules(
 ) -> Result<Entry, Why> {
     let is_other = |other: &Node| other.uid != node.uid && other.is_control_plane && other.is_ready();
     // Only here: for each node of a cluster of thousands the list would be copied in each decision.
-    if !owns(provider_ids, node) {
+    if !owns(provider_ids, &node.provider_id) {
         return Err(Why::ForeignProviderID(named(provider_ids)));
     }
     let rules = [

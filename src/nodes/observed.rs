@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    facts::OPERATOR_LEASE,
+    facts::{OPERATOR_LEASE, manager::Controller},
     nodes::evidence::{Lease, NodeEvent, Pod},
     provider::{CCM, upstream::Descriptor},
     text::{mask, output::printable},
@@ -225,7 +225,7 @@ impl Pod {
             terminated: containers().find_map(ended),
             unschedulable: unschedulable.map(|one| text(&one["message"])),
             image: text(&ccm["image"]),
-            controllers: flag(ccm, "controllers").map(|names| names.split(',').map(words).collect()),
+            controllers: flag(ccm, "controllers").map(|names| Controller::of_argument(Some(&names))),
             lease_name: flag(ccm, "leader-elect-resource-name")
                 .map_or_else(|| DEFAULT_LEASE.to_owned(), |name| words(&name)),
         }

@@ -10,7 +10,7 @@ use kube::{Client, api::ListParams};
 use serde_json::Value;
 
 use crate::{
-    api::{CLOUD_CONTROLLER_MANAGER, placement::Distribution, spec::Spec, status::Deleted},
+    api::{CLOUD_CONTROLLER_MANAGER, placement::Distribution, status::Deleted},
     cluster::{
         access,
         read::{self, Error},
@@ -19,13 +19,13 @@ use crate::{
     error::chain,
     facts::{DEFAULT_NAMESPACE, DOCUMENTS, Documents, Settings, cluster::Cluster, manager, version::Minor},
     nodes::{
-        evidence::{Evidence, Lease, Manager, NodeEvent, Pod, Unseen},
+        evidence::{Evidence, Lease, Manager, NodeEvent, Pod, Seen, Unseen},
         log,
         node::Node,
         observed,
         subject::{Need, Subject},
     },
-    object::{EVENT, KINDS, NODE, POD},
+    object::{EVENT, KINDS, Kind, NODE, POD},
     process::lease::LEASE,
     provider::catalog::Catalog,
 };
@@ -55,43 +55,35 @@ pub async fn evidence(client: &Client, catalog: &Catalog, node: Option<&str>) ->
     };
     evidence.may_have_more_managers = !evidence.unseen.is_empty();
     let namespaces: BTreeSet<&str> = subjects.iter().map(|one| one.namespace.as_str()).chain([KUBE_SYSTEM]).collect();
-    let (leases, unseen) = leases(client, &namespaces).await;
-    evidence.leases = leases;
-    evidence.unseen.extend(unseen);
+    evidence.leases = noted(leases(client, &namespaces).await, &mut evidence.unseen);
     let is_thorough = node.is_some() || evidence.nodes.iter().any(|one| one.is_uninitialized() || !one.is_ready());
     for subject in &subjects {
-        let lease = evidence.leases.iter().flatten().find(|lease| is_of(lease, subject));
+        let lease = evidence.leases.iter().flatten().find(|lease| lease.is_of(subject));
         let (manager, unseen) = manager(client, subject, lease, is_thorough).await;
         evidence.managers.push(manager);
         evidence.unseen.extend(unseen);
     }
-    let (events, unseen) = events(client, node).await;
-    evidence.events = events;
-    evidence.unseen.extend(unseen);
+    evidence.events = noted(events(client, node).await, &mut evidence.unseen);
     let own = evidence.managers.iter().filter_map(|manager| manager.pods.as_ref()).flatten();
     let own: Vec<_> = own.map(|pod| (pod.namespace.clone(), pod.name.clone())).collect();
-    let (others, unseen) = manager_pods(client, KUBE_SYSTEM).await;
+    let others = noted(manager_pods(client, KUBE_SYSTEM).await, &mut evidence.unseen);
     let is_own = |pod: &Pod| own.contains(&(pod.namespace.clone(), pod.name.clone()));
     evidence.other_pods = others.map(|others| others.into_iter().filter(|pod| !is_own(pod)).collect());
-    evidence.unseen.extend(unseen);
     Ok(evidence)
-}
-
-/// Whether a lease is that of a cloud-controller-manager.
-pub fn is_of(lease: &Lease, subject: &Subject) -> bool {
-    (&lease.namespace, &lease.name) == (&subject.namespace, &subject.lease_name)
 }
 
 fn unseen(what: impl Into<String>, error: &(dyn std::error::Error + 'static), command: String) -> Unseen {
     Unseen { what: what.into(), why: observed::words(&chain(error)), command }
 }
 
-/// What was read, or why not.
-fn seen<T>(read: Result<T, Error>, what: impl Into<String>, command: String) -> (Option<T>, Vec<Unseen>) {
-    match read {
-        Ok(read) => (Some(read), Vec::new()),
-        Err(error) => (None, vec![unseen(what, &error, command)]),
-    }
+/// What was read, whatever keeps the rest from being read.
+fn seen<T>(read: Result<T, Error>, what: impl Into<String>, command: String) -> Seen<T> {
+    read.map_err(|error| unseen(what, &error, command))
+}
+
+/// What was seen; why not is noted.
+pub fn noted<T>(seen: Seen<T>, unseen: &mut Vec<Unseen>) -> Option<T> {
+    seen.map_err(|why| unseen.push(why)).ok()
 }
 
 /// Every node.
@@ -102,7 +94,7 @@ pub async fn nodes(client: &Client) -> Result<Vec<Node>, Error> {
 }
 
 /// Events about nodes, or about one.
-pub async fn events(client: &Client, node: Option<&str>) -> (Option<Vec<NodeEvent>>, Vec<Unseen>) {
+async fn events(client: &Client, node: Option<&str>) -> Seen<Vec<NodeEvent>> {
     let of_one = node.map(|name| format!(",involvedObject.name={name}")).unwrap_or_default();
     let selector = format!("involvedObject.kind=Node{of_one}");
     let params = ListParams::default().limit(PAGE).fields(&selector);
@@ -112,23 +104,20 @@ pub async fn events(client: &Client, node: Option<&str>) -> (Option<Vec<NodeEven
     seen(read.map(|()| events), "Events about nodes", command)
 }
 
-/// The leases of cloud-controller-managers in these namespaces; `None` if one of them cannot be looked at.
-pub async fn leases(client: &Client, namespaces: &BTreeSet<&str>) -> (Option<Vec<Lease>>, Vec<Unseen>) {
+/// The leases of cloud-controller-managers in these namespaces, all or none.
+pub async fn leases(client: &Client, namespaces: &BTreeSet<&str>) -> Seen<Vec<Lease>> {
     let mut leases = Vec::new();
     for namespace in namespaces {
         let take = |lease: Value| leases.push(Lease::of(&lease));
         let read = read::each(client, &LEASE, namespace, &ListParams::default().limit(PAGE), take).await;
-        if let Err(error) = read {
-            let what = format!("the leases in namespace {namespace}");
-            return (None, vec![unseen(what, &error, format!("kubectl get leases -n {namespace}"))]);
-        }
+        seen(read, format!("the leases in namespace {namespace}"), format!("kubectl get leases -n {namespace}"))?;
     }
     leases.retain(Lease::is_managers);
-    (Some(leases), Vec::new())
+    Ok(leases)
 }
 
 /// The pods of a namespace that run a cloud-controller-manager, whoever made them.
-pub async fn manager_pods(client: &Client, namespace: &str) -> (Option<Vec<Pod>>, Vec<Unseen>) {
+async fn manager_pods(client: &Client, namespace: &str) -> Seen<Vec<Pod>> {
     let mut pods = Vec::new();
     let take = |pod: Value| pods.extend(observed::is_manager(&pod).then(|| Pod::of(&pod)));
     let read = read::each(client, &POD, namespace, &ListParams::default().limit(PAGE), take).await;
@@ -137,14 +126,14 @@ pub async fn manager_pods(client: &Client, namespace: &str) -> (Option<Vec<Pod>>
 }
 
 /// The cloud-controller-managers that the operator has, or should have, installed.
-#[derive(Debug, Default)]
-pub struct Asked {
+#[derive(Default)]
+struct Asked {
     /// Those that are asked for, or on OpenShift that of the platform.
-    pub subjects: Vec<Subject>,
+    subjects: Vec<Subject>,
     /// What their statuses list as deleted, each with the name of the `CloudControllerManager`.
-    pub deleted: Vec<(String, Deleted)>,
+    deleted: Vec<(String, Deleted)>,
     /// Those that cannot be told.
-    pub unseen: Vec<Unseen>,
+    unseen: Vec<Unseen>,
 }
 
 impl From<Option<Subject>> for Asked {
@@ -154,7 +143,7 @@ impl From<Option<Subject>> for Asked {
 }
 
 /// The cloud-controller-managers that the operator has, or should have, installed.
-pub async fn subjects(client: &Client, catalog: &Catalog) -> Result<Asked, Error> {
+async fn subjects(client: &Client, catalog: &Catalog) -> Result<Asked, Error> {
     match read::list(client, &CLOUD_CONTROLLER_MANAGER, "", &ListParams::default()).await {
         Ok(managers) if !managers.is_empty() => {
             let mut asked = Asked::default();
@@ -194,13 +183,10 @@ fn deleted(live: &Value) -> impl Iterator<Item = Deleted> {
 
 /// That of a live `CloudControllerManager`, or why it cannot be told.
 fn asked_for(live: &Value, catalog: &Catalog) -> Result<Subject, String> {
-    let spec: Spec =
-        serde_json::from_value(live["spec"].clone()).map_err(|error| observed::words(&error.to_string()))?;
-    let provider = catalog.upstream_of(&spec.provider).map_err(|why| observed::words(&why))?;
     // Nothing that depends on the cluster is asked of it.
     let cluster = Cluster { minor: Minor(0), distribution: Distribution::Other, control_plane_nodes: 0 };
-    let name = live["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let manager = manager::Manager::new(name, spec, cluster);
+    let manager = manager::Manager::of_live(live, cluster).map_err(|error| observed::words(&error.to_string()))?;
+    let provider = catalog.upstream_of(&manager.spec.provider).map_err(|why| observed::words(&why))?;
     Subject::upstream(provider, &manager).ok_or_else(|| "its provider has no workload".to_owned())
 }
 
@@ -232,60 +218,49 @@ pub async fn manager(
     is_thorough: bool,
 ) -> (Manager, Vec<Unseen>) {
     let namespace = subject.namespace.as_str();
-    let (installed, mut unseen) = installed(client, subject).await;
+    let mut unseen = Vec::new();
+    let kind = KINDS.iter().find(|kind| kind.kind == subject.kind);
+    let installed = match kind {
+        Some(kind) => noted(installed(client, kind, subject).await, &mut unseen),
+        None => None,
+    };
     let mut manager = Manager {
-        name: subject.name.clone(),
-        provider: subject.provider.clone(),
-        namespace: subject.namespace.clone(),
-        provider_ids: subject.provider_ids.clone(),
-        has_zones: subject.has_zones,
-        region: subject.region.clone(),
-        user: subject.user(),
+        subject: subject.clone(),
         is_installed: installed.as_ref().map(Option::is_some),
         installed: installed.flatten().unwrap_or_default(),
-        lease_name: subject.lease_name.clone(),
         ..Manager::default()
     };
-    let (pods, more) = pods(client, namespace, &subject.selector, "its pods").await;
-    unseen.extend(more);
-    manager.pods = pods;
+    manager.pods = noted(pods(client, namespace, &subject.selector, "its pods").await, &mut unseen);
     if let Some(selector) = &subject.node_manager {
-        let (pods, more) = self::pods(client, namespace, selector, "the pods of its node manager").await;
-        unseen.extend(more);
+        let pods = pods(client, namespace, selector, "the pods of its node manager").await;
         // Without them, none is known to be wrong.
-        manager.node_manager = pods;
+        manager.node_manager = noted(pods, &mut unseen);
     }
     let is_well = |pods: &Vec<Pod>| !pods.is_empty() && pods.iter().all(|pod| pod.is_ready);
     if !manager.pods.as_ref().is_some_and(is_well) {
-        let (events, more) = pod_events(client, subject).await;
-        manager.pod_events = events.unwrap_or_default();
-        unseen.extend(more);
+        manager.pod_events = noted(pod_events(client, subject).await, &mut unseen).unwrap_or_default();
     }
     if is_thorough {
-        let (missing, more) = missing_rights(client, subject).await;
-        manager.missing_rights = missing;
-        unseen.extend(more);
-        let (log, more) = log::read::log(client, subject, manager.pods.as_deref(), lease).await;
-        manager.log = log;
-        unseen.extend(more);
+        manager.missing_rights = noted(missing_rights(client, subject).await, &mut unseen);
+        let log = log::read::log(client, subject, manager.pods.as_deref(), lease).await;
+        manager.log = noted(log, &mut unseen).flatten();
     }
     (manager, unseen)
 }
 
 /// When its workload was created, if it exists.
-async fn installed(client: &Client, subject: &Subject) -> (Option<Option<String>>, Vec<Unseen>) {
-    let Subject { kind, workload, namespace, .. } = subject;
-    let Some(known) = KINDS.iter().find(|known| known.kind == kind) else { return (None, Vec::new()) };
+async fn installed(client: &Client, kind: &Kind, subject: &Subject) -> Seen<Option<String>> {
+    let Subject { workload, namespace, .. } = subject;
     let created = |live: Value| live["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned();
-    let read = read::get(client, known, namespace, workload).await.map(|live| live.map(created));
+    let read = read::get(client, kind, namespace, workload).await.map(|live| live.map(created));
     seen(
         read,
-        format!("{kind} {namespace}/{workload}"),
-        format!("kubectl get {} -n {namespace} {workload}", known.plural),
+        format!("{} {namespace}/{workload}", kind.kind),
+        format!("kubectl get {} -n {namespace} {workload}", kind.plural),
     )
 }
 
-async fn pods(client: &Client, namespace: &str, selector: &str, what: &str) -> (Option<Vec<Pod>>, Vec<Unseen>) {
+async fn pods(client: &Client, namespace: &str, selector: &str, what: &str) -> Seen<Vec<Pod>> {
     let mut pods = Vec::new();
     let params = ListParams::default().limit(PAGE).labels(selector);
     let read = read::each(client, &POD, namespace, &params, |pod| pods.push(Pod::of(&pod))).await;
@@ -294,7 +269,7 @@ async fn pods(client: &Client, namespace: &str, selector: &str, what: &str) -> (
 }
 
 /// What the controllers of workloads and the kubelets complain about.
-async fn pod_events(client: &Client, subject: &Subject) -> (Option<Vec<String>>, Vec<Unseen>) {
+async fn pod_events(client: &Client, subject: &Subject) -> Seen<Vec<String>> {
     let Subject { namespace, workload, .. } = subject;
     let mut events = Vec::new();
     // The names of its ReplicaSets and pods begin with its own.
@@ -306,16 +281,13 @@ async fn pod_events(client: &Client, subject: &Subject) -> (Option<Vec<String>>,
     let params = ListParams::default().limit(PAGE).fields("type=Warning");
     let read = read::each(client, &EVENT, namespace, &params, take).await;
     let command = format!("kubectl get events -n {namespace} --field-selector type=Warning");
-    let (events, unseen) = seen(read.map(|()| events), format!("Events about {workload}"), command);
-    let texts = events.map(|mut events| {
-        events.sort_by_key(|event| event.last);
-        events.iter().map(|event| format!("{}: {}", event.reason, event.message)).collect()
-    });
-    (texts, unseen)
+    let mut events = seen(read.map(|()| events), format!("Events about {workload}"), command)?;
+    events.sort_by_key(|event| event.last);
+    Ok(events.iter().map(|event| format!("{}: {}", event.reason, event.message)).collect())
 }
 
 /// The rights that it needs and does not have.
-async fn missing_rights(client: &Client, subject: &Subject) -> (Option<Vec<String>>, Vec<Unseen>) {
+async fn missing_rights(client: &Client, subject: &Subject) -> Seen<Vec<String>> {
     let user = subject.user();
     let may = |need: &Need| access::may(client, Some(&user), need.attributes(), NO_DEADLINE);
     let reviews = futures::future::join_all(subject.needs.iter().map(may)).await;
@@ -329,9 +301,9 @@ async fn missing_rights(client: &Client, subject: &Subject) -> (Option<Vec<Strin
                     if need.namespace.is_empty() { String::new() } else { format!(" -n {}", need.namespace) };
                 let resource = need.resource.replacen('/', " --subresource=", 1);
                 let command = format!("kubectl auth can-i {} {resource}{namespace} --as={user}", need.verb);
-                return (None, vec![unseen(format!("the rights of {user}"), &cause, command)]);
+                return Err(unseen(format!("the rights of {user}"), &cause, command));
             }
         }
     }
-    (Some(missing), Vec::new())
+    Ok(missing)
 }

@@ -25,7 +25,7 @@ const NODE_IDENTITY: (&str, &str) = ("kube-system", "node-controller");
 pub struct Subject {
     /// The name of its `CloudControllerManager`; empty on OpenShift.
     pub name: String,
-    /// Its provider.
+    /// Its provider, such as `aws`.
     pub provider: String,
     /// The namespace of its pods and its lease.
     pub namespace: String,
@@ -41,11 +41,11 @@ pub struct Subject {
     pub lease_name: String,
     /// Its ServiceAccount.
     pub account: String,
-    /// The prefixes of its providerIDs.
+    /// The prefixes of the providerIDs of its cloud, such as `aws:///`; empty if the provider does not say.
     pub provider_ids: Vec<String>,
-    /// Whether its cloud has zones.
+    /// Whether its cloud has zones, which it writes on the nodes as labels.
     pub has_zones: bool,
-    /// The region that its configuration names.
+    /// The region that its configuration names, if it does.
     pub region: Option<String>,
     /// What it has to be allowed, for nodes to be initialised.
     pub needs: Vec<Need>,

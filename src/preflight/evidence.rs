@@ -9,16 +9,13 @@ use super::pods::Pod;
 use crate::{
     facts::manager::Manager,
     nodes::{
-        evidence::{Lease, Unseen},
+        evidence::{Lease, Seen, Unseen},
         node::Node,
         subject::Subject,
     },
     plan::upstream::judgement::Judgement,
     provider::{catalog::Catalog, upstream::Upstream},
 };
-
-/// What was read, or why not.
-pub type Seen<T> = Result<T, Unseen>;
 
 /// Who has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

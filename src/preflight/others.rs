@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::jiff::Timestamp;
-
 use super::{
     check::{Check, Row, names},
     evidence::{Evidence, Other, Survey},
@@ -25,6 +23,9 @@ const K3S_LEASE: &str = "k3s-cloud-controller-manager";
 
 /// The lease of that of k0s: that of every other one, too.
 const COMMON_LEASE: &str = "cloud-controller-manager";
+
+/// How far the clocks of two machines may differ, in seconds: a lease that counts for longer than it says holds an installation up.
+const SKEW: i64 = 0;
 
 pub(super) fn rows(evidence: &Evidence) -> [Row; 3] {
     [companions(evidence), other_manager(evidence), ports(evidence)]
@@ -120,7 +121,7 @@ fn other_manager(evidence: &Evidence) -> Row {
     }
     // Its own lease, held by what cannot be told from another one.
     if let Err(unseen) = &evidence.is_installed
-        && evidence.survey.leases.iter().any(|lease| is_fresh(evidence, lease) && is_of(evidence.manager, lease))
+        && evidence.survey.leases.iter().any(|lease| is_held(evidence, lease) && is_of(evidence.manager, lease))
     {
         return check.not_checked(&unseen.why, &unseen.command);
     }
@@ -158,10 +159,8 @@ fn is_ours(evidence: &Evidence, pod: &Pod) -> bool {
     others(evidence).map(|other| other.manager).chain([evidence.manager]).any(is_of)
 }
 
-fn is_fresh(evidence: &Evidence, lease: &Lease) -> bool {
-    let is_fresh =
-        |renewed: Timestamp| evidence.now.as_second().saturating_sub(renewed.as_second()) <= lease.duration_seconds;
-    !lease.holder.is_empty() && lease.renewed.is_some_and(is_fresh)
+fn is_held(evidence: &Evidence, lease: &Lease) -> bool {
+    lease.is_held(evidence.now, SKEW)
 }
 
 fn is_of(manager: &Manager, lease: &Lease) -> bool {
@@ -178,7 +177,7 @@ fn has_ended(evidence: &Evidence, pod: &Pod) -> bool {
 
 /// Whether a pod holds a lease that is renewed.
 fn leads(evidence: &Evidence, pod: &Pod) -> bool {
-    evidence.survey.leases.iter().any(|lease| is_fresh(evidence, lease) && pod.holds(lease))
+    evidence.survey.leases.iter().any(|lease| is_held(evidence, lease) && pod.holds(lease))
 }
 
 /// A pod, for people.
@@ -225,7 +224,7 @@ fn of_k3s(evidence: &Evidence) -> Option<Foreign> {
 }
 
 fn foreign_lease(evidence: &Evidence, lease: &Lease) -> Option<Foreign> {
-    if !is_fresh(evidence, lease) || others(evidence).any(|other| is_of(other.manager, lease)) {
+    if !is_held(evidence, lease) || others(evidence).any(|other| is_of(other.manager, lease)) {
         return None;
     }
     // A pod tells more: which controllers it runs.

@@ -7,7 +7,7 @@ use kube::{Client, api::ListParams};
 use serde_json::Value;
 
 use super::{
-    evidence::{Seen, Survey},
+    evidence::Survey,
     pods::{Pod, is_kube_proxy},
     rights::{self, Bound},
 };
@@ -19,7 +19,7 @@ use crate::{
     },
     error::chain,
     nodes::{
-        evidence::{Lease, Unseen},
+        evidence::{Lease, Seen, Unseen},
         observed::words,
         subject::Need,
     },

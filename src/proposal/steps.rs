@@ -8,7 +8,6 @@ use serde_json::Value;
 use super::{
     draft::Draft,
     existing::{Existing, text},
-    shell::Access,
 };
 use crate::{
     api::placement::Distribution,
@@ -18,7 +17,7 @@ use crate::{
         manager::{LEASE, ONLY, SKIP_PREFLIGHT, named},
     },
     plan::install::NAME,
-    text::shell::quoted,
+    text::{kubectl::Access, shell::quoted},
 };
 
 /// The file of the `CloudControllerManager`.

@@ -23,7 +23,7 @@ use crate::{
         node::{ALLOW_CONTROL_PLANE, KEEP, Node},
     },
     object::NODE,
-    provider::catalog::Catalog,
+    provider::{catalog::Catalog, owns},
     status::manager::STALLED,
     text::{mask, output::printable},
 };
@@ -116,7 +116,7 @@ async fn manager(client: &kube::Client, named: Option<&str>) -> anyhow::Result<V
 
 /// Why a node would be kept in spite of the list: what the rules for deletions demand of it.
 fn obstacle(node: &Node, nodes: &[Node], (provider_ids, selector): (&[String], &NodeLabels)) -> Option<String> {
-    let is_of_cloud = provider_ids.iter().any(|prefix| node.provider_id.starts_with(prefix.as_str()));
+    let is_of_cloud = owns(provider_ids, &node.provider_id);
     let (name, id) = (&node.name, mask::message(&node.provider_id));
     match () {
         () if node.is_ready() => Some("it is Ready, so that its machine runs".to_owned()),

@@ -23,11 +23,10 @@ use crate::{
         request::{self, NO_DEADLINE, api},
     },
     nodes::{
-        evidence::{Evidence, Lease},
+        evidence::Evidence,
         log::{self, Attempt, Log},
         node::Node,
         read,
-        subject::Subject,
     },
     object::NODE,
     provider::catalog::Catalog,
@@ -66,7 +65,7 @@ pub(super) async fn run(args: &RetryArgs, catalog: &Catalog) -> anyhow::Result<E
         print(&format!("{name} does not wait for its initialisation; nothing was changed\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let logs = Logs::new(&client, catalog, name).await?;
+    let before = read::evidence(&client, catalog, Some(name)).await?;
     let change = Patch::Merge(json!({"metadata": {"annotations": {ANNOTATION: Timestamp::now().to_string()}}}));
     let (nodes, params) = (api(&client, &NODE, ""), PatchParams::default());
     let changed = request::send(NO_DEADLINE, nodes.patch(name, &params, &change)).await;
@@ -89,7 +88,7 @@ pub(super) async fn run(args: &RetryArgs, catalog: &Catalog) -> anyhow::Result<E
         }
         let is_over = started.elapsed() >= args.timeout;
         if is_over || round % READS_PER_LOG == 0 {
-            has_tried = logs.read_again(&client, name).await;
+            has_tried = has_failed_since(&before, &client, name).await;
         }
         if is_over || has_tried {
             break;
@@ -118,32 +117,17 @@ fn progress(text: &str) {
     }
 }
 
-/// The logs of the cloud-controller-managers before the change.
-struct Logs {
-    subjects: Vec<Subject>,
-    before: Evidence,
-}
-
-impl Logs {
-    async fn new(client: &Client, catalog: &Catalog, name: &str) -> anyhow::Result<Self> {
-        // A cluster whose cloud-controller-managers cannot be told has no logs.
-        let subjects = read::subjects(client, catalog).await.map(|asked| asked.subjects).unwrap_or_default();
-        Ok(Self { subjects, before: read::evidence(client, catalog, Some(name)).await? })
-    }
-
-    /// Whether one of them has failed at this node since then.
-    async fn read_again(&self, client: &Client, name: &str) -> bool {
-        for manager in &self.before.managers {
-            let is_its = |lease: &&Lease| (&lease.namespace, &lease.name) == (&manager.namespace, &manager.lease_name);
-            let lease = self.before.leases.iter().flatten().find(is_its);
-            let Some(subject) = self.subjects.iter().find(|subject| subject.name == manager.name) else { continue };
-            let (log, _) = log::read::log(client, subject, manager.pods.as_deref(), lease).await;
-            if has_failed(manager.log.as_deref().unwrap_or_default(), &log.unwrap_or_default(), name) {
-                return true;
-            }
+/// Whether the log of a cloud-controller-manager tells that it has failed at this node since then.
+async fn has_failed_since(before: &Evidence, client: &Client, name: &str) -> bool {
+    for manager in &before.managers {
+        let subject = &manager.subject;
+        let lease = before.leases.iter().flatten().find(|lease| lease.is_of(subject));
+        let log = log::read::log(client, subject, manager.pods.as_deref(), lease).await.ok().flatten();
+        if has_failed(manager.log.as_deref().unwrap_or_default(), &log.unwrap_or_default(), name) {
+            return true;
         }
-        false
     }
+    false
 }
 
 /// Whether what a log has got since then tells of an attempt at this node that has failed.

@@ -28,6 +28,7 @@ use crate::{
     },
     error::chain,
     nodes::{
+        evidence::Seen,
         node::Node,
         subject::{Need, Subject},
     },
@@ -36,7 +37,7 @@ use crate::{
     preflight::{
         self,
         check::{Outcome, Row, line, refusal},
-        evidence::{Evidence, Other, Reader, Seen},
+        evidence::{Evidence, Other, Reader},
         inputs, rights,
     },
     status::{cluster_operator::TRANSIENT_ERROR_PATIENCE, manager::was_installed},

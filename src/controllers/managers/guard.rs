@@ -38,13 +38,12 @@ use crate::{
     },
     facts::manager::{Deletable, Manager},
     nodes::{
-        evidence::NodeEvent,
+        evidence::{NodeEvent, Seen},
         guard::{self, Decision, Entry, Situation, lists},
         node::Node,
     },
     object::Object,
     plan::upstream::guard::{Guard, confirm, granted, is_of_guard, listed},
-    preflight::evidence::Seen,
     provider::upstream::is_manager,
     status::{
         manager::{self, Outcome},

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
@@ -15,13 +14,13 @@ use super::{
 use crate::{
     api::{
         check,
-        spec::{Lifecycle, Management, Spec},
+        spec::{Lifecycle, Management},
         status::Status,
     },
     controllers::{backoff::Backoff, observer::Observer, view::ViewSettings},
     facts::{
         cluster::Cluster,
-        manager::{Controller, Manager, SKIP_PREFLIGHT},
+        manager::{Controller, Manager},
     },
     nodes::subject::Subject,
     object::Object,
@@ -281,32 +280,31 @@ fn manager(live: &Value, cluster: Cluster, settings: &ViewSettings) -> Result<Ma
     let name = live["metadata"]["name"].as_str().unwrap_or_default();
     check::name(name).map_err(|(field, problem)| ("Invalid", format!("{field}: {problem}")))?;
     // The API server knows the fields: what is unknown here is of another version of the operator.
-    let spec = Spec::deserialize(&live["spec"]);
-    let mut spec = spec.map_err(|error| ("Unknown", format!("spec: {error}; this may need a newer operator")))?;
+    let manager = Manager::of_live(live, cluster);
+    let mut manager = manager.map_err(|error| ("Unknown", format!("spec: {error}; this may need a newer operator")))?;
     // It goes with everything that it has.
     if live["metadata"]["deletionTimestamp"].is_string() {
-        spec.management = Management::Removed;
+        manager.spec.management = Management::Removed;
     }
-    let skips = live["metadata"]["annotations"][SKIP_PREFLIGHT].as_str();
     // Nothing that the installation does not allow any more keeps one from going.
-    if spec.management == Management::Removed {
-        return Ok(Manager::new(name.to_owned(), spec, cluster).annotated(skips));
+    if manager.spec.management == Management::Removed {
+        return Ok(manager);
     }
     let default = [DEFAULT_NAMESPACE.to_owned()];
     let given = settings.manager_namespaces.as_slice();
     let namespaces = if given.is_empty() { &default } else { given };
-    if !namespaces.contains(&spec.namespace) {
+    if !namespaces.contains(&manager.spec.namespace) {
         let message = format!(
             "spec.namespace: the operator may not manage {}; its installation (--namespaces) lists {}",
-            spec.namespace,
+            manager.spec.namespace,
             namespaces.join(", ")
         );
         return Err(("NamespaceNotAllowed", message));
     }
-    if spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled && !settings.node_deletion {
+    if manager.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled && !settings.node_deletion {
         let message = "spec.controllers.cloudNodeLifecycle: the operator may not let nodes be deleted; its installation needs \
                        the flag --node-deletion (ccm-operator render --phase install --flavour upstream --node-deletion)";
         return Err(("NodeDeletionNotAllowed", message.to_owned()));
     }
-    Ok(Manager::new(name.to_owned(), spec, cluster).annotated(skips))
+    Ok(manager)
 }

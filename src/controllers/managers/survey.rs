@@ -8,11 +8,8 @@ use tokio::sync::mpsc;
 use super::DEFAULT_NAMESPACE;
 use crate::{
     cluster::read::Error,
-    nodes::subject::Need,
-    preflight::{
-        evidence::{Seen, Survey},
-        read,
-    },
+    nodes::{evidence::Seen, subject::Need},
+    preflight::{evidence::Survey, read},
     provider::catalog::Catalog,
 };
 

@@ -48,7 +48,7 @@ impl Cluster<'_> {
         self.managers.iter().flat_map(|judged| {
             judged.log.deleted.iter().map(|(node, message)| {
                 let what = format!("the log of {}", judged.name);
-                let provider = &judged.manager.provider;
+                let provider = &judged.subject().provider;
                 (node.as_str(), Sign { uid: "", provider, since: None, what, shown: message.clone() })
             })
         })
@@ -56,11 +56,11 @@ impl Cluster<'_> {
 
     fn by_status(&self) -> impl Iterator<Item = (&str, Sign<'_>)> {
         self.evidence.deleted.iter().map(|(manager, deleted)| {
-            let provider = self.managers.iter().find(|judged| judged.manager.name == *manager);
+            let provider = self.managers.iter().find(|judged| judged.subject().name == *manager);
             let shown = format!("status.deletion.deleted of CloudControllerManager/{manager}");
             let sign = Sign {
                 uid: &deleted.uid,
-                provider: provider.map_or("", |judged| &judged.manager.provider),
+                provider: provider.map_or("", |judged| &judged.subject().provider),
                 since: Some(deleted.at.clone()),
                 what: format!("the status of CloudControllerManager/{manager}"),
                 shown,
@@ -83,7 +83,7 @@ impl Cluster<'_> {
             }
         }
         let provider = match self.managers.as_slice() {
-            [one] => one.manager.provider.as_str(),
+            [one] => one.subject().provider.as_str(),
             _ => "",
         };
         let signs = last.into_iter().map(|(node, event)| {

@@ -51,7 +51,7 @@ pub(super) fn ask(cluster: &Cluster, node: &Node, owners: &Owners, answer: &mut 
     let may_be_known = cluster.evidence.may_have_more_managers;
     if owners.is_foreign && (is_trap(&node.provider_id) || (node.is_uninitialized() && !may_be_known)) {
         let known: Vec<&str> =
-            cluster.managers.iter().flat_map(|judged| &judged.manager.provider_ids).map(String::as_str).collect();
+            cluster.managers.iter().flat_map(|judged| &judged.subject().provider_ids).map(String::as_str).collect();
         let cause = format!("the providerID of {name} begins with none of {}", known.join(", "));
         answer.find(found(Reason::ForeignProviderID, &node.provider_id, cause));
     }
@@ -94,7 +94,7 @@ fn ask_network(cluster: &Cluster, node: &Node, answer: &mut Answer) {
 /// Whether it lacks a zone that the other nodes of its cloud have.
 fn ask_zone(cluster: &Cluster, node: &Node, owners: &Owners, answer: &mut Answer) {
     let [owner] = owners.managers.as_slice() else { return };
-    let Some(judged) = cluster.managers.get(*owner).filter(|judged| judged.manager.has_zones) else { return };
+    let Some(judged) = cluster.managers.get(*owner).filter(|judged| judged.subject().has_zones) else { return };
     let lacks = [
         ("zone", node.zone.is_empty() && judged.has_zone),
         ("region", node.region.is_empty() && !judged.regions.is_empty()),

@@ -11,6 +11,7 @@ use crate::nodes::{
     node::Node,
     observed::holds,
     reason::Reason,
+    subject::Subject,
 };
 
 /// How far the clocks of two machines may differ, in seconds.
@@ -36,7 +37,12 @@ pub(super) struct Judged<'a> {
     pub(super) regions: BTreeSet<String>,
 }
 
-impl Judged<'_> {
+impl<'a> Judged<'a> {
+    /// Where it was looked for.
+    pub(super) fn subject(&self) -> &'a Subject {
+        &self.manager.subject
+    }
+
     pub(super) fn find(&mut self, reason: Reason, evidence: &str, cause: String) {
         if !self.findings.iter().any(|known| known.reason == reason) {
             self.findings.push(found(reason, evidence, cause));
@@ -49,13 +55,12 @@ impl Judged<'_> {
 
     /// Its lease.
     pub(super) fn lease<'b>(&self, evidence: &'b Evidence) -> Option<&'b Lease> {
-        let is_it = |lease: &&Lease| lease.namespace == self.manager.namespace && lease.name == self.manager.lease_name;
-        evidence.leases.iter().flatten().find(is_it)
+        evidence.leases.iter().flatten().find(|lease| lease.is_of(self.subject()))
     }
 
     /// Whether a pod holds its lease, and renews it.
     pub(super) fn is_held_by(&self, evidence: &Evidence, pod: &Pod) -> bool {
-        self.lease(evidence).is_some_and(|lease| is_valid(lease, evidence) && holds(lease, pod))
+        self.lease(evidence).is_some_and(|lease| is_held(lease, evidence) && holds(lease, pod))
     }
 
     /// Compares its nodes: a cloud that knows none of them is the wrong one.
@@ -74,14 +79,13 @@ impl Judged<'_> {
 
     /// The region of its configuration and those of its nodes, if they differ.
     pub(super) fn foreign_region(&self) -> Option<(String, String)> {
-        let own = self.manager.region.as_ref()?;
+        let own = self.subject().region.as_ref()?;
         let differs = !self.regions.is_empty() && !self.regions.contains(own);
         differs.then(|| (own.clone(), self.regions.iter().cloned().collect::<Vec<_>>().join(", ")))
     }
 }
 
-/// Whether somebody still renews it.
-pub(super) fn is_valid(lease: &Lease, evidence: &Evidence) -> bool {
-    let age = |renewed| evidence.now.duration_since(renewed).as_secs();
-    lease.renewed.is_some_and(|renewed| age(renewed) <= lease.duration_seconds + SKEW)
+/// Whether somebody holds it, as far as clocks tell.
+pub(super) fn is_held(lease: &Lease, evidence: &Evidence) -> bool {
+    lease.is_held(evidence.now, SKEW)
 }

@@ -4,25 +4,26 @@ use std::collections::BTreeSet;
 
 use super::{
     GRACE,
-    judged::{Judged, SKEW, is_valid},
+    judged::{Judged, SKEW, is_held},
     pods, seconds_since,
 };
-use crate::nodes::{
-    evidence::{Evidence, Lease, Manager, Pod},
-    log::Log,
-    observed::{current, holds},
-    reason::Reason,
+use crate::{
+    facts::manager::Controller,
+    nodes::{
+        evidence::{Evidence, Lease, Manager, Pod},
+        log::Log,
+        observed::{current, holds},
+        reason::Reason,
+        subject::Subject,
+    },
 };
-
-/// The names of the controller that initialises nodes.
-const CLOUD_NODE: [&str; 2] = ["cloud-node-controller", "cloud-node"];
 
 impl<'a> Judged<'a> {
     pub(super) fn of(manager: &'a Manager, evidence: &Evidence) -> Self {
-        let name = if manager.name.is_empty() {
-            format!("the cloud-controller-manager in {}", manager.namespace)
+        let name = if manager.subject.name.is_empty() {
+            format!("the cloud-controller-manager in {}", manager.subject.namespace)
         } else {
-            format!("CloudControllerManager/{}", manager.name)
+            format!("CloudControllerManager/{}", manager.subject.name)
         };
         let log = manager.log.as_deref().map(Log::of).unwrap_or_default();
         let pods = current(manager.pods.as_deref().unwrap_or_default());
@@ -55,7 +56,7 @@ impl<'a> Judged<'a> {
         let elsewhere = evidence.managers.iter().filter(|manager| manager.pods.iter().flatten().any(is_cloud_node_on));
         let does: Vec<String> = others
             .map(|pod| format!("pod {}/{}", pod.namespace, pod.name))
-            .chain(elsewhere.map(|manager| format!("CloudControllerManager/{}", manager.name)))
+            .chain(elsewhere.map(|manager| format!("CloudControllerManager/{}", manager.subject.name)))
             .collect();
         let what = format!("the controllers of {}", self.name);
         self.look(what, "the controller cloud-node does not run");
@@ -74,12 +75,13 @@ impl<'a> Judged<'a> {
     /// Whether one of its pods leads.
     fn ask_lease(&mut self, evidence: &Evidence) {
         let manager = self.manager;
-        if evidence.leases.is_none() || manager.lease_name.is_empty() {
+        if evidence.leases.is_none() || manager.subject.lease_name.is_empty() {
             return;
         }
-        let (what, now) = (format!("the lease {}/{}", manager.namespace, manager.lease_name), evidence.now);
+        let Subject { namespace, lease_name, .. } = &manager.subject;
+        let (what, now) = (format!("the lease {namespace}/{lease_name}"), evidence.now);
         let lease = self.lease(evidence);
-        let held = lease.filter(|lease| !lease.holder.is_empty() && is_valid(lease, evidence));
+        let held = lease.filter(|lease| is_held(lease, evidence));
         self.look(
             what.clone(),
             lease.map_or_else(|| "there is none".to_owned(), |lease| describe(lease, held.is_some())),
@@ -130,11 +132,12 @@ impl<'a> Judged<'a> {
         if !self.initialises {
             return;
         }
-        let is_ours = |pod: &Pod| pod.namespace == self.manager.namespace && pod.lease_name == self.manager.lease_name;
+        let Subject { namespace, lease_name, .. } = self.subject();
+        let is_ours = |pod: &Pod| (&pod.namespace, &pod.lease_name) == (namespace, lease_name);
         let leads = |pod: &&Pod| {
             let mut leases = evidence.leases.iter().flatten();
             let is_its = |lease: &Lease| (&lease.namespace, &lease.name) == (&pod.namespace, &pod.lease_name);
-            let is_led = |lease: &Lease| is_its(lease) && is_valid(lease, evidence) && holds(lease, pod);
+            let is_led = |lease: &Lease| is_its(lease) && is_held(lease, evidence) && holds(lease, pod);
             evidence.leases.is_none() || leases.any(is_led)
         };
         let active = |pod: &&Pod| pod.is_ready && is_cloud_node_on(pod) && !is_ours(pod);
@@ -155,7 +158,7 @@ impl<'a> Judged<'a> {
         let Some(missing) = &self.manager.missing_rights else { return };
         // This one is withheld on purpose, by the guard of deletions.
         let missing: Vec<&str> = missing.iter().map(String::as_str).filter(|right| *right != "delete nodes").collect();
-        let what = format!("the rights of {}", self.manager.user);
+        let what = format!("the rights of {}", self.subject().user());
         if missing.is_empty() {
             self.look(what, "it has every right that it needs");
             return;
@@ -169,18 +172,16 @@ impl<'a> Judged<'a> {
 
 /// Whether its argument `--controllers` leaves the controller on that initialises nodes.
 fn is_cloud_node_on(pod: &Pod) -> bool {
-    let Some(controllers) = &pod.controllers else { return true };
-    let has = |wanted: &str| controllers.iter().any(|controller| controller == wanted);
-    !CLOUD_NODE.iter().any(|name| has(&format!("-{name}"))) && (has("*") || CLOUD_NODE.iter().any(|name| has(name)))
+    pod.controllers.as_ref().is_none_or(|on| on.contains(&Controller::CloudNode))
 }
 
 fn is_before(time: k8s_openapi::jiff::Timestamp, pod: &Pod) -> bool {
     pod.created.parse().is_ok_and(|created| time < created)
 }
 
-fn describe(lease: &Lease, is_valid: bool) -> String {
+fn describe(lease: &Lease, is_held: bool) -> String {
     let holder = if lease.holder.is_empty() { "nobody".to_owned() } else { super::clean(&lease.holder) };
-    if is_valid {
+    if is_held {
         // The time would change whatever is watched.
         return format!("held by {holder}, renewed in time");
     }

@@ -1,10 +1,14 @@
 use std::time::Instant;
 
 use super::*;
-use crate::nodes::{
-    evidence::{Lease, Manager, Pod, Unseen},
-    node::{Ready, SHUTDOWN, UNINITIALIZED},
-    observed,
+use crate::{
+    facts::manager::Controller,
+    nodes::{
+        evidence::{Lease, Manager, Pod, Unseen},
+        node::{Ready, SHUTDOWN, UNINITIALIZED},
+        observed,
+        subject::Subject,
+    },
 };
 
 mod gone;
@@ -72,15 +76,18 @@ fn lease(holder: &str) -> Lease {
 /// A cluster in which nothing is wrong but that `a` waits for a reason that nobody knows.
 fn evidence() -> Evidence {
     let manager = Manager {
-        name: "aws".into(),
-        provider: "aws".into(),
-        namespace: "kube-system".into(),
-        provider_ids: vec!["aws:///".into()],
-        has_zones: true,
-        user: "system:serviceaccount:kube-system:aws".into(),
+        subject: Subject {
+            name: "aws".into(),
+            provider: "aws".into(),
+            namespace: "kube-system".into(),
+            provider_ids: vec!["aws:///".into()],
+            has_zones: true,
+            account: "aws".into(),
+            lease_name: "cloud-controller-manager".into(),
+            ..Subject::default()
+        },
         is_installed: Some(true),
         pods: Some(vec![pod()]),
-        lease_name: "cloud-controller-manager".into(),
         missing_rights: Some(Vec::new()),
         log: Some(Vec::new()),
         ..Manager::default()
@@ -210,8 +217,8 @@ const CASES: &[(Reason, Change, Change)] = &[
     ),
     (
         Reason::ControllerOff,
-        |e| first(e).controllers = Some(vec!["*".into(), "-cloud-node".into()]),
-        |e| first(e).controllers = Some(vec!["*".into(), "-cloud-node-lifecycle".into()]),
+        |e| first(e).controllers = Some(Controller::of_argument(Some("*,-cloud-node"))),
+        |e| first(e).controllers = Some(Controller::of_argument(Some("*,-cloud-node-lifecycle"))),
     ),
     (
         Reason::ControllerOff,
@@ -329,11 +336,11 @@ const CASES: &[(Reason, Change, Change)] = &[
     (
         Reason::WrongScope,
         |e| {
-            e.managers[0].region = Some("us-1".into());
+            e.managers[0].subject.region = Some("us-1".into());
             fails(e, "instance not found");
         },
         |e| {
-            e.managers[0].region = Some("eu-1".into());
+            e.managers[0].subject.region = Some("eu-1".into());
             fails(e, "instance not found");
         },
     ),
@@ -477,12 +484,11 @@ const CASES: &[(Reason, Change, Change)] = &[
         },
         |e| {
             // That of k3s that only serves its load balancers.
-            let controllers = ["*", "-route", "-cloud-node", "-cloud-node-lifecycle"].map(String::from).to_vec();
             let other = Pod {
                 name: "k3s".into(),
                 node: "c".into(),
                 lease_name: "other".into(),
-                controllers: Some(controllers),
+                controllers: Some(vec![Controller::Service]),
                 ..pod()
             };
             e.other_pods = Some(vec![other]);
@@ -681,9 +687,13 @@ fn what_has_to_be_fixed_first_comes_first() {
 fn a_node_belongs_to_the_manager_of_its_cloud_and_without_an_id_to_all_that_initialise() {
     let mut evidence = evidence();
     let mut hetzner = evidence.managers[0].clone();
-    (hetzner.name, hetzner.provider, hetzner.provider_ids) =
-        ("hcloud".into(), "hcloud".into(), vec!["hcloud://".into()]);
-    hetzner.pods.as_mut().unwrap()[0].controllers = Some(vec!["service".into()]);
+    hetzner.subject = Subject {
+        name: "hcloud".into(),
+        provider: "hcloud".into(),
+        provider_ids: vec!["hcloud://".into()],
+        ..hetzner.subject
+    };
+    hetzner.pods.as_mut().unwrap()[0].controllers = Some(vec![Controller::Service]);
     evidence.managers.push(hetzner);
     evidence.nodes[1].provider_id = "hcloud://1".into();
     evidence.nodes[2].provider_id = "metal://1".into();
@@ -696,7 +706,7 @@ fn a_node_belongs_to_the_manager_of_its_cloud_and_without_an_id_to_all_that_init
     assert_eq!(diagnose(&evidence)[0].provider, "aws,hcloud");
     // On OpenShift a provider may not say how its providerIDs begin.
     evidence.managers.truncate(1);
-    evidence.managers[0].provider_ids.clear();
+    evidence.managers[0].subject.provider_ids.clear();
     assert_eq!(diagnose(&evidence)[2].state, State::Initialized);
 }
 
@@ -879,7 +889,7 @@ fn a_renewal_changes_nothing_that_is_shown() {
 #[test]
 fn no_name_in_a_cause_steers_a_terminal() {
     let evidence = with(|e| {
-        e.managers[0].region = Some("us\u{9b}2J\u{202e}".into());
+        e.managers[0].subject.region = Some("us\u{9b}2J\u{202e}".into());
         fails(e, "instance not found");
     });
     let found = diagnose(&evidence);

@@ -7,7 +7,7 @@ use crate::{
     cluster::request::{self, NO_DEADLINE},
     error::chain,
     nodes::{
-        evidence::{Lease, Pod, Unseen},
+        evidence::{Lease, Pod, Seen, Unseen},
         log::Log,
         observed,
         subject::Subject,
@@ -32,32 +32,32 @@ pub async fn log(
     subject: &Subject,
     pods: Option<&[Pod]>,
     lease: Option<&Lease>,
-) -> (Option<Vec<String>>, Vec<Unseen>) {
+) -> Seen<Option<Vec<String>>> {
     // Without its pods nobody knows where a log is; that they were not seen is noted already.
-    let Some(pods) = pods.filter(|pods| !pods.is_empty()) else { return (None, Vec::new()) };
+    let Some(pods) = pods.filter(|pods| !pods.is_empty()) else { return Ok(None) };
     let pods = observed::current(pods);
     let leader = lease.and_then(|lease| pods.iter().find(|pod| observed::holds(lease, pod)));
     let only = || pods.first().filter(|_| pods.len() == 1);
     if let Some(pod) = leader.or_else(only) {
-        return log_of(client, subject, pod).await;
+        return log_of(client, subject, pod).await.map(Some);
     }
     for pod in pods.iter().filter(|pod| pod.phase == "Running").take(MOST_LOGS) {
-        if let (Some(log), unseen) = log_of(client, subject, pod).await
+        if let Ok(log) = log_of(client, subject, pod).await
             && Log::of(&log).leads()
         {
-            return (Some(log), unseen);
+            return Ok(Some(log));
         }
     }
     let why = "no pod is known to hold the lease".to_owned();
     let command = log_command(subject, &format!("-l {} --prefix", subject.selector));
-    (None, vec![Unseen { what: "the log of the pod that leads".to_owned(), why, command }])
+    Err(Unseen { what: "the log of the pod that leads".to_owned(), why, command })
 }
 
 fn log_command(Subject { namespace, .. }: &Subject, what: &str) -> String {
     format!("kubectl logs -n {namespace} {what} -c {CCM} --tail={}", LOG.0)
 }
 
-async fn log_of(client: &Client, subject: &Subject, pod: &Pod) -> (Option<Vec<String>>, Vec<Unseen>) {
+async fn log_of(client: &Client, subject: &Subject, pod: &Pod) -> Seen<Vec<String>> {
     let (namespace, (lines, bytes)) = (&subject.namespace, LOG);
     let params = LogParams {
         container: Some(CCM.to_owned()),
@@ -67,7 +67,7 @@ async fn log_of(client: &Client, subject: &Subject, pod: &Pod) -> (Option<Vec<St
     };
     let logs: Api<v1::Pod> = Api::namespaced(client.clone(), namespace);
     match request::send(NO_DEADLINE, logs.logs(&pod.name, &params)).await {
-        Ok(log) => (Some(observed::lines(&log)), Vec::new()),
+        Ok(log) => Ok(observed::lines(&log)),
         Err(cause) => {
             let what = format!("the log of pod {namespace}/{}", pod.name);
             // A node has no address before it is initialised, unless its kubelet has been given one: then nobody can ask from afar.
@@ -79,7 +79,7 @@ async fn log_of(client: &Client, subject: &Subject, pod: &Pod) -> (Option<Vec<St
             } else {
                 log_command(subject, &pod.name)
             };
-            (None, vec![Unseen { what, why: observed::words(&chain(&cause)), command }])
+            Err(Unseen { what, why: observed::words(&chain(&cause)), command })
         }
     }
 }

@@ -63,7 +63,7 @@ fn a_pod_keeps_why_it_does_not_run_and_what_it_is_told() {
         "{message:?}"
     );
     assert!(!message.contains("hunter2"), "{message:?}");
-    assert_eq!(pod.controllers.unwrap(), ["*", "-cloud-node"]);
+    assert_eq!(pod.controllers.unwrap(), [Controller::CloudNodeLifecycle, Controller::Service, Controller::Route]);
     assert_eq!((pod.lease_name.as_str(), pod.image.as_str()), ("own", "x/ccm:1"));
     assert_eq!((pod.unschedulable, pod.node.as_str(), pod.is_on_host_network), (None, "n1", true));
 

@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::provider::owns;
+
 /// What a cloud knows about nodes, and what its cloud-controller-manager does with those that it does not know.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -45,7 +47,7 @@ pub struct Names {
 impl Nodes {
     /// Whether a providerID is of this cloud.
     pub fn owns(&self, provider_id: &str) -> bool {
-        self.provider_ids.iter().any(|prefix| provider_id.starts_with(prefix.as_str()))
+        owns(&self.provider_ids, provider_id)
     }
 }
 

@@ -19,8 +19,8 @@ use crate::{
     nodes::observed::words,
     object::Kind,
     plan::upstream::trial::LABEL,
-    proposal::shell::Access,
     status::trial::Left,
+    text::kubectl::Access,
 };
 
 /// How long removing may take: a pod may take half a minute to end, and its namespace ends after it.

@@ -13,6 +13,7 @@ use crate::{
     cluster::{access, request::REQUEST_TIMEOUT},
     controllers::{Pass, managers::Managed, observer::Observer, view::View},
     plan::upstream::guard::{Guard, granted},
+    provider::owns,
     status::manager,
 };
 
@@ -37,7 +38,7 @@ impl Managed {
         let has_candidates = !(decision.confirmed.is_empty() && decision.waiting.is_empty());
         let previous = status(&view.observer, name);
         let is_known = previous.deletion.phase == phase(lifecycle) && manager::knows_guard(&previous);
-        let is_own = |id: &String| guard.provider_ids.iter().any(|prefix| id.starts_with(prefix.as_str()));
+        let is_own = |id: &String| owns(&guard.provider_ids, id);
         // What is wrong is asked for until it is cured, and what may become wrong while it matters.
         let is_pressing = has_candidates || known.unready.iter().any(is_own) || self.is_free() == Some(true);
         let mut is_news = self.ask_for_rights(view, &guard, (is_pressing, is_known)).await;

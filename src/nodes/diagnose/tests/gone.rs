@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     api::status::Deleted,
+    facts::manager::Controller,
     nodes::{diagnosis::Diagnosis, evidence::Evidence},
 };
 
@@ -90,7 +91,7 @@ fn beside_a_pod_that_is_stuck_the_other_one_counts() {
         // It has been told better, and the old one had been told to leave nodes alone.
         (
             |e| {
-                first(e).controllers = Some(vec!["service".into()]);
+                first(e).controllers = Some(vec![Controller::Service]);
                 add(e, other());
                 e.leases = Some(vec![lease("c_1")]);
             },

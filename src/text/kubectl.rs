@@ -1,21 +1,24 @@
-//! Commands that a user copies into a shell (pure). What others have written, such as an annotation, is only ever one word of them.
+//! How a cluster is reached, as the flags of kubectl say it (pure), and commands with them that a user copies into a shell. What others
+//! have written, such as an annotation, is only ever one word of them.
+
+use std::path::PathBuf;
 
 use crate::text::shell::quoted;
 
-/// How the cluster is reached, as the flags of kubectl say it.
+/// How to reach a cluster, and as whom: kubectl's flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// `--kubeconfig`.
-    pub kubeconfig: Option<String>,
-    /// `--context`.
+    /// `--kubeconfig`; without one that of `KUBECONFIG` or `~/.kube/config`, else the credentials of the Pod.
+    pub kubeconfig: Option<PathBuf>,
+    /// `--context`, instead of the kubeconfig's current one.
     pub context: Option<String>,
-    /// `--cluster`.
+    /// `--cluster`, instead of the context's.
     pub cluster: Option<String>,
-    /// `--user`.
+    /// `--user`, instead of the context's.
     pub user: Option<String>,
-    /// `--as`.
+    /// `--as`, the user to impersonate, instead of the kubeconfig's.
     pub as_user: Option<String>,
-    /// `--as-group`.
+    /// `--as-group`, the groups of the user to impersonate.
     pub as_groups: Vec<String>,
 }
 
@@ -29,11 +32,21 @@ impl Access {
 
     fn to_cluster(&self) -> String {
         joined([
-            ("--kubeconfig", self.kubeconfig.as_ref()),
+            ("--kubeconfig", self.file().as_ref()),
             ("--context", self.context.as_ref()),
             ("--cluster", self.cluster.as_ref()),
             ("--user", self.user.as_ref()),
         ])
+    }
+
+    fn file(&self) -> Option<String> {
+        self.kubeconfig.as_ref().map(|path| path.display().to_string())
+    }
+
+    /// The flag that chooses something of a kubeconfig, if one is given.
+    pub fn choice(&self) -> Option<&'static str> {
+        let flags = [("context", &self.context), ("cluster", &self.cluster), ("user", &self.user)];
+        flags.into_iter().find(|(_, value)| value.is_some()).map(|(flag, _)| flag)
     }
 
     /// kubectl with these flags.
@@ -48,8 +61,9 @@ impl Access {
 
     /// Helm with these flags.
     pub fn helm(&self) -> String {
+        let file = self.file();
         let flags = [
-            ("--kubeconfig", self.kubeconfig.as_ref()),
+            ("--kubeconfig", file.as_ref()),
             ("--kube-context", self.context.as_ref()),
             ("--kube-as-user", self.as_user.as_ref()),
         ];
