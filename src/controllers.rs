@@ -29,14 +29,13 @@ use crate::{
         manager::{self, CONDITIONS, STATUSES},
     },
 };
-use apply_plan::ApplyPlan;
 use census::Census;
 use config_sync::ConfigSync;
 use diagnoser::Diagnoser;
-use dry_run::DryRun;
+use executor::Executor;
 use managers::Managers;
 use observer::{Id, World};
-use operator::{Hands, Operator};
+use operator::Operator;
 use view::View;
 
 mod applier;
@@ -48,6 +47,7 @@ mod config_sync;
 mod diagnoser;
 mod dry_run;
 mod events;
+mod executor;
 mod failures;
 mod managers;
 mod observer;
@@ -147,12 +147,12 @@ impl Controllers {
         self.leaderships.push(("operator", authority.leadership.clone()));
         self.images_json = Some(images_json);
         let client = self.view.client.clone();
-        let hands = if is_dry_run {
-            Hands::DryRun(DryRun::new(client))
+        let executor = if is_dry_run {
+            Executor::dry_run(client)
         } else {
-            Hands::Write(ApplyPlan::new(client, &self.view.settings.own_namespace, self.events.clone()))
+            Executor::writing(client, &self.view.settings.own_namespace, self.events.clone())
         };
-        self.operator = Some(Operator::new(authority, hands));
+        self.operator = Some(Operator::new(authority, executor));
         self
     }
 
@@ -282,9 +282,9 @@ impl Controllers {
             World::Kubernetes => {
                 if let Some(operator) = self.operator.take() {
                     info!("this cluster is not OpenShift: acting on CloudControllerManagers");
-                    let (authority, hands) = operator.into_parts();
+                    let (authority, executor) = operator.into_parts();
                     let own_namespace = self.view.settings.own_namespace.clone();
-                    self.managers = Some(Managers::new(self.view.client.clone(), authority, hands, own_namespace));
+                    self.managers = Some(Managers::new(self.view.client.clone(), authority, executor, own_namespace));
                     // Those of the command line: the cluster has none.
                     self.view.serve_tls();
                 }

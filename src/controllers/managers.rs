@@ -18,8 +18,8 @@ use crate::{
     controllers::{
         Nodes, Pass,
         backoff::{Changes, RepairLimiter, STATUS_WRITES},
+        executor::Executor,
         observer::{Id, Observer},
-        operator::Hands,
         view::View,
     },
     facts::{cluster::Cluster, version::Minor},
@@ -52,7 +52,7 @@ mod write;
 
 pub(super) struct Managers {
     authority: Authority,
-    hands: Hands,
+    executor: Executor,
     own_namespace: String,
     /// Every `CloudControllerManager`, by name.
     fleet: BTreeMap<String, Managed>,
@@ -82,10 +82,10 @@ pub(super) struct Managers {
 const DEFAULT_NAMESPACE: &str = "kube-system";
 
 impl Managers {
-    pub(super) fn new(client: Client, authority: Authority, hands: Hands, own_namespace: String) -> Self {
+    pub(super) fn new(client: Client, authority: Authority, executor: Executor, own_namespace: String) -> Self {
         Self {
             authority,
-            hands,
+            executor,
             own_namespace,
             fleet: BTreeMap::new(),
             running: BTreeMap::new(),
@@ -166,18 +166,13 @@ impl Managers {
         for managed in self.fleet.values_mut() {
             pass.due.extend(managed.see_guard(&view.observer).then(Instant::now));
         }
-        if matches!(self.hands, Hands::Write(_)) {
+        if self.executor.writes() {
             let subjects: Vec<_> = self.fleet.values().flat_map(Managed::initializes).cloned().collect();
             pass.due.extend(nodes.pass(view, &subjects));
         }
         self.report(view, nodes, &acted, &mut pass).await;
-        match &self.hands {
-            Hands::Write(apply_plan) => {
-                pass.held_back = apply_plan.applier.contested().len();
-                pass.due.extend(apply_plan.due());
-            }
-            Hands::DryRun(dry_run) => pass.due.extend(dry_run.backoff.due()),
-        }
+        pass.held_back = self.executor.held_back();
+        pass.due.extend(self.executor.due());
         let is_well = self.fleet.values().all(Managed::is_well);
         pass.succeeded = (acted.is_ok() && is_well).then_some("operator");
         pass.retrying.extend(acted.err().map(|stopped| stopped.error));
@@ -245,11 +240,9 @@ impl Managers {
             return;
         }
         let before = std::mem::replace(&mut self.objects, objects);
-        if let Hands::Write(apply_plan) = &mut self.hands {
-            let changed = |object: &&Object| !before.contains(object);
-            let changed: BTreeSet<_> = self.objects.iter().filter(changed).map(Object::key).collect();
-            apply_plan.applier.replanned_some(&changed, only_restarts(&self.objects, &before));
-        }
+        let changed = |object: &&Object| !before.contains(object);
+        let changed: BTreeSet<_> = self.objects.iter().filter(changed).map(Object::key).collect();
+        self.executor.replanned_some(&changed, only_restarts(&self.objects, &before));
     }
 
     /// Reads the `CloudControllerManager`s, and watches what they name.
@@ -277,19 +270,16 @@ impl Managers {
 
     /// Watches the roles that let nodes be deleted from the start: what is granted is taken back even if nothing else is seen.
     fn watch_roles(&self, view: &mut View) {
-        if let (Hands::Write(_), true, Some(place)) = (&self.hands, view.settings.node_deletion, guard::place()) {
+        let is_on = self.executor.writes() && view.settings.node_deletion;
+        if let Some(place) = guard::place().filter(|_| is_on) {
             view.observer.watch_place(&place);
         }
     }
 
     /// Where our objects may be: where the inventory says, and, as somebody may have deleted that, where those are that are to go.
     fn leftovers(&self, observer: &Observer) -> Scope {
-        let inventory = match &self.hands {
-            Hands::Write(apply_plan) => apply_plan.inventory(observer),
-            Hands::DryRun(_) => observer.scope(),
-        };
         let removed = self.fleet.values().map(|managed| Scope::of(managed.removed()));
-        removed.fold(inventory, |scope, removed| scope.union(&removed))
+        removed.fold(self.executor.inventory(observer), |scope, removed| scope.union(&removed))
     }
 }
 

@@ -14,9 +14,9 @@ use crate::{
     apply::{inventory::Scope, ownership::FIELD_MANAGER},
     controllers::{
         Pass,
-        apply_plan::{ApplyPlan, Wanted},
+        apply_plan::Wanted,
         backoff::{Backoff, Changes},
-        dry_run::DryRun,
+        executor::Executor,
         now_in_seconds,
         rollouts::{Rollouts, held_up_by},
         view::{View, external::not_given},
@@ -32,18 +32,9 @@ use crate::{
 /// How long a rollout may take unreported if the version stays: a changed annotation alone looks like a short rollout.
 const ROLLOUT_GRACE: Duration = Duration::from_secs(1);
 
-/// Acts on a plan.
-#[allow(clippy::large_enum_variant, reason = "there is one, and it is moved once")]
-pub(super) enum Hands {
-    /// Brings the cluster to the plan, and reports.
-    Write(ApplyPlan),
-    /// Logs what would be done, and reports nothing.
-    DryRun(DryRun),
-}
-
 pub(super) struct Operator {
     authority: Authority,
-    hands: Hands,
+    executor: Executor,
     /// The changes of inputs that are not planned for yet.
     changes: Changes,
     /// The revision of the view that the last plan was computed from.
@@ -81,10 +72,10 @@ fn failed(error: String) -> Reconciled {
 }
 
 impl Operator {
-    pub(super) fn new(authority: Authority, hands: Hands) -> Self {
+    pub(super) fn new(authority: Authority, executor: Executor) -> Self {
         Self {
             authority,
-            hands,
+            executor,
             changes: Changes::default(),
             revision: 0,
             plan: None,
@@ -102,13 +93,13 @@ impl Operator {
     }
 
     /// What it acts with, for another controller.
-    pub(super) fn into_parts(self) -> (Authority, Hands) {
-        (self.authority, self.hands)
+    pub(super) fn into_parts(self) -> (Authority, Executor) {
+        (self.authority, self.executor)
     }
 
     /// Whether it may write now.
     pub(super) fn writes(&self) -> bool {
-        matches!(self.hands, Hands::Write(_)) && self.plan.is_some() && self.authority.write_budget().is_some()
+        self.executor.writes() && self.plan.is_some() && self.authority.write_budget().is_some()
     }
 
     pub(super) async fn pass(&mut self, view: &mut View) -> Pass {
@@ -135,10 +126,6 @@ impl Operator {
             retrying.extend(self.report(view, &outcome).await.err());
             self.last = Some(outcome);
         }
-        let acting = match &self.hands {
-            Hands::Write(apply_plan) => apply_plan.due(),
-            Hands::DryRun(dry_run) => dry_run.backoff.due().into_iter().collect(),
-        };
         let due = [
             self.reporting.due(),
             self.gated_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
@@ -149,18 +136,13 @@ impl Operator {
             view.status_due(),
             view.observer.watches.trouble_lasts_at(TRANSIENT_ERROR_PATIENCE),
         ];
-        let (held_back, succeeded) = match &self.hands {
-            Hands::Write(apply_plan) => {
-                (apply_plan.applier.contested().len(), self.last.as_ref().is_some_and(Outcome::is_well))
-            }
-            Hands::DryRun(_) => (0, false),
-        };
-        let due = due.into_iter().flatten().chain(acting).collect();
+        let succeeded = self.executor.writes() && self.last.as_ref().is_some_and(Outcome::is_well);
+        let due = due.into_iter().flatten().chain(self.executor.due()).collect();
         Pass {
             waiting,
             retrying,
             due,
-            held_back,
+            held_back: self.executor.held_back(),
             succeeded: succeeded.then_some("operator"),
             workloads: self.workloads,
         }
@@ -198,7 +180,7 @@ impl Operator {
     fn gate(&mut self, view: &View) -> Option<Reconciled> {
         let status = view.status();
         let missing = [&CLOUD_CONFIG, &TRUSTED_CA].into_iter().find(|controller| !status.is_available(controller));
-        self.is_gate_open |= missing.is_none() || matches!(self.hands, Hands::DryRun(_));
+        self.is_gate_open |= missing.is_none() || !self.executor.writes();
         let Some(controller) = missing.filter(|_| !self.is_gate_open) else {
             self.gated_since = None;
             return None;
@@ -223,8 +205,8 @@ impl Operator {
         (self.revision, self.changes) = (view.revision(), Changes::default());
         let plan = view.plan().map(Arc::new);
         self.bad_input = plan.as_ref().err().cloned();
-        if let (Some(_), Hands::Write(apply_plan)) = (&self.bad_input, &self.hands) {
-            apply_plan.applier.events.failed("bad_input");
+        if let (Some(_), Some(applier)) = (&self.bad_input, self.executor.applier()) {
+            applier.events.failed("bad_input");
         }
         let notes = view.facts().map_or(&[][..], Facts::notes);
         if self.notes != notes {
@@ -239,9 +221,7 @@ impl Operator {
             let only_restarts =
                 self.plan.as_ref().is_some_and(|before| only_restarts(plan.objects(), before.objects()));
             self.plan = Some(plan);
-            if let Hands::Write(apply_plan) = &mut self.hands {
-                apply_plan.applier.replanned(only_restarts);
-            }
+            self.executor.replanned(only_restarts);
         }
     }
 
@@ -249,10 +229,10 @@ impl Operator {
     /// pruned, so only a plan with objects needs the inventory.
     fn follow(&self, view: &mut View) {
         let Some(plan) = &self.plan else { return };
-        let inventory = match &self.hands {
-            _ if plan.objects().is_empty() && view.gone_provider().is_none() => Scope::default(),
-            Hands::Write(apply_plan) => apply_plan.inventory(&view.observer),
-            Hands::DryRun(_) => view.observer.scope(),
+        let inventory = if plan.objects().is_empty() && view.gone_provider().is_none() {
+            Scope::default()
+        } else {
+            self.executor.inventory(&view.observer)
         };
         view.observer.follow(&Scope::of(plan.objects()), &inventory);
     }
@@ -289,16 +269,12 @@ impl Operator {
             external: external.as_deref(),
         };
         let budget = || self.authority.write_budget();
-        let acted = match &mut self.hands {
-            Hands::Write(apply_plan) => apply_plan.act(&mut view.observer, wanted, budget).await,
-            Hands::DryRun(dry_run) => dry_run.act(&view.observer, wanted).await,
-        };
-        let overruled = match &self.hands {
-            Hands::Write(apply_plan) => apply_plan.overruled(|_| true),
-            Hands::DryRun(_) => None,
-        };
+        let acted = self.executor.act(&mut view.observer, wanted, usize::MAX, budget).await;
         match acted {
-            Ok(()) => overruled.map_or_else(|| Reconciled::Outcome(self.rollouts(view, objects)), failed),
+            Ok(()) => self
+                .executor
+                .overruled(|_| true)
+                .map_or_else(|| Reconciled::Outcome(self.rollouts(view, objects)), failed),
             Err(stopped) => {
                 let error = stopped.advised(view.provider().and_then(|provider| provider.origin.as_ref()));
                 if stopped.is_reported { failed(error) } else { Reconciled::Retrying(error) }
@@ -308,9 +284,8 @@ impl Operator {
 
     /// The state of the rollouts, once everything is applied.
     fn rollouts(&mut self, view: &View, objects: &[Object]) -> Outcome {
-        let hands = &self.hands;
         let Rollouts { waiting, stuck, workloads } =
-            Rollouts::of(&view.observer, objects, |key| matches!(hands, Hands::Write(plan) if plan.applier.skips(key)));
+            Rollouts::of(&view.observer, objects, |key| self.executor.skips(key));
         self.workloads = workloads;
         self.stuck_since = stuck.as_ref().map(|_| self.stuck_since.unwrap_or_else(Instant::now));
         if let Some(error) = stuck
@@ -328,10 +303,10 @@ impl Operator {
         if !view.observer.knows_status_object() {
             return Ok(());
         }
-        let Hands::Write(apply_plan) = &self.hands else {
+        if !self.executor.writes() {
             self.log(outcome);
             return Ok(());
-        };
+        }
         self.reporting.ready(Instant::now())?;
         let before = view.status();
         let version = view.settings.facts.release_version.as_deref().unwrap_or("unknown");
@@ -344,12 +319,12 @@ impl Operator {
             _ if view.observer.inventory().is_none() && !before.related_objects.is_empty() => {
                 before.related_objects.clone()
             }
-            _ => cluster_operator::related_objects(own_namespace, namespace, objects, apply_plan.kept()),
+            _ => cluster_operator::related_objects(own_namespace, namespace, objects, self.executor.kept()),
         };
         let notes = view.facts().map_or(&[][..], Facts::notes);
         let origin = view.provider().and_then(|provider| provider.origin.as_ref());
         let notes = notes.iter().cloned().chain(origin.map(Origin::words));
-        let remarks = notes.fold(apply_plan.remarks(|_| true), |remarks, note| format!("{remarks}; {note}"));
+        let remarks = notes.fold(self.executor.remarks(|_| true), |remarks, note| format!("{remarks}; {note}"));
         if self.is_short_rollout(outcome, &before, version) && view.observer.status_object().is_some() {
             return Ok(());
         }
@@ -373,7 +348,7 @@ impl Operator {
         if self.logged.as_ref() == Some(outcome) {
             return;
         }
-        let is_dry_run = matches!(self.hands, Hands::DryRun(_));
+        let is_dry_run = !self.executor.writes();
         match outcome {
             Outcome::Nothing { why } if is_dry_run => info!("dry run: nothing would be applied: {why}"),
             Outcome::Failed { error } if is_dry_run => error!("dry run: the operator would be degraded: {error}"),

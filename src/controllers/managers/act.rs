@@ -11,7 +11,6 @@ use crate::{
         apply_plan::Wanted,
         failures::Stopped,
         observer::{Id, Observer},
-        operator::Hands,
         view::View,
     },
     object::{Kind, Object},
@@ -82,21 +81,17 @@ impl Managers {
         let wanted =
             Wanted { objects: &objects, wave, owner, may_prune: &may_prune, takes_over: false, external: None };
         let budget = || self.authority.write_budget();
-        match &mut self.hands {
-            Hands::Write(apply_plan) => {
-                apply_plan.applier.make_room(room);
-                let acted = apply_plan.act(&mut view.observer, wanted, budget).await;
-                let policies = self.fleet.values().flat_map(Managed::optional_policies).map(Object::key).collect();
-                self.withheld.note(&policies, &apply_plan.applier);
-                acted
-            }
-            Hands::DryRun(dry_run) => dry_run.act(&view.observer, wanted).await,
+        let acted = self.executor.act(&mut view.observer, wanted, room, budget).await;
+        if let Some(applier) = self.executor.applier() {
+            let policies = self.fleet.values().flat_map(Managed::optional_policies).map(Object::key).collect();
+            self.withheld.note(&policies, applier);
         }
+        acted
     }
 
     /// Whether this pass has to end, so that the nodes are looked at before more is written.
     pub(super) fn is_cut(&self) -> bool {
-        matches!(&self.hands, Hands::Write(apply_plan) if apply_plan.applier.is_cut)
+        self.executor.is_cut()
     }
 }
 
@@ -127,7 +122,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        controllers::dry_run::DryRun,
+        controllers::executor::Executor,
         process::leadership::{Authority, Leadership},
     };
 
@@ -135,8 +130,8 @@ mod tests {
     async fn the_pass_that_grants_the_first_name_is_limited_as_well() {
         let client = Client::new(Router::new(), "own");
         let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);
-        let hands = Hands::DryRun(DryRun::new(client.clone()));
-        let mut managers = Managers::new(client, Authority { leadership, shutdown }, hands, "own".into());
+        let executor = Executor::dry_run(client.clone());
+        let mut managers = Managers::new(client, Authority { leadership, shutdown }, executor, "own".into());
         managers.fleet.entry("other".into()).or_default();
         assert!(managers.grants.is_none());
         assert_eq!(managers.room(), usize::MAX);

@@ -29,11 +29,10 @@ use crate::{
     cluster::seen,
     controllers::{
         Pass,
-        apply_plan::ApplyPlan,
+        applier::Applier,
         census::Census,
         now_in_seconds,
         observer::{Id, Observer},
-        operator::Hands,
         view::View,
     },
     facts::manager::{Deletable, Manager},
@@ -134,8 +133,8 @@ impl Managers {
         let stale = trouble.map(|trouble| format!("the nodes may have changed, unseen: {}", trouble.error));
         let mut unsettled = BTreeMap::new();
         for (name, managed) in &self.fleet {
-            let Hands::Write(apply_plan) = &self.hands else { return };
-            unsettled.insert(name.clone(), managed.unsettled(apply_plan, &nodes, &view.observer));
+            let Some(applier) = self.executor.applier() else { return };
+            unsettled.insert(name.clone(), managed.unsettled(applier, &nodes, &view.observer));
         }
         let known = |name: &str| {
             Some(Known {
@@ -285,7 +284,7 @@ impl Managed {
     }
 
     /// Why the cloud-controller-manager may not be as planned, or not yet: then only what people have allowed is confirmed.
-    fn unsettled(&self, apply_plan: &ApplyPlan, nodes: &[Node], observer: &Observer) -> Option<String> {
+    fn unsettled(&self, applier: &Applier, nodes: &[Node], observer: &Observer) -> Option<String> {
         let rolled_out = match &self.last {
             Some(Outcome::Applied) => true,
             Some(Outcome::RollingOut(_) | Outcome::Stuck(_)) => self.runs_on_ready_nodes(nodes, observer),
@@ -297,11 +296,11 @@ impl Managed {
         let mut own = self.planned().iter().filter(|object| !is_of_guard(object.value()));
         own.find_map(|object| {
             let key = object.key();
-            let is_skipped = object.pod_spec().is_some() && apply_plan.applier.skips(&key);
+            let is_skipped = object.pod_spec().is_some() && applier.skips(&key);
             if is_skipped {
                 return Some(format!("{key} is annotated to be left alone: what it runs is not known"));
             }
-            apply_plan.applier.is_unsettled(&key).then(|| format!("{key} is not as planned"))
+            applier.is_unsettled(&key).then(|| format!("{key} is not as planned"))
         })
     }
 

@@ -16,7 +16,6 @@ use crate::{
         Nodes, Pass,
         failures::Stopped,
         observer::{Id, Observer},
-        operator::Hands,
         rollouts::{Rollouts, held_up_by},
         view::View,
     },
@@ -127,19 +126,12 @@ impl Managers {
         }
         let is_of = self.is_of(managed, name, observer);
         let counts = |key: &Key| is_of(key) && !self.withheld.has(key);
-        let failure = match (&self.hands, acted) {
-            (Hands::Write(apply_plan), _) => apply_plan.applier.failures.of(counts).cloned(),
-            (Hands::DryRun(_), Ok(())) => None,
-            (Hands::DryRun(_), Err(stopped)) => Some(stopped.clone()),
-        };
-        if let Some(stopped) = failure {
+        if let Some(stopped) = self.executor.failure(acted, counts) {
             let (error, Stopped { is_reported, is_terminal, .. }) = (stopped.advised(origin), stopped);
             let waiting = || Some(format!("CloudControllerManager {name}: {error}"));
             return if is_reported { Ok(Outcome::Failed { error, is_terminal }) } else { Err(waiting()) };
         }
-        if let Hands::Write(apply_plan) = &self.hands
-            && let Some(error) = apply_plan.overruled(&is_of)
-        {
+        if let Some(error) = self.executor.overruled(&is_of) {
             return Ok(Outcome::Failed { error, is_terminal: false });
         }
         if managed.is_removed() {
@@ -150,7 +142,7 @@ impl Managers {
             let is_it = |object: &&Object| object.key() == *key;
             let optional = managed.optional_policies().find(is_it);
             let is_unseen = optional.is_some_and(|object| denied(observer, &Place::of(object)).is_some());
-            is_unseen || self.withheld.has(key) || matches!(&self.hands, Hands::Write(plan) if plan.applier.skips(key))
+            is_unseen || self.withheld.has(key) || self.executor.skips(key)
         };
         let rollouts = Rollouts::of(observer, managed.planned(), skips);
         for (sum, more) in pass.workloads.iter_mut().zip(rollouts.workloads) {
@@ -228,7 +220,7 @@ impl Managers {
         (view, nodes): (&mut View, &Nodes),
         pass: &mut Pass,
     ) {
-        managed.log(name, &outcome, matches!(self.hands, Hands::DryRun(_)));
+        managed.log(name, &outcome, !self.executor.writes());
         // The guard has decided by the last outcome.
         let is_other = managed.take(outcome);
         pass.due.extend((is_other && managed.keeps_nodes()).then(Instant::now));
@@ -292,7 +284,7 @@ mod tests {
     use super::*;
     use crate::{
         apply::inventory::Scope,
-        controllers::dry_run::DryRun,
+        controllers::executor::Executor,
         process::leadership::{Authority, Leadership},
     };
 
@@ -300,8 +292,8 @@ mod tests {
     async fn without_an_inventory_nothing_is_said_to_be_gone_that_was_not_looked_for() {
         let client = Client::new(Router::new(), "own");
         let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);
-        let hands = Hands::DryRun(DryRun::new(client.clone()));
-        let managers = Managers::new(client.clone(), Authority { leadership, shutdown }, hands, "own".into());
+        let executor = Executor::dry_run(client.clone());
+        let managers = Managers::new(client.clone(), Authority { leadership, shutdown }, executor, "own".into());
         let mut observer = Observer::new(client, "set".into());
         let metadata = json!({"name": "a", "namespace": "kube-system"});
         let object = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});

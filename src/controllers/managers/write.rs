@@ -25,7 +25,6 @@ use crate::{
         backoff::Backoff,
         now_in_seconds,
         observer::{Id, Observer},
-        operator::Hands,
         view::View,
     },
     nodes::subject::Subject,
@@ -49,7 +48,9 @@ impl Managers {
         pass: &mut Pass,
     ) -> Result<(), String> {
         let Some(outcome) = &managed.last else { return Ok(()) };
-        let Hands::Write(apply_plan) = &self.hands else { return Ok(()) };
+        if !self.executor.writes() {
+            return Ok(());
+        }
         let Some(live) = view.observer.watches.get(&Id::Managers, name) else { return Ok(()) };
         let previous = manager::of(live);
         let annotations = live["metadata"]["annotations"].clone();
@@ -69,7 +70,7 @@ impl Managers {
             nodes: initialization.as_ref(),
             gone_nodes: &gone_nodes,
             guard: Some(&guard),
-            remarks: &(apply_plan.remarks(self.is_of(managed, name, &view.observer))
+            remarks: &(self.executor.remarks(self.is_of(managed, name, &view.observer))
                 + &self.may_be_left(managed, &view.observer)),
             now: &time,
         };

@@ -11,9 +11,9 @@ use crate::{
         status::{Candidate, Deletion, Status},
     },
     controllers::{
+        applier::Applier,
         managers::{Managed, Managers},
         observer::Observer,
-        operator::Hands,
         view::View,
     },
     facts::manager::Manager,
@@ -44,8 +44,7 @@ impl Managers {
         (before, now): (&Deletion, &Deletion),
         asked_for: &BTreeSet<String>,
     ) {
-        let Hands::Write(apply_plan) = &self.hands else { return };
-        let events = &apply_plan.applier.events;
+        let Some(Applier { events, .. }) = self.executor.applier() else { return };
         for one in now.waiting.iter().filter(|one| !is_told(&before.waiting, one)) {
             let what = if asked_for.contains(&one.node) { "would" } else { "is allowed to" };
             let message =

@@ -16,7 +16,6 @@ use crate::{
         failures::Failures,
         managers::Managers,
         observer::{Id, Observer},
-        operator::Hands,
         view::View,
     },
     facts::manager::Deletable,
@@ -130,12 +129,12 @@ impl Managers {
             if attempt > 0 {
                 tokio::time::sleep(PAUSE).await;
             }
-            if let Hands::Write(apply_plan) = &mut self.hands {
+            if let Some(applier) = self.executor.applier_mut() {
                 let stray = place()
                     .into_iter()
                     .flat_map(|place| roles(&view.observer).map(move |live| key_of(place.kind, live)));
                 let keys: BTreeSet<Key> = self.objects.iter().map(Object::key).chain(stray).collect();
-                apply_plan.applier.replanned_some(&keys, false);
+                applier.replanned_some(&keys, false);
             }
             self.narrow(&mut view.observer, &BTreeMap::new(), Authority::last_budget).await;
             if roles(&view.observer).all(|live| granted(live).is_empty()) {
@@ -143,7 +142,7 @@ impl Managers {
             }
         }
         self.warn_of_rights(view);
-        let Hands::Write(apply_plan) = &mut self.hands else { return };
+        let Some(applier) = self.executor.applier_mut() else { return };
         let left = roles(&view.observer).flat_map(granted).count();
         let policies = self.objects.iter().filter(|one| one.kind().kind == "ValidatingAdmissionPolicy");
         let empty: Vec<_> = policies
@@ -153,7 +152,7 @@ impl Managers {
         let live = empty.iter().map(|object| (object, view.observer.live(object)));
         let live: Vec<_> = live.filter(|(_, live)| live.is_some()).collect();
         let budget = || self.authority.last_budget();
-        apply_plan.applier.apply(live.into_iter(), &budget).await;
+        applier.apply(live.into_iter(), &budget).await;
     }
 
     /// Names the nodes that may still be deleted, if this process should have withdrawn the right.
@@ -171,7 +170,7 @@ impl Managers {
         wanted: &BTreeMap<String, BTreeSet<String>>,
         budget: impl Fn(&Authority) -> Option<Duration>,
     ) {
-        let Hands::Write(apply_plan) = &mut self.hands else { return };
+        let Some(applier) = self.executor.applier_mut() else { return };
         let none = BTreeSet::new();
         let narrowed = |live: &Value| {
             let (before, wanted) = (granted(live), wanted.get(owner(live)).unwrap_or(&none));
@@ -190,15 +189,15 @@ impl Managers {
         let attempt: BTreeMap<_, _> = due.iter().map(|(role, _)| (role.key(), granted(role.value()))).collect();
         // What has failed before says nothing about a name that is to go now.
         let news = attempt.iter().filter(|(key, left)| self.grants.narrowed.get(key) != Some(left));
-        apply_plan.applier.replanned_some(&news.map(|(key, _)| key.clone()).collect(), false);
+        applier.replanned_some(&news.map(|(key, _)| key.clone()).collect(), false);
         self.grants.narrowed = attempt;
         if due.is_empty() {
             return;
         }
-        apply_plan.applier.failures = Failures::default();
-        apply_plan.applier.make_room(usize::MAX);
+        applier.failures = Failures::default();
+        applier.make_room(usize::MAX);
         let objects = due.iter().map(|(role, live)| (role, Some(live)));
-        let written = apply_plan.applier.apply(objects, &|| budget(&self.authority)).await;
+        let written = applier.apply(objects, &|| budget(&self.authority)).await;
         for (key, live) in written {
             // It was granted until now, however long the request took.
             self.grants.seen.insert(owner(&live).to_owned(), Instant::now());
@@ -232,7 +231,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        controllers::{apply_plan::ApplyPlan, events::Events},
+        controllers::{events::Events, executor::Executor},
         process::{
             leadership::{Deadline, Leadership, Now},
             metrics::Metrics,
@@ -314,10 +313,10 @@ mod tests {
 
     fn leading(client: &Client) -> Managers {
         let events = Events::start(client.clone(), Metrics::default());
-        let hands = Hands::Write(ApplyPlan::new(client.clone(), "own", events));
+        let executor = Executor::writing(client.clone(), "own", events);
         let until = Deadline::after(Now::read(), Duration::from_secs(3600));
         let (leadership, shutdown) = (watch::channel(Leadership::Leading(until)).1, watch::channel(false).1);
-        Managers::new(client.clone(), Authority { leadership, shutdown }, hands, "own".into())
+        Managers::new(client.clone(), Authority { leadership, shutdown }, executor, "own".into())
     }
 
     #[tokio::test]
