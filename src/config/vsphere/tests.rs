@@ -307,7 +307,7 @@ fn values_that_the_ccm_refuses_are_errors_with_a_line() {
         (":", Some(1), ""),
         ("just text", None, "neither"),
         ("[a, b", Some(1), "`]` is missing"),
-        ("global: {}\nglobal: {}\n", Some(2), "duplicate"),
+        ("global: {}\nglobal: {}\n", Some(2), "a key stands twice, remove one"),
         ("global: {}\n  a: [\n", Some(2), ""),
         ("global:\n\tuser: a\n", Some(2), ""),
         (head, None, "no vCenter"),
