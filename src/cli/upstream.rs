@@ -318,12 +318,11 @@ pub(super) fn namespace(text: &str) -> Result<String, &'static str> {
 
 /// The name of a provider.
 fn provider_name(text: &str) -> Result<String, &'static str> {
-    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let fits = text.len() <= 63
-        && text.starts_with(|first: char| first.is_ascii_lowercase())
-        && text.bytes().all(is_inner)
-        && !text.ends_with('-');
-    if fits { Ok(text.to_owned()) } else { Err("the name of a provider has lower-case letters, digits and hyphens") }
+    if namespace(text).is_ok() && text.starts_with(|first: char| first.is_ascii_lowercase()) {
+        Ok(text.to_owned())
+    } else {
+        Err("the name of a provider has lower-case letters, digits and hyphens")
+    }
 }
 
 /// An address: `HOST:PORT`, `HOST`, `[IPV6]:PORT`.

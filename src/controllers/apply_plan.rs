@@ -51,7 +51,11 @@ pub(super) struct Wanted<'a> {
 
 impl Wanted<'_> {
     /// The owners of those of these objects that the predicate chooses.
-    fn owners(objects: &[Object], owner: fn(&Value) -> &str, is_chosen: impl Fn(&Object) -> bool) -> BTreeSet<&str> {
+    pub(super) fn owners(
+        objects: &[Object],
+        owner: fn(&Value) -> &str,
+        is_chosen: impl Fn(&Object) -> bool,
+    ) -> BTreeSet<&str> {
         objects.iter().filter(|object| is_chosen(object)).map(|object| owner(object.value())).collect()
     }
 }

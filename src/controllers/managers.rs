@@ -102,6 +102,18 @@ impl Managers {
         }
     }
 
+    /// Those of a process that neither leads nor writes.
+    #[cfg(test)]
+    fn of_a_standby(client: &Client) -> Self {
+        use tokio::sync::watch;
+
+        use crate::process::leadership::Leadership;
+
+        let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);
+        let executor = Executor::dry_run(client.clone());
+        Self::new(client.clone(), Authority { leadership, shutdown }, executor, "own".into())
+    }
+
     /// Waits for an answer to what is asked beside the passes, for the next one.
     pub(super) async fn answered(&mut self) {
         self.surveyor.answered().await;

@@ -34,25 +34,22 @@ impl Managers {
     pub(super) async fn act(&mut self, view: &mut View) -> Result<(), Stopped> {
         let room = self.room();
         let unseen: BTreeSet<Place> = unseen_places(&view.observer).collect();
-        let closed: BTreeSet<&str> = self.closed().collect();
         // A workload does not come before the policy that keeps it from deleting nodes, unless the operator may not look at policies.
-        let awaits_policy = |object: &&Object| {
+        let awaits_policy = |object: &Object| {
             let place = Place::of(object);
             let is_lock = is_policy(object) && is_of_guard(object.value());
             is_lock && unseen.contains(&place) && denied(&view.observer, &place).is_none()
         };
-        let unlocked: BTreeSet<&str> =
-            self.objects.iter().filter(awaits_policy).map(|object| owner(object.value())).collect();
+        let unlocked = Wanted::owners(&self.objects, owner, awaits_policy);
         // Nothing of an external provider comes before the policies that restrict it have been looked at, be it new or not.
         let awaits_restriction =
-            |object: &&Object| is_restriction(object.value()) && unseen.contains(&Place::of(object));
-        let unrestricted: BTreeSet<&str> =
-            self.objects.iter().filter(awaits_restriction).map(|object| owner(object.value())).collect();
+            |object: &Object| is_restriction(object.value()) && unseen.contains(&Place::of(object));
+        let unrestricted = Wanted::owners(&self.objects, owner, awaits_restriction);
+        let closed: BTreeSet<&str> = self.closed().chain(unrestricted).collect();
         // A grant that is left is taken back whatever else waits.
         let is_left = |object: &Object| is_of_guard(object.value()) && view.observer.live(object).is_some();
         let is_ready = |object: &&Object| {
-            let waits = [&closed, &unrestricted].iter().any(|waiting| waiting.contains(owner(object.value())));
-            let may_be = !waits || is_left(object);
+            let may_be = !closed.contains(owner(object.value())) || is_left(object);
             let is_new_workload = object.pod_spec().is_some() && view.observer.live(object).is_none();
             let has_lock = !is_new_workload || !unlocked.contains(owner(object.value()));
             may_be && has_lock && !unseen.contains(&Place::of(object)) && !self.withheld.rests(&object.key())
@@ -118,20 +115,13 @@ fn unseen_places(observer: &Observer) -> impl Iterator<Item = Place> {
 mod tests {
     use axum::Router;
     use kube::Client;
-    use tokio::sync::watch;
 
     use super::*;
-    use crate::{
-        controllers::executor::Executor,
-        process::leadership::{Authority, Leadership},
-    };
 
     #[tokio::test]
     async fn the_pass_that_grants_the_first_name_is_limited_as_well() {
         let client = Client::new(Router::new(), "own");
-        let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);
-        let executor = Executor::dry_run(client.clone());
-        let mut managers = Managers::new(client, Authority { leadership, shutdown }, executor, "own".into());
+        let mut managers = Managers::of_a_standby(&client);
         managers.fleet.entry("other".into()).or_default();
         assert!(managers.grants.is_none());
         assert_eq!(managers.room(), usize::MAX);

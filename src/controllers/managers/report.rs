@@ -94,8 +94,7 @@ impl Managers {
         if managed.is_paused() {
             return Ok(Outcome::Paused);
         }
-        let (observer, origin) = (&view.observer, judgement.origin.clone());
-        let origin = origin.as_ref();
+        let (observer, origin) = (&view.observer, judgement.origin.as_ref());
         let places: BTreeSet<Place> = managed.planned().iter().map(Place::of).collect();
         // Without a policy that it may not look at, all else is as it should be, unless nothing else is written before that one.
         let optional: BTreeSet<Place> = managed.optional_policies().map(Place::of).collect();
@@ -279,21 +278,14 @@ mod tests {
     use axum::Router;
     use kube::Client;
     use serde_json::json;
-    use tokio::sync::watch;
 
     use super::*;
-    use crate::{
-        apply::inventory::Scope,
-        controllers::executor::Executor,
-        process::leadership::{Authority, Leadership},
-    };
+    use crate::apply::inventory::Scope;
 
     #[tokio::test]
     async fn without_an_inventory_nothing_is_said_to_be_gone_that_was_not_looked_for() {
         let client = Client::new(Router::new(), "own");
-        let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);
-        let executor = Executor::dry_run(client.clone());
-        let managers = Managers::new(client.clone(), Authority { leadership, shutdown }, executor, "own".into());
+        let managers = Managers::of_a_standby(&client);
         let mut observer = Observer::new(client, "set".into());
         let metadata = json!({"name": "a", "namespace": "kube-system"});
         let object = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
