@@ -60,6 +60,7 @@ export RUST_TEST_THREADS ?= $(shell nproc | awk '{ print ($$1 > 6) ? $$1 : 6 }')
 FIGHTS = contested:: monitoring::scrape::the_troubles_of_a_real_operator
 
 test: testplane ccm vcsim helm prometheus
+	cargo test --locked --doc
 	cargo test $(TESTS) -- $(FIGHTS:%=--skip %)
 	cargo test --locked --test it -- --test-threads=1 $(FIGHTS)
 

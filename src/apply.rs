@@ -8,5 +8,6 @@ pub mod diff;
 pub mod dry_run;
 pub mod inventory;
 pub mod ownership;
+pub mod settled;
 pub mod steps;
 pub mod write;

@@ -16,26 +16,21 @@ use tokio::sync::{Notify, watch};
 use tracing::info;
 
 use crate::{
-    controllers::events::Events,
     files::changes::Changes,
-    nodes::subject::Subject,
     process::{
         health::Health,
         leadership::{Authority, Leadership},
-        metrics::Metrics,
     },
     status::{
         cluster_operator::TRANSIENT_ERROR_PATIENCE,
         manager::{self, CONDITIONS, STATUSES},
     },
 };
-use census::Census;
 use config_sync::ConfigSync;
-use diagnoser::Diagnoser;
 use executor::Executor;
 use managers::Managers;
 use observer::{Id, World};
-use operator::Operator;
+use openshift::OpenShift;
 use view::View;
 
 mod applier;
@@ -46,14 +41,17 @@ mod cloud_conf;
 mod config_sync;
 mod diagnoser;
 mod dry_run;
+mod engine;
 mod events;
 mod executor;
 mod failures;
 mod managers;
 mod observer;
-mod operator;
+mod openshift;
+mod progress;
 mod rollouts;
 mod sync;
+mod target;
 mod trusted_ca;
 pub mod view;
 
@@ -88,20 +86,14 @@ struct Pass {
     workloads: [usize; 3],
 }
 
-/// The nodes, and why some of them wait.
-struct Nodes {
-    census: Census,
-    diagnoser: Diagnoser,
-}
-
 /// The controllers of a process.
 pub struct Controllers {
     view: View,
-    operator: Option<Operator>,
-    /// Instead of both on a cluster that is no OpenShift.
+    /// The operator on OpenShift, or while the kind of the cluster is not known.
+    openshift: Option<OpenShift>,
+    /// Instead of it on any other cluster.
     managers: Option<Managers>,
     config_sync: Option<ConfigSync>,
-    nodes: Nodes,
     images_json: Option<PathBuf>,
     /// By the controllers that they are for.
     leaderships: Vec<(&'static str, watch::Receiver<Leadership>)>,
@@ -110,29 +102,22 @@ pub struct Controllers {
     rewound: Arc<Notify>,
     shutdown: watch::Receiver<bool>,
     health: Health,
-    metrics: Metrics,
-    events: Events,
 }
 
 impl Controllers {
     /// No controllers yet; `shutdown` becomes true when they have to stop. Must be called in a runtime.
-    pub fn new(view: View, shutdown: watch::Receiver<bool>, health: Health, metrics: Metrics) -> Self {
-        let events = Events::start(view.client.clone(), metrics.clone());
-        let nodes = Nodes { census: Census::default(), diagnoser: Diagnoser::new(view.client.clone(), events.clone()) };
+    pub fn new(view: View, shutdown: watch::Receiver<bool>, health: Health) -> Self {
         Self {
             view,
-            operator: None,
+            openshift: None,
             managers: None,
             config_sync: None,
-            nodes,
             images_json: None,
             leaderships: Vec::new(),
             leading: 0,
             rewound: Arc::default(),
             shutdown,
             health,
-            metrics,
-            events,
         }
     }
 
@@ -146,13 +131,12 @@ impl Controllers {
     pub fn with_operator(mut self, authority: Authority, images_json: PathBuf, is_dry_run: bool) -> Self {
         self.leaderships.push(("operator", authority.leadership.clone()));
         self.images_json = Some(images_json);
-        let client = self.view.client.clone();
         let executor = if is_dry_run {
-            Executor::dry_run(client)
+            Executor::dry_run()
         } else {
-            Executor::writing(client, &self.view.settings.own_namespace, self.events.clone())
+            Executor::writing(&self.view.settings.own_namespace, self.view.target.events.clone())
         };
-        self.operator = Some(Operator::new(authority, executor));
+        self.openshift = Some(OpenShift::new(authority, executor));
         self
     }
 
@@ -160,8 +144,7 @@ impl Controllers {
     #[must_use]
     pub fn with_config_sync(mut self, authority: Authority, system_bundle: PathBuf) -> Self {
         self.leaderships.push(("config_sync", authority.leadership.clone()));
-        let (client, events, metrics) = (&self.view.client, &self.events, self.metrics.clone());
-        self.config_sync = Some(ConfigSync::new(authority, system_bundle, client, events, metrics));
+        self.config_sync = Some(ConfigSync::new(authority, system_bundle, &self.view.target));
         self
     }
 
@@ -181,13 +164,13 @@ impl Controllers {
                 let mut leaderships: FuturesUnordered<_> =
                     self.leaderships.iter_mut().map(|(_, leadership)| leadership.changed()).collect();
                 let is_about_files = tokio::select! {
-                    () = self.view.observer.changed() => Some(false),
+                    () = self.view.target.observer.changed() => Some(false),
                     () = files.next() => Some(true),
                     Some(_) = leaderships.next() => Some(false),
-                    () = self.nodes.diagnoser.answered() => Some(false),
+                    () = self.view.target.diagnoser.answered() => Some(false),
                     Some(()) = OptionFuture::from(self.managers.as_mut().map(Managers::answered)) => Some(false),
                     () = self.rewound.notified() => {
-                        self.view.observer.watches.restart();
+                        self.view.target.observer.watches.restart();
                         Some(false)
                     }
                     () = tokio::time::sleep_until(wake.into()) => Some(false),
@@ -222,7 +205,7 @@ impl Controllers {
 
     /// Updates the metrics after a pass.
     fn measure(&self, passes: &[Pass], started: Instant) {
-        let metrics = &self.metrics;
+        let metrics = &self.view.target.metrics;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         for controller in passes.iter().filter_map(|pass| pass.succeeded) {
             metrics.succeeded(controller, now);
@@ -235,7 +218,7 @@ impl Controllers {
             metrics.workloads_are(state, passes.iter().map(|pass| pass.workloads[index]).sum());
         }
         metrics.conditions_are(self.view.last_status().states());
-        if let Some(seen) = self.view.observer.watches.seen(&Id::Managers) {
+        if let Some(seen) = self.view.target.observer.watches.seen(&Id::Managers) {
             for (condition, status) in
                 CONDITIONS.iter().flat_map(|one| STATUSES.iter().map(move |status| (one, status)))
             {
@@ -243,8 +226,7 @@ impl Controllers {
                 metrics.managers_are(condition, status, number);
             }
         }
-        self.nodes.measure(metrics);
-        metrics.watches_are(self.view.observer.watches.heard());
+        self.view.target.measure();
         metrics.passed(started.elapsed());
     }
 
@@ -255,12 +237,12 @@ impl Controllers {
         let leading = self.leaderships.iter().filter(|(_, leadership)| leadership.borrow().leads()).count();
         if leading > self.leading {
             // The API server has just answered. What it kept this process from before is not to be reported now.
-            self.view.observer.watches.have_answered();
+            self.view.target.observer.watches.have_answered();
         }
         self.leading = leading;
         match self.view.world() {
             World::Unknown | World::Neither => {
-                let observer = &self.view.observer;
+                let observer = &self.view.target.observer;
                 let due = observer.watches.trouble_lasts_at(TRANSIENT_ERROR_PATIENCE).into_iter().collect();
                 passes.push(Pass { waiting: observer.waits_for_world(), due, ..Pass::default() });
             }
@@ -270,21 +252,16 @@ impl Controllers {
                     passes.extend(config_sync.pass(&mut self.view).await);
                     self.view.refresh();
                 }
-                if let Some(operator) = &mut self.operator {
-                    let mut pass = operator.pass(&mut self.view).await;
-                    if operator.writes() {
-                        let subject = self.view.subject();
-                        pass.due.extend(self.nodes.pass(&mut self.view, subject.as_slice()));
-                    }
-                    passes.push(pass);
+                if let Some(openshift) = &mut self.openshift {
+                    passes.push(engine::pass(openshift, &mut self.view).await);
                 }
             }
             World::Kubernetes => {
-                if let Some(operator) = self.operator.take() {
+                if let Some(openshift) = self.openshift.take() {
                     info!("this cluster is not OpenShift: acting on CloudControllerManagers");
-                    let (authority, executor) = operator.into_parts();
+                    let (authority, executor) = openshift.into_parts();
                     let own_namespace = self.view.settings.own_namespace.clone();
-                    self.managers = Some(Managers::new(self.view.client.clone(), authority, executor, own_namespace));
+                    self.managers = Some(Managers::new(authority, executor, own_namespace));
                     // Those of the command line: the cluster has none.
                     self.view.serve_tls();
                 }
@@ -294,7 +271,7 @@ impl Controllers {
                     self.view.topology_is(false);
                 }
                 if let Some(managers) = &mut self.managers {
-                    passes.push(managers.pass(&mut self.view, &mut self.nodes).await);
+                    passes.push(engine::pass(managers, &mut self.view).await);
                 }
             }
         }
@@ -315,22 +292,6 @@ async fn end_of_patience(shutdown: &mut watch::Receiver<bool>) {
         std::future::pending::<()>().await;
     }
     tokio::time::sleep(LAST_PASS).await;
-}
-
-impl Nodes {
-    /// Watches and counts the nodes, and asks why those wait that these cloud-controller-managers should initialise.
-    fn pass(&mut self, view: &mut View, subjects: &[Subject]) -> Option<Instant> {
-        view.observer.watch_nodes();
-        self.census.update(&mut view.observer);
-        self.diagnoser.pass(&view.observer, &self.census, subjects)
-    }
-
-    fn measure(&self, metrics: &Metrics) {
-        let since = [self.census.tainted, self.diagnoser.since()].into_iter().flatten().min();
-        let since = since.map_or(0, Timestamp::as_second);
-        metrics.nodes_are(self.census.total, self.census.uninitialized, since);
-        metrics.nodes_wait(&self.diagnoser.reasons());
-    }
 }
 
 /// The states of a rollout, in the order of [`Pass::workloads`].

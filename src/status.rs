@@ -2,6 +2,7 @@
 
 pub mod cluster_operator;
 pub mod manager;
+pub mod outcome;
 pub mod rollout;
 pub mod screen;
 pub mod trial;

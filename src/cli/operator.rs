@@ -131,12 +131,12 @@ async fn run(
     let (single_replica, topology) = watch::channel(None);
     let (stop, shutdown) = watch::channel(false);
     let externals = externals(common)?;
-    let view = View::new(client.clone(), externals, settings, single_replica);
+    let view = View::new((client.clone(), metrics.clone()), externals, settings, single_replica);
     let serve_metrics = match operator {
         Some(args) => metrics_server(args, view.tls(), client.clone(), metrics.clone()).await?,
         None => None,
     };
-    let mut controllers = Controllers::new(view, shutdown.clone(), health.clone(), metrics.clone());
+    let mut controllers = Controllers::new(view, shutdown.clone(), health.clone());
     let authority = |leadership| Authority { leadership, shutdown: shutdown.clone() };
 
     let (mut for_config_sync, mut for_operator, mut config_sync_has_tried) = (None, None, None);

@@ -45,7 +45,6 @@ const CONCURRENCY: usize = 4;
 
 /// Applies objects; keeps its state from one pass to the next.
 pub(super) struct Applier {
-    client: Client,
     pub(super) events: Events,
     /// How long a transient error may last before it is reported.
     patience: Duration,
@@ -76,9 +75,8 @@ pub(super) struct Applier {
 }
 
 impl Applier {
-    pub(super) fn new(client: Client, events: Events, patience: Duration) -> Self {
+    pub(super) fn new(events: Events, patience: Duration) -> Self {
         Self {
-            client,
             events,
             patience,
             server: Backoff::default(),
@@ -196,11 +194,11 @@ impl Applier {
     /// Applies objects, each given with its live state. Returns the new states; that of a refused object stays.
     pub(super) async fn apply(
         &mut self,
+        client: &Client,
         objects: impl Iterator<Item = (&Object, Option<&Value>)>,
         budget: &impl Fn() -> Option<Duration>,
     ) -> Vec<(Key, Value)> {
         let due: Vec<_> = objects.filter_map(|(object, live)| self.start(object, live)).collect();
-        let client = &self.client;
         let answers: Vec<_> = stream::iter(due)
             .map(|(ladder, next)| async move {
                 let (object, seen) = (ladder.desired(), ladder.seen());
@@ -318,6 +316,7 @@ impl Applier {
     /// Deletes an object in the state that was seen; `None` if it is not due, or has failed.
     pub(super) async fn delete(
         &mut self,
+        client: &Client,
         (kind, live): (&Kind, &Value),
         why: &str,
         budget: &impl Fn() -> Option<Duration>,
@@ -327,7 +326,7 @@ impl Applier {
             return None;
         }
         self.use_room();
-        match write::prune(&self.client, kind, live, budget()).await {
+        match write::prune(client, kind, live, budget()).await {
             Ok(pruned) => {
                 self.objects.remove(&key);
                 if !matches!(pruned, Pruned::Absent) {

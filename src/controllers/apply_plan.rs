@@ -24,6 +24,7 @@ use crate::{
         events::Events,
         failures::Stopped,
         observer::{Id, Observer},
+        target::Target,
     },
     nodes::guard::lists::REFRESH,
     object::{Key, Kind, Object, reference::CONFIG_MAP},
@@ -67,7 +68,6 @@ const ACCOUNT: &str = "ServiceAccount";
 const MOST_NAMES: usize = 20;
 
 pub(super) struct ApplyPlan {
-    client: Client,
     own_namespace: String,
     pub(super) applier: Applier,
     /// The inventory as last written; the live one may have been deleted since.
@@ -81,10 +81,9 @@ pub(super) struct ApplyPlan {
 }
 
 impl ApplyPlan {
-    pub(super) fn new(client: Client, own_namespace: &str, events: Events) -> Self {
+    pub(super) fn new(own_namespace: &str, events: Events) -> Self {
         Self {
-            applier: Applier::new(client.clone(), events, TRANSIENT_ERROR_PATIENCE),
-            client,
+            applier: Applier::new(events, TRANSIENT_ERROR_PATIENCE),
             own_namespace: own_namespace.to_owned(),
             scope: Scope::default(),
             is_fresh: None,
@@ -144,22 +143,23 @@ impl ApplyPlan {
     /// Brings the cluster to the plan. `budget` returns how long the next write may take.
     pub(super) async fn act(
         &mut self,
-        observer: &mut Observer,
+        target: &mut Target,
         wanted: Wanted<'_>,
         budget: impl Fn() -> Option<Duration>,
     ) -> Result<(), Stopped> {
+        let Target { client, observer, .. } = target;
         let objects = restricting(observer, wanted.objects);
         let wanted = Wanted { objects: &objects, ..wanted };
         let Wanted { objects, owner, wave: wave_of, .. } = wanted;
         self.applier.begin()?;
-        self.applier.unseen = self.unseen(observer, wanted).await;
+        self.applier.unseen = self.unseen((client, observer), wanted).await;
         self.applier.takes_over = wanted.takes_over;
         let planned = Scope::of(objects);
         let wider = planned.union(&self.inventory(observer));
         // Until all of it is gone, the inventory says what it is of.
         let before = inventory::external_provider(observer.inventory()).map(str::to_owned);
         let external = before.as_deref().or(wanted.external);
-        self.write_inventory(observer, wider, external, &budget).await?;
+        self.write_inventory((client, observer), wider, external, &budget).await?;
         self.applier.keep_only(objects);
         let mut blocked: BTreeSet<&str> = BTreeSet::new();
         let mut unrestricted: BTreeSet<&str> = BTreeSet::new();
@@ -170,7 +170,7 @@ impl ApplyPlan {
                 let owner = owner(object.value());
                 !unrestricted.contains(owner) && (live.is_some() || !blocked.contains(owner))
             };
-            let written = self.applier.apply(live.filter(may_write), &budget).await;
+            let written = self.applier.apply(client, live.filter(may_write), &budget).await;
             for (key, live) in written {
                 if let Some(object) = wave.iter().find(|object| object.key() == key) {
                     if is_restriction(object.value()) && observer.live(object) != Some(&live) {
@@ -212,10 +212,10 @@ impl ApplyPlan {
         });
         if !self.applier.failures.is_servers() && !observer.awaits_leftovers() {
             let may_prune = |live: &Value| !unsettled.contains(owner(live)) && (wanted.may_prune)(live);
-            self.prune(observer, Wanted { may_prune: &may_prune, ..wanted }, &budget).await;
+            self.prune((client, observer), Wanted { may_prune: &may_prune, ..wanted }, &budget).await;
             if self.applier.failures.is_empty() && unsettled.is_empty() && !self.applier.is_cut {
-                let narrower = self.needed(observer, &planned).await;
-                self.write_inventory(observer, narrower, wanted.external, &budget).await?;
+                let narrower = self.needed((client, observer), &planned).await;
+                self.write_inventory((client, observer), narrower, wanted.external, &budget).await?;
             }
         }
         if self.applier.failures.is_empty() && unsettled.is_empty() {
@@ -225,30 +225,23 @@ impl ApplyPlan {
     }
 
     /// What may be known of objects that no watch shows: whether others may have them.
-    async fn unseen(&mut self, observer: &Observer, wanted: Wanted<'_>) -> Sight<'static> {
+    async fn unseen(&mut self, of: (&Client, &Observer), wanted: Wanted<'_>) -> Sight<'static> {
         if !wanted.takes_over {
             return Sight::Unknown;
         }
         if self.is_fresh.is_none() {
-            self.is_fresh = Some(self.find_fresh(observer, wanted.objects).await);
+            self.is_fresh = Some(find_fresh(of, wanted.objects).await);
         }
         if self.is_fresh == Some(true) { Sight::Absent } else { Sight::Unknown }
     }
 
-    /// Whether nobody has ever installed anything: then it is not looked for each object whether others have it. One request
-    /// tells, for the object that everything else is for.
-    async fn find_fresh(&self, observer: &Observer, objects: &[Object]) -> bool {
-        if observer.inventory().is_some() || observer.has_report() {
-            return false;
-        }
-        match objects.iter().find(|object| object.pod_spec().is_some()) {
-            Some(workload) => matches!(read::live(&self.client, workload).await, Ok(None)),
-            None => true,
-        }
-    }
-
     /// Deletes our objects that are no longer planned, the last applied first.
-    async fn prune(&mut self, observer: &mut Observer, wanted: Wanted<'_>, budget: &impl Fn() -> Option<Duration>) {
+    async fn prune(
+        &mut self,
+        (client, observer): (&Client, &mut Observer),
+        wanted: Wanted<'_>,
+        budget: &impl Fn() -> Option<Duration>,
+    ) {
         let Wanted { objects, owner, may_prune, .. } = wanted;
         let verdicts = observer.verdicts(objects).into_iter();
         let verdicts: Vec<_> = verdicts.map(|(place, live, verdict)| (place.clone(), live.clone(), verdict)).collect();
@@ -272,7 +265,7 @@ impl ApplyPlan {
                 if !self.applier.may_delete(write::key_of(place.kind, live)) {
                     continue;
                 }
-                match self.applier.delete((place.kind, live), "it is no longer needed", budget).await {
+                match self.applier.delete(client, (place.kind, live), "it is no longer needed", budget).await {
                     Some(Pruned::Terminating(live)) => observer.watches.put(&Id::Ours(place.clone()), name, live),
                     Some(Pruned::Gone | Pruned::Absent) => observer.watches.forget(&Id::Ours(place.clone()), name),
                     None => {}
@@ -291,10 +284,10 @@ impl ApplyPlan {
 
     /// The places of the inventory in which objects are planned or left, or that cannot be watched. Deleting a namespace
     /// also deletes the right to watch it, but then its objects are gone.
-    async fn needed(&self, observer: &Observer, planned: &Scope) -> Scope {
+    async fn needed(&self, (client, observer): (&Client, &Observer), planned: &Scope) -> Scope {
         let mut gone = BTreeSet::new();
         for namespace in observer.troubled_leftovers() {
-            if request::is_namespace_gone(&self.client, &namespace).await {
+            if request::is_namespace_gone(client, &namespace).await {
                 gone.insert(namespace);
             }
         }
@@ -305,7 +298,7 @@ impl ApplyPlan {
 
     async fn write_inventory(
         &mut self,
-        observer: &mut Observer,
+        (client, observer): (&Client, &mut Observer),
         scope: Scope,
         external: Option<&str>,
         budget: &impl Fn() -> Option<Duration>,
@@ -321,7 +314,7 @@ impl ApplyPlan {
             if self.scope == scope && !self.applier.may_repair_again(key, live, false) {
                 return Ok(());
             }
-            match write::write_inventory(&self.client, &config_map, live, budget()).await {
+            match write::write_inventory(client, &config_map, live, budget()).await {
                 Ok(written) => observer.watches.put(&Id::Inventory, inventory::NAME, written),
                 Err(error) => {
                     self.applier.fail(&error, live.unwrap_or(&config_map));
@@ -331,6 +324,18 @@ impl ApplyPlan {
         }
         self.scope = scope;
         Ok(())
+    }
+}
+
+/// Whether nobody has ever installed anything: then it is not looked for each object whether others have it. One request
+/// tells, for the object that everything else is for.
+async fn find_fresh((client, observer): (&Client, &Observer), objects: &[Object]) -> bool {
+    if observer.inventory().is_some() || observer.has_report() {
+        return false;
+    }
+    match objects.iter().find(|object| object.pod_spec().is_some()) {
+        Some(workload) => matches!(read::live(client, workload).await, Ok(None)),
+        None => true,
     }
 }
 

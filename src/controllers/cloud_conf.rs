@@ -47,8 +47,8 @@ impl CloudConfig {
         let inputs = Inputs {
             settings,
             facts,
-            managed: cloud_conf::managed(settings).and_then(|managed| view.observer.named(&managed)),
-            user: cloud_conf::user(settings, facts).and_then(|user| view.observer.named(user)),
+            managed: cloud_conf::managed(settings).and_then(|managed| view.target.observer.named(&managed)),
+            user: cloud_conf::user(settings, facts).and_then(|user| view.target.observer.named(user)),
         };
         let failed = |error| format!("failed to sync the cloud configuration: {}", chain(&error));
         let synced = cloud_conf::compute(&inputs).map_err(failed)?;

@@ -5,14 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kube::Client;
-
 use crate::{
     controllers::{
-        Pass, backoff::Backoff, cloud_conf::CloudConfig, events::Events, now_in_seconds, sync::Sync,
+        Pass, backoff::Backoff, cloud_conf::CloudConfig, now_in_seconds, sync::Sync, target::Target,
         trusted_ca::TrustedCa, view::View,
     },
-    process::{leadership::Authority, metrics::Metrics},
+    process::leadership::Authority,
     status::cluster_operator::{CLOUD_CONFIG, Controller, TRUSTED_CA, Verdict},
 };
 
@@ -33,16 +31,11 @@ pub(super) struct ConfigSync {
 
 impl ConfigSync {
     /// `system_bundle` is the file with the certificates that the system trusts.
-    pub(super) fn new(
-        authority: Authority,
-        system_bundle: PathBuf,
-        client: &Client,
-        events: &Events,
-        metrics: Metrics,
-    ) -> Self {
-        let sync = |controller| Sync::new(controller, authority.clone(), client.clone(), events.clone());
+    pub(super) fn new(authority: Authority, system_bundle: PathBuf, target: &Target) -> Self {
+        let Target { events, metrics, .. } = target;
+        let sync = |controller| Sync::new(controller, authority.clone(), events.clone());
         let cloud_config = CloudConfig::new(sync(&CLOUD_CONFIG));
-        let trusted_ca = TrustedCa::new(sync(&TRUSTED_CA), system_bundle, events.clone(), metrics);
+        let trusted_ca = TrustedCa::new(sync(&TRUSTED_CA), system_bundle, events.clone(), metrics.clone());
         Self { cloud_config, trusted_ca, authority, reporting: Backoff::default(), first_result: None }
     }
 
@@ -84,7 +77,7 @@ impl ConfigSync {
         let is_early = self.first_result.is_none_or(|first| first.elapsed() < TOGETHER)
             && results.iter().any(|(_, result)| result.is_none())
             && !results.iter().any(is_news);
-        if is_early || !view.observer.knows_status_object() {
+        if is_early || !view.target.observer.knows_status_object() {
             return Ok(());
         }
         self.reporting.ready(Instant::now())?;

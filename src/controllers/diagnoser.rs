@@ -45,8 +45,6 @@ const MOST_EVENTS: usize = 100;
 
 /// Why nodes wait, as far as is known.
 pub(super) struct Diagnoser {
-    client: Client,
-    events: Events,
     results: mpsc::UnboundedSender<Answer>,
     answers: mpsc::UnboundedReceiver<Answer>,
     is_asking: bool,
@@ -68,12 +66,10 @@ pub(super) struct Diagnoser {
 /// The names of the cloud-controller-managers that were looked at, and what was found.
 type Answer = (BTreeSet<String>, Vec<Diagnosis>);
 
-impl Diagnoser {
-    pub(super) fn new(client: Client, events: Events) -> Self {
+impl Default for Diagnoser {
+    fn default() -> Self {
         let (results, answers) = mpsc::unbounded_channel();
         Self {
-            client,
-            events,
             results,
             answers,
             is_asking: false,
@@ -86,7 +82,9 @@ impl Diagnoser {
             sent: BTreeMap::new(),
         }
     }
+}
 
+impl Diagnoser {
     /// Waits for the answer of a diagnosis, for the next pass.
     pub(super) async fn answered(&mut self) {
         // Never closed: this has a sender, too.
@@ -104,7 +102,13 @@ impl Diagnoser {
     }
 
     /// Asks, if that is due. Returns when it is to be called again, even without a change.
-    pub(super) fn pass(&mut self, observer: &Observer, census: &Census, subjects: &[Subject]) -> Option<Instant> {
+    pub(super) fn pass(
+        &mut self,
+        (client, events): (&Client, &Events),
+        observer: &Observer,
+        census: &Census,
+        subjects: &[Subject],
+    ) -> Option<Instant> {
         self.forget(observer, census);
         let names: BTreeSet<_> = subjects.iter().map(|subject| subject.name.clone()).collect();
         if self.known.0 != names {
@@ -119,7 +123,7 @@ impl Diagnoser {
             // Much may have happened since it was asked.
             let waiting = still_waiting(observer);
             diagnoses.retain(|one| waiting.contains(&one.uid));
-            self.take(&diagnoses);
+            self.take(&diagnoses, events);
             self.answered = Some(of);
         }
         let Some(first) = census.waiting.first().filter(|_| !subjects.is_empty()) else {
@@ -148,7 +152,7 @@ impl Diagnoser {
         if !self.is_asking {
             self.is_asking = true;
             self.asked = Some((subjects.to_vec(), census.revision, now));
-            let (client, nodes, subjects) = (self.client.clone(), observer.nodes().collect(), subjects.to_vec());
+            let (client, nodes, subjects) = (client.clone(), observer.nodes().collect(), subjects.to_vec());
             let results = self.results.clone();
             tokio::spawn(async move {
                 // Nobody asks any more if this process stops.
@@ -177,7 +181,7 @@ impl Diagnoser {
     }
 
     /// Notes a diagnosis, and tells the nodes.
-    fn take(&mut self, diagnoses: &[Diagnosis]) {
+    fn take(&mut self, diagnoses: &[Diagnosis], events: &Events) {
         let providers: BTreeMap<_, _> = diagnoses.iter().map(|one| (one.uid.as_str(), one.provider.as_str())).collect();
         let old_enough = |one: &Waiting| {
             let since: Option<Timestamp> = one.since.parse().ok();
@@ -194,7 +198,7 @@ impl Diagnoser {
         for one in due.into_iter().take(MOST_EVENTS) {
             let id = one.reason.id();
             let message = format!("{id}: {}; `ccm-operator explain {id}` tells what to do", one.cause);
-            if self.events.of_node((&one.node, &one.uid), one.reason.name(), true, message.clone()) {
+            if events.of_node((&one.node, &one.uid), one.reason.name(), true, message.clone()) {
                 warn!("Node {}: {message}", one.node);
                 self.sent.insert(one.uid, (one.reason, one.cause, now));
                 left -= 1;
@@ -264,15 +268,11 @@ async fn look(client: &Client, nodes: Vec<Node>, subjects: &[Subject]) -> Eviden
 
 #[cfg(test)]
 mod tests {
-    use axum::Router;
-
     use super::*;
-    use crate::process::metrics::Metrics;
 
-    #[tokio::test]
-    async fn who_waits_is_known_after_the_first_answer_or_if_no_node_has_waited_for_long() {
-        let client = Client::new(Router::new(), "own");
-        let mut diagnoser = Diagnoser::new(client.clone(), Events::start(client, Metrics::default()));
+    #[test]
+    fn who_waits_is_known_after_the_first_answer_or_if_no_node_has_waited_for_long() {
+        let mut diagnoser = Diagnoser::default();
         let subject = Subject { name: "cluster".into(), ..Subject::default() };
         let now = Timestamp::now();
         let since = |seconds: i64| Census {

@@ -19,13 +19,13 @@ use crate::{
         steps::{Ladder, Sight},
     },
     cluster::read,
-    controllers::{apply_plan::Wanted, backoff::Backoff, failures::Stopped, observer::Observer},
+    controllers::{apply_plan::Wanted, backoff::Backoff, failures::Stopped, target::Target},
     error::chain,
     object::{Key, Object},
 };
 
+#[derive(Default)]
 pub(super) struct DryRun {
-    client: Client,
     /// The plan and the live state of each object at its last dry run.
     asked: BTreeMap<Key, (Object, Option<Value>)>,
     /// The last line logged about each object.
@@ -34,11 +34,8 @@ pub(super) struct DryRun {
 }
 
 impl DryRun {
-    pub(super) fn new(client: Client) -> Self {
-        Self { client, asked: BTreeMap::new(), logged: BTreeMap::new(), backoff: Backoff::default() }
-    }
-
-    pub(super) async fn act(&mut self, observer: &Observer, wanted: Wanted<'_>) -> Result<(), Stopped> {
+    pub(super) async fn act(&mut self, target: &Target, wanted: Wanted<'_>) -> Result<(), Stopped> {
+        let Target { client, observer, .. } = target;
         let Wanted { objects, may_prune, takes_over, .. } = wanted;
         self.backoff.ready(Instant::now())?;
         for object in objects {
@@ -47,7 +44,7 @@ impl DryRun {
             if self.asked.get(&object.key()) == Some(&now) {
                 continue;
             }
-            match self.ask(object, live, takes_over).await {
+            match ask(client, (object, live), takes_over).await {
                 Ok(diff) => {
                     self.asked.insert(object.key(), now);
                     self.log(&diff);
@@ -72,19 +69,6 @@ impl DryRun {
         Ok(())
     }
 
-    /// The change that the operator would make. An object without our label is seen by no watch, so it is read.
-    async fn ask(&self, object: &Object, live: Option<&Value>, takes_over: bool) -> Result<Diff, Error> {
-        let read = match live {
-            None if takes_over => read::live(&self.client, object).await?,
-            _ => None,
-        };
-        let sight = match live.or(read.as_ref()) {
-            None if !takes_over => Sight::Unknown,
-            live => Sight::of(live),
-        };
-        dry_run::change(&self.client, Ladder::new(object, sight).taking_over(takes_over)).await
-    }
-
     fn log(&mut self, diff: &Diff) {
         let (key, line) = (&diff.change.object, diff.line());
         if self.logged.get(key) == Some(&line) {
@@ -98,4 +82,17 @@ impl DryRun {
         }
         self.logged.insert(key.clone(), line);
     }
+}
+
+/// The change that the operator would make. An object without our label is seen by no watch, so it is read.
+async fn ask(client: &Client, (object, live): (&Object, Option<&Value>), takes_over: bool) -> Result<Diff, Error> {
+    let read = match live {
+        None if takes_over => read::live(client, object).await?,
+        _ => None,
+    };
+    let sight = match live.or(read.as_ref()) {
+        None if !takes_over => Sight::Unknown,
+        live => Sight::of(live),
+    };
+    dry_run::change(client, Ladder::new(object, sight).taking_over(takes_over)).await
 }

@@ -5,10 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kube::Client;
-
 use crate::{
-    apply::inventory::Scope,
+    apply::{inventory::Scope, settled::Settled},
     controllers::{
         applier::Applier,
         apply_plan::{ApplyPlan, Wanted},
@@ -16,6 +14,7 @@ use crate::{
         events::Events,
         failures::Stopped,
         observer::Observer,
+        target::Target,
     },
     object::{Key, Kind},
 };
@@ -33,13 +32,13 @@ enum Mode {
 
 impl Executor {
     /// One that writes; its inventory is in this namespace.
-    pub(super) fn writing(client: Client, own_namespace: &str, events: Events) -> Self {
-        Self(Mode::Write(ApplyPlan::new(client, own_namespace, events)))
+    pub(super) fn writing(own_namespace: &str, events: Events) -> Self {
+        Self(Mode::Write(ApplyPlan::new(own_namespace, events)))
     }
 
     /// One that only logs.
-    pub(super) fn dry_run(client: Client) -> Self {
-        Self(Mode::DryRun(DryRun::new(client)))
+    pub(super) fn dry_run() -> Self {
+        Self(Mode::DryRun(DryRun::default()))
     }
 
     /// Whether it writes, so that what comes of it can be reported.
@@ -70,7 +69,7 @@ impl Executor {
     /// Brings the cluster to what is wanted; writes at most this many objects. `budget` returns how long the next write may take.
     pub(super) async fn act(
         &mut self,
-        observer: &mut Observer,
+        target: &mut Target,
         wanted: Wanted<'_>,
         room: usize,
         budget: impl Fn() -> Option<Duration>,
@@ -78,9 +77,9 @@ impl Executor {
         match &mut self.0 {
             Mode::Write(writer) => {
                 writer.applier.make_room(room);
-                writer.act(observer, wanted, budget).await
+                writer.act(target, wanted, budget).await
             }
-            Mode::DryRun(dry_run) => dry_run.act(observer, wanted).await,
+            Mode::DryRun(dry_run) => dry_run.act(target, wanted).await,
         }
     }
 
@@ -126,17 +125,23 @@ impl Executor {
         self.applier().is_some_and(|applier| applier.skips(key))
     }
 
-    /// What has failed of these objects in a pass that has `acted`. A dry run ends with its first error, whatever that is of.
-    pub(super) fn failure(&self, acted: &Result<(), Stopped>, counts: impl Fn(&Key) -> bool) -> Option<Stopped> {
-        match &self.0 {
-            Mode::Write(writer) => writer.applier.failures.of(counts).cloned(),
-            Mode::DryRun(_) => acted.as_ref().err().cloned(),
+    /// That these objects are as planned after a pass that has `acted`, else what has failed: an error of one of those that `counts`,
+    /// or that the API server has changed one of them so that it does not do what is planned. A dry run ends with its first error,
+    /// whatever that is of.
+    pub(super) fn settled(
+        &self,
+        acted: &Result<(), Stopped>,
+        is_of: impl Fn(&Key) -> bool,
+        counts: impl Fn(&Key) -> bool,
+    ) -> Result<Settled, Stopped> {
+        let Some(writer) = self.writer() else { return acted.clone().map(|()| Settled::after_pass()) };
+        if let Some(stopped) = writer.applier.failures.of(|key| is_of(key) && counts(key)) {
+            return Err(stopped.clone());
         }
-    }
-
-    /// The error of those of these objects that the API server has changed so that they do not do what is planned.
-    pub(super) fn overruled(&self, counts: impl Fn(&Key) -> bool) -> Option<String> {
-        self.writer()?.overruled(counts)
+        match writer.overruled(is_of) {
+            Some(error) => Err(Stopped { is_reported: true, ..error.into() }),
+            None => Ok(Settled::after_pass()),
+        }
     }
 
     /// Which of these objects are left alone or kept, for people; empty if there are none.

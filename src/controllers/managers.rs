@@ -8,17 +8,17 @@ use std::{
     time::Instant,
 };
 
-use kube::Client;
 use serde_json::Value;
 
 use crate::{
-    api::placement::Distribution,
     apply::inventory::Scope,
     cluster::seen::Seen,
     controllers::{
-        Nodes, Pass,
+        Pass,
         backoff::{Changes, RepairLimiter, STATUS_WRITES},
+        engine::Fleet,
         executor::Executor,
+        failures::Stopped,
         observer::{Id, Observer},
         view::View,
     },
@@ -81,8 +81,98 @@ pub(super) struct Managers {
 /// Where `CloudControllerManager`s may be unless namespaces are given.
 const DEFAULT_NAMESPACE: &str = "kube-system";
 
+impl Fleet for Managers {
+    type Acted = Result<(), Stopped>;
+
+    fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    async fn observe(&mut self, view: &mut View, pass: &mut Pass) -> Vec<String> {
+        view.target.observer.watch_deletions();
+        self.watch_roles(view);
+        // A standby as well: if it takes over, it has to know what was granted a moment ago.
+        self.grants.see(&view.target.observer);
+        view.target.count_nodes();
+        let watches = &view.target.observer.watches;
+        pass.due.extend(watches.trouble_lasts_at(TRANSIENT_ERROR_PATIENCE));
+        // A watch that keeps failing leaves this process blind, even if it has delivered before.
+        let is_other = |id: &Id| !is_common(id);
+        pass.waiting.extend(watches.lasting_trouble(TRANSIENT_ERROR_PATIENCE, is_common));
+        pass.retrying.extend(watches.lasting_trouble(TRANSIENT_ERROR_PATIENCE, is_other));
+        let mut pending = watches.pending(is_common);
+        if pending.is_empty() {
+            pending.extend(self.look_at_cluster(view).await.err());
+        }
+        pass.due.extend(self.api_server.due(self.cluster.as_ref()));
+        pending
+    }
+
+    fn plan(&mut self, view: &mut View, _: &mut Pass) {
+        self.reconsider(&view.target);
+        self.replan(view);
+        self.weigh_changes(&view.target);
+    }
+
+    async fn guard(&mut self, view: &mut View, pass: &mut Pass) {
+        self.guard_nodes(view, pass).await;
+    }
+
+    /// Our objects are watched where they are planned and where the inventory lists them. What has not been seen there keeps nothing
+    /// back but what is there.
+    fn follow(&mut self, view: &mut View, pass: &mut Pass) -> Vec<String> {
+        self.assemble(view);
+        let roles = guard::place().filter(|_| view.settings.node_deletion);
+        let leftovers = self.leftovers(&view.target.observer).union(&roles.into_iter().collect());
+        // What runs has to be seen before a change is accepted.
+        let planned = self.fleet.values().map(Managed::scope);
+        let planned = planned.fold(Scope::of(&self.objects), |all, one| all.union(&one));
+        view.target.observer.follow(&planned, &leftovers);
+        pass.due.extend(self.changes.due());
+        Vec::new()
+    }
+
+    async fn report_blindness(&mut self, view: &mut View, pending: Vec<String>, pass: &mut Pass) {
+        pass.waiting.extend(pending);
+        self.take_back_all(view).await;
+        let error = view.target.observer.watches.lasting_trouble(TRANSIENT_ERROR_PATIENCE, is_common);
+        if let Some(error) = error.or_else(|| self.api_server.lasting_trouble()) {
+            self.report_to_all(view, &error, pass).await;
+        }
+    }
+
+    async fn act(&mut self, view: &mut View, pass: &mut Pass) -> Option<Result<(), Stopped>> {
+        self.take_back(view).await;
+        self.check_first(view, pass);
+        let acted = self.apply(view).await;
+        // Before more is written the nodes are looked at.
+        if self.executor.is_cut() {
+            pass.due.push(Instant::now());
+            return None;
+        }
+        Some(acted)
+    }
+
+    async fn report(&mut self, view: &mut View, acted: Result<(), Stopped>, pass: &mut Pass) {
+        pass.due.extend(self.grants.due());
+        for managed in self.fleet.values_mut() {
+            pass.due.extend(managed.see_guard(&view.target.observer).then(Instant::now));
+        }
+        if self.executor.writes() {
+            let subjects: Vec<_> = self.fleet.values().flat_map(Managed::initializes).cloned().collect();
+            pass.due.extend(view.target.diagnose(&subjects));
+        }
+        self.report_to_each(view, &acted, pass).await;
+        pass.held_back = self.executor.held_back();
+        pass.due.extend(self.executor.due());
+        let is_well = self.fleet.values().all(Managed::is_well);
+        pass.succeeded = (acted.is_ok() && is_well).then_some("operator");
+        pass.retrying.extend(acted.err().map(|stopped| stopped.error));
+    }
+}
+
 impl Managers {
-    pub(super) fn new(client: Client, authority: Authority, executor: Executor, own_namespace: String) -> Self {
+    pub(super) fn new(authority: Authority, executor: Executor, own_namespace: String) -> Self {
         Self {
             authority,
             executor,
@@ -98,20 +188,19 @@ impl Managers {
             limiter: RepairLimiter::new(STATUS_WRITES),
             grants: Grants::default(),
             withheld: Withheld::default(),
-            surveyor: Surveyor::new(client),
+            surveyor: Surveyor::default(),
         }
     }
 
     /// Those of a process that neither leads nor writes.
     #[cfg(test)]
-    fn of_a_standby(client: &Client) -> Self {
+    fn of_a_standby() -> Self {
         use tokio::sync::watch;
 
         use crate::process::leadership::Leadership;
 
         let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);
-        let executor = Executor::dry_run(client.clone());
-        Self::new(client.clone(), Authority { leadership, shutdown }, executor, "own".into())
+        Self::new(Authority { leadership, shutdown }, Executor::dry_run(), "own".into())
     }
 
     /// Waits for an answer to what is asked beside the passes, for the next one.
@@ -119,87 +208,12 @@ impl Managers {
         self.surveyor.answered().await;
     }
 
-    pub(super) async fn pass(&mut self, view: &mut View, nodes: &mut Nodes) -> Pass {
-        let mut pass = Pass::default();
-        view.observer.watch_nodes();
-        view.observer.watch_deletions();
-        self.watch_roles(view);
-        // A standby as well: if it takes over, it has to know what was granted a moment ago.
-        self.grants.see(&view.observer);
-        nodes.census.update(&mut view.observer);
-        pass.due.extend(view.observer.watches.trouble_lasts_at(TRANSIENT_ERROR_PATIENCE));
-        pass.waiting = view.observer.watches.pending(is_common);
-        if pass.waiting.is_empty() {
-            pass.waiting.extend(self.look_at_cluster(view, &nodes.census.control_plane).await.err());
-        }
-        pass.due.extend(self.api_server.due(self.cluster.as_ref()));
-        let is_waiting = !pass.waiting.is_empty();
-        // A watch that keeps failing leaves this process blind, even if it has delivered before.
-        let is_other = |id: &Id| !is_common(id);
-        pass.waiting.extend(view.observer.watches.lasting_trouble(TRANSIENT_ERROR_PATIENCE, is_common));
-        pass.retrying.extend(view.observer.watches.lasting_trouble(TRANSIENT_ERROR_PATIENCE, is_other));
-        if let Some(trouble) = self.authority.trouble() {
-            pass.waiting.push(trouble);
-            return pass;
-        }
-        let leads = self.authority.write_budget().is_some();
-        if is_waiting {
-            if leads {
-                self.take_back_all(view).await;
-                let error = view.observer.watches.lasting_trouble(TRANSIENT_ERROR_PATIENCE, is_common);
-                if let Some(error) = error.or_else(|| self.api_server.lasting_trouble()) {
-                    self.report_blindness(view, nodes, error, &mut pass).await;
-                }
-            }
-            return pass;
-        }
-        self.reconsider(&view.observer, &nodes.census);
-        self.plan(view);
-        self.weigh_changes(view, &nodes.census);
-        if leads {
-            self.guard(view, &nodes.census, &mut pass).await;
-        }
-        self.assemble(view);
-        self.follow(view);
-        if leads {
-            self.take_back(view).await;
-        }
-        pass.due.extend(self.changes.due());
-        if !leads {
-            return pass;
-        }
-        self.check_first(view, &mut pass);
-        let acted = self.act(view).await;
-        if self.is_cut() {
-            pass.due.push(Instant::now());
-            return pass;
-        }
-        pass.due.extend(self.grants.due());
-        for managed in self.fleet.values_mut() {
-            pass.due.extend(managed.see_guard(&view.observer).then(Instant::now));
-        }
-        if self.executor.writes() {
-            let subjects: Vec<_> = self.fleet.values().flat_map(Managed::initializes).cloned().collect();
-            pass.due.extend(nodes.pass(view, &subjects));
-        }
-        self.report(view, nodes, &acted, &mut pass).await;
-        pass.held_back = self.executor.held_back();
-        pass.due.extend(self.executor.due());
-        let is_well = self.fleet.values().all(Managed::is_well);
-        pass.succeeded = (acted.is_ok() && is_well).then_some("operator");
-        pass.retrying.extend(acted.err().map(|stopped| stopped.error));
-        pass
-    }
-
     /// Finds out what all plans depend on.
-    async fn look_at_cluster(
-        &mut self,
-        view: &mut View,
-        control_plane: &[(String, Option<Distribution>)],
-    ) -> Result<(), String> {
+    async fn look_at_cluster(&mut self, view: &mut View) -> Result<(), String> {
+        let control_plane = &view.target.census.control_plane;
         let mut cluster = Cluster::of(control_plane, None);
         if cluster.is_none() {
-            let asked = self.api_server.ask(&view.client, || version_before(&view.observer)).await;
+            let asked = self.api_server.ask(&view.target.client, || version_before(&view.target.observer)).await;
             cluster = self.api_server.cluster(control_plane);
             if cluster.is_none() {
                 asked?;
@@ -207,26 +221,26 @@ impl Managers {
         }
         let cluster = cluster.ok_or("the version of Kubernetes cannot be read from the nodes or the API server")?;
         view.topology_is(cluster.control_plane_nodes == 1);
-        view.observer.managers_changed |= self.cluster != Some(cluster);
+        view.target.observer.managers_changed |= self.cluster != Some(cluster);
         self.cluster = Some(cluster);
         Ok(())
     }
 
     /// Plans again if an input has changed.
-    fn plan(&mut self, view: &mut View) {
+    fn replan(&mut self, view: &mut View) {
         let Some(cluster) = self.cluster else { return };
         let catalog_changed = view.take_catalog_change();
         if catalog_changed {
             self.fleet.values_mut().for_each(Managed::forget);
         }
-        let managers_changed = std::mem::take(&mut view.observer.managers_changed) || catalog_changed;
+        let managers_changed = std::mem::take(&mut view.target.observer.managers_changed) || catalog_changed;
         if managers_changed {
             self.read(view, cluster);
         }
-        self.revision += u64::from(std::mem::take(&mut view.observer.named_changed));
+        self.revision += u64::from(std::mem::take(&mut view.target.observer.named_changed));
         let are_judged = self.fleet.values().all(Managed::is_judged);
         // Another one may have waited for that.
-        let running_changed = self.see_running(&view.observer);
+        let running_changed = self.see_running(&view.target.observer);
         if !managers_changed && !running_changed && are_judged {
             let is_planned = self.revision == self.planned_revision;
             // Each rollout may interrupt pods: changes of what they mount that come together become one.
@@ -236,7 +250,7 @@ impl Managers {
         }
         (self.planned_revision, self.changes) = (self.revision, Changes::default());
         for managed in self.fleet.values_mut() {
-            managed.judge(&view.catalog, &view.observer);
+            managed.judge(&view.catalog, &view.target.observer);
         }
         self.exclude_conflicts(&view.catalog);
     }
@@ -245,7 +259,7 @@ impl Managers {
     fn assemble(&mut self, view: &View) {
         let mut objects = self.confirmed_objects();
         for object in &mut objects {
-            object.set_label(PART_OF_LABEL, &view.observer.set_id);
+            object.set_label(PART_OF_LABEL, &view.target.observer.set_id);
         }
         objects.sort_by_key(|object| wave(object.kind()));
         if objects == self.objects {
@@ -259,7 +273,8 @@ impl Managers {
 
     /// Reads the `CloudControllerManager`s, and watches what they name.
     fn read(&mut self, view: &mut View, cluster: Cluster) {
-        let live: Vec<&Value> = view.observer.watches.seen(&Id::Managers).into_iter().flat_map(Seen::objects).collect();
+        let live: Vec<&Value> =
+            view.target.observer.watches.seen(&Id::Managers).into_iter().flat_map(Seen::objects).collect();
         let name = |live: &Value| live["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let names: BTreeSet<_> = live.iter().map(|live| name(live)).collect();
         self.fleet.retain(|name, _| names.contains(name));
@@ -267,24 +282,14 @@ impl Managers {
             self.fleet.entry(name(live)).or_default().read(live, cluster, &view.settings, &view.catalog);
         }
         let wanted = sources::checks(self.fleet.values().flat_map(|managed| &managed.named));
-        view.observer.want_sources(wanted);
-    }
-
-    /// Watches our objects where they are planned and where the inventory lists them.
-    fn follow(&self, view: &mut View) {
-        let roles = guard::place().filter(|_| view.settings.node_deletion);
-        let leftovers = self.leftovers(&view.observer).union(&roles.into_iter().collect());
-        // What runs has to be seen before a change is accepted.
-        let planned = self.fleet.values().map(Managed::scope);
-        let planned = planned.fold(Scope::of(&self.objects), |all, one| all.union(&one));
-        view.observer.follow(&planned, &leftovers);
+        view.target.observer.want_sources(wanted);
     }
 
     /// Watches the roles that let nodes be deleted from the start: what is granted is taken back even if nothing else is seen.
     fn watch_roles(&self, view: &mut View) {
         let is_on = self.executor.writes() && view.settings.node_deletion;
         if let Some(place) = guard::place().filter(|_| is_on) {
-            view.observer.watch_place(&place);
+            view.target.observer.watch_place(&place);
         }
     }
 

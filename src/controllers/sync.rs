@@ -5,7 +5,6 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
-use kube::Client;
 use tracing::{error, info};
 
 use crate::{
@@ -49,13 +48,13 @@ pub(super) struct Sync {
 }
 
 impl Sync {
-    pub(super) fn new(controller: &'static Controller, authority: Authority, client: Client, events: Events) -> Self {
+    pub(super) fn new(controller: &'static Controller, authority: Authority, events: Events) -> Self {
         Self {
             revision: None,
             desired: Err(Unknown::Waiting(Vec::new())),
             controller,
             authority,
-            applier: Applier::new(client, events, controller.patience),
+            applier: Applier::new(events, controller.patience),
             unreadable_since: None,
             last: None,
         }
@@ -71,7 +70,7 @@ impl Sync {
         if self.revision == Some(view.revision()) && !matches!(self.desired, Err(Unknown::Waiting(_))) {
             return false;
         }
-        let pending = view.observer.pending_inputs(needs);
+        let pending = view.target.observer.pending_inputs(needs);
         let is_complete = pending.is_empty();
         if !is_complete {
             self.desire(Err(Unknown::Waiting(pending)), view);
@@ -110,7 +109,7 @@ impl Sync {
         let verdict = match &self.desired {
             Err(Unknown::Waiting(pending)) => {
                 waiting.clone_from(pending);
-                view.observer.lasting_trouble_of_inputs(patience, needs).map(Err)
+                view.target.observer.lasting_trouble_of_inputs(patience, needs).map(Err)
             }
             Err(Unknown::Unreadable(error)) if self.unreadable_since.is_some_and(|at| at.elapsed() < patience) => {
                 retrying.push(error.clone());
@@ -118,7 +117,7 @@ impl Sync {
             }
             Err(Unknown::Unreadable(error) | Unknown::BadInput(error)) => Some(Err(error.clone())),
             Ok(objects) => match apply(&mut self.applier, &self.authority, view, objects).await {
-                Ok(()) => Some(view.observer.lasting_trouble_of_inputs(patience, needs).map_or(Ok(()), Err)),
+                Ok(()) => Some(view.target.observer.lasting_trouble_of_inputs(patience, needs).map_or(Ok(()), Err)),
                 Err(Stopped { error, is_reported: false, .. }) if !matches!(self.last, Some(Err(_))) => {
                     retrying.push(error);
                     self.last.clone()
@@ -135,8 +134,10 @@ impl Sync {
             }
             self.last = Some(verdict);
         }
-        let due =
-            [self.unreadable_since.map(|since| since + patience), view.observer.watches.trouble_lasts_at(patience)];
+        let due = [
+            self.unreadable_since.map(|since| since + patience),
+            view.target.observer.watches.trouble_lasts_at(patience),
+        ];
         let due = due.into_iter().chain(self.applier.due()).flatten().collect();
         let succeeded = matches!(self.last, Some(Ok(()))).then_some(self.controller.word);
         Pass { waiting, retrying, due, held_back: self.applier.contested().len(), succeeded, ..Pass::default() }
@@ -153,7 +154,7 @@ async fn apply(
     let budget = || authority.write_budget();
     for object in objects {
         let reference = Reference::config_map(object.namespace(), object.name());
-        let mut live = view.observer.named(&reference);
+        let mut live = view.target.observer.named(&reference);
         // The Go operator copied `immutable` from its source; such a ConfigMap can only be recreated.
         let frozen = live.take_if(|live| live["immutable"] == true && need(object.value(), live) != Need::Nothing);
         if let Some(frozen) = frozen {
@@ -161,13 +162,14 @@ async fn apply(
             if !applier.may_repair(object.key()) {
                 continue;
             }
-            if applier.delete((object.kind(), frozen), "it is immutable", &budget).await.is_none() {
+            if applier.delete(&view.target.client, (object.kind(), frozen), "it is immutable", &budget).await.is_none()
+            {
                 break;
             }
         }
-        let written = applier.apply(std::iter::once((object, live)), &budget).await;
+        let written = applier.apply(&view.target.client, std::iter::once((object, live)), &budget).await;
         for (_, live) in written {
-            view.observer.put_named(&reference, live);
+            view.target.observer.put_named(&reference, live);
         }
         if !applier.failures.is_empty() {
             break;
@@ -190,6 +192,7 @@ async fn apply(
 
 #[cfg(test)]
 pub(super) mod tests {
+    use kube::Client;
     use tokio::sync::watch;
 
     use super::*;
@@ -198,7 +201,7 @@ pub(super) mod tests {
     /// Never leads, and so never writes.
     pub(in crate::controllers) fn sync(controller: &'static Controller, client: Client) -> Sync {
         let (leadership, shutdown) = (watch::channel(Leadership::Waiting(None)).1, watch::channel(false).1);
-        let events = Events::start(client.clone(), Metrics::default());
-        Sync::new(controller, Authority { leadership, shutdown }, client, events)
+        let events = Events::start(client, Metrics::default());
+        Sync::new(controller, Authority { leadership, shutdown }, events)
     }
 }

@@ -160,14 +160,15 @@ impl TrustedCa {
 /// The certificates of the Proxy's trusted CA.
 fn user_certificates(view: &View, user: &Reference) -> Result<Vec<Certificate>, String> {
     let found =
-        view.observer.named(user).ok_or_else(|| format!("{user}, which Proxy cluster names, does not exist"))?;
+        view.target.observer.named(user).ok_or_else(|| format!("{user}, which Proxy cluster names, does not exist"))?;
     let text = found["data"][KEY].as_str().ok_or_else(|| format!("{user} has no key {KEY}"))?;
     certificates::parse(text.as_bytes()).map_err(|problem| problem.of(format_args!("{user}, key {KEY}")))
 }
 
 fn cloud_certificates(view: &View) -> Option<Result<Vec<Certificate>, String>> {
     let target = view.cloud_config();
-    let text = view.observer.named(&target).and_then(|found: &Value| found["data"][CLOUD_CONFIG_KEY].as_str())?;
+    let text =
+        view.target.observer.named(&target).and_then(|found: &Value| found["data"][CLOUD_CONFIG_KEY].as_str())?;
     let source = format!("{target}, key {CLOUD_CONFIG_KEY}");
     Some(certificates::parse(text.as_bytes()).map_err(|problem| problem.of(source)))
 }

@@ -19,7 +19,8 @@ use crate::{
     config::{certificates, cloud_conf},
     controllers::{
         backoff::{Backoff, RepairLimiter, STATUS_WRITES},
-        observer::{Id, Observer, World},
+        observer::{Id, World},
+        target::Target,
     },
     error::chain,
     facts::{
@@ -31,7 +32,7 @@ use crate::{
     nodes::subject::Subject,
     object::{Key, reference::Reference},
     plan::{Plan, limits::Limits},
-    process::leadership::Authority,
+    process::{leadership::Authority, metrics::Metrics},
     provider::{Phase, Provider, catalog::Catalog, external::read::Externals},
     status::{self, cluster_operator::Status},
 };
@@ -59,8 +60,7 @@ pub struct ViewSettings {
 
 /// The cluster, as this process sees it.
 pub struct View {
-    pub(super) client: Client,
-    pub(super) observer: Observer,
+    pub(super) target: Target,
     pub(super) settings: ViewSettings,
     pub(super) catalog: Catalog,
     externals: Externals,
@@ -88,15 +88,16 @@ pub struct View {
 }
 
 impl View {
-    /// A cluster that has not been seen yet.
+    /// A cluster that has not been seen yet. Must be called in a runtime.
     pub fn new(
-        client: Client,
+        (client, metrics): (Client, Metrics),
         externals: Externals,
         settings: ViewSettings,
         single_replica: watch::Sender<Option<bool>>,
     ) -> Self {
         let set_id = inventory::set_id(&settings.own_namespace);
-        let mut observer = Observer::new(client.clone(), set_id);
+        let mut target = Target::new(client, set_id, metrics);
+        let observer = &mut target.observer;
         if settings.manager_namespaces.is_empty() {
             // On OpenShift, as is likely, nothing is waited for before the rest is asked for.
             observer.want_documents(Documents::needed(&settings.facts, settings.with_config_sync, None).collect());
@@ -109,8 +110,7 @@ impl View {
         }
         let documents = Documents::default();
         Self {
-            observer,
-            client,
+            target,
             catalog: externals.catalog(),
             externals,
             catalog_changed: false,
@@ -153,8 +153,8 @@ impl View {
 
     /// The kind of the cluster. On OpenShift all documents are watched from then on.
     pub(super) fn world(&mut self) -> World {
-        let world = self.observer.world();
-        if world == World::OpenShift && self.observer.watches_one_document() {
+        let world = self.target.observer.world();
+        if world == World::OpenShift && self.target.observer.watches_one_document() {
             self.want_documents(None);
         }
         world
@@ -163,11 +163,11 @@ impl View {
     /// Updates the facts from the watches.
     pub(super) fn refresh(&mut self) {
         self.last_status = self.status();
-        if !self.observer.knows_documents() {
+        if !self.target.observer.knows_documents() {
             self.look_ahead();
             return;
         }
-        if let Some(read) = self.observer.update(&mut self.documents) {
+        if let Some(read) = self.target.observer.update(&mut self.documents) {
             self.unreadable = read.err();
             self.gather();
             if let Ok(platform) = self.facts.platform.clone() {
@@ -178,8 +178,8 @@ impl View {
             self.follow();
             self.revision += 1;
         }
-        if std::mem::take(&mut self.observer.named_changed) {
-            self.facts.digests = Some(self.observer.digests(&self.references));
+        if std::mem::take(&mut self.target.observer.named_changed) {
+            self.facts.digests = Some(self.target.observer.digests(&self.references));
             self.revision += 1;
         }
     }
@@ -188,7 +188,7 @@ impl View {
     /// the platform may need more documents.
     fn look_ahead(&mut self) {
         if self.single_replica.borrow().is_none() {
-            let facts = self.observer.documents_so_far().facts(&self.settings.facts);
+            let facts = self.target.observer.documents_so_far().facts(&self.settings.facts);
             if let Ok(Some(platform)) = facts.platform {
                 self.single_replica.send_replace(Some(facts.single_replica));
                 self.want_documents(Some(&platform));
@@ -199,7 +199,7 @@ impl View {
     /// Watches the documents that the platform needs.
     fn want_documents(&mut self, platform: Option<&Platform>) {
         let ViewSettings { facts, with_config_sync, .. } = &self.settings;
-        self.observer.want_documents(Documents::needed(facts, *with_config_sync, platform).collect());
+        self.target.observer.want_documents(Documents::needed(facts, *with_config_sync, platform).collect());
     }
 
     /// Recomputes the facts of the documents; images and digests have other sources.
@@ -232,7 +232,7 @@ impl View {
     /// The plan for the cluster, with our label, or the error of an input.
     pub(super) fn plan(&self) -> Result<Plan, String> {
         let plan = Plan::new(&self.catalog, self.facts()?, Phase::Cluster).map_err(|error| chain(&error))?;
-        Ok(plan.labelled(&self.observer.set_id))
+        Ok(plan.labelled(&self.target.observer.set_id))
     }
 
     /// The provider that serves the cluster; `None` also while the platform is not known.
@@ -242,12 +242,12 @@ impl View {
 
     /// The cloud-controller-manager that the platform's provider installs.
     pub(super) fn subject(&self) -> Option<Subject> {
-        Subject::openshift(self.provider()?, self.observer.infrastructure()?, &self.facts.namespace)
+        Subject::openshift(self.provider()?, self.target.observer.infrastructure()?, &self.facts.namespace)
     }
 
     /// The live status, completed from the previous one if the ClusterOperator was deleted.
     pub(super) fn status(&self) -> Status {
-        self.observer.status_object().map(Status::of).unwrap_or_default().completed(&self.last_status)
+        self.target.observer.status_object().map(Status::of).unwrap_or_default().completed(&self.last_status)
     }
 
     /// The status as of the last refresh or report.
@@ -268,7 +268,7 @@ impl View {
         authority: &Authority,
         reporting: &mut Backoff,
     ) -> Result<(), String> {
-        let live = self.observer.status_object();
+        let live = self.target.observer.status_object();
         if status::write::is_needed(live, writer.1, is_well) {
             // Each writer of the status has its own limit.
             let own = Key {
@@ -291,11 +291,11 @@ impl View {
             }
         }
         self.held_writers.remove(writer.0);
-        match status::write::write(&self.client, live, writer, is_well, || authority.write_budget()).await {
+        match status::write::write(&self.target.client, live, writer, is_well, || authority.write_budget()).await {
             Ok(written) => {
                 *reporting = Backoff::default();
                 if let Some(written) = written {
-                    self.observer.watches.put(&Id::Status, status::write::NAME, written);
+                    self.target.observer.watches.put(&Id::Status, status::write::NAME, written);
                     self.last_status = self.status();
                 }
                 Ok(())
@@ -346,7 +346,7 @@ impl View {
             self.references = references;
             named.extend(self.references.iter().cloned());
         }
-        self.observer.want(&named);
+        self.target.observer.want(&named);
     }
 }
 
@@ -378,8 +378,12 @@ pub(super) mod tests {
             limits: Limits::default(),
             remove_providers: Vec::new(),
         };
-        let mut view =
-            View::new(client, Externals::none(embedded::catalog().unwrap()), settings, watch::channel(None).0);
+        let mut view = View::new(
+            (client, Metrics::default()),
+            Externals::none(embedded::catalog().unwrap()),
+            settings,
+            watch::channel(None).0,
+        );
         view.see(documents);
         view
     }

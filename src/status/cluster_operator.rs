@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     error,
     object::{self, Key, Kind, NAMESPACE, Object},
+    status::outcome::{Acted, names},
 };
 
 /// The kind of the object that holds the status.
@@ -49,34 +50,19 @@ const AS_EXPECTED: &str = "AsExpected";
 const SYNCING: &str = "SyncingResources";
 const SYNCING_FAILED: &str = "SyncingFailed";
 
-/// The result of one pass over the cluster.
+/// What a pass has come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Everything is applied and runs.
-    Done,
-    /// No provider serves this cluster.
-    Nothing {
-        /// The reason, for people.
-        why: String,
-    },
-    /// Everything is applied, and some workloads are being rolled out.
-    Progressing {
-        /// These workloads.
-        rollouts: Vec<Key>,
-        /// The nodes that may hold them up, for people, once they take long.
-        nodes: String,
-    },
-    /// An error has to be reported.
-    Failed {
-        /// The error with its causes, in one line.
-        error: String,
-    },
+    /// No provider serves this cluster: why, for people.
+    Nothing(String),
+    /// A plan was acted on, or could not be.
+    Acted(Acted),
 }
 
 impl Outcome {
     /// Whether everything is as planned.
     pub fn is_well(&self) -> bool {
-        matches!(self, Self::Done | Self::Nothing { .. })
+        matches!(self, Self::Nothing(_) | Self::Acted(Acted::Applied(_)))
     }
 }
 
@@ -222,20 +208,21 @@ impl Status {
             None => self.kept(condition(AVAILABLE, "False", SYNCING, "Nothing has been rolled out yet")),
         };
         let (available, progressing, error) = match outcome {
-            Outcome::Done => (available(remarks), expected(PROGRESSING, "False"), None),
-            Outcome::Nothing { why } => {
+            Outcome::Nothing(why) => {
                 (available(&format!("; nothing is applied: {why}")), expected(PROGRESSING, "False"), None)
             }
-            Outcome::Progressing { rollouts, nodes } => {
+            Outcome::Acted(Acted::RollingOut { rollouts, nodes, .. }) => {
                 let (reason, message) = if self.is_at(version) {
-                    let waits = rollouts.iter().map(Key::to_string).collect::<Vec<_>>().join(", ");
-                    (AS_EXPECTED, format!("Waiting for the rollout of {waits}{nodes}"))
+                    (AS_EXPECTED, format!("Waiting for the rollout of {}{nodes}", names(rollouts)))
                 } else {
                     (SYNCING, format!("Progressing towards operator: {version}{nodes}"))
                 };
                 (kept_available(), condition(PROGRESSING, "True", reason, &message), None)
             }
-            Outcome::Failed { error } => (kept_available(), self.kept(expected(PROGRESSING, "False")), Some(error)),
+            Outcome::Acted(Acted::Failed { error, .. } | Acted::Stuck(_, error)) => {
+                (kept_available(), self.kept(expected(PROGRESSING, "False")), Some(error))
+            }
+            Outcome::Acted(Acted::Applied(_)) => (available(remarks), expected(PROGRESSING, "False"), None),
         };
         let (degraded, upgradeable) = match error {
             None => (expected(DEGRADED, "False"), expected(UPGRADEABLE, "True")),

@@ -20,6 +20,7 @@ use crate::{
         inputs,
     },
     provider::Origin,
+    status::outcome::{Acted, names},
 };
 
 /// The condition of one that does what it is to do.
@@ -125,19 +126,15 @@ pub enum Outcome {
     Removing(Vec<String>),
     /// Nothing of it is left.
     Removed,
-    /// Applying has failed: the error, and whether it can only be cured by somebody.
-    Failed {
-        /// The error with its causes, in one line.
-        error: String,
-        /// Whether trying again is of no use.
-        is_terminal: bool,
-    },
-    /// Workloads are being rolled out.
-    RollingOut(Vec<String>),
-    /// Workloads do not come up: why.
-    Stuck(String),
-    /// Everything is applied.
-    Applied,
+    /// A plan was acted on, or could not be.
+    Acted(Acted),
+}
+
+impl Outcome {
+    /// Whether nothing more is to be done, and nothing is wrong.
+    pub fn is_well(&self) -> bool {
+        matches!(self, Self::Paused | Self::Removed | Self::Acted(Acted::Applied(_)))
+    }
 }
 
 /// What the status is computed from.
@@ -191,7 +188,6 @@ pub fn of(live: &Value) -> Status {
 
 /// The three conditions of kstatus, and the message of `Ready`.
 fn summary(input: &Input, workload: &Workload) -> (&'static str, &'static str, String, bool, bool) {
-    let Workload { kind, desired, ready } = workload;
     let trouble = || {
         let trouble = input.judgement.and_then(Judgement::trouble);
         trouble.map(|trouble| trouble.message.clone()).unwrap_or_default()
@@ -208,18 +204,30 @@ fn summary(input: &Input, workload: &Workload) -> (&'static str, &'static str, S
             let message = format!("spec.management is Removed: all its objects are deleted{}", input.remarks);
             ("False", "Removed", message, false, false)
         }
-        Outcome::Failed { error, is_terminal } => ("False", "ApplyFailed", error.clone(), !is_terminal, *is_terminal),
-        Outcome::RollingOut(rollouts) => {
-            ("False", "RollingOut", format!("waiting for the rollout of {}", rollouts.join(", ")), true, false)
+        Outcome::Acted(acted) => acted_summary(acted, input, workload),
+    }
+}
+
+fn acted_summary(
+    acted: &Acted,
+    input: &Input,
+    Workload { kind, desired, ready }: &Workload,
+) -> (&'static str, &'static str, String, bool, bool) {
+    match acted {
+        Acted::Failed { error, is_terminal } => ("False", "ApplyFailed", error.clone(), !is_terminal, *is_terminal),
+        Acted::RollingOut { rollouts, nodes, .. } if nodes.is_empty() => {
+            ("False", "RollingOut", format!("waiting for the rollout of {}", names(rollouts)), true, false)
         }
-        Outcome::Stuck(why) => ("False", "RolloutStuck", why.clone(), false, true),
-        Outcome::Applied if *desired == 0 => {
+        Acted::RollingOut { .. } | Acted::Stuck(..) => {
+            ("False", "RolloutStuck", acted.problem().unwrap_or_default(), false, true)
+        }
+        Acted::Applied(_) if *desired == 0 => {
             ("False", "NoPods", format!("the {kind} runs no pods: no node fits"), false, false)
         }
-        Outcome::Applied if *ready == 0 => {
+        Acted::Applied(_) if *ready == 0 => {
             ("False", "NoPodReady", format!("none of {desired} pods is ready"), false, false)
         }
-        Outcome::Applied => {
+        Acted::Applied(_) => {
             let gone = match input.gone_nodes.len() {
                 0 => String::new(),
                 count => format!("; the machines of {count} nodes are gone, see status.nodes.gone"),

@@ -70,6 +70,7 @@ mod scaffold;
 mod status;
 mod structure;
 mod take_over;
+mod targets;
 mod tls_profiles;
 mod trial;
 mod upstream;

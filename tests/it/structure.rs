@@ -283,6 +283,28 @@ fn sources_of_facts_and_the_status_object_have_one_place() -> Result<()> {
     Ok(())
 }
 
+/// A status says of objects that they are applied only if an executor has worked through them.
+#[test]
+fn only_the_executor_proves_that_objects_are_as_planned() -> Result<()> {
+    let modules = modules()?;
+    let proving = modules.iter().filter(|module| module.code.contains("Settled::after_pass"));
+    assert_eq!(proving.map(|module| module.path.as_str()).collect::<Vec<_>>(), ["controllers::executor"]);
+    Ok(())
+}
+
+/// One value holds what speaks with an API server, so that a process may have several.
+#[test]
+fn in_the_controllers_only_a_target_keeps_a_client() -> Result<()> {
+    for module in modules()?.iter().filter(|module| module.layer() == "controllers") {
+        let field = module.code.lines().find(|line| {
+            let line = line.trim().trim_start_matches("pub(super) ");
+            line == "client: Client,"
+        });
+        assert!(field.is_none() || module.path == "controllers::target", "{} keeps a client", module.path);
+    }
+    Ok(())
+}
+
 #[test]
 fn a_file_is_read_in_one_sitting() -> Result<()> {
     let longest = modules()?.into_iter().map(|module| (module.lines, module.path)).max();

@@ -8,7 +8,7 @@ use crate::process::metrics::Metrics;
 fn applier() -> Applier {
     let client = Client::new(Router::new(), "own");
     let events = Events::start(client.clone(), Metrics::default());
-    let mut applier = Applier::new(client, events, Duration::from_secs(150));
+    let mut applier = Applier::new(events, Duration::from_secs(150));
     applier.unseen = Sight::Absent;
     applier
 }

@@ -31,14 +31,14 @@ impl Managers {
     }
 
     /// Brings about what is planned. Objects whose places have not been seen yet wait.
-    pub(super) async fn act(&mut self, view: &mut View) -> Result<(), Stopped> {
+    pub(super) async fn apply(&mut self, view: &mut View) -> Result<(), Stopped> {
         let room = self.room();
-        let unseen: BTreeSet<Place> = unseen_places(&view.observer).collect();
+        let unseen: BTreeSet<Place> = unseen_places(&view.target.observer).collect();
         // A workload does not come before the policy that keeps it from deleting nodes, unless the operator may not look at policies.
         let awaits_policy = |object: &Object| {
             let place = Place::of(object);
             let is_lock = is_policy(object) && is_of_guard(object.value());
-            is_lock && unseen.contains(&place) && denied(&view.observer, &place).is_none()
+            is_lock && unseen.contains(&place) && denied(&view.target.observer, &place).is_none()
         };
         let unlocked = Wanted::owners(&self.objects, owner, awaits_policy);
         // Nothing of an external provider comes before the policies that restrict it have been looked at, be it new or not.
@@ -47,10 +47,10 @@ impl Managers {
         let unrestricted = Wanted::owners(&self.objects, owner, awaits_restriction);
         let closed: BTreeSet<&str> = self.closed().chain(unrestricted).collect();
         // A grant that is left is taken back whatever else waits.
-        let is_left = |object: &Object| is_of_guard(object.value()) && view.observer.live(object).is_some();
+        let is_left = |object: &Object| is_of_guard(object.value()) && view.target.observer.live(object).is_some();
         let is_ready = |object: &&Object| {
             let may_be = !closed.contains(owner(object.value())) || is_left(object);
-            let is_new_workload = object.pod_spec().is_some() && view.observer.live(object).is_none();
+            let is_new_workload = object.pod_spec().is_some() && view.target.observer.live(object).is_none();
             let has_lock = !is_new_workload || !unlocked.contains(owner(object.value()));
             may_be && has_lock && !unseen.contains(&Place::of(object)) && !self.withheld.rests(&object.key())
         };
@@ -78,17 +78,12 @@ impl Managers {
         let wanted =
             Wanted { objects: &objects, wave, owner, may_prune: &may_prune, takes_over: false, external: None };
         let budget = || self.authority.write_budget();
-        let acted = self.executor.act(&mut view.observer, wanted, room, budget).await;
+        let acted = self.executor.act(&mut view.target, wanted, room, budget).await;
         if let Some(applier) = self.executor.applier() {
             let policies = self.fleet.values().flat_map(Managed::optional_policies).map(Object::key).collect();
             self.withheld.note(&policies, applier);
         }
         acted
-    }
-
-    /// Whether this pass has to end, so that the nodes are looked at before more is written.
-    pub(super) fn is_cut(&self) -> bool {
-        self.executor.is_cut()
     }
 }
 
@@ -113,15 +108,11 @@ fn unseen_places(observer: &Observer) -> impl Iterator<Item = Place> {
 
 #[cfg(test)]
 mod tests {
-    use axum::Router;
-    use kube::Client;
-
     use super::*;
 
-    #[tokio::test]
-    async fn the_pass_that_grants_the_first_name_is_limited_as_well() {
-        let client = Client::new(Router::new(), "own");
-        let mut managers = Managers::of_a_standby(&client);
+    #[test]
+    fn the_pass_that_grants_the_first_name_is_limited_as_well() {
+        let mut managers = Managers::of_a_standby();
         managers.fleet.entry("other".into()).or_default();
         assert!(managers.grants.is_none());
         assert_eq!(managers.room(), usize::MAX);

@@ -13,7 +13,7 @@ use crate::{
     controllers::{
         census::Census,
         observer::{Id, Observer},
-        view::View,
+        target::Target,
     },
     facts::manager::{Manager, SKIP_PREFLIGHT},
     nodes::{
@@ -70,14 +70,15 @@ fn version(workload: &Object, observer: &Observer) -> Option<String> {
 
 impl Managers {
     /// Accepts or refuses what was planned since the last pass.
-    pub(super) fn weigh_changes(&mut self, view: &View, census: &Census) {
+    pub(super) fn weigh_changes(&mut self, target: &Target) {
         for managed in self.fleet.values_mut() {
-            managed.weigh(&view.observer, census);
+            managed.weigh(&target.observer, &target.census);
         }
     }
 
     /// Has those judged again that were refused, and of which the nodes or the workload have changed since.
-    pub(super) fn reconsider(&mut self, observer: &Observer, census: &Census) {
+    pub(super) fn reconsider(&mut self, target: &Target) {
+        let Target { observer, census, .. } = target;
         for managed in self.fleet.values_mut() {
             if matches!(&managed.change, Change::Refused(grounds) if grounds.have_changed(observer, census)) {
                 managed.forget_judgement();

@@ -110,11 +110,11 @@ impl Managers {
                 managed.gate = Gate::default();
                 continue;
             }
-            if managed.gate.is_open || !is_seen(&view.observer, managed.planned()) {
+            if managed.gate.is_open || !is_seen(&view.target.observer, managed.planned()) {
                 continue;
             }
             // Also one whose inputs are bad, or that is paused: what it has is kept as it should be.
-            if is_installed(&view.observer, name) {
+            if is_installed(&view.target.observer, name) {
                 managed.gate.is_open = true;
             } else if let Some(bad) = managed.judgement.as_ref().filter(|judgement| judgement.objects.is_none()) {
                 managed.gate.rows = Some(inputs::rows(bad, Reader::Operator).into());
@@ -122,7 +122,7 @@ impl Managers {
                 due.extend(managed.question().map(|question| (name.clone(), question)));
             }
         }
-        self.surveyor.ask(&view.catalog, due);
+        self.surveyor.ask(&view.target.client, &view.catalog, due);
         let closed = self.fleet.values().filter(|managed| !managed.gate.is_open);
         pass.due.extend(closed.filter_map(|managed| managed.gate.due()));
     }
@@ -148,7 +148,7 @@ impl Managers {
                 return;
             }
         };
-        let nodes: Vec<_> = view.observer.nodes().collect();
+        let nodes: Vec<_> = view.target.observer.nodes().collect();
         for (name, question) in current {
             let right = question.user.as_ref().and_then(|user| found.deletion_rights.get(user)).cloned();
             let right = right.unwrap_or(Ok(None));

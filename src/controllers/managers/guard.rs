@@ -9,6 +9,7 @@ mod report;
 mod withdraw;
 mod withheld;
 
+pub(super) use report::record_deletions;
 pub(super) use withdraw::{Grants, place};
 pub(super) use withheld::{Withheld, denied};
 
@@ -30,7 +31,6 @@ use crate::{
     controllers::{
         Pass,
         applier::Applier,
-        census::Census,
         now_in_seconds,
         observer::{Id, Observer},
         view::View,
@@ -46,6 +46,7 @@ use crate::{
     provider::upstream::is_manager,
     status::{
         manager::{self, Outcome},
+        outcome::Acted,
         rollout,
     },
 };
@@ -121,33 +122,34 @@ struct Known<'a> {
 impl Managers {
     /// Decides for each `CloudControllerManager` which nodes may be deleted: first by what is known, so that rights which are to go
     /// wait for no answer, then by what the API server answers.
-    pub(super) async fn guard(&mut self, view: &mut View, census: &Census, pass: &mut Pass) {
+    pub(super) async fn guard_nodes(&mut self, view: &mut View, pass: &mut Pass) {
         let now = now_in_seconds();
-        let events = view.observer.refusals();
-        let nodes: Vec<Node> = if self.needs_nodes(&view.observer, events.as_deref()) {
-            view.observer.nodes().collect()
+        let events = view.target.observer.refusals();
+        let nodes: Vec<Node> = if self.needs_nodes(&view.target.observer, events.as_deref()) {
+            view.target.observer.nodes().collect()
         } else {
             Vec::new()
         };
-        let trouble = view.observer.watches.seen(&Id::Nodes).and_then(seen::Seen::trouble);
+        let trouble = view.target.observer.watches.seen(&Id::Nodes).and_then(seen::Seen::trouble);
         let stale = trouble.map(|trouble| format!("the nodes may have changed, unseen: {}", trouble.error));
+        let unready = view.target.census.unready.clone();
         let mut unsettled = BTreeMap::new();
         for (name, managed) in &self.fleet {
             let Some(applier) = self.executor.applier() else { return };
-            unsettled.insert(name.clone(), managed.unsettled(applier, &nodes, &view.observer));
+            unsettled.insert(name.clone(), managed.unsettled(applier, &nodes, &view.target.observer));
         }
         let known = |name: &str| {
             Some(Known {
                 nodes: &nodes,
                 events: events.as_deref()?,
-                unready: &census.unready,
+                unready: &unready,
                 now,
                 unsettled: unsettled.get(name).and_then(Option::as_deref),
                 stale: stale.as_deref(),
             })
         };
         for (name, managed) in &mut self.fleet {
-            managed.guard.count(&status(&view.observer, name).deletion, &nodes, now, Instant::now());
+            managed.guard.count(&status(&view.target.observer, name).deletion, &nodes, now, Instant::now());
             managed.decide_deletions(name, view, known(name), pass);
         }
         self.take_back(view).await;
@@ -159,7 +161,7 @@ impl Managers {
             if asked >= room {
                 // The next pass asks for it. Until then nothing is granted that nobody has asked for.
                 pass.due.push(Instant::now());
-                managed.grant_nothing_new(&view.observer);
+                managed.grant_nothing_new(&view.target.observer);
             } else if let Some(known) = known(name) {
                 asked += usize::from(managed.prove(name, view, &known, pass).await);
             }
@@ -205,7 +207,7 @@ impl Managed {
         }
         if !self.is_paused() {
             // What the role grants stays listed until it is taken back.
-            self.guard.deletable = lists::next(&[], &BTreeSet::new(), &self.live(&view.observer)).0;
+            self.guard.deletable = lists::next(&[], &BTreeSet::new(), &self.live(&view.target.observer)).0;
         }
         let Some(manager) = self.manager().cloned() else { return };
         if manager.spec.controllers.cloud_node_lifecycle == Lifecycle::Disabled {
@@ -227,9 +229,9 @@ impl Managed {
         pass: &mut Pass,
     ) {
         if manager.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled && !self.is_paused() {
-            let previous = status(&view.observer, name).deletion.confirmed;
+            let previous = status(&view.target.observer, name).deletion.confirmed;
             let recorded: BTreeSet<_> = previous.iter().map(String::as_str).collect();
-            let live = self.live(&view.observer);
+            let live = self.live(&view.target.observer);
             let (deletable, due) = lists::next(&decision.confirmed, &recorded, &live);
             self.guard.deletable = deletable;
             pass.due.extend(due.map(|due| Instant::now() + due));
@@ -285,9 +287,9 @@ impl Managed {
 
     /// Why the cloud-controller-manager may not be as planned, or not yet: then only what people have allowed is confirmed.
     fn unsettled(&self, applier: &Applier, nodes: &[Node], observer: &Observer) -> Option<String> {
-        let rolled_out = match &self.last {
-            Some(Outcome::Applied) => true,
-            Some(Outcome::RollingOut(_) | Outcome::Stuck(_)) => self.runs_on_ready_nodes(nodes, observer),
+        let rolled_out = match &self.progress.last {
+            Some(Outcome::Acted(Acted::Applied(_))) => true,
+            Some(Outcome::Acted(acted)) if acted.is_rollout() => self.runs_on_ready_nodes(nodes, observer),
             _ => false,
         };
         if !rolled_out {

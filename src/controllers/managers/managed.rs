@@ -17,7 +17,7 @@ use crate::{
         spec::{Lifecycle, Management},
         status::Status,
     },
-    controllers::{backoff::Backoff, observer::Observer, view::ViewSettings},
+    controllers::{observer::Observer, progress::Progress, view::ViewSettings},
     facts::{
         cluster::Cluster,
         manager::{Controller, Manager},
@@ -60,18 +60,12 @@ pub(super) struct Managed {
     pub(super) change: Change,
     /// The checks before its first installation.
     pub(super) gate: Gate,
-    /// What the last pass has come to.
-    pub(super) last: Option<Outcome>,
-    /// What of that was logged last.
-    pub(super) logged: String,
-    pub(super) reporting: Backoff,
+    /// What the passes have come to.
+    pub(super) progress: Progress<Outcome>,
     /// When the status was last written, and what.
     pub(super) written: Option<(Instant, Status)>,
     /// What the installed definition lacks of it.
     pub(super) definition: Definition,
-    pub(super) stuck_since: Option<Instant>,
-    /// Since when a rollout has not ended.
-    pub(super) rolling_since: Option<Instant>,
     /// Which nodes it may delete.
     pub(super) guard: Guarded,
 }
@@ -247,7 +241,7 @@ impl Managed {
 
     /// Whether nothing more is to be done for it, and nothing is wrong.
     pub(super) fn is_well(&self) -> bool {
-        matches!(self.last, Some(Outcome::Applied | Outcome::Paused | Outcome::Removed))
+        self.progress.last.as_ref().is_some_and(Outcome::is_well)
     }
 }
 

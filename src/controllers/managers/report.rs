@@ -1,79 +1,109 @@
 //! Reports to each `CloudControllerManager` what has come of it (IO).
 
-use std::{collections::BTreeSet, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
 
 use serde_json::Value;
 use tracing::{info, warn};
 
-use super::{Managed, Managers, guard::denied, is_common, owner};
+use super::{
+    Managed, Managers,
+    guard::{Withheld, denied},
+    is_common, owner,
+};
 use crate::{
     apply::{
-        inventory::{self, Place, Verdict},
+        inventory::{self, Place, Scope, Verdict},
         write::key_of,
     },
     cluster::seen::Seen,
     controllers::{
-        Nodes, Pass,
+        Pass,
+        backoff::RepairLimiter,
+        executor::Executor,
         failures::Stopped,
         observer::{Id, Observer},
         rollouts::{Rollouts, held_up_by},
         view::View,
     },
+    facts::cluster::Cluster,
     object::{Key, Object, reference::CONFIG_MAP},
     plan::upstream::judgement::Judgement,
+    process::leadership::Authority,
     provider::restriction::is_restriction,
-    status::{cluster_operator::TRANSIENT_ERROR_PATIENCE, manager::Outcome},
+    status::{
+        cluster_operator::TRANSIENT_ERROR_PATIENCE,
+        manager::Outcome,
+        outcome::{Acted, names},
+    },
 };
+
+/// What all reports are made with.
+pub(super) struct Reporter<'a> {
+    pub(super) authority: &'a Authority,
+    pub(super) executor: &'a Executor,
+    pub(super) withheld: &'a Withheld,
+    pub(super) cluster: Option<&'a Cluster>,
+    /// Limits the writes of each status.
+    pub(super) limiter: &'a mut RepairLimiter,
+    own_namespace: &'a str,
+    /// Where objects may be of those that are to go.
+    leftovers: Scope,
+}
 
 impl Managers {
     /// Reports to each `CloudControllerManager`, after a pass that has `acted`.
-    pub(super) async fn report(
-        &mut self,
-        view: &mut View,
-        nodes: &Nodes,
-        acted: &Result<(), Stopped>,
-        pass: &mut Pass,
-    ) {
-        let names: Vec<_> = self.fleet.keys().cloned().collect();
+    pub(super) async fn report_to_each(&mut self, view: &mut View, acted: &Result<(), Stopped>, pass: &mut Pass) {
+        let room = self.room();
         let mut written = 0;
-        for name in names {
-            if written >= self.room() {
+        let (mut reporter, fleet) = self.reporter(&view.target.observer);
+        for (name, managed) in fleet {
+            if written >= room {
                 pass.due.push(Instant::now());
                 break;
             }
-            let Some(mut managed) = self.fleet.remove(&name) else { continue };
             let before = managed.written.as_ref().map(|(at, _)| *at);
-            match self.outcome(&mut managed, &name, view, acted, pass) {
-                Ok(outcome) => self.tell((&mut managed, &name), outcome, (view, nodes), pass).await,
+            match reporter.outcome(managed, name, view, acted, pass) {
+                Ok(outcome) => reporter.tell((managed, name), outcome, view, pass).await,
                 Err(waiting) => pass.retrying.extend(waiting),
             }
             written += usize::from(managed.written.as_ref().map(|(at, _)| *at) != before);
-            let since = [managed.stuck_since, managed.rolling_since].into_iter().flatten();
-            pass.due.extend(since.map(|since| since + TRANSIENT_ERROR_PATIENCE));
-            self.fleet.insert(name, managed);
+            pass.due.extend(managed.progress.due());
         }
     }
 
-    /// Reports to each `CloudControllerManager` that what all depend on cannot be read.
-    pub(super) async fn report_blindness(&mut self, view: &mut View, nodes: &Nodes, error: String, pass: &mut Pass) {
-        let live: Vec<_> =
-            view.observer.watches.seen(&Id::Managers).into_iter().flat_map(Seen::objects).cloned().collect();
-        for live in live {
-            let name = live["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-            let mut managed = self.fleet.remove(&name).unwrap_or_default();
-            let generation = live["metadata"]["generation"].as_i64().unwrap_or_default();
+    /// Reports to all `CloudControllerManager`s that what they depend on cannot be read.
+    pub(super) async fn report_to_all(&mut self, view: &mut View, error: &str, pass: &mut Pass) {
+        let (mut reporter, fleet) = self.reporter(&view.target.observer);
+        let live = view.target.observer.watches.seen(&Id::Managers).into_iter().flat_map(Seen::objects);
+        let known = |live: &Value| {
+            let metadata = &live["metadata"];
+            Some((metadata["name"].as_str()?.to_owned(), metadata["generation"].as_i64().unwrap_or_default()))
+        };
+        for (name, generation) in live.filter_map(known).collect::<Vec<_>>() {
+            let managed = fleet.entry(name.clone()).or_default();
             if std::mem::replace(&mut managed.generation, generation) != generation {
                 managed.judgement = None;
             }
-            managed.guard.blind = Some(error.clone());
-            let outcome = Outcome::Failed { error: error.clone(), is_terminal: false };
-            self.tell((&mut managed, &name), outcome, (view, nodes), pass).await;
-            self.fleet.insert(name, managed);
+            managed.guard.blind = Some(error.to_owned());
+            reporter.tell((managed, &name), failed(error.to_owned(), false), view, pass).await;
         }
         // They are read and judged once the watch is back.
-        view.observer.managers_changed = true;
+        view.target.observer.managers_changed = true;
     }
 
+    fn reporter(&mut self, observer: &Observer) -> (Reporter<'_>, &mut BTreeMap<String, Managed>) {
+        let is_any_removed = self.fleet.values().any(Managed::is_removed);
+        let leftovers = if is_any_removed { self.leftovers(observer) } else { Scope::default() };
+        let Self { authority, executor, withheld, cluster, limiter, own_namespace, fleet, .. } = self;
+        let cluster = cluster.as_ref();
+        (Reporter { authority, executor, withheld, cluster, limiter, own_namespace, leftovers }, fleet)
+    }
+}
+
+impl Reporter<'_> {
     /// What a pass has come to for one; an error is what is waited for before that is known.
     fn outcome(
         &self,
@@ -86,7 +116,7 @@ impl Managers {
         let Some(judgement) = &managed.judgement else { return Err(None) };
         if judgement.objects.is_none() {
             // Which of two is refused depends on what runs.
-            if managed.is_good() && view.observer.awaits_leftovers() {
+            if managed.is_good() && view.target.observer.awaits_leftovers() {
                 return Err(None);
             }
             return Ok(Outcome::BadInput);
@@ -94,7 +124,7 @@ impl Managers {
         if managed.is_paused() {
             return Ok(Outcome::Paused);
         }
-        let (observer, origin) = (&view.observer, judgement.origin.as_ref());
+        let (observer, origin) = (&view.target.observer, judgement.origin.as_ref());
         let places: BTreeSet<Place> = managed.planned().iter().map(Place::of).collect();
         // Without a policy that it may not look at, all else is as it should be, unless nothing else is written before that one.
         let optional: BTreeSet<Place> = managed.optional_policies().map(Place::of).collect();
@@ -111,7 +141,7 @@ impl Managers {
         if let Some(error) = observer.watches.lasting_trouble(TRANSIENT_ERROR_PATIENCE, is_needed) {
             let is_denied = required.iter().any(|place| denied(observer, place).is_some());
             let error = Stopped { is_denied, ..error.into() }.advised(origin);
-            return Ok(Outcome::Failed { error, is_terminal: false });
+            return Ok(failed(error, false));
         }
         if let Some(pending) = observer.watches.pending(is_needed).into_iter().next() {
             return Err(Some(pending));
@@ -119,20 +149,20 @@ impl Managers {
         if managed.is_gated() {
             return match managed.gate.refusal() {
                 Ok(why) => Ok(Outcome::Refused(why)),
-                Err((error, true)) => Ok(Outcome::Failed { error, is_terminal: false }),
+                Err((error, true)) => Ok(failed(error, false)),
                 Err((error, false)) => Err(Some(error)),
             };
         }
         let is_of = self.is_of(managed, name, observer);
-        let counts = |key: &Key| is_of(key) && !self.withheld.has(key);
-        if let Some(stopped) = self.executor.failure(acted, counts) {
-            let (error, Stopped { is_reported, is_terminal, .. }) = (stopped.advised(origin), stopped);
-            let waiting = || Some(format!("CloudControllerManager {name}: {error}"));
-            return if is_reported { Ok(Outcome::Failed { error, is_terminal }) } else { Err(waiting()) };
-        }
-        if let Some(error) = self.executor.overruled(&is_of) {
-            return Ok(Outcome::Failed { error, is_terminal: false });
-        }
+        let counts = |key: &Key| !self.withheld.has(key);
+        let settled = match self.executor.settled(acted, &is_of, counts) {
+            Ok(settled) => settled,
+            Err(stopped) => {
+                let (error, Stopped { is_reported, is_terminal, .. }) = (stopped.advised(origin), stopped);
+                let waiting = || Some(format!("CloudControllerManager {name}: {error}"));
+                return if is_reported { Ok(failed(error, is_terminal)) } else { Err(waiting()) };
+            }
+        };
         if managed.is_removed() {
             let left = self.left_of(managed, observer, name);
             return Ok(if left.is_empty() { Outcome::Removed } else { Outcome::Removing(left) });
@@ -147,21 +177,11 @@ impl Managers {
         for (sum, more) in pass.workloads.iter_mut().zip(rollouts.workloads) {
             *sum += more;
         }
-        managed.stuck_since = rollouts.stuck.as_ref().map(|_| managed.stuck_since.unwrap_or_else(Instant::now));
-        if let Some(why) = rollouts.stuck
-            && managed.stuck_since.is_some_and(|since| since.elapsed() >= TRANSIENT_ERROR_PATIENCE)
-        {
-            return Ok(Outcome::Stuck(why + &held_up_by(observer.nodes(), managed.planned(), &rollouts.waiting)));
-        }
-        let waiting: Vec<_> = rollouts.waiting.iter().map(Key::to_string).collect();
-        managed.rolling_since = (!waiting.is_empty()).then(|| managed.rolling_since.unwrap_or_else(Instant::now));
-        if managed.rolling_since.is_some_and(|since| since.elapsed() >= TRANSIENT_ERROR_PATIENCE) {
-            let nodes = held_up_by(observer.nodes(), managed.planned(), &rollouts.waiting);
-            if !nodes.is_empty() {
-                return Ok(Outcome::Stuck(format!("the rollout of {} does not end{nodes}", waiting.join(", "))));
-            }
-        }
-        Ok(if waiting.is_empty() { Outcome::Applied } else { Outcome::RollingOut(waiting) })
+        let mut progress = std::mem::take(&mut managed.progress);
+        let held_up_by = |waiting: &[Key]| held_up_by(observer.nodes(), managed.planned(), waiting);
+        let acted = progress.of_rollouts(settled, rollouts, held_up_by);
+        managed.progress = progress;
+        Ok(Outcome::Acted(acted))
     }
 
     /// What is left of the objects of one, except what is kept, and where that is not known.
@@ -173,11 +193,10 @@ impl Managers {
         // One of its objects may be wherever any has been, but where the operator may not look only its own count.
         let own: BTreeSet<Place> = managed.removed().iter().map(Place::of).collect();
         let optional: BTreeSet<Place> = managed.optional_policies().map(Place::of).collect();
-        let scope = self.leftovers(observer);
         let counts = |place: &Place| {
             let is_own = own.contains(place);
             let may_be_unseen = !is_own || optional.contains(place);
-            (is_own || scope.contains(place)) && !(may_be_unseen && denied(observer, place).is_some())
+            (is_own || self.leftovers.contains(place)) && !(may_be_unseen && denied(observer, place).is_some())
         };
         let unknown = observer.watches.pending(|id| matches!(id, Id::Ours(place) if counts(place)));
         left.chain(unknown).collect()
@@ -202,7 +221,7 @@ impl Managers {
         let inventory = Key {
             group: String::new(),
             kind: CONFIG_MAP.kind.to_owned(),
-            namespace: self.own_namespace.clone(),
+            namespace: self.own_namespace.to_owned(),
             name: inventory::NAME.to_owned(),
         };
         let live = live_of(observer, name).map(|(place, live)| key_of(place.kind, live));
@@ -216,55 +235,51 @@ impl Managers {
         &mut self,
         (managed, name): (&mut Managed, &str),
         outcome: Outcome,
-        (view, nodes): (&mut View, &Nodes),
+        view: &mut View,
         pass: &mut Pass,
     ) {
         managed.log(name, &outcome, !self.executor.writes());
         // The guard has decided by the last outcome.
-        let is_other = managed.take(outcome);
+        let is_rollout = matches!(&outcome, Outcome::Acted(acted) if acted.is_rollout());
+        let is_other = managed.progress.take(outcome, is_rollout);
         pass.due.extend((is_other && managed.keeps_nodes()).then(Instant::now));
-        let reported = self.write((managed, name), (view, nodes), pass).await;
+        let reported = self.write((managed, name), view, pass).await;
         pass.retrying.extend(reported.err());
-        pass.due.extend(managed.reporting.due());
+        pass.due.extend(managed.progress.due());
     }
 }
 
 impl Managed {
-    /// Takes what a pass has come to. Returns whether that is another outcome than the last one.
-    fn take(&mut self, outcome: Outcome) -> bool {
-        // A rollout has its own time: what was waited for before an error, a bad input or a pause does not count for the next one.
-        if !matches!(outcome, Outcome::RollingOut(_) | Outcome::Stuck(_)) {
-            (self.stuck_since, self.rolling_since) = (None, None);
-        }
-        let is_other = self.last.as_ref() != Some(&outcome);
-        self.last = Some(outcome);
-        is_other
-    }
-
     fn log(&mut self, name: &str, outcome: &Outcome, is_dry_run: bool) {
-        let trouble = self.judgement.as_ref().and_then(Judgement::trouble).map(|trouble| trouble.message.as_str());
-        let (text, is_bad) = match outcome {
-            Outcome::BadInput => (trouble.unwrap_or_default().to_owned(), true),
-            Outcome::Failed { error, .. } | Outcome::Stuck(error) | Outcome::Refused(error) => (error.clone(), true),
-            // Nothing of the following is done in a dry run.
-            _ if is_dry_run => return,
-            Outcome::Paused => ("it is paused: nothing is changed".to_owned(), false),
-            Outcome::Removing(left) => (format!("removing {}", left.join(", ")), false),
-            Outcome::Removed => ("all its objects are deleted".to_owned(), false),
-            Outcome::RollingOut(rollouts) => (format!("waiting for the rollout of {}", rollouts.join(", ")), false),
-            Outcome::Applied => ("everything is applied".to_owned(), false),
+        let trouble = self.judgement.as_ref().and_then(Judgement::trouble).map(|trouble| trouble.message.clone());
+        let bad = match outcome {
+            Outcome::BadInput => Some(trouble.unwrap_or_default()),
+            Outcome::Refused(error) => Some(error.clone()),
+            Outcome::Acted(acted) => acted.problem(),
+            _ => None,
         };
-        if self.logged == text {
+        if let Some(text) = bad {
+            let dry_run = if is_dry_run { "dry run: " } else { "" };
+            self.progress.log(format!("{dry_run}CloudControllerManager {name}: {text}"), |text| warn!("{text}"));
             return;
         }
-        let dry_run = if is_dry_run { "dry run: " } else { "" };
-        if is_bad {
-            warn!("{dry_run}CloudControllerManager {name}: {text}");
-        } else {
-            info!("CloudControllerManager {name}: {text}");
-        }
-        self.logged = text;
+        let text = match outcome {
+            // Nothing of the following is done in a dry run.
+            _ if is_dry_run => return,
+            Outcome::Paused => "it is paused: nothing is changed".to_owned(),
+            Outcome::Removing(left) => format!("removing {}", left.join(", ")),
+            Outcome::Removed => "all its objects are deleted".to_owned(),
+            Outcome::Acted(Acted::RollingOut { rollouts, .. }) => {
+                format!("waiting for the rollout of {}", names(rollouts))
+            }
+            _ => "everything is applied".to_owned(),
+        };
+        self.progress.log(format!("CloudControllerManager {name}: {text}"), |text| info!("{text}"));
     }
+}
+
+fn failed(error: String, is_terminal: bool) -> Outcome {
+    Outcome::Acted(Acted::Failed { error, is_terminal })
 }
 
 /// Our objects of one that have been seen, each with its place.
@@ -280,12 +295,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::apply::inventory::Scope;
 
     #[tokio::test]
     async fn without_an_inventory_nothing_is_said_to_be_gone_that_was_not_looked_for() {
         let client = Client::new(Router::new(), "own");
-        let managers = Managers::of_a_standby(&client);
+        let mut managers = Managers::of_a_standby();
         let mut observer = Observer::new(client, "set".into());
         let metadata = json!({"name": "a", "namespace": "kube-system"});
         let object = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
@@ -294,30 +308,9 @@ mod tests {
         let judgement = Judgement { objects: Some(Vec::new()), removed, ..Judgement::default() };
         let mut managed = Managed::default();
         managed.judgement = Some(judgement);
-        // Which is not in the fleet while it is reported to.
-        let left = managers.left_of(&managed, &observer, "cluster");
+        managers.fleet.insert("cluster".into(), managed);
+        let (reporter, fleet) = managers.reporter(&observer);
+        let left = reporter.left_of(&fleet["cluster"], &observer, "cluster");
         assert!(matches!(&left[..], [place] if place.contains("serviceaccounts in namespace kube-system")), "{left:?}");
-    }
-
-    #[test]
-    fn a_rollout_after_something_else_has_its_whole_time() {
-        let mut managed = Managed::default();
-        let since = Some(Instant::now());
-        for (outcome, left) in [
-            (Outcome::RollingOut(vec!["DaemonSet n/a".into()]), since),
-            (Outcome::Stuck("why".into()), since),
-            (Outcome::BadInput, None),
-            (Outcome::Refused("why".into()), None),
-            (Outcome::Paused, None),
-            (Outcome::Removing(Vec::new()), None),
-            (Outcome::Removed, None),
-            (Outcome::Failed { error: "no".into(), is_terminal: false }, None),
-            (Outcome::Applied, None),
-        ] {
-            (managed.stuck_since, managed.rolling_since) = (since, since);
-            assert!(managed.take(outcome.clone()), "{outcome:?}");
-            assert_eq!((managed.stuck_since, managed.rolling_since), (left, left), "{outcome:?}");
-            assert!(!managed.take(outcome), "it is the same");
-        }
     }
 }

@@ -38,19 +38,20 @@ pub(super) type Answer = (BTreeMap<String, Question>, Result<Found, Error>);
 
 /// Asks one survey at a time.
 pub(super) struct Surveyor {
-    client: Client,
     results: mpsc::UnboundedSender<Answer>,
     answers: mpsc::UnboundedReceiver<Answer>,
     is_asking: bool,
     answer: Option<Answer>,
 }
 
-impl Surveyor {
-    pub(super) fn new(client: Client) -> Self {
+impl Default for Surveyor {
+    fn default() -> Self {
         let (results, answers) = mpsc::unbounded_channel();
-        Self { client, results, answers, is_asking: false, answer: None }
+        Self { results, answers, is_asking: false, answer: None }
     }
+}
 
+impl Surveyor {
     /// Waits for an answer, for the next pass.
     pub(super) async fn answered(&mut self) {
         // Never closed: this has a sender, too.
@@ -66,12 +67,12 @@ impl Surveyor {
     }
 
     /// Asks, unless it is asking already.
-    pub(super) fn ask(&mut self, catalog: &Catalog, questions: BTreeMap<String, Question>) {
+    pub(super) fn ask(&mut self, client: &Client, catalog: &Catalog, questions: BTreeMap<String, Question>) {
         if self.is_asking || questions.is_empty() {
             return;
         }
         self.is_asking = true;
-        let (client, results, catalog) = (self.client.clone(), self.results.clone(), catalog.clone());
+        let (client, results, catalog) = (client.clone(), self.results.clone(), catalog.clone());
         tokio::spawn(async move {
             let found = find(&client, &catalog, &questions).await;
             // Nobody asks any more if this process stops.

@@ -9,7 +9,11 @@ use kube::{
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use super::{Managed, Managers, report::live_of};
+use super::{
+    Managed,
+    guard::record_deletions,
+    report::{Reporter, live_of},
+};
 use crate::{
     api::{
         CLOUD_CONTROLLER_MANAGER,
@@ -21,10 +25,11 @@ use crate::{
         seen::Seen,
     },
     controllers::{
-        Nodes, Pass,
+        Pass,
         backoff::Backoff,
         now_in_seconds,
         observer::{Id, Observer},
+        target::Target,
         view::View,
     },
     nodes::subject::Subject,
@@ -39,46 +44,46 @@ use crate::{
 /// The shortest time between two writes of a status that differ only in which nodes are meant, and how many.
 const COUNT_PERIOD: Duration = Duration::from_secs(10);
 
-impl Managers {
+impl Reporter<'_> {
     /// Writes the status of one, unless it is so already.
     pub(super) async fn write(
         &mut self,
         (managed, name): (&mut Managed, &str),
-        (view, nodes): (&mut View, &Nodes),
+        view: &mut View,
         pass: &mut Pass,
     ) -> Result<(), String> {
-        let Some(outcome) = &managed.last else { return Ok(()) };
+        let Some(outcome) = &managed.progress.last else { return Ok(()) };
         if !self.executor.writes() {
             return Ok(());
         }
-        let Some(live) = view.observer.watches.get(&Id::Managers, name) else { return Ok(()) };
+        let Some(live) = view.target.observer.watches.get(&Id::Managers, name) else { return Ok(()) };
         let previous = manager::of(live);
         let annotations = live["metadata"]["annotations"].clone();
-        let withheld = self.withheld.why(managed, &view.observer);
+        let withheld = self.withheld.why(managed, &view.target.observer);
         let guard = managed.guard_report(name, view, &previous, withheld.as_deref());
         let gone_nodes = managed.gone_nodes(view, &previous);
         let time = now_in_seconds().to_string();
-        let is_seen = view.observer.watches.seen(&Id::Nodes).is_some_and(Seen::is_synced);
-        let initialization = (is_seen && managed.is_read()).then(|| managed.initialization(nodes));
+        let is_seen = view.target.observer.watches.seen(&Id::Nodes).is_some_and(Seen::is_synced);
+        let initialization = (is_seen && managed.is_read()).then(|| managed.initialization(&view.target));
         let input = Input {
             generation: managed.generation,
             judgement: managed.judgement.as_ref(),
-            cluster: self.cluster.as_ref(),
+            cluster: self.cluster,
             outcome,
             preflight: managed.gate.rows.as_deref(),
-            workload: workload(managed, name, &view.observer),
+            workload: workload(managed, name, &view.target.observer),
             nodes: initialization.as_ref(),
             gone_nodes: &gone_nodes,
             guard: Some(&guard),
-            remarks: &(self.executor.remarks(self.is_of(managed, name, &view.observer))
-                + &self.may_be_left(managed, &view.observer)),
+            remarks: &(self.executor.remarks(self.is_of(managed, name, &view.target.observer))
+                + &self.may_be_left(managed, &view.target.observer)),
             now: &time,
         };
         let whole = manager::next(&previous, &input);
         let now = Instant::now();
         let mut next = managed.definition.fit(&whole, now).into_owned();
         if next == previous {
-            managed.reporting = Backoff::default();
+            managed.progress.reporting = Backoff::default();
             pass.due.extend(managed.definition.due());
             return Ok(());
         }
@@ -89,7 +94,7 @@ impl Managers {
             pass.due.push(free);
             return Ok(());
         }
-        managed.reporting.ready(now)?;
+        managed.progress.reporting.ready(now)?;
         if let Err(free) = self.limiter.repair(key(name), now) {
             pass.due.push(free);
             let is_of_another = written.is_some_and(|(_, written)| *written != previous);
@@ -99,11 +104,11 @@ impl Managers {
                 format!("the status of CloudControllerManager {name} changes often: it is written less often")
             });
         }
-        let mut answer = self.apply_status(&view.client, name, &managed.definition.value(&next, now)).await;
+        let mut answer = self.apply_status(&view.target.client, name, &managed.definition.value(&next, now)).await;
         if answer.as_ref().is_err_and(may_be_of_definition) {
             let is_known = managed.definition.due().is_some();
             let sent = managed.definition.value(&next, now);
-            let kept = self.kept_status(&view.client, name, &sent).await;
+            let kept = self.kept_status(&view.target.client, name, &sent).await;
             if kept.is_ok_and(|kept| managed.definition.refused(&sent, &kept.data["status"], now)) {
                 if !is_known {
                     warn!("CloudControllerManager {name}: {}", managed.definition.problem());
@@ -113,7 +118,7 @@ impl Managers {
                 if next == previous {
                     return Ok(());
                 }
-                answer = self.apply_status(&view.client, name, &managed.definition.value(&next, now)).await;
+                answer = self.apply_status(&view.target.client, name, &managed.definition.value(&next, now)).await;
             }
         }
         match answer {
@@ -127,19 +132,24 @@ impl Managers {
                 let is_same = metadata["generation"].as_i64() == Some(managed.generation)
                     && metadata["annotations"] == annotations;
                 if !is_same {
-                    view.observer.managers_changed = true;
+                    view.target.observer.managers_changed = true;
                     pass.due.push(Instant::now());
                 }
                 managed.written = Some((Instant::now(), manager::of(&written)));
-                view.observer.watches.put(&Id::Managers, name, written);
-                self.record_deletions(name, (&previous.deletion, &next.deletion), &gone_nodes);
+                view.target.observer.watches.put(&Id::Managers, name, written);
+                record_deletions(&view.target.events, name, (&previous.deletion, &next.deletion), &gone_nodes);
                 Ok(())
             }
             // It has just been deleted.
             Err(cause) if cause.is_absent() => Ok(()),
             Err(cause) => {
                 let text = format!("failed to write the status of CloudControllerManager {name}: {cause}");
-                if managed.reporting.failed(&text, TRANSIENT_ERROR_PATIENCE, cause.retry_after(), Instant::now()) {
+                if managed.progress.reporting.failed(
+                    &text,
+                    TRANSIENT_ERROR_PATIENCE,
+                    cause.retry_after(),
+                    Instant::now(),
+                ) {
                     warn!("{text}; retrying");
                 }
                 Err(text)
@@ -197,8 +207,8 @@ fn key(name: &str) -> Key {
 
 impl Managed {
     /// The nodes, as far as it initializes them.
-    fn initialization(&self, nodes: &Nodes) -> Initialization {
-        let Nodes { census, diagnoser } = nodes;
+    fn initialization(&self, target: &Target) -> Initialization {
+        let Target { census, diagnoser, .. } = target;
         let waiting = |subject: &Subject| diagnoser.waiting(&subject.provider).cloned().collect();
         Initialization {
             total: census.total,

@@ -36,7 +36,7 @@ impl View {
 
     /// The external provider that the applied objects are of, if it does not serve the cluster any more.
     pub(in crate::controllers) fn gone_provider(&self) -> Option<String> {
-        let applied = inventory::external_provider(self.observer.inventory())?;
+        let applied = inventory::external_provider(self.target.observer.inventory())?;
         // Then nobody knows which one should serve the cluster.
         if !self.catalog.refused().is_empty() || !matches!(self.facts().map(|facts| &facts.platform), Ok(Ok(Some(_)))) {
             return None;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::apply::settled::Settled;
 
 const V1: &str = "4.21.0";
 
@@ -13,9 +14,17 @@ fn summary(status: &Status) -> Vec<(&str, &str, &str)> {
     conditions.map(|condition| (&*condition.type_, &*condition.status, &*condition.reason)).collect()
 }
 
+fn applied() -> Outcome {
+    Outcome::Acted(Acted::Applied(Settled::after_pass()))
+}
+
+fn failed(error: &str) -> Outcome {
+    Outcome::Acted(Acted::Failed { error: error.into(), is_terminal: false })
+}
+
 fn progressing() -> Outcome {
     let key = Key { group: "apps".into(), kind: "Deployment".into(), namespace: "n".into(), name: "ccm".into() };
-    Outcome::Progressing { rollouts: vec![key], nodes: String::new() }
+    Outcome::Acted(Acted::RollingOut { settled: Settled::after_pass(), rollouts: vec![key], nodes: String::new() })
 }
 
 #[test]
@@ -33,7 +42,7 @@ fn the_version_is_announced_when_it_is_reached() {
     assert_eq!(first.conditions[1].message, "Progressing towards operator: 4.21.0");
     assert!(first.versions.is_empty());
 
-    let second = next(&first, &Outcome::Done, V1, "t2");
+    let second = next(&first, &applied(), V1, "t2");
     assert_eq!(
         summary(&second),
         [
@@ -58,14 +67,15 @@ fn the_version_is_announced_when_it_is_reached() {
 
 #[test]
 fn the_nodes_that_may_hold_up_a_rollout_are_named_with_it() {
-    let Outcome::Progressing { rollouts, .. } = progressing() else { panic!("another outcome") };
-    let held_up = Outcome::Progressing { rollouts, nodes: "; of the nodes for its pods these are not ready: a".into() };
+    let Outcome::Acted(Acted::RollingOut { settled, rollouts, .. }) = progressing() else { panic!("another outcome") };
+    let nodes = "; of the nodes for its pods these are not ready: a".into();
+    let held_up = Outcome::Acted(Acted::RollingOut { settled, rollouts, nodes });
     let upgrade = next(&Status::default(), &held_up, V1, "t1");
     assert_eq!(
         upgrade.conditions[1].message,
         "Progressing towards operator: 4.21.0; of the nodes for its pods these are not ready: a"
     );
-    let done = next(&upgrade, &Outcome::Done, V1, "t2");
+    let done = next(&upgrade, &applied(), V1, "t2");
     assert_eq!(
         next(&done, &held_up, V1, "t3").conditions[1].message,
         "Waiting for the rollout of Deployment n/ccm; of the nodes for its pods these are not ready: a"
@@ -74,10 +84,10 @@ fn the_nodes_that_may_hold_up_a_rollout_are_named_with_it() {
 
 #[test]
 fn an_error_is_reported_and_nothing_else_changes() {
-    let done = next(&Status::default(), &Outcome::Done, V1, "t1");
-    let failed = next(&done, &Outcome::Failed { error: "cause".into() }, V1, "t2");
+    let done = next(&Status::default(), &applied(), V1, "t1");
+    let after = next(&done, &failed("cause"), V1, "t2");
     assert_eq!(
-        summary(&failed),
+        summary(&after),
         [
             ("Available", "True", "AsExpected"),
             ("Progressing", "False", "AsExpected"),
@@ -85,16 +95,14 @@ fn an_error_is_reported_and_nothing_else_changes() {
             ("Upgradeable", "False", "SyncingFailed"),
         ]
     );
-    assert_eq!(failed.conditions[2].message, "cause");
-    let first = next(&Status::default(), &Outcome::Failed { error: "cause".into() }, V1, "t2");
+    assert_eq!(after.conditions[2].message, "cause");
+    let first = next(&Status::default(), &failed("cause"), V1, "t2");
     assert_eq!(summary(&first)[0], ("Available", "False", "SyncingResources"));
 }
 
 #[test]
 fn the_same_state_is_written_once() {
-    for outcome in
-        [Outcome::Done, progressing(), Outcome::Failed { error: "x".into() }, Outcome::Nothing { why: "y".into() }]
-    {
+    for outcome in [applied(), progressing(), failed("x"), Outcome::Nothing("y".into())] {
         let first = next(&Status::default(), &outcome, V1, "t1");
         assert!(first.has(&next(&first, &outcome, V1, "t2")), "{outcome:?}");
         assert!(!Status::default().has(&first));
@@ -138,7 +146,7 @@ fn a_controller_without_a_result_keeps_its_conditions() {
 
 #[test]
 fn conditions_of_other_writers_are_ignored_but_the_obsolete_one_is_removed() {
-    let own = next(&Status::default(), &Outcome::Done, V1, "t1");
+    let own = next(&Status::default(), &applied(), V1, "t1");
     let mut live = json!({"metadata": {"resourceVersion": "7"}, "status": own});
     assert_eq!(without_obsolete_condition(&live), None);
     live["status"]["conditions"].as_array_mut().unwrap().insert(1, json!({"type": "CloudControllerOwner"}));
@@ -149,10 +157,10 @@ fn conditions_of_other_writers_are_ignored_but_the_obsolete_one_is_removed() {
 
 #[test]
 fn a_deleted_cluster_operator_is_recreated_with_its_previous_status() {
-    let before = next(&Status::default(), &Outcome::Done, V1, "1");
+    let before = next(&Status::default(), &applied(), V1, "1");
     let recreated = before.next_of(&[(&CLOUD_CONFIG, Some(&Ok(())))], "2").completed(&before);
-    let failed = Outcome::Failed { error: "x".into() };
-    let after = next(&recreated, &failed, V1, "3");
+    let trouble = failed("x");
+    let after = next(&recreated, &trouble, V1, "3");
     assert_eq!(after.find("Available"), before.find("Available"));
     assert!(after.is_at(V1) && recreated.is_available(&CLOUD_CONFIG));
     assert_eq!(recreated.clone().completed(&before), recreated);

@@ -1,9 +1,11 @@
 use serde_json::json;
 
 use super::*;
-use crate::plan::upstream::sources::Trouble;
 use crate::{
+    apply::settled::Settled,
     nodes::reason::Reason,
+    object::Key,
+    plan::upstream::sources::Trouble,
     provider::versions::{Choice, NO_TAG_FOR_MINOR},
 };
 
@@ -17,6 +19,15 @@ fn judgement() -> Judgement {
         objects: Some(Vec::new()),
         removed: Vec::new(),
     }
+}
+
+fn applied() -> Outcome {
+    Outcome::Acted(Acted::Applied(Settled::after_pass()))
+}
+
+fn rolling_out(nodes: &str) -> Outcome {
+    let key = Key { group: "apps".into(), kind: "Deployment".into(), namespace: "n".into(), name: "a".into() };
+    Outcome::Acted(Acted::RollingOut { settled: Settled::after_pass(), rollouts: vec![key], nodes: nodes.into() })
 }
 
 fn pods(desired: u32, ready: u32) -> Workload {
@@ -58,30 +69,18 @@ fn conditions(outcome: &Outcome, workload: Workload) -> Vec<String> {
 
 #[test]
 fn each_outcome_is_what_kstatus_reads() {
-    let failed = |is_terminal| Outcome::Failed { error: "why".into(), is_terminal };
+    let failed = |is_terminal| Outcome::Acted(Acted::Failed { error: "why".into(), is_terminal });
     for (outcome, workload, expected) in [
+        (applied(), pods(2, 1), ["Ready=True Running", "Reconciling=False AsExpected", "Stalled=False AsExpected"]),
+        (applied(), pods(2, 0), ["Ready=False NoPodReady", "Reconciling=False AsExpected", "Stalled=False AsExpected"]),
+        (applied(), pods(0, 0), ["Ready=False NoPods", "Reconciling=False AsExpected", "Stalled=False AsExpected"]),
         (
-            Outcome::Applied,
-            pods(2, 1),
-            ["Ready=True Running", "Reconciling=False AsExpected", "Stalled=False AsExpected"],
-        ),
-        (
-            Outcome::Applied,
-            pods(2, 0),
-            ["Ready=False NoPodReady", "Reconciling=False AsExpected", "Stalled=False AsExpected"],
-        ),
-        (
-            Outcome::Applied,
-            pods(0, 0),
-            ["Ready=False NoPods", "Reconciling=False AsExpected", "Stalled=False AsExpected"],
-        ),
-        (
-            Outcome::RollingOut(vec!["Deployment a".into()]),
+            rolling_out(""),
             pods(2, 2),
             ["Ready=False RollingOut", "Reconciling=True RollingOut", "Stalled=False AsExpected"],
         ),
         (
-            Outcome::Stuck("why".into()),
+            Outcome::Acted(Acted::Stuck(Settled::after_pass(), "why".into())),
             pods(2, 0),
             ["Ready=False RolloutStuck", "Reconciling=False AsExpected", "Stalled=True RolloutStuck"],
         ),
@@ -124,7 +123,8 @@ fn each_outcome_is_what_kstatus_reads() {
 fn nodes_whose_machines_are_gone_are_named() {
     let gone_nodes = &(0..120).map(|number| format!("node-{number:03}")).collect();
     let judgement = judgement();
-    let input = Input { remarks: "", ..input(&judgement, &Outcome::Applied, pods(2, 2), gone_nodes, "1") };
+    let applied = applied();
+    let input = Input { remarks: "", ..input(&judgement, &applied, pods(2, 2), gone_nodes, "1") };
     let status = next(&Status::default(), &input);
     assert_eq!((status.nodes.gone.len(), status.nodes.gone[99].as_str()), (100, "node-099"));
     let message = "2 of 2 pods are ready; the machines of 120 nodes are gone, see status.nodes.gone";
@@ -133,7 +133,7 @@ fn nodes_whose_machines_are_gone_are_named() {
 
 #[test]
 fn nodes_that_wait_are_counted_by_their_reasons() {
-    let (judgement, outcome, none) = (judgement(), Outcome::Applied, BTreeSet::new());
+    let (judgement, outcome, none) = (judgement(), applied(), BTreeSet::new());
     let after = |previous: &Status, nodes: Option<&Initialization>| {
         next(previous, &Input { nodes, ..input(&judgement, &outcome, pods(2, 2), &none, "1") })
     };
@@ -188,10 +188,11 @@ fn what_is_not_known_stays_and_a_condition_says_of_which_generation_it_is() {
         distribution: crate::api::placement::Distribution::K3s,
         control_plane_nodes: 3,
     };
-    let known = Input { cluster: Some(&cluster), ..input(&judgement, &Outcome::Applied, pods(2, 2), &none, "1") };
+    let applied = applied();
+    let known = Input { cluster: Some(&cluster), ..input(&judgement, &applied, pods(2, 2), &none, "1") };
     let mut before = next(&Status::default(), &known);
     before.conditions[6].status = "True".into();
-    let failed = Outcome::Failed { error: "nodes cannot be read".into(), is_terminal: false };
+    let failed = Outcome::Acted(Acted::Failed { error: "nodes cannot be read".into(), is_terminal: false });
     let blind = Input { generation: 4, judgement: None, workload: None, ..known.clone() };
     let after = next(&before, &Input { outcome: &failed, cluster: None, ..blind.clone() });
     assert_eq!(
@@ -210,10 +211,10 @@ fn what_is_not_known_stays_and_a_condition_says_of_which_generation_it_is() {
 #[test]
 fn a_time_changes_only_with_its_status() {
     let judgement = judgement();
-    let first = status(&Status::default(), &judgement, &Outcome::Applied, pods(2, 0), "1");
-    let second = status(&first, &judgement, &Outcome::Applied, pods(2, 0), "2");
+    let first = status(&Status::default(), &judgement, &applied(), pods(2, 0), "1");
+    let second = status(&first, &judgement, &applied(), pods(2, 0), "2");
     assert_eq!(first, second);
-    let third = status(&second, &judgement, &Outcome::Applied, pods(2, 2), "3");
+    let third = status(&second, &judgement, &applied(), pods(2, 2), "3");
     let times: Vec<_> = third.conditions.iter().map(|one| one.last_transition_time.as_str()).collect();
     assert_eq!(times, ["3", "1", "1", "1", "1", "1", "1", "1", "1"]);
     assert_eq!(third.conditions[0].message, "2 of 2 pods are ready; a remark");
@@ -230,7 +231,7 @@ fn inputs_have_conditions_of_their_own() {
             .collect::<Vec<_>>()
     };
     assert_eq!(
-        one(&judgement(), &Outcome::Applied),
+        one(&judgement(), &applied()),
         [
             "ConfigurationValid=True Valid: ",
             "CredentialsFound=True Found: ",
@@ -279,7 +280,7 @@ fn the_pods_are_those_of_the_live_workload() {
 
 #[test]
 fn conditions_of_others_are_not_the_operators() {
-    let status = status(&Status::default(), &judgement(), &Outcome::Applied, pods(2, 2), "1");
+    let status = status(&Status::default(), &judgement(), &applied(), pods(2, 2), "1");
     let mut live = json!({"status": status});
     assert_eq!(of(&live), status);
     let foreign = json!({"type": "Mine", "status": "True", "lastTransitionTime": "1", "reason": "R", "message": ""});

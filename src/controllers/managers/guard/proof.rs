@@ -36,7 +36,7 @@ impl Managed {
             return false;
         }
         let has_candidates = !(decision.confirmed.is_empty() && decision.waiting.is_empty());
-        let previous = status(&view.observer, name);
+        let previous = status(&view.target.observer, name);
         let is_known = previous.deletion.phase == phase(lifecycle) && manager::knows_guard(&previous);
         let is_own = |id: &String| owns(&guard.provider_ids, id);
         // What is wrong is asked for until it is cured, and what may become wrong while it matters.
@@ -49,7 +49,7 @@ impl Managed {
         {
             is_news = true;
             let leads_since = match &self.subject {
-                Some(subject) => ask::leads_since(&view.client, subject).await,
+                Some(subject) => ask::leads_since(&view.target.client, subject).await,
                 None => Err("its provider has no workload".to_owned()),
             };
             self.guard.leads_since = Some((leads_since, Instant::now()));
@@ -63,7 +63,7 @@ impl Managed {
 
     /// Whether the leader has to be known as it is now: a node would be confirmed that was not, or granted that is not.
     fn counts_now(&self, view: &View) -> bool {
-        let granted = self.live_grants(&view.observer);
+        let granted = self.live_grants(&view.target.observer);
         let confirmed = self.guard.decision.iter().flat_map(|decision| &decision.confirmed);
         let is_new = confirmed.clone().any(|entry| !self.guard.before.contains(entry));
         is_new || self.guard.deletable.granted.difference(&granted).next().is_some()
@@ -83,7 +83,7 @@ impl Managed {
 
     /// Asks whether others grant the right to delete nodes. Returns whether there is a new answer.
     async fn ask_for_rights(&mut self, view: &View, guard: &Guard, (is_pressing, is_known): (bool, bool)) -> bool {
-        let rights = self.live_rights(&view.observer);
+        let rights = self.live_rights(&view.target.observer);
         let have_changed = rights.is_some() && self.guard.rights.is_some() && self.guard.rights != rights;
         let is_due = is_old(self.guard.is_free.map(|(_, asked)| asked));
         let is_needed = is_pressing || (rights.is_some() && !is_known);
@@ -91,7 +91,7 @@ impl Managed {
         if !(have_changed || (is_needed && is_due)) {
             return false;
         }
-        let answer = access::may_delete_any_node(&view.client, &guard.user, Some(REQUEST_TIMEOUT)).await;
+        let answer = access::may_delete_any_node(&view.target.client, &guard.user, Some(REQUEST_TIMEOUT)).await;
         let answer = answer.inspect_err(|error| debug!("failed to ask for the rights of {}: {error}", guard.user));
         self.guard.is_free = Some((answer.ok(), Instant::now()));
         true

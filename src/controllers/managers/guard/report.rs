@@ -10,12 +10,7 @@ use crate::{
         spec::Lifecycle,
         status::{Candidate, Deletion, Status},
     },
-    controllers::{
-        applier::Applier,
-        managers::{Managed, Managers},
-        observer::Observer,
-        view::View,
-    },
+    controllers::{events::Events, managers::Managed, observer::Observer, view::View},
     facts::manager::Manager,
     nodes::guard::{Decision, Entry},
     plan::upstream::guard::Guard,
@@ -36,39 +31,35 @@ const PAUSED: &str = "Paused";
 /// The most nodes that the status names as waiting.
 const MOST_WAITING: usize = 32;
 
-impl Managers {
-    /// Records what a new status says about nodes: once for each node and reason.
-    pub(in super::super) fn record_deletions(
-        &self,
-        name: &str,
-        (before, now): (&Deletion, &Deletion),
-        asked_for: &BTreeSet<String>,
-    ) {
-        let Some(Applier { events, .. }) = self.executor.applier() else { return };
-        for one in now.waiting.iter().filter(|one| !is_told(&before.waiting, one)) {
-            let what = if asked_for.contains(&one.node) { "would" } else { "is allowed to" };
-            let message =
-                format!("CloudControllerManager {name} {what} delete this node, which stays: {}", one.message);
-            info!("Node {}: {message}", one.node);
-            events.of_node((&one.node, &one.uid), "DeletionHeld", true, message);
-        }
-        for (node, uid) in without(&now.confirmed, &before.confirmed) {
-            let why = if asked_for.contains(node) {
-                "whose machine it takes for gone"
-            } else {
-                "as spec.nodeDeletion.allow says, if it takes its machine for gone"
-            };
-            let message = format!("CloudControllerManager {name} may delete this node, {why}");
+/// Records what a new status says about nodes: once for each node and reason.
+pub(in super::super) fn record_deletions(
+    events: &Events,
+    name: &str,
+    (before, now): (&Deletion, &Deletion),
+    asked_for: &BTreeSet<String>,
+) {
+    for one in now.waiting.iter().filter(|one| !is_told(&before.waiting, one)) {
+        let what = if asked_for.contains(&one.node) { "would" } else { "is allowed to" };
+        let message = format!("CloudControllerManager {name} {what} delete this node, which stays: {}", one.message);
+        info!("Node {}: {message}", one.node);
+        events.of_node((&one.node, &one.uid), "DeletionHeld", true, message);
+    }
+    for (node, uid) in without(&now.confirmed, &before.confirmed) {
+        let why = if asked_for.contains(node) {
+            "whose machine it takes for gone"
+        } else {
+            "as spec.nodeDeletion.allow says, if it takes its machine for gone"
+        };
+        let message = format!("CloudControllerManager {name} may delete this node, {why}");
+        info!("Node {node}: {message}");
+        events.of_node((node, uid), "DeletionConfirmed", false, message);
+        events.confirmed_deletion();
+    }
+    for (node, uid) in without(&before.confirmed, &now.confirmed) {
+        if now.deleted.iter().all(|one| one.uid != uid) {
+            let message = format!("CloudControllerManager {name} may not delete this node any more");
             info!("Node {node}: {message}");
-            events.of_node((node, uid), "DeletionConfirmed", false, message);
-            events.confirmed_deletion();
-        }
-        for (node, uid) in without(&before.confirmed, &now.confirmed) {
-            if now.deleted.iter().all(|one| one.uid != uid) {
-                let message = format!("CloudControllerManager {name} may not delete this node any more");
-                info!("Node {node}: {message}");
-                events.of_node((node, uid), "DeletionWithdrawn", false, message);
-            }
+            events.of_node((node, uid), "DeletionWithdrawn", false, message);
         }
     }
 }
@@ -104,7 +95,7 @@ impl Managed {
         previous: &Status,
         withheld: Option<&str>,
     ) -> manager::Guard {
-        let live = withdraw::granted_to(&view.observer, name);
+        let live = withdraw::granted_to(&view.target.observer, name);
         let decided = self.guard.decision.as_ref().zip(self.manager());
         let decided = decided.and_then(|(decision, manager)| Some((decision, manager, guard_of(view, manager)?)));
         let mut report = match decided {
@@ -176,7 +167,7 @@ impl Managed {
         if self.is_read() && self.manager().and_then(|manager| guard_of(view, manager)).is_none() {
             return why("BadInput", self.why_unreadable().unwrap_or("its provider is not known"));
         }
-        let error = view.observer.refusals_trouble()?;
+        let error = view.target.observer.refusals_trouble()?;
         why("EventsUnseen", &format!("Events of nodes are not seen: {error}"))
     }
 
@@ -212,7 +203,7 @@ impl Managed {
             confirmed: decision.confirmed.iter().filter(|_| is_enabled).map(Entry::node).collect(),
             deleted: Vec::new(),
         };
-        let is_safe = self.is_safe(&view.observer, guard, (decision, lifecycle), withheld);
+        let is_safe = self.is_safe(&view.target.observer, guard, (decision, lifecycle), withheld);
         let is_safe = is_safe.or_else(|| {
             let mut before = previous.conditions.iter().filter(|one| one.type_ == NODE_DELETION_SAFE);
             let is_past = before.any(|one| one.status == "Unknown" || (one.reason == PAUSED) != self.is_paused());
@@ -328,7 +319,7 @@ mod tests {
         let (view, managed) = asking_for("Disabled");
         let guard = guard_of(&view, managed.manager().unwrap()).unwrap();
         let decided = (&Decision::default(), Lifecycle::Disabled);
-        let is_safe = |withheld| managed.is_safe(&view.observer, &guard, decided, withheld).unwrap();
+        let is_safe = |withheld| managed.is_safe(&view.target.observer, &guard, decided, withheld).unwrap();
         let (status, reason, message) = is_safe(Some("policies are forbidden"));
         assert_eq!((status, reason), ("Unknown", NOT_ENFORCED));
         let start = "spec.controllers.cloudNodeLifecycle is Disabled, but ValidatingAdmissionPolicy aws-";

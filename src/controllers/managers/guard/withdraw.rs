@@ -16,6 +16,7 @@ use crate::{
         failures::Failures,
         managers::Managers,
         observer::{Id, Observer},
+        target::Target,
         view::View,
     },
     facts::manager::Deletable,
@@ -112,7 +113,7 @@ impl Managers {
         let wanted: BTreeMap<_, _> =
             self.fleet.iter().map(|(name, managed)| (name.clone(), managed.guard.deletable.granted.clone())).collect();
         let budget = |authority: &Authority| authority.write_budget();
-        self.narrow(&mut view.observer, &wanted, budget).await;
+        self.narrow(&mut view.target, &wanted, budget).await;
     }
 
     /// Takes back all names: what is decided from cannot be seen.
@@ -132,32 +133,32 @@ impl Managers {
             if let Some(applier) = self.executor.applier_mut() {
                 let stray = place()
                     .into_iter()
-                    .flat_map(|place| roles(&view.observer).map(move |live| key_of(place.kind, live)));
+                    .flat_map(|place| roles(&view.target.observer).map(move |live| key_of(place.kind, live)));
                 let keys: BTreeSet<Key> = self.objects.iter().map(Object::key).chain(stray).collect();
                 applier.replanned_some(&keys, false);
             }
-            self.narrow(&mut view.observer, &BTreeMap::new(), Authority::last_budget).await;
-            if roles(&view.observer).all(|live| granted(live).is_empty()) {
+            self.narrow(&mut view.target, &BTreeMap::new(), Authority::last_budget).await;
+            if roles(&view.target.observer).all(|live| granted(live).is_empty()) {
                 break;
             }
         }
         self.warn_of_rights(view);
         let Some(applier) = self.executor.applier_mut() else { return };
-        let left = roles(&view.observer).flat_map(granted).count();
+        let left = roles(&view.target.observer).flat_map(granted).count();
         let policies = self.objects.iter().filter(|one| one.kind().kind == "ValidatingAdmissionPolicy");
         let empty: Vec<_> = policies
             .filter(|one| is_of_guard(one.value()) && left == 0)
             .map(|one| confirmed(one.clone(), &Deletable::default()))
             .collect();
-        let live = empty.iter().map(|object| (object, view.observer.live(object)));
+        let live = empty.iter().map(|object| (object, view.target.observer.live(object)));
         let live: Vec<_> = live.filter(|(_, live)| live.is_some()).collect();
         let budget = || self.authority.last_budget();
-        applier.apply(live.into_iter(), &budget).await;
+        applier.apply(&view.target.client, live.into_iter(), &budget).await;
     }
 
     /// Names the nodes that may still be deleted, if this process should have withdrawn the right.
     pub(in crate::controllers) fn warn_of_rights(&self, view: &View) {
-        let left: Vec<_> = roles(&view.observer).flat_map(granted).collect();
+        let left: Vec<_> = roles(&view.target.observer).flat_map(granted).collect();
         if !left.is_empty() && self.authority.last_budget().is_some() {
             warn!("the right to delete these nodes could not be withdrawn: {}", left.join(", "));
         }
@@ -166,11 +167,12 @@ impl Managers {
     /// Leaves in each live role the names that are wanted for its owner.
     async fn narrow(
         &mut self,
-        observer: &mut Observer,
+        target: &mut Target,
         wanted: &BTreeMap<String, BTreeSet<String>>,
         budget: impl Fn(&Authority) -> Option<Duration>,
     ) {
         let Some(applier) = self.executor.applier_mut() else { return };
+        let Target { client, observer, .. } = target;
         let none = BTreeSet::new();
         let narrowed = |live: &Value| {
             let (before, wanted) = (granted(live), wanted.get(owner(live)).unwrap_or(&none));
@@ -197,7 +199,7 @@ impl Managers {
         applier.failures = Failures::default();
         applier.make_room(usize::MAX);
         let objects = due.iter().map(|(role, live)| (role, Some(live)));
-        let written = applier.apply(objects, &|| budget(&self.authority)).await;
+        let written = applier.apply(client, objects, &|| budget(&self.authority)).await;
         for (key, live) in written {
             // It was granted until now, however long the request took.
             self.grants.seen.insert(owner(&live).to_owned(), Instant::now());
@@ -231,7 +233,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        controllers::{events::Events, executor::Executor},
+        controllers::executor::Executor,
         process::{
             leadership::{Deadline, Leadership, Now},
             metrics::Metrics,
@@ -311,28 +313,26 @@ mod tests {
         }
     }
 
-    fn leading(client: &Client) -> Managers {
-        let events = Events::start(client.clone(), Metrics::default());
-        let executor = Executor::writing(client.clone(), "own", events);
+    fn leading(target: &Target) -> Managers {
+        let executor = Executor::writing("own", target.events.clone());
         let until = Deadline::after(Now::read(), Duration::from_secs(3600));
         let (leadership, shutdown) = (watch::channel(Leadership::Leading(until)).1, watch::channel(false).1);
-        Managers::new(client.clone(), Authority { leadership, shutdown }, executor, "own".into())
+        Managers::new(Authority { leadership, shutdown }, executor, "own".into())
     }
 
     #[tokio::test]
     async fn a_name_that_is_to_go_waits_for_no_retry_of_another_and_counts_until_its_role_is_written() {
         let server = Server::default();
-        let client = server.client();
-        let mut observer = Observer::new(client.clone(), "set".into());
-        observer.watch_place(&place().unwrap());
-        while observer.ours().next().is_none() {
-            observer.changed().await;
+        let mut target = Target::new(server.client(), "set".into(), Metrics::default());
+        target.observer.watch_place(&place().unwrap());
+        while target.observer.ours().next().is_none() {
+            target.observer.changed().await;
         }
-        let mut managers = leading(&client);
+        let mut managers = leading(&target);
         let mut keep = async |kept: &[&str]| {
             let wanted = BTreeMap::from([("cluster".to_owned(), names(kept))]);
-            managers.narrow(&mut observer, &wanted, Authority::write_budget).await;
-            (managers.grants.seen.contains_key("cluster"), granted_to(&observer, "cluster"))
+            managers.narrow(&mut target, &wanted, Authority::write_budget).await;
+            (managers.grants.seen.contains_key("cluster"), granted_to(&target.observer, "cluster"))
         };
         // Each is refused, and the next one does not wait until the last may be tried again.
         let both = Some(names(&["a", "b"]));

@@ -1,0 +1,64 @@
+//! One API server, and everything that speaks with it (IO).
+
+use std::time::Instant;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+
+use crate::{
+    controllers::{census::Census, diagnoser::Diagnoser, events::Events, observer::Observer},
+    nodes::subject::Subject,
+    process::metrics::Metrics,
+};
+
+/// One API server: nothing outside of it holds a client, so a process may have several that know nothing of each other.
+pub(super) struct Target {
+    pub(super) client: Client,
+    /// What is seen of it.
+    pub(super) observer: Observer,
+    /// What is recorded in it.
+    pub(super) events: Events,
+    /// The nodes in figures.
+    pub(super) census: Census,
+    /// Why some of them wait.
+    pub(super) diagnoser: Diagnoser,
+    /// What is measured of it.
+    pub(super) metrics: Metrics,
+}
+
+impl Target {
+    /// One that has not been seen yet; `set_id` marks our objects in it. Must be called in a runtime.
+    pub(super) fn new(client: Client, set_id: String, metrics: Metrics) -> Self {
+        Self {
+            observer: Observer::new(client.clone(), set_id),
+            events: Events::start(client.clone(), metrics.clone()),
+            census: Census::default(),
+            diagnoser: Diagnoser::default(),
+            metrics,
+            client,
+        }
+    }
+
+    /// Watches and counts the nodes.
+    pub(super) fn count_nodes(&mut self) {
+        self.observer.watch_nodes();
+        self.census.update(&mut self.observer);
+    }
+
+    /// Asks why those nodes wait that these cloud-controller-managers should initialize. Returns when this is to be called again, even
+    /// without a change.
+    pub(super) fn diagnose(&mut self, subjects: &[Subject]) -> Option<Instant> {
+        self.count_nodes();
+        let Self { client, observer, events, census, diagnoser, .. } = self;
+        diagnoser.pass((client, events), observer, census, subjects)
+    }
+
+    /// Updates the metrics of nodes and watches.
+    pub(super) fn measure(&self) {
+        let Self { observer, census, diagnoser, metrics, .. } = self;
+        let since = [census.tainted, diagnoser.since()].into_iter().flatten().min();
+        metrics.nodes_are(census.total, census.uninitialized, since.map_or(0, Timestamp::as_second));
+        metrics.nodes_wait(&diagnoser.reasons());
+        metrics.watches_are(observer.watches.heard());
+    }
+}
