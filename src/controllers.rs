@@ -18,16 +18,14 @@ use tracing::info;
 use crate::{
     controllers::events::Events,
     files::changes::Changes,
+    grace::TRANSIENT_ERROR_PATIENCE,
     nodes::subject::Subject,
     process::{
         health::Health,
         leadership::{Authority, Leadership},
         metrics::Metrics,
     },
-    status::{
-        cluster_operator::TRANSIENT_ERROR_PATIENCE,
-        manager::{self, CONDITIONS, STATUSES},
-    },
+    status::manager::{self, CONDITIONS, STATUSES},
 };
 use census::Census;
 use config_sync::ConfigSync;

@@ -30,6 +30,7 @@ use crate::{
         self,
         tls::{TlsFlags, TlsSettings},
     },
+    grace::TRANSIENT_ERROR_PATIENCE,
     process::{
         health::{self, Health},
         http,
@@ -40,7 +41,6 @@ use crate::{
         serving::Serving,
     },
     provider::external::{External, read::Externals},
-    status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
     version::{COMMIT, VERSION},
 };
 

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::{
     error::chain,
+    grace::RIGHTS_PATIENCE,
     object::{Kind, NAMESPACE},
     plan::PART_OF_LABEL,
     text::mask,
@@ -42,10 +43,6 @@ const IMMUTABLE: [&str; 2] = ["spec.selector", "roleRef"];
 /// The fields that cannot be changed if they are forbidden, and can be wrong for other reasons: most of a Pod's `spec`, and
 /// what a ConfigMap with `immutable` holds.
 const FORBIDDEN: [&str; 4] = ["spec", "data", "binaryData", "immutable"];
-
-/// How long missing rights must last before they are reported: an API server that has just started denies every right that
-/// it has not read yet.
-const RIGHTS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The resource of a kind, known without asking the API server.
 pub fn resource(kind: &Kind) -> ApiResource {

@@ -23,6 +23,7 @@ use crate::{
         view::View,
     },
     facts::{cluster::Cluster, version::Minor},
+    grace::TRANSIENT_ERROR_PATIENCE,
     object::Object,
     plan::{
         PART_OF_LABEL, only_restarts,
@@ -30,7 +31,6 @@ use crate::{
     },
     process::leadership::Authority,
     provider::upstream::INSTANCE_LABEL,
-    status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
 };
 use act::wave;
 use api_server::ApiServer;

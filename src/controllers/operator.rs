@@ -3,10 +3,7 @@
 //! Bad input is reported at once and waits for other input; every other error is retried, later each time, and reported
 //! once it has lasted.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 use tracing::{error, info, warn};
 
@@ -22,15 +19,13 @@ use crate::{
         view::{View, external::not_given},
     },
     facts::Facts,
+    grace::{ROLLOUT_PATIENCE, TRANSIENT_ERROR_PATIENCE},
     object::{Kind, Object},
     plan::{Plan, only_restarts},
     process::leadership::Authority,
     provider::Origin,
-    status::cluster_operator::{self, CLOUD_CONFIG, Context, Outcome, Status, TRANSIENT_ERROR_PATIENCE, TRUSTED_CA},
+    status::cluster_operator::{self, CLOUD_CONFIG, Context, Outcome, Status, TRUSTED_CA},
 };
-
-/// How long a rollout may take unreported if the version stays: a changed annotation alone looks like a short rollout.
-const ROLLOUT_GRACE: Duration = Duration::from_secs(1);
 
 pub(super) struct Operator {
     authority: Authority,
@@ -129,7 +124,7 @@ impl Operator {
         let due = [
             self.reporting.due(),
             self.gated_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
-            self.rolling_since.map(|since| since + ROLLOUT_GRACE),
+            self.rolling_since.map(|since| since + ROLLOUT_PATIENCE),
             self.rolling_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
             self.stuck_since.map(|since| since + TRANSIENT_ERROR_PATIENCE),
             self.changes.due(),
@@ -341,7 +336,7 @@ impl Operator {
             return false;
         }
         let since = *self.rolling_since.get_or_insert_with(Instant::now);
-        before.is_at(version) && since.elapsed() < ROLLOUT_GRACE
+        before.is_at(version) && since.elapsed() < ROLLOUT_PATIENCE
     }
 
     fn log(&mut self, outcome: &Outcome) {

@@ -19,10 +19,11 @@ use crate::{
         rollouts::{Rollouts, held_up_by},
         view::View,
     },
+    grace::TRANSIENT_ERROR_PATIENCE,
     object::{Key, Object, reference::CONFIG_MAP},
     plan::upstream::judgement::Judgement,
     provider::restriction::is_restriction,
-    status::{cluster_operator::TRANSIENT_ERROR_PATIENCE, manager::Outcome},
+    status::manager::Outcome,
 };
 
 impl Managers {

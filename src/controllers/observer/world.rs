@@ -20,9 +20,10 @@ use crate::{
         watch::{Heard, Selector, Target},
     },
     facts::{DOCUMENTS, Document},
+    grace::TRANSIENT_ERROR_PATIENCE,
     nodes::{evidence::NodeEvent, node::Node},
     object::{EVENT, Kind, NODE},
-    status::{self, cluster_operator::TRANSIENT_ERROR_PATIENCE},
+    status,
 };
 
 /// The kind of a cluster.
