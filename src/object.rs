@@ -73,6 +73,9 @@ pub static POD: Kind = kind("", "v1", "Pod", "pods", true, 3);
 /// The kind of Events. A provider contains none.
 pub static EVENT: Kind = kind("", "v1", "Event", "events", true, 0);
 
+/// The label that names the set which an object belongs to (KEP-3659): by it our objects are found.
+pub const PART_OF_LABEL: &str = "applyset.kubernetes.io/part-of";
+
 impl Kind {
     /// Whether it is an account or a right, without which pods fail.
     pub fn is_identity(&self) -> bool {

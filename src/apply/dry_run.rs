@@ -14,7 +14,7 @@ use crate::{
     apply::{
         change::{Action, Change},
         diff::Diff,
-        inventory::{self, PART_OF_LABEL, Scope, Verdict},
+        inventory::{self, Scope, Verdict},
         ownership::preview,
         steps::{self, End, Ladder, Sight, Step},
         write::{self, Requests, climb},
@@ -24,7 +24,7 @@ use crate::{
         request::{Cause, NO_DEADLINE, api},
     },
     error::chain,
-    object::{Key, Object, reference::CONFIG_MAP},
+    object::{Key, Object, PART_OF_LABEL, reference::CONFIG_MAP},
     provider::{
         folder::Bundle,
         verify::{DRY_RUN, Finding},

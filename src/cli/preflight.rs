@@ -20,7 +20,6 @@ use super::{
 };
 use crate::{
     api::{CLOUD_CONTROLLER_MANAGER, placement::Distribution},
-    apply::inventory::PART_OF_LABEL,
     cluster::{
         read::{self, Error},
         request::{self, NO_DEADLINE, describe_objects},
@@ -35,7 +34,7 @@ use crate::{
         subject::{Need, Subject},
     },
     object::{
-        KINDS, Kind,
+        KINDS, Kind, PART_OF_LABEL,
         reference::{Reference, SECRET},
     },
     plan::{

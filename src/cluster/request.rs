@@ -13,8 +13,7 @@ use serde_json::Value;
 use crate::{
     error::chain,
     grace::RIGHTS_PATIENCE,
-    object::{Kind, NAMESPACE},
-    plan::PART_OF_LABEL,
+    object::{Kind, NAMESPACE, PART_OF_LABEL},
     text::mask,
 };
 

@@ -24,9 +24,9 @@ use crate::{
     },
     facts::{cluster::Cluster, version::Minor},
     grace::TRANSIENT_ERROR_PATIENCE,
-    object::Object,
+    object::{Object, PART_OF_LABEL},
     plan::{
-        PART_OF_LABEL, only_restarts,
+        only_restarts,
         upstream::{conflict::Running, sources},
     },
     process::leadership::Authority,

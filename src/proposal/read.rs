@@ -10,11 +10,10 @@ use super::{
     steps::Rights,
 };
 use crate::{
-    apply::inventory::PART_OF_LABEL,
     cluster::read::{self, Error},
     facts::manager::Manager,
     object::{
-        KINDS, Kind, NAMESPACE,
+        KINDS, Kind, NAMESPACE, PART_OF_LABEL,
         reference::{CONFIG_MAP, Reference, SECRET},
     },
     provider::{catalog::Catalog, upstream::Upstream},

@@ -14,7 +14,7 @@ use tracing::warn;
 use super::{Id, Observer, keep, one};
 use crate::{
     api::CLOUD_CONTROLLER_MANAGER,
-    apply::inventory::{PART_OF_LABEL, Place},
+    apply::inventory::Place,
     cluster::{
         seen::Seen,
         watch::{Heard, Selector, Target},
@@ -22,7 +22,7 @@ use crate::{
     facts::{DOCUMENTS, Document},
     grace::TRANSIENT_ERROR_PATIENCE,
     nodes::{evidence::NodeEvent, node::Node},
-    object::{EVENT, Kind, NODE},
+    object::{EVENT, Kind, NODE, PART_OF_LABEL},
     status,
 };
 
