@@ -17,13 +17,12 @@ use tracing::info;
 
 use crate::{
     controllers::events::Events,
-    files::changes::Changes,
     grace::TRANSIENT_ERROR_PATIENCE,
     nodes::subject::Subject,
     process::{
+        changes::Changes,
         health::Health,
         leadership::{Authority, Leadership},
-        metrics::Metrics,
     },
     status::manager::{self, CONDITIONS, STATUSES},
 };
@@ -32,6 +31,7 @@ use config_sync::ConfigSync;
 use diagnoser::Diagnoser;
 use executor::Executor;
 use managers::Managers;
+use metrics::Metrics;
 use observer::{Id, World};
 use operator::Operator;
 use view::View;
@@ -48,6 +48,7 @@ mod events;
 mod executor;
 mod failures;
 mod managers;
+pub mod metrics;
 mod observer;
 mod operator;
 mod rollouts;

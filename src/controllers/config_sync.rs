@@ -9,10 +9,10 @@ use kube::Client;
 
 use crate::{
     controllers::{
-        Pass, backoff::Backoff, cloud_conf::CloudConfig, events::Events, now_in_seconds, sync::Sync,
+        Pass, backoff::Backoff, cloud_conf::CloudConfig, events::Events, metrics::Metrics, now_in_seconds, sync::Sync,
         trusted_ca::TrustedCa, view::View,
     },
-    process::{leadership::Authority, metrics::Metrics},
+    process::leadership::Authority,
     status::cluster_operator::{CLOUD_CONFIG, Controller, TRUSTED_CA, Verdict},
 };
 

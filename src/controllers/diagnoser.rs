@@ -265,7 +265,7 @@ mod tests {
     use axum::Router;
 
     use super::*;
-    use crate::process::metrics::Metrics;
+    use crate::controllers::metrics::Metrics;
 
     #[tokio::test]
     async fn who_waits_is_known_after_the_first_answer_or_if_no_node_has_waited_for_long() {

@@ -231,11 +231,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        controllers::{events::Events, executor::Executor},
-        process::{
-            leadership::{Deadline, Leadership, Now},
-            metrics::Metrics,
-        },
+        controllers::{events::Events, executor::Executor, metrics::Metrics},
+        process::leadership::{Deadline, Leadership, Now},
         provider::upstream::INSTANCE_LABEL,
     };
 
