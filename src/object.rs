@@ -2,6 +2,7 @@
 //!
 //! Knows an object's identity and the containers of its pods. It knows no schema: the API server validates the fields.
 
+mod kinds;
 pub mod permissions;
 pub mod reference;
 
@@ -12,86 +13,13 @@ use serde_json::{Map, Value};
 
 use crate::error::brief;
 
-/// A kind that providers may contain, as API discovery would describe it.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Kind {
-    /// API group, empty for the core group.
-    pub group: &'static str,
-    /// API version inside the group.
-    pub version: &'static str,
-    /// The kind's name.
-    pub kind: &'static str,
-    /// The resource's name in URLs and RBAC rules.
-    pub plural: &'static str,
-    /// Whether objects of this kind live in a namespace.
-    pub namespaced: bool,
-    /// Objects of a lower wave are applied before those of a higher one.
-    pub wave: u8,
-}
-
-pub(crate) const fn kind(
-    group: &'static str,
-    version: &'static str,
-    kind: &'static str,
-    plural: &'static str,
-    namespaced: bool,
-    wave: u8,
-) -> Kind {
-    Kind { group, version, kind, plural, namespaced, wave }
-}
-
-const RBAC: &str = "rbac.authorization.k8s.io";
-const ADMISSION: &str = "admissionregistration.k8s.io";
-
-/// Every kind that a provider may contain. Policies come before the objects that they guard and before the rights that they
-/// restrict, service accounts and roles before the pods that use them, a disruption budget after the pods that it counts.
-pub static KINDS: &[Kind] = &[
-    kind(ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", false, 1),
-    kind(ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", false, 1),
-    kind("", "v1", "ServiceAccount", "serviceaccounts", true, 2),
-    kind(RBAC, "v1", "ClusterRole", "clusterroles", false, 2),
-    kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", false, 2),
-    kind(RBAC, "v1", "Role", "roles", true, 2),
-    kind(RBAC, "v1", "RoleBinding", "rolebindings", true, 2),
-    kind("", "v1", "ConfigMap", "configmaps", true, 3),
-    kind("", "v1", "Service", "services", true, 3),
-    kind("apps", "v1", "Deployment", "deployments", true, 4),
-    kind("apps", "v1", "DaemonSet", "daemonsets", true, 4),
-    kind("", "v1", "Pod", "pods", true, 4),
-    kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true, 5),
-];
-
-/// The kind of namespaces. A provider contains none.
-pub static NAMESPACE: Kind = kind("", "v1", "Namespace", "namespaces", false, 0);
-
-/// The kind of nodes. A provider contains none.
-pub static NODE: Kind = kind("", "v1", "Node", "nodes", false, 0);
-
-/// The kind of pods.
-pub static POD: Kind = kind("", "v1", "Pod", "pods", true, 3);
-
-/// The kind of Events. A provider contains none.
-pub static EVENT: Kind = kind("", "v1", "Event", "events", true, 0);
+pub(crate) use kinds::kind;
+pub use kinds::{
+    CLUSTER_ROLE, CLUSTER_ROLE_BINDING, CONFIG_MAP, EVENT, KINDS, Kind, NAMESPACE, NODE, POD, SECRET, SERVICE_ACCOUNT,
+};
 
 /// The label that names the set which an object belongs to (KEP-3659): by it our objects are found.
 pub const PART_OF_LABEL: &str = "applyset.kubernetes.io/part-of";
-
-impl Kind {
-    /// Whether it is an account or a right, without which pods fail.
-    pub fn is_identity(&self) -> bool {
-        self.group == RBAC || self.kind == "ServiceAccount"
-    }
-
-    /// Whether it is a policy or its binding: it denies, and grants nothing.
-    pub fn is_policy(&self) -> bool {
-        self.kind.starts_with("ValidatingAdmissionPolicy")
-    }
-
-    /// The `apiVersion` of manifests.
-    pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
-    }
-}
 
 /// The suffix of the name of a stand-in, which the API server has to accept before an object is deleted and recreated. The
 /// operator's rights name the stand-ins.
@@ -227,11 +155,7 @@ impl Object {
 
     /// The JSON pointer of [`Self::pod_spec`].
     pub fn pod_spec_pointer(&self) -> Option<&'static str> {
-        match self.kind.kind {
-            "Deployment" | "DaemonSet" => Some("/spec/template/spec"),
-            "Pod" => Some("/spec"),
-            _ => None,
-        }
+        self.kind.pods
     }
 
     fn text(&self, pointer: &str) -> &str {

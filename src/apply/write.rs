@@ -63,9 +63,9 @@ pub(super) async fn climb(
         next = match perform(step).await {
             Ok(object) => ladder.next(Ok(object)),
             Err(source) => {
-                let next = ladder.next(Err(refusal(&source)));
+                let next = ladder.next(Err(refusal(&source, object.kind())));
                 // A read that only looks for the cause of a refusal does not hide it.
-                let is_invalid = |cause: &Cause| cause.is_invalid() && !cause.is_immutable();
+                let is_invalid = |cause: &Cause| cause.is_invalid() && !cause.is_immutable(object.kind());
                 let is_explained =
                     action == "read" && refused.as_ref().is_some_and(|error: &Error| is_invalid(&error.source));
                 if !is_explained {
@@ -95,8 +95,8 @@ fn action(step: &Step) -> &'static str {
     }
 }
 
-fn refusal(cause: &Cause) -> Refusal {
-    if cause.is_immutable() {
+fn refusal(cause: &Cause, kind: &Kind) -> Refusal {
+    if cause.is_immutable(kind) {
         Refusal::Immutable
     } else if cause.is_invalid() {
         Refusal::Invalid
@@ -183,7 +183,7 @@ pub async fn write_inventory(
         guarded["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
     }
     let written = match (requests.apply(&guarded, false).await, live) {
-        (Err(cause), Some(live)) if cause.is_immutable() => recreate(&requests, config_map, live).await,
+        (Err(cause), Some(live)) if cause.is_immutable(&CONFIG_MAP) => recreate(&requests, config_map, live).await,
         (written, _) => written,
     };
     written.map_err(|source| Error { object, action: "write the inventory", source })

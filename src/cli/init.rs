@@ -15,7 +15,7 @@ use super::{
 use crate::{
     facts::manager::Controller,
     files::STANDARD,
-    object::KINDS,
+    object::SERVICE_ACCOUNT,
     plan::{Error, Plan, install::NAME},
     preflight::{evidence::Survey, read::survey},
     proposal::{
@@ -172,8 +172,7 @@ impl Seen {
         let look = Look::at(&client).await?;
         let survey = survey(&client, &catalog, &[""].into(), &[].into()).await?;
         let existing = read::existing(&client, &catalog).await?;
-        let account = KINDS.iter().find(|kind| kind.kind == "ServiceAccount").context("the kind ServiceAccount")?;
-        let operator = crate::cluster::read::get(&client, account, &args.operator_namespace, NAME).await?;
+        let operator = crate::cluster::read::get(&client, &SERVICE_ACCOUNT, &args.operator_namespace, NAME).await?;
         Ok(Self { client, catalog, look, survey, existing, has_operator: operator.is_some() })
     }
 

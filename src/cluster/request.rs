@@ -36,13 +36,6 @@ pub fn timeout() -> Duration {
     *TIMEOUT.get().unwrap_or(&REQUEST_TIMEOUT)
 }
 
-/// The fields that cannot be changed, as the API server names them: an object with another value there is recreated.
-const IMMUTABLE: [&str; 2] = ["spec.selector", "roleRef"];
-
-/// The fields that cannot be changed if they are forbidden, and can be wrong for other reasons: most of a Pod's `spec`, and
-/// what a ConfigMap with `immutable` holds.
-const FORBIDDEN: [&str; 4] = ["spec", "data", "binaryData", "immutable"];
-
 /// The resource of a kind, known without asking the API server.
 pub fn resource(kind: &Kind) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(kind.group, kind.version, kind.kind), kind.plural)
@@ -206,12 +199,13 @@ impl Cause {
         }
     }
 
-    /// Whether the object was refused because it changes an immutable field.
-    pub fn is_immutable(&self) -> bool {
+    /// Whether an object of this kind was refused because it changes an immutable field.
+    pub fn is_immutable(&self, kind: &Kind) -> bool {
         let Some(Status { code: 422, details: Some(details), .. }) = self.status() else { return false };
         details.causes.iter().any(|cause| {
             let field = cause.field.as_str();
-            IMMUTABLE.contains(&field) || (cause.reason == "FieldValueForbidden" && FORBIDDEN.contains(&field))
+            kind.immutable.contains(&field)
+                || (cause.reason == "FieldValueForbidden" && kind.forbidden.contains(&field))
         })
     }
 
@@ -249,6 +243,8 @@ impl Cause {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -270,6 +266,25 @@ mod tests {
             assert!(!status(code, "", ""), "{code}");
         }
         assert!(!Cause::Timeout.is_terminal());
+    }
+
+    #[test]
+    fn what_cannot_be_changed_depends_on_the_kind() {
+        let is_immutable = |kind: &str, field: &str, reason: &str| {
+            let cause = json!({"reason": reason, "field": field});
+            let status = json!({"code": 422, "reason": "Invalid", "details": {"causes": [cause]}});
+            let status = serde_json::from_value(status).unwrap();
+            Cause::Api(kube::Error::Api(Box::new(status))).is_immutable(Kind::named(kind).unwrap())
+        };
+        for (kind, field) in [("DaemonSet", "spec.selector"), ("RoleBinding", "roleRef")] {
+            assert!(is_immutable(kind, field, "FieldValueInvalid"), "{kind}");
+            assert!(!is_immutable("Service", field, "FieldValueInvalid"), "{kind}");
+        }
+        for (kind, field) in [("Pod", "spec"), ("ConfigMap", "data")] {
+            assert!(is_immutable(kind, field, "FieldValueForbidden"), "{kind}");
+            assert!(!is_immutable(kind, field, "FieldValueInvalid"), "{kind}");
+            assert!(!is_immutable("Service", field, "FieldValueForbidden"), "{kind}");
+        }
     }
 
     #[test]

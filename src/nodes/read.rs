@@ -25,7 +25,7 @@ use crate::{
         observed,
         subject::{Need, Subject},
     },
-    object::{EVENT, KINDS, Kind, NODE, POD},
+    object::{EVENT, Kind, NODE, POD},
     process::lease::LEASE,
     provider::catalog::Catalog,
 };
@@ -219,7 +219,7 @@ pub async fn manager(
 ) -> (Manager, Vec<Unseen>) {
     let namespace = subject.namespace.as_str();
     let mut unseen = Vec::new();
-    let kind = KINDS.iter().find(|kind| kind.kind == subject.kind);
+    let kind = Kind::named(&subject.kind);
     let installed = match kind {
         Some(kind) => noted(installed(client, kind, subject).await, &mut unseen),
         None => None,
