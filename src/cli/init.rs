@@ -251,7 +251,7 @@ async fn report(args: &InitArgs, seen: &Seen, proposal: &Proposal) -> anyhow::Re
     Ok(Report {
         cluster: Cluster {
             kubernetes: cluster.minor.to_string(),
-            distribution: cluster.distribution.name(),
+            distribution: cluster.distribution.known().name,
             nodes: look.nodes.as_ref().ok().map(Vec::len),
             control_plane_nodes: cluster.control_plane_nodes,
         },
