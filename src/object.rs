@@ -21,6 +21,9 @@ pub use kinds::{
 /// The label that names the set which an object belongs to (KEP-3659): by it our objects are found.
 pub const PART_OF_LABEL: &str = "applyset.kubernetes.io/part-of";
 
+/// The label that tells the objects of one `CloudControllerManager` from those of another.
+pub(crate) const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
+
 /// The suffix of the name of a stand-in, which the API server has to accept before an object is deleted and recreated. The
 /// operator's rights name the stand-ins.
 pub(crate) const STAND_IN: &str = "-next";

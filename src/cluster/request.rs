@@ -123,11 +123,14 @@ pub enum Cause {
     /// The object belongs to this set of another tool (KEP-3659).
     #[error("it belongs to the set {0} of another tool; remove its label {PART_OF_LABEL} to hand it over")]
     OfAnotherSet(String),
-    /// The object was made by this manager, and objects of others are not taken over.
-    #[error(
-        "it exists, made by {0}, and is not taken over: delete it, or give the CloudControllerManager another name"
-    )]
-    OfOthers(String),
+    /// The object was made by somebody else, and objects of others are not taken over.
+    #[error("it exists, made by {manager}, and is not taken over: delete it, or {otherwise}")]
+    OfOthers {
+        /// The manager of its fields.
+        manager: String,
+        /// What else helps.
+        otherwise: &'static str,
+    },
     /// Finalizers block the deletion.
     #[error("deletion is blocked by finalizers: {0}")]
     Held(String),
@@ -154,7 +157,7 @@ impl Cause {
     pub fn word(&self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
-            Self::OfAnotherSet(_) | Self::OfOthers(_) | Self::Held(_) => "held",
+            Self::OfAnotherSet(_) | Self::OfOthers { .. } | Self::Held(_) => "held",
             Self::NotLeading => "not_leading",
             Self::Api(_) if self.is_denied() => "denied",
             Self::Api(_) if self.is_conflict() => "conflict",
@@ -177,7 +180,7 @@ impl Cause {
     /// Whether the same request can never succeed: the object has to change first, or the operator's rights.
     pub fn is_terminal(&self) -> bool {
         match self.code() {
-            0 if matches!(self, Self::OfAnotherSet(_) | Self::OfOthers(_)) => true,
+            0 if matches!(self, Self::OfAnotherSet(_) | Self::OfOthers { .. }) => true,
             401 | 404 | 408 | 409 | 429 => false,
             400..500 => true,
             _ => self.is_invalid(),
@@ -216,7 +219,7 @@ impl Cause {
 
     /// Whether the state of the object is the cause, and no answer.
     fn is_of_object(&self) -> bool {
-        matches!(self, Self::Held(_) | Self::OfAnotherSet(_) | Self::OfOthers(_))
+        matches!(self, Self::Held(_) | Self::OfAnotherSet(_) | Self::OfOthers { .. })
     }
 
     /// Whether the API server as a whole fails, so that other requests would fail, too.
