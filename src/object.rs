@@ -176,6 +176,20 @@ pub fn container_name(container: &Value) -> &str {
     container["name"].as_str().unwrap_or_default()
 }
 
+/// A condition in the status of a live object; null if it has none of this type.
+pub fn condition<'a>(live: &'a Value, type_: &str) -> &'a Value {
+    let mut conditions = live["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.find(|condition| condition["type"] == type_).unwrap_or(&Value::Null)
+}
+
+/// The statuses of the containers of a live pod in the order of their start, and whether each is of an init container.
+pub fn container_statuses(pod: &Value) -> impl Iterator<Item = (&Value, bool)> {
+    let lists = [("initContainerStatuses", true), ("containerStatuses", false)];
+    lists.into_iter().flat_map(|(list, is_init)| {
+        pod["status"][list].as_array().into_iter().flatten().map(move |container| (container, is_init))
+    })
+}
+
 /// The place at a path of fields, with mappings where there is nothing yet; `None` if something else than a mapping is in the way.
 pub(crate) fn place<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Value> {
     path.iter().try_fold(value, |value, field| {

@@ -198,7 +198,7 @@ impl Cluster<'_> {
     /// part of its server, and that of a hosted control plane is elsewhere.
     fn ask_strangers(&self, node: &Node, answer: &mut Answer) {
         let pods = || self.evidence.other_pods.iter().flatten();
-        let names: Vec<String> = pods().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
+        let names: Vec<String> = pods().map(Pod::key).collect();
         let showed =
             if names.is_empty() { "there is none".to_owned() } else { format!("others only: {}", names.join(", ")) };
         answer.look("the cloud-controller-managers", showed.clone());
@@ -209,7 +209,7 @@ impl Cluster<'_> {
         } else {
             pods()
                 .find(|pod| pod.is_ready && !pod.is_terminating)
-                .map(|pod| (showed.clone(), format!("pod {}/{}", pod.namespace, pod.name)))
+                .map(|pod| (showed.clone(), format!("pod {}", pod.key())))
         };
         match stranger {
             Some(_) if self.is_young(&node.created) => {}

@@ -114,6 +114,13 @@ pub struct Pod {
     pub lease_name: String,
 }
 
+impl Pod {
+    /// Its namespace and its name, for people.
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
 /// A lease of leader election.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lease {
