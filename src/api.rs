@@ -11,7 +11,7 @@ pub mod placement;
 pub mod spec;
 pub mod status;
 
-use crate::object::Kind;
+use crate::object::{self, Kind};
 
 /// Declares types of the API: fields in camel case, unknown fields refused, schema and serialisation for tests.
 macro_rules! api_types {
@@ -29,11 +29,5 @@ use api_types;
 pub const GROUP: &str = "ccm-operator.dev";
 
 /// The kind `CloudControllerManager`: cluster-scoped, one object for each cloud-controller-manager.
-pub static CLOUD_CONTROLLER_MANAGER: Kind = Kind {
-    group: GROUP,
-    version: "v1alpha1",
-    kind: "CloudControllerManager",
-    plural: "cloudcontrollermanagers",
-    namespaced: false,
-    wave: 0,
-};
+pub static CLOUD_CONTROLLER_MANAGER: Kind =
+    object::kind(GROUP, "v1alpha1", "CloudControllerManager", "cloudcontrollermanagers", false, 0);

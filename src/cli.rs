@@ -172,9 +172,6 @@ pub enum Command {
     Version(version::VersionArgs),
     /// Print the script with which a shell completes this program's command lines.
     Completion(completion::CompletionArgs),
-    /// Write the manual pages, for packages.
-    #[command(hide = true)]
-    ManPages(completion::ManPagesArgs),
 }
 
 /// Runs a command to its end.
@@ -200,7 +197,6 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Provider(command) => exit_code(provider::run(&command)),
         Command::Version(args) => exit_code(version::run(&args)),
         Command::Completion(args) => exit_code(completion::run(&args)),
-        Command::ManPages(args) => exit_code(completion::man_pages(&args)),
     }
 }
 

@@ -16,15 +16,13 @@ use tokio::sync::{Notify, watch};
 use tracing::info;
 
 use crate::{
-    files::changes::Changes,
+    grace::TRANSIENT_ERROR_PATIENCE,
     process::{
+        changes::Changes,
         health::Health,
         leadership::{Authority, Leadership},
     },
-    status::{
-        cluster_operator::TRANSIENT_ERROR_PATIENCE,
-        manager::{self, CONDITIONS, STATUSES},
-    },
+    status::manager::{self, CONDITIONS, STATUSES},
 };
 use config_sync::ConfigSync;
 use executor::Executor;
@@ -46,6 +44,7 @@ mod events;
 mod executor;
 mod failures;
 mod managers;
+pub mod metrics;
 mod observer;
 mod openshift;
 mod progress;

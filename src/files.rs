@@ -10,7 +10,6 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-pub(crate) mod changes;
 pub mod folder;
 
 /// The first part of the name of an incomplete file. A kubelet that reads static pods from the folder ignores names that

@@ -9,6 +9,8 @@ pub mod version;
 
 pub mod error;
 
+pub mod grace;
+
 pub mod files;
 
 pub mod object;

@@ -2,6 +2,7 @@
 //!
 //! Knows an object's identity and the containers of its pods. It knows no schema: the API server validates the fields.
 
+mod kinds;
 pub mod permissions;
 pub mod reference;
 
@@ -12,83 +13,16 @@ use serde_json::{Map, Value};
 
 use crate::error::brief;
 
-/// A kind that providers may contain, as API discovery would describe it.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Kind {
-    /// API group, empty for the core group.
-    pub group: &'static str,
-    /// API version inside the group.
-    pub version: &'static str,
-    /// The kind's name.
-    pub kind: &'static str,
-    /// The resource's name in URLs and RBAC rules.
-    pub plural: &'static str,
-    /// Whether objects of this kind live in a namespace.
-    pub namespaced: bool,
-    /// Objects of a lower wave are applied before those of a higher one.
-    pub wave: u8,
-}
+pub(crate) use kinds::kind;
+pub use kinds::{
+    CLUSTER_ROLE, CLUSTER_ROLE_BINDING, CONFIG_MAP, EVENT, KINDS, Kind, NAMESPACE, NODE, POD, SECRET, SERVICE_ACCOUNT,
+};
 
-pub(crate) const fn kind(
-    group: &'static str,
-    version: &'static str,
-    kind: &'static str,
-    plural: &'static str,
-    namespaced: bool,
-    wave: u8,
-) -> Kind {
-    Kind { group, version, kind, plural, namespaced, wave }
-}
+/// The label that names the set which an object belongs to (KEP-3659): by it our objects are found.
+pub const PART_OF_LABEL: &str = "applyset.kubernetes.io/part-of";
 
-const RBAC: &str = "rbac.authorization.k8s.io";
-const ADMISSION: &str = "admissionregistration.k8s.io";
-
-/// Every kind that a provider may contain. Policies come before the objects that they guard and before the rights that they
-/// restrict, service accounts and roles before the pods that use them, a disruption budget after the pods that it counts.
-pub static KINDS: &[Kind] = &[
-    kind(ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", false, 1),
-    kind(ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", false, 1),
-    kind("", "v1", "ServiceAccount", "serviceaccounts", true, 2),
-    kind(RBAC, "v1", "ClusterRole", "clusterroles", false, 2),
-    kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", false, 2),
-    kind(RBAC, "v1", "Role", "roles", true, 2),
-    kind(RBAC, "v1", "RoleBinding", "rolebindings", true, 2),
-    kind("", "v1", "ConfigMap", "configmaps", true, 3),
-    kind("", "v1", "Service", "services", true, 3),
-    kind("apps", "v1", "Deployment", "deployments", true, 4),
-    kind("apps", "v1", "DaemonSet", "daemonsets", true, 4),
-    kind("", "v1", "Pod", "pods", true, 4),
-    kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true, 5),
-];
-
-/// The kind of namespaces. A provider contains none.
-pub static NAMESPACE: Kind = kind("", "v1", "Namespace", "namespaces", false, 0);
-
-/// The kind of nodes. A provider contains none.
-pub static NODE: Kind = kind("", "v1", "Node", "nodes", false, 0);
-
-/// The kind of pods.
-pub static POD: Kind = kind("", "v1", "Pod", "pods", true, 3);
-
-/// The kind of Events. A provider contains none.
-pub static EVENT: Kind = kind("", "v1", "Event", "events", true, 0);
-
-impl Kind {
-    /// Whether it is an account or a right, without which pods fail.
-    pub fn is_identity(&self) -> bool {
-        self.group == RBAC || self.kind == "ServiceAccount"
-    }
-
-    /// Whether it is a policy or its binding: it denies, and grants nothing.
-    pub fn is_policy(&self) -> bool {
-        self.kind.starts_with("ValidatingAdmissionPolicy")
-    }
-
-    /// The `apiVersion` of manifests.
-    pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
-    }
-}
+/// The label that tells the objects of one `CloudControllerManager` from those of another.
+pub(crate) const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
 
 /// The suffix of the name of a stand-in, which the API server has to accept before an object is deleted and recreated. The
 /// operator's rights name the stand-ins.
@@ -224,11 +158,7 @@ impl Object {
 
     /// The JSON pointer of [`Self::pod_spec`].
     pub fn pod_spec_pointer(&self) -> Option<&'static str> {
-        match self.kind.kind {
-            "Deployment" | "DaemonSet" => Some("/spec/template/spec"),
-            "Pod" => Some("/spec"),
-            _ => None,
-        }
+        self.kind.pods
     }
 
     fn text(&self, pointer: &str) -> &str {
@@ -244,6 +174,20 @@ pub fn containers(pod_spec: &Value) -> impl Iterator<Item = &Value> {
 /// A container's name, empty when it has none.
 pub fn container_name(container: &Value) -> &str {
     container["name"].as_str().unwrap_or_default()
+}
+
+/// A condition in the status of a live object; null if it has none of this type.
+pub fn condition<'a>(live: &'a Value, type_: &str) -> &'a Value {
+    let mut conditions = live["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.find(|condition| condition["type"] == type_).unwrap_or(&Value::Null)
+}
+
+/// The statuses of the containers of a live pod in the order of their start, and whether each is of an init container.
+pub fn container_statuses(pod: &Value) -> impl Iterator<Item = (&Value, bool)> {
+    let lists = [("initContainerStatuses", true), ("containerStatuses", false)];
+    lists.into_iter().flat_map(|(list, is_init)| {
+        pod["status"][list].as_array().into_iter().flatten().map(move |container| (container, is_init))
+    })
 }
 
 /// The place at a path of fields, with mappings where there is nothing yet; `None` if something else than a mapping is in the way.

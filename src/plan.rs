@@ -18,12 +18,9 @@ use serde_json::Value;
 use crate::{
     api::spec::Management,
     facts::{self, Facts, images},
-    object::{Object, reference},
+    object::{Object, PART_OF_LABEL, reference},
     provider::{self, Phase, Provider, catalog::Catalog, external},
 };
-
-/// The label by which our objects are found (KEP-3659).
-pub const PART_OF_LABEL: &str = "applyset.kubernetes.io/part-of";
 
 /// The objects that should exist.
 #[derive(Clone, Debug, PartialEq)]

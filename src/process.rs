@@ -1,5 +1,6 @@
 //! The parts of any controller process (IO): leases, health, metrics, logs. Knows no cloud.
 
+pub(crate) mod changes;
 pub mod dumps;
 pub mod health;
 pub mod http;

@@ -67,6 +67,10 @@ impl Spec {
                 ("placement.replicas", "from 1 to 5"),
             ),
             (
+                self.placement.api_server.as_ref().is_none_or(|api_server| api_server.port > 0),
+                ("placement.apiServer.port", "from 1 to 65535"),
+            ),
+            (
                 !self.leader_election.lease_name.as_deref().is_some_and(|name| OTHER_LEASES.contains(&name)),
                 ("leaderElection.leaseName", "this lease belongs to another program"),
             ),

@@ -70,7 +70,7 @@ api_types! {
         pub port: u16,
     }
 
-    /// A distribution of Kubernetes.
+    /// A distribution of Kubernetes. What is known of each stands in `facts/distribution.rs`.
     #[derive(Copy, Default)]
     pub enum Distribution {
         /// Found by the nodes.
@@ -89,21 +89,6 @@ api_types! {
         K0s,
         /// Any other.
         Other,
-    }
-}
-
-impl Distribution {
-    /// Its name, as in manifests.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "Auto",
-            Self::Kubeadm => "Kubeadm",
-            Self::K3s => "K3s",
-            Self::Rke2 => "RKE2",
-            Self::Talos => "Talos",
-            Self::K0s => "K0s",
-            Self::Other => "Other",
-        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     apply::{
         change::{Action, Change},
         diff::Diff,
-        inventory::{self, PART_OF_LABEL, Scope, Verdict},
+        inventory::{self, Scope, Verdict},
         ownership::preview,
         steps::{self, End, Ladder, Sight, Step},
         write::{self, Requests, climb},
@@ -24,11 +24,7 @@ use crate::{
         request::{Cause, NO_DEADLINE, api},
     },
     error::chain,
-    object::{Key, Object, reference::CONFIG_MAP},
-    provider::{
-        folder::Bundle,
-        verify::{DRY_RUN, Finding},
-    },
+    object::{Key, Object, PART_OF_LABEL, reference::CONFIG_MAP},
     text::yaml,
 };
 
@@ -135,24 +131,25 @@ pub async fn left_over(
     Ok(verdicts.into_iter().map(|(_, live, verdict)| (live.clone(), verdict)).collect())
 }
 
-/// Dry-runs every manifest of every provider unchanged. Returns those that the API server refuses.
-pub async fn verify(client: &Client, bundles: &[Bundle]) -> Result<Vec<Finding>, Error> {
-    let mut refusals = Vec::new();
-    for (bundle, manifest) in bundles.iter().flat_map(|bundle| bundle.manifests.iter().map(move |one| (bundle, one))) {
-        let object = &manifest.object;
-        match ask(client, Ladder::new(object, Sight::Absent), true).await {
-            // An object that is being deleted proves nothing against its manifest.
-            Ok(_) | Err(write::Error { source: Cause::Held(_), .. }) => {}
-            Err(write::Error { source: Cause::Api(kube::Error::Api(status)), .. })
-                if is_about_manifest(status.code) =>
-            {
-                let what = format!("{}: {}", object.key(), status.message.replace('\n', " "));
-                refusals.push(DRY_RUN.finding(&bundle.name, manifest.defect(&pointer(field(&status)), what)));
-            }
-            Err(error) => return Err(error.into()),
+/// What the API server has against an object.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The JSON pointer of the field; empty if none is named.
+    pub pointer: String,
+    /// The message, in one line.
+    pub message: String,
+}
+
+/// Dry-runs an object unchanged, as if it did not exist; `None` if the API server accepts it.
+pub async fn refusal(client: &Client, object: &Object) -> Result<Option<Refusal>, Error> {
+    match ask(client, Ladder::new(object, Sight::Absent), true).await {
+        // An object that is being deleted proves nothing against its manifest.
+        Ok(_) | Err(write::Error { source: Cause::Held(_), .. }) => Ok(None),
+        Err(write::Error { source: Cause::Api(kube::Error::Api(status)), .. }) if is_about_manifest(status.code) => {
+            Ok(Some(Refusal { pointer: pointer(field(&status)), message: status.message.replace('\n', " ") }))
         }
+        Err(error) => Err(error.into()),
     }
-    Ok(refusals)
 }
 
 /// Whether an answer is about the manifest, and not about the caller's rights or the API server's state. A schema error

@@ -12,11 +12,9 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     apply::ownership,
-    object::{KINDS, Kind, Object},
+    object::{KINDS, Kind, Object, PART_OF_LABEL},
     version::VERSION,
 };
-
-pub use crate::plan::PART_OF_LABEL;
 
 /// The ConfigMap's name; with its namespace it is the identity of the set.
 pub const NAME: &str = "ccm-operator-inventory";

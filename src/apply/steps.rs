@@ -12,7 +12,7 @@ use crate::{
         inventory,
         ownership::{self, Need, need},
     },
-    object::{Object, STAND_IN},
+    object::{Object, PART_OF_LABEL, STAND_IN},
 };
 
 /// How often a fold is tried while other managers write the object.
@@ -255,10 +255,10 @@ impl<'a> Ladder<'a> {
         if self.is_left_alone(live) {
             return Some(End::LeftAlone(Some(live.clone())));
         }
-        if let Some(set) = live["metadata"]["labels"][inventory::PART_OF_LABEL].as_str() {
+        if let Some(set) = live["metadata"]["labels"][PART_OF_LABEL].as_str() {
             let is_another = self.is_member() && *set_of(self.desired.value()) != *set;
             // A label of our own is that of this operator in another namespace.
-            let is_owned = ownership::is_label_of_others(live, inventory::PART_OF_LABEL);
+            let is_owned = ownership::is_label_of_others(live, PART_OF_LABEL);
             if is_another && is_owned {
                 return Some(End::OfAnotherSet(set.to_owned()));
             }
@@ -309,7 +309,7 @@ impl<'a> Ladder<'a> {
 
 /// The set that an object belongs to; null for none.
 fn set_of(object: &Value) -> &Value {
-    &object["metadata"]["labels"][inventory::PART_OF_LABEL]
+    &object["metadata"]["labels"][PART_OF_LABEL]
 }
 
 /// Whether the stand-in of an object is created, not only dry-run.

@@ -19,7 +19,7 @@ use crate::{
         steps::{self, End, Ladder, Next, Refusal, Step},
     },
     cluster::request::{Cause, NO_DEADLINE, api, send, to_value},
-    object::{Key, Kind, Object, STAND_IN, reference::CONFIG_MAP},
+    object::{INSTANCE_LABEL, Key, Kind, Object, STAND_IN, reference::CONFIG_MAP},
 };
 
 /// An object that could not be written.
@@ -55,7 +55,8 @@ pub(super) async fn climb(
                 return Err(Error { object: object.key(), action: "apply", source: Cause::OfAnotherSet(set) });
             }
             Next::Break(End::OfOthers(manager)) => {
-                return Err(Error { object: object.key(), action: "apply", source: Cause::OfOthers(manager) });
+                let source = Cause::OfOthers { manager, otherwise: otherwise(object) };
+                return Err(Error { object: object.key(), action: "apply", source });
             }
             Next::Break(end) => return Ok(end),
         };
@@ -63,9 +64,9 @@ pub(super) async fn climb(
         next = match perform(step).await {
             Ok(object) => ladder.next(Ok(object)),
             Err(source) => {
-                let next = ladder.next(Err(refusal(&source)));
+                let next = ladder.next(Err(refusal(&source, object.kind())));
                 // A read that only looks for the cause of a refusal does not hide it.
-                let is_invalid = |cause: &Cause| cause.is_invalid() && !cause.is_immutable();
+                let is_invalid = |cause: &Cause| cause.is_invalid() && !cause.is_immutable(object.kind());
                 let is_explained =
                     action == "read" && refused.as_ref().is_some_and(|error: &Error| is_invalid(&error.source));
                 if !is_explained {
@@ -76,6 +77,13 @@ pub(super) async fn climb(
             }
         };
     }
+}
+
+/// What helps against an object that others have made, besides deleting it. On OpenShift there is no `CloudControllerManager`, and on
+/// any other Kubernetes each object has the label of its own.
+fn otherwise(object: &Object) -> &'static str {
+    let is_of_one = object.value()["metadata"]["labels"][INSTANCE_LABEL].is_string();
+    if is_of_one { "give the CloudControllerManager another name" } else { "rename it in the provider's folder" }
 }
 
 /// A refusal without the secrets of the object that it is about.
@@ -95,8 +103,8 @@ fn action(step: &Step) -> &'static str {
     }
 }
 
-fn refusal(cause: &Cause) -> Refusal {
-    if cause.is_immutable() {
+fn refusal(cause: &Cause, kind: &Kind) -> Refusal {
+    if cause.is_immutable(kind) {
         Refusal::Immutable
     } else if cause.is_invalid() {
         Refusal::Invalid
@@ -183,7 +191,7 @@ pub async fn write_inventory(
         guarded["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
     }
     let written = match (requests.apply(&guarded, false).await, live) {
-        (Err(cause), Some(live)) if cause.is_immutable() => recreate(&requests, config_map, live).await,
+        (Err(cause), Some(live)) if cause.is_immutable(&CONFIG_MAP) => recreate(&requests, config_map, live).await,
         (written, _) => written,
     };
     written.map_err(|source| Error { object, action: "write the inventory", source })
@@ -267,5 +275,27 @@ impl<F: Fn() -> Option<Duration>> Requests<F> {
         };
         let answer = send((self.budget)(), self.api.delete(name_of(live), &params)).await?;
         Ok(answer.left().map(|left| to_value(&left)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_helps_against_an_object_of_others_is_possible_in_its_cluster() {
+        let refusal = |labels: Value| {
+            let object = json!({
+                "apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "b", "labels": labels},
+            });
+            let otherwise = otherwise(&Object::new(object).unwrap());
+            Cause::OfOthers { manager: "helm".into(), otherwise }.to_string()
+        };
+        let of_one = refusal(json!({INSTANCE_LABEL: "cluster"}));
+        assert!(of_one.ends_with("delete it, or give the CloudControllerManager another name"), "{of_one}");
+        let of_openshift = refusal(json!({"k8s-app": "acme-cloud-controller-manager"}));
+        assert!(of_openshift.ends_with("delete it, or rename it in the provider's folder"), "{of_openshift}");
     }
 }

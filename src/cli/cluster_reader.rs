@@ -124,10 +124,9 @@ impl ClusterReader {
         read::get(&self.client, &status::write::KIND, "", status::write::NAME).await
     }
 
-    /// The objects of a kind of the core group in the managed namespace.
-    pub(super) async fn list(&self, kind: &'static str, plural: &'static str) -> Result<Vec<Value>, Error> {
-        let kind = Kind { group: "", version: "v1", kind, plural, namespaced: true, wave: 0 };
-        read::list(&self.client, &kind, &self.namespace, &ListParams::default()).await
+    /// The objects of a kind in the managed namespace.
+    pub(super) async fn list(&self, kind: &Kind) -> Result<Vec<Value>, Error> {
+        read::list(&self.client, kind, &self.namespace, &ListParams::default()).await
     }
 
     async fn images(&self) -> Result<Result<Images, images::Error>, Error> {

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     facts::manager::Controller,
     files::STANDARD,
-    object::KINDS,
+    object::SERVICE_ACCOUNT,
     plan::{Error, Plan, install::NAME},
     preflight::{evidence::Survey, read::survey},
     proposal::{
@@ -172,8 +172,7 @@ impl Seen {
         let look = Look::at(&client).await?;
         let survey = survey(&client, &catalog, &[""].into(), &[].into()).await?;
         let existing = read::existing(&client, &catalog).await?;
-        let account = KINDS.iter().find(|kind| kind.kind == "ServiceAccount").context("the kind ServiceAccount")?;
-        let operator = crate::cluster::read::get(&client, account, &args.operator_namespace, NAME).await?;
+        let operator = crate::cluster::read::get(&client, &SERVICE_ACCOUNT, &args.operator_namespace, NAME).await?;
         Ok(Self { client, catalog, look, survey, existing, has_operator: operator.is_some() })
     }
 
@@ -252,7 +251,7 @@ async fn report(args: &InitArgs, seen: &Seen, proposal: &Proposal) -> anyhow::Re
     Ok(Report {
         cluster: Cluster {
             kubernetes: cluster.minor.to_string(),
-            distribution: cluster.distribution.name(),
+            distribution: cluster.distribution.known().name,
             nodes: look.nodes.as_ref().ok().map(Vec::len),
             control_plane_nodes: cluster.control_plane_nodes,
         },

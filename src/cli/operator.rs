@@ -24,23 +24,24 @@ use super::{
 use crate::{
     controllers::{
         Controllers, LAST_PASS, WITHDRAWAL,
+        metrics::Metrics,
         view::{View, ViewSettings},
     },
     facts::{
         self,
         tls::{TlsFlags, TlsSettings},
     },
+    grace::TRANSIENT_ERROR_PATIENCE,
     process::{
         health::{self, Health},
         http,
         leadership::{Authority, Deadline, Leadership, Now},
         lease::{Election, Lost, Timings},
-        metrics::{self, Metrics},
+        metrics,
         review::Reviewer,
         serving::Serving,
     },
     provider::external::{External, read::Externals},
-    status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
     version::{COMMIT, VERSION},
 };
 
@@ -261,8 +262,10 @@ async fn metrics_server(
     }
     let listener = http::bind(address).await;
     let listener = listener.with_context(|| format!("failed to listen on --metrics-bind-address {address}"))?;
-    let serving = Arc::new(Serving::new(args.metrics_cert_dir.clone(), tls, metrics.clone())?);
-    Ok(Some(http::serve(listener, metrics::routes(metrics, Reviewer::new(client)), Some(serving))))
+    let suites = move || tls.borrow().cipher_suites.clone();
+    let serving = Arc::new(Serving::new(args.metrics_cert_dir.clone(), suites, metrics.serving_end())?);
+    let routes = metrics::routes(move || metrics.text(), Reviewer::new(client));
+    Ok(Some(http::serve(listener, routes, Some(serving))))
 }
 
 /// Logs what the process does whenever it is asked.

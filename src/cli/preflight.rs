@@ -20,7 +20,6 @@ use super::{
 };
 use crate::{
     api::{CLOUD_CONTROLLER_MANAGER, placement::Distribution},
-    apply::inventory::PART_OF_LABEL,
     cluster::{
         read::{self, Error},
         request::{self, NO_DEADLINE, describe_objects},
@@ -35,7 +34,7 @@ use crate::{
         subject::{Need, Subject},
     },
     object::{
-        KINDS, Kind,
+        PART_OF_LABEL, SERVICE_ACCOUNT,
         reference::{Reference, SECRET},
     },
     plan::{
@@ -272,10 +271,6 @@ async fn running(client: &Client, catalog: &Catalog, manager: &Manager) -> Resul
     Ok(Ok(pods::running(live.iter())))
 }
 
-fn kind_of(name: &str) -> Option<&'static Kind> {
-    KINDS.iter().find(|kind| kind.kind == name)
-}
-
 /// What the operator needs for it and may not do.
 async fn missing_rights(
     client: &Client,
@@ -284,10 +279,8 @@ async fn missing_rights(
     operator_namespace: &str,
 ) -> Result<Seen<Vec<String>>, Error> {
     let unseen = |why: String, command: String| Ok(Err(Unseen { what: "rights".to_owned(), why, command }));
-    if let Some(kind) = kind_of("ServiceAccount")
-        && let Ok(None) = seen(read::get(client, kind, operator_namespace, NAME).await, NAME, String::new())?
-    {
-        let why = format!("there is no {}", describe_objects(kind, operator_namespace, NAME));
+    if let Ok(None) = seen(read::get(client, &SERVICE_ACCOUNT, operator_namespace, NAME).await, NAME, String::new())? {
+        let why = format!("there is no {}", describe_objects(&SERVICE_ACCOUNT, operator_namespace, NAME));
         let provider = &manager.spec.provider;
         let command = format!(
             "install the operator: ccm-operator render --phase install --flavour upstream --providers {provider}"

@@ -9,6 +9,7 @@ use crate::{
     cli::cluster_reader::ClusterReader,
     cluster::read::{self, Error},
     error::chain,
+    object::{EVENT, POD},
     plan::Plan,
     provider::{Phase, catalog::Catalog},
     status::screen::Findings,
@@ -41,8 +42,8 @@ pub(super) async fn read(
         }
         findings.plan = Some(plan.map_err(|error| chain(&error)));
     }
-    findings.pods = findings.take(reader.list("Pod", "pods").await)?.unwrap_or_default();
-    findings.events = findings.take(reader.list("Event", "events").await)?.unwrap_or_default();
+    findings.pods = findings.take(reader.list(&POD).await)?.unwrap_or_default();
+    findings.events = findings.take(reader.list(&EVENT).await)?.unwrap_or_default();
     Ok(findings)
 }
 

@@ -63,21 +63,13 @@ impl ClusterFlags {
 
 impl ValueEnum for Distribution {
     fn value_variants<'a>() -> &'a [Self] {
-        &[Self::Kubeadm, Self::K3s, Self::Rke2, Self::Talos, Self::K0s, Self::Other]
+        // No cluster is asked, so there is no other way to find it.
+        &Self::ALL
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        let (name, help) = match self {
-            // No cluster is asked.
-            Self::Auto => return None,
-            Self::Kubeadm => ("kubeadm", "kubeadm, and what is built with it"),
-            Self::K3s => ("k3s", "k3s"),
-            Self::Rke2 => ("rke2", "RKE2"),
-            Self::Talos => ("talos", "Talos"),
-            Self::K0s => ("k0s", "k0s"),
-            Self::Other => ("other", "Any other"),
-        };
-        Some(PossibleValue::new(name).help(help))
+        let known = self.known();
+        Some(PossibleValue::new(known.flag).help(known.help))
     }
 }
 

@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::{
     error::chain,
-    object::{Kind, NAMESPACE},
-    plan::PART_OF_LABEL,
+    grace::RIGHTS_PATIENCE,
+    object::{Kind, NAMESPACE, PART_OF_LABEL},
     text::mask,
 };
 
@@ -35,17 +35,6 @@ pub fn set_timeout(to: Duration) {
 pub fn timeout() -> Duration {
     *TIMEOUT.get().unwrap_or(&REQUEST_TIMEOUT)
 }
-
-/// The fields that cannot be changed, as the API server names them: an object with another value there is recreated.
-const IMMUTABLE: [&str; 2] = ["spec.selector", "roleRef"];
-
-/// The fields that cannot be changed if they are forbidden, and can be wrong for other reasons: most of a Pod's `spec`, and
-/// what a ConfigMap with `immutable` holds.
-const FORBIDDEN: [&str; 4] = ["spec", "data", "binaryData", "immutable"];
-
-/// How long missing rights must last before they are reported: an API server that has just started denies every right that
-/// it has not read yet.
-const RIGHTS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The resource of a kind, known without asking the API server.
 pub fn resource(kind: &Kind) -> ApiResource {
@@ -134,11 +123,14 @@ pub enum Cause {
     /// The object belongs to this set of another tool (KEP-3659).
     #[error("it belongs to the set {0} of another tool; remove its label {PART_OF_LABEL} to hand it over")]
     OfAnotherSet(String),
-    /// The object was made by this manager, and objects of others are not taken over.
-    #[error(
-        "it exists, made by {0}, and is not taken over: delete it, or give the CloudControllerManager another name"
-    )]
-    OfOthers(String),
+    /// The object was made by somebody else, and objects of others are not taken over.
+    #[error("it exists, made by {manager}, and is not taken over: delete it, or {otherwise}")]
+    OfOthers {
+        /// The manager of its fields.
+        manager: String,
+        /// What else helps.
+        otherwise: &'static str,
+    },
     /// Finalizers block the deletion.
     #[error("deletion is blocked by finalizers: {0}")]
     Held(String),
@@ -165,7 +157,7 @@ impl Cause {
     pub fn word(&self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
-            Self::OfAnotherSet(_) | Self::OfOthers(_) | Self::Held(_) => "held",
+            Self::OfAnotherSet(_) | Self::OfOthers { .. } | Self::Held(_) => "held",
             Self::NotLeading => "not_leading",
             Self::Api(_) if self.is_denied() => "denied",
             Self::Api(_) if self.is_conflict() => "conflict",
@@ -188,7 +180,7 @@ impl Cause {
     /// Whether the same request can never succeed: the object has to change first, or the operator's rights.
     pub fn is_terminal(&self) -> bool {
         match self.code() {
-            0 if matches!(self, Self::OfAnotherSet(_) | Self::OfOthers(_)) => true,
+            0 if matches!(self, Self::OfAnotherSet(_) | Self::OfOthers { .. }) => true,
             401 | 404 | 408 | 409 | 429 => false,
             400..500 => true,
             _ => self.is_invalid(),
@@ -210,12 +202,13 @@ impl Cause {
         }
     }
 
-    /// Whether the object was refused because it changes an immutable field.
-    pub fn is_immutable(&self) -> bool {
+    /// Whether an object of this kind was refused because it changes an immutable field.
+    pub fn is_immutable(&self, kind: &Kind) -> bool {
         let Some(Status { code: 422, details: Some(details), .. }) = self.status() else { return false };
         details.causes.iter().any(|cause| {
             let field = cause.field.as_str();
-            IMMUTABLE.contains(&field) || (cause.reason == "FieldValueForbidden" && FORBIDDEN.contains(&field))
+            kind.immutable.contains(&field)
+                || (cause.reason == "FieldValueForbidden" && kind.forbidden.contains(&field))
         })
     }
 
@@ -226,7 +219,7 @@ impl Cause {
 
     /// Whether the state of the object is the cause, and no answer.
     fn is_of_object(&self) -> bool {
-        matches!(self, Self::Held(_) | Self::OfAnotherSet(_) | Self::OfOthers(_))
+        matches!(self, Self::Held(_) | Self::OfAnotherSet(_) | Self::OfOthers { .. })
     }
 
     /// Whether the API server as a whole fails, so that other requests would fail, too.
@@ -253,6 +246,8 @@ impl Cause {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -274,6 +269,25 @@ mod tests {
             assert!(!status(code, "", ""), "{code}");
         }
         assert!(!Cause::Timeout.is_terminal());
+    }
+
+    #[test]
+    fn what_cannot_be_changed_depends_on_the_kind() {
+        let is_immutable = |kind: &str, field: &str, reason: &str| {
+            let cause = json!({"reason": reason, "field": field});
+            let status = json!({"code": 422, "reason": "Invalid", "details": {"causes": [cause]}});
+            let status = serde_json::from_value(status).unwrap();
+            Cause::Api(kube::Error::Api(Box::new(status))).is_immutable(Kind::named(kind).unwrap())
+        };
+        for (kind, field) in [("DaemonSet", "spec.selector"), ("RoleBinding", "roleRef")] {
+            assert!(is_immutable(kind, field, "FieldValueInvalid"), "{kind}");
+            assert!(!is_immutable("Service", field, "FieldValueInvalid"), "{kind}");
+        }
+        for (kind, field) in [("Pod", "spec"), ("ConfigMap", "data")] {
+            assert!(is_immutable(kind, field, "FieldValueForbidden"), "{kind}");
+            assert!(!is_immutable(kind, field, "FieldValueInvalid"), "{kind}");
+            assert!(!is_immutable("Service", field, "FieldValueForbidden"), "{kind}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-use crate::cluster::request;
+use crate::{cluster::request, grace::DENIED_PATIENCE};
 
 /// An event of a watch.
 #[derive(Debug)]
@@ -71,10 +71,6 @@ pub struct Trouble {
     /// Whether an error was an answer of the API server.
     is_answered: bool,
 }
-
-/// How long a right must be missing before it is reported: an API server that has just started denies every right that it
-/// has not read yet.
-const DENIED_PATIENCE: Duration = Duration::from_secs(30);
 
 impl Trouble {
     /// When it will have lasted for this long; earlier for a missing right, which does not come back by itself.

@@ -26,11 +26,11 @@ use crate::{
         observer::{Id, Observer},
         target::Target,
     },
+    grace::TRANSIENT_ERROR_PATIENCE,
     nodes::guard::lists::REFRESH,
     object::{Key, Kind, Object, reference::CONFIG_MAP},
     plan::upstream::guard::{is_of_guard, is_policy},
     provider::restriction::{self, Account, is_restriction},
-    status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
 };
 
 /// The objects that should exist. What fails of one owner keeps no other from its objects.

@@ -15,6 +15,7 @@ use tracing::warn;
 
 use crate::{
     controllers::{census::Census, events::Events, observer::Observer},
+    grace::NODE_PATIENCE,
     nodes::{
         diagnose::diagnose,
         diagnosis::Diagnosis,
@@ -26,9 +27,6 @@ use crate::{
         waiting::{Waiting, by_reason, waiting},
     },
 };
-
-/// How long a node may wait before somebody asks why: the image of the cloud-controller-manager may have to be pulled.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The first and the longest pause between two diagnoses; each is twice the one before, as long as the answer stays the same.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(600));
@@ -96,7 +94,7 @@ impl Diagnoser {
 
     /// Whether it is known which nodes wait for this cloud-controller-manager: there was an answer, or no node has waited for long.
     pub(super) fn knows(&self, subject: &Subject, census: &Census) -> bool {
-        let is_old = |since: &Timestamp| age(*since, Timestamp::now()) >= PATIENCE;
+        let is_old = |since: &Timestamp| age(*since, Timestamp::now()) >= NODE_PATIENCE;
         let has_answered = self.answered.as_ref().is_some_and(|names| names.contains(&subject.name));
         has_answered || !census.waiting.first().is_some_and(is_old)
     }
@@ -132,14 +130,14 @@ impl Diagnoser {
         };
         let (now, clock) = (Instant::now(), Timestamp::now());
         // Not before the cloud-controller-manager has had as much time: the nodes may be older.
-        let earliest = self.known.1 + PATIENCE;
+        let earliest = self.known.1 + NODE_PATIENCE;
         let due = match &self.asked {
-            None => (now + PATIENCE.saturating_sub(age(*first, clock))).max(earliest),
+            None => (now + NODE_PATIENCE.saturating_sub(age(*first, clock))).max(earliest),
             Some((before, revision, asked)) => {
                 let is_other = before != subjects || *revision != census.revision;
                 // Nodes that have crossed the limit since, or are about to, are news, too.
                 let crossing = |since: &Timestamp| {
-                    (now + PATIENCE).checked_sub(age(*since, clock)).filter(|crossing| crossing > asked)
+                    (now + NODE_PATIENCE).checked_sub(age(*since, clock)).filter(|crossing| crossing > asked)
                 };
                 let next = *asked + if is_other { SHORTEST_PAUSE } else { self.pause };
                 let crossing = census.waiting.iter().filter_map(crossing).min();
@@ -185,7 +183,7 @@ impl Diagnoser {
         let providers: BTreeMap<_, _> = diagnoses.iter().map(|one| (one.uid.as_str(), one.provider.as_str())).collect();
         let old_enough = |one: &Waiting| {
             let since: Option<Timestamp> = one.since.parse().ok();
-            since.is_none_or(|since| age(since, Timestamp::now()) >= PATIENCE)
+            since.is_none_or(|since| age(since, Timestamp::now()) >= NODE_PATIENCE)
         };
         let waiting = waiting(diagnoses).into_iter().filter(old_enough);
         let found = waiting.map(|one| (providers.get(one.uid.as_str()).copied().unwrap_or_default().to_owned(), one));

@@ -25,9 +25,8 @@ use tracing::{debug, info, warn};
 use crate::{
     apply::change::{Action, Change},
     cluster::request::{self, REQUEST_TIMEOUT},
-    controllers::now_in_seconds,
+    controllers::{metrics::Metrics, now_in_seconds},
     object::{Key, NODE},
-    process::metrics::Metrics,
     status::write::{KIND, NAME},
 };
 

@@ -23,14 +23,14 @@ use crate::{
         view::View,
     },
     facts::{cluster::Cluster, version::Minor},
-    object::Object,
+    grace::TRANSIENT_ERROR_PATIENCE,
+    object::{Object, PART_OF_LABEL},
     plan::{
-        PART_OF_LABEL, only_restarts,
+        only_restarts,
         upstream::{conflict::Running, sources},
     },
     process::leadership::Authority,
     provider::upstream::INSTANCE_LABEL,
-    status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
 };
 use act::wave;
 use api_server::ApiServer;

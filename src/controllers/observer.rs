@@ -20,12 +20,13 @@ use crate::{
         watches::Watches,
     },
     facts::{Document, Documents},
+    grace::TRANSIENT_ERROR_PATIENCE,
     object::{
         Kind, Object,
         reference::{self, CONFIG_MAP, Digests, Reference, SECRET},
     },
     plan::upstream::sources::{Checks, Found},
-    status::{self, cluster_operator::TRANSIENT_ERROR_PATIENCE},
+    status,
 };
 
 pub(super) use world::World;

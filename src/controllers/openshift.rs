@@ -3,10 +3,7 @@
 //! Bad input is reported at once and waits for other input; every other error is retried, later each time, and reported
 //! once it has lasted.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 use tracing::{error, info, warn};
 
@@ -24,18 +21,16 @@ use crate::{
         view::{View, external::not_given},
     },
     facts::Facts,
+    grace::{ROLLOUT_PATIENCE, TRANSIENT_ERROR_PATIENCE},
     object::Kind,
     plan::{Plan, only_restarts},
     process::leadership::Authority,
     provider::Origin,
     status::{
-        cluster_operator::{self, CLOUD_CONFIG, Context, Outcome, Status, TRANSIENT_ERROR_PATIENCE, TRUSTED_CA},
+        cluster_operator::{self, CLOUD_CONFIG, Context, Outcome, Status, TRUSTED_CA},
         outcome::{Acted, names},
     },
 };
-
-/// How long a rollout may take unreported if the version stays: a changed annotation alone looks like a short rollout.
-const ROLLOUT_GRACE: Duration = Duration::from_secs(1);
 
 pub(super) struct OpenShift {
     authority: Authority,
@@ -161,7 +156,7 @@ impl OpenShift {
     /// What holds after each pass of a leader, whatever it has come to.
     fn conclude(&mut self, view: &mut View, pass: &mut Pass) {
         let Self { progress, executor, gated_since, .. } = self;
-        let rolling_since = progress.rolling_since.map(|since| since + ROLLOUT_GRACE);
+        let rolling_since = progress.rolling_since.map(|since| since + ROLLOUT_PATIENCE);
         let due = [gated_since.map(|since| since + TRANSIENT_ERROR_PATIENCE), rolling_since, view.status_due()];
         pass.due.extend(due.into_iter().flatten().chain(progress.due()).chain(executor.due()));
         pass.held_back = executor.held_back();
@@ -321,7 +316,7 @@ impl OpenShift {
     /// Whether a rollout has only just begun, in a version that was reached before.
     fn is_short_rollout(&self, outcome: &Outcome, before: &Status, version: &str) -> bool {
         let is_rolling_out = matches!(outcome, Outcome::Acted(Acted::RollingOut { .. }));
-        let is_short = || self.progress.rolling_since.is_some_and(|since| since.elapsed() < ROLLOUT_GRACE);
+        let is_short = || self.progress.rolling_since.is_some_and(|since| since.elapsed() < ROLLOUT_PATIENCE);
         is_rolling_out && before.is_at(version) && is_short()
     }
 

@@ -5,8 +5,9 @@ use std::time::Instant;
 use crate::{
     apply::settled::Settled,
     controllers::{backoff::Backoff, rollouts::Rollouts},
+    grace::TRANSIENT_ERROR_PATIENCE,
     object::Key,
-    status::{cluster_operator::TRANSIENT_ERROR_PATIENCE, outcome::Acted},
+    status::outcome::Acted,
 };
 
 /// What has come of one that is reported to.

@@ -196,7 +196,7 @@ pub(super) mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::process::{leadership::Leadership, metrics::Metrics};
+    use crate::{controllers::metrics::Metrics, process::leadership::Leadership};
 
     /// Never leads, and so never writes.
     pub(in crate::controllers) fn sync(controller: &'static Controller, client: Client) -> Sync {

@@ -6,9 +6,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 
 use crate::{
-    controllers::{census::Census, diagnoser::Diagnoser, events::Events, observer::Observer},
+    controllers::{census::Census, diagnoser::Diagnoser, events::Events, metrics::Metrics, observer::Observer},
     nodes::subject::Subject,
-    process::metrics::Metrics,
 };
 
 /// One API server: nothing outside of it holds a client, so a process may have several that know nothing of each other.

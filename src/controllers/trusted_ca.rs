@@ -14,13 +14,13 @@ use crate::{
     controllers::{
         Pass,
         events::Events,
+        metrics::Metrics,
         sync::{Desired, Sync, Unknown},
         view::View,
     },
     error::chain,
     files,
     object::{Object, reference::Reference},
-    process::metrics::Metrics,
 };
 
 /// The key of the certificates, there and in the Proxy's trusted CA.

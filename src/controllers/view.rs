@@ -19,6 +19,7 @@ use crate::{
     config::{certificates, cloud_conf},
     controllers::{
         backoff::{Backoff, RepairLimiter, STATUS_WRITES},
+        metrics::Metrics,
         observer::{Id, World},
         target::Target,
     },
@@ -32,7 +33,7 @@ use crate::{
     nodes::subject::Subject,
     object::{Key, reference::Reference},
     plan::{Plan, limits::Limits},
-    process::{leadership::Authority, metrics::Metrics},
+    process::leadership::Authority,
     provider::{Phase, Provider, catalog::Catalog, external::read::Externals},
     status::{self, cluster_operator::Status},
 };

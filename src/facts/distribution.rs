@@ -8,14 +8,6 @@ use crate::api::placement::Distribution;
 /// The annotation in which a node of k3s shows with which arguments it was started, those of its configuration included.
 const K3S_ARGUMENTS: &str = "k3s.io/node-args";
 
-/// The beginnings of annotations, each with the distribution whose nodes have them. That of kubeadm is gone with Kubernetes 1.34.
-const ANNOTATIONS: [(&str, Distribution); 4] = [
-    ("k3s.io/", Distribution::K3s),
-    ("rke2.io/", Distribution::Rke2),
-    ("talos.dev/", Distribution::Talos),
-    ("kubeadm.alpha.kubernetes.io/", Distribution::Kubeadm),
-];
-
 /// A cloud-controller-manager that is part of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuiltIn {
@@ -53,15 +45,185 @@ pub const K0S: BuiltIn = BuiltIn {
 const TALOS: BuiltIn =
     BuiltIn { name: "Talos CCM", scheme: "talos://", off: "leave cloud-node out of the controllers of Talos CCM" };
 
+/// The address of the API server on a node itself, without kube-proxy and a pod network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Local {
+    /// The host.
+    pub host: &'static str,
+    /// The port.
+    pub port: u16,
+    /// The nodes that have it.
+    pub on: Nodes,
+}
+
+/// The nodes that have the API server at an address of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nodes {
+    /// All.
+    All,
+    /// All, if the servers are nodes.
+    AllBesideServers,
+    /// The servers only.
+    Servers,
+}
+
+/// What is known of a distribution.
+#[derive(Debug)]
+pub struct Known {
+    /// The distribution.
+    pub distribution: Distribution,
+    /// Its name in manifests.
+    pub name: &'static str,
+    /// Its name as the value of a flag, and in the values of the chart.
+    pub flag: &'static str,
+    /// The help for that value.
+    pub help: &'static str,
+    /// Its own name for itself.
+    pub title: &'static str,
+    /// What versions of Kubernetes contain, such as `v1.35.4+k3s1`.
+    version: Option<&'static str>,
+    /// The beginning of the name of its nodes' operating system.
+    system: Option<&'static str>,
+    /// A label of its nodes.
+    label: Option<&'static str>,
+    /// The beginning of annotations of its nodes.
+    annotation: Option<&'static str>,
+    /// The manager of fields of its nodes.
+    writer: Option<&'static str>,
+    /// The cloud-controller-manager that is part of it, or comes from its makers.
+    own: Option<BuiltIn>,
+    /// How its kubelets are started with `--cloud-provider=external`.
+    pub external_kubelets: &'static str,
+    /// Where its nodes have the API server.
+    pub local: Option<Local>,
+    /// The address by which pods on the network of the host reach the API server where no kube-proxy runs, for people.
+    pub without_proxy: &'static str,
+}
+
+/// Any other.
+const OTHER: Known = Known {
+    distribution: Distribution::Other,
+    name: "Other",
+    flag: "other",
+    help: "Any other",
+    title: "unknown",
+    version: None,
+    system: None,
+    label: None,
+    annotation: None,
+    writer: None,
+    own: None,
+    external_kubelets: "`--cloud-provider=external` in the arguments of each kubelet",
+    local: None,
+    without_proxy: "an address that all nodes reach and that is in the API server's certificate",
+};
+
+/// The distributions, with all that is known of each.
+pub static KNOWN: [Known; 5] = [
+    Known {
+        distribution: Distribution::Kubeadm,
+        name: "Kubeadm",
+        flag: "kubeadm",
+        help: "kubeadm, and what is built with it",
+        title: "kubeadm",
+        // It is gone with Kubernetes 1.34.
+        annotation: Some("kubeadm.alpha.kubernetes.io/"),
+        // It gives the nodes of the control plane their label and their taint.
+        writer: Some("kubeadm"),
+        external_kubelets: "`nodeRegistration.kubeletExtraArgs: [{name: cloud-provider, value: external}]` in the \
+                            InitConfiguration and each JoinConfiguration",
+        without_proxy: "the controlPlaneEndpoint of the ConfigMap kube-system/kubeadm-config",
+        ..OTHER
+    },
+    Known {
+        distribution: Distribution::K3s,
+        name: "K3s",
+        flag: "k3s",
+        help: "k3s",
+        title: "k3s",
+        version: Some("+k3s"),
+        annotation: Some("k3s.io/"),
+        own: Some(K3S),
+        external_kubelets: "`--disable-cloud-controller --disable=servicelb` on servers, \
+                            `--kubelet-arg=cloud-provider=external` on all nodes",
+        // An agent has it at another port.
+        local: Some(Local { host: "127.0.0.1", port: 6443, on: Nodes::Servers }),
+        without_proxy: "127.0.0.1 with port 6444, where the pods run on agents",
+        ..OTHER
+    },
+    Known {
+        distribution: Distribution::Rke2,
+        name: "RKE2",
+        flag: "rke2",
+        help: "RKE2",
+        title: "RKE2",
+        version: Some("+rke2"),
+        annotation: Some("rke2.io/"),
+        own: Some(RKE2),
+        external_kubelets: "`cloud-provider-name: external` on all nodes, `disable-cloud-controller: true` on servers",
+        local: Some(Local { host: "127.0.0.1", port: 6443, on: Nodes::AllBesideServers }),
+        without_proxy: "127.0.0.1 with port 6443",
+        ..OTHER
+    },
+    Known {
+        distribution: Distribution::Talos,
+        name: "Talos",
+        flag: "talos",
+        help: "Talos",
+        title: "Talos",
+        system: Some("Talos"),
+        annotation: Some("talos.dev/"),
+        own: Some(TALOS),
+        external_kubelets: "`cluster.externalCloudProvider.enabled: true`",
+        // KubePrism.
+        local: Some(Local { host: "localhost", port: 7445, on: Nodes::All }),
+        without_proxy: "localhost with port 7445 (KubePrism)",
+        ..OTHER
+    },
+    Known {
+        distribution: Distribution::K0s,
+        name: "K0s",
+        flag: "k0s",
+        help: "k0s",
+        title: "k0s",
+        version: Some("+k0s"),
+        label: Some("node.k0sproject.io/role"),
+        own: Some(K0S),
+        external_kubelets: "`--enable-cloud-provider=true --kubelet-extra-args=--cloud-provider=external` on all workers, and \
+                            no `--enable-k0s-cloud-provider` on controllers",
+        without_proxy: "127.0.0.1 with port 7443 if node-local load balancing is on, else the externalAddress of k0s",
+        ..OTHER
+    },
+];
+
+impl Distribution {
+    /// Every distribution that can be named.
+    pub const ALL: [Self; 6] = [Self::Kubeadm, Self::K3s, Self::Rke2, Self::Talos, Self::K0s, Self::Other];
+
+    /// What is known of it.
+    pub fn known(self) -> &'static Known {
+        KNOWN.iter().find(|one| one.distribution == self).unwrap_or(&OTHER)
+    }
+
+    /// Whether only its servers have the API server at an address of their own.
+    pub fn is_local_to_servers(self) -> bool {
+        self.known().local.is_some_and(|local| local.on == Nodes::Servers)
+    }
+}
+
+/// The first distribution that something shows.
+fn shown(shows: impl FnMut(&&Known) -> bool) -> Option<Distribution> {
+    KNOWN.iter().find(shows).map(|one| one.distribution)
+}
+
 /// Whose providerID this is, if it is of a distribution and of no cloud.
 pub fn author(provider_id: &str) -> Option<BuiltIn> {
-    [K3S, RKE2, K0S, TALOS].into_iter().find(|one| provider_id.starts_with(one.scheme))
+    KNOWN.iter().filter_map(|one| one.own).find(|own| provider_id.starts_with(own.scheme))
 }
 
 /// The distribution that a version names, such as `v1.35.4+k3s1`.
 pub fn of_version(version: &str) -> Option<Distribution> {
-    let known = [("+k3s", Distribution::K3s), ("+rke2", Distribution::Rke2), ("+k0s", Distribution::K0s)];
-    known.into_iter().find(|(mark, _)| version.contains(mark)).map(|(_, distribution)| distribution)
+    shown(|one| one.version.is_some_and(|mark| version.contains(mark)))
 }
 
 /// The distribution that a live Node shows.
@@ -69,17 +231,16 @@ pub fn of_node(live: &Value) -> Option<Distribution> {
     let (metadata, info) = (&live["metadata"], &live["status"]["nodeInfo"]);
     let text = |value: &'_ Value| value.as_str().unwrap_or_default().to_owned();
     let of_kubelet = of_version(&text(&info["kubeletVersion"]));
-    let of_system = || text(&info["osImage"]).starts_with("Talos").then_some(Distribution::Talos);
-    let of_label = || (!metadata["labels"]["node.k0sproject.io/role"].is_null()).then_some(Distribution::K0s);
+    let of_system = || shown(|one| one.system.is_some_and(|start| text(&info["osImage"]).starts_with(start)));
+    let of_label = || shown(|one| one.label.is_some_and(|label| !metadata["labels"][label].is_null()));
     let of_annotation = || {
-        let keys = metadata["annotations"].as_object()?.keys();
-        let known = |key: &String| ANNOTATIONS.iter().find(|(start, _)| key.starts_with(start));
-        keys.filter_map(known).map(|(_, distribution)| *distribution).next()
+        let mut keys = metadata["annotations"].as_object()?.keys();
+        keys.find_map(|key| shown(|one| one.annotation.is_some_and(|start| key.starts_with(start))))
     };
-    // It gives the nodes of the control plane their label and their taint.
     let of_writer = || {
-        let mut entries = metadata["managedFields"].as_array()?.iter();
-        entries.any(|entry| entry["manager"] == "kubeadm").then_some(Distribution::Kubeadm)
+        let entries = metadata["managedFields"].as_array()?;
+        let wrote = |writer| entries.iter().any(|entry| entry["manager"] == writer);
+        shown(|one| one.writer.is_some_and(wrote))
     };
     of_kubelet.or_else(of_system).or_else(of_label).or_else(of_annotation).or_else(of_writer)
 }
@@ -104,52 +265,6 @@ pub fn k3s_controllers(live: &Value) -> Option<String> {
         controllers.push_str(",-service");
     }
     Some(controllers)
-}
-
-impl Distribution {
-    /// Its own name for itself.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Kubeadm => "kubeadm",
-            Self::K3s => "k3s",
-            Self::Rke2 => "RKE2",
-            Self::Talos => "Talos",
-            Self::K0s => "k0s",
-            Self::Auto | Self::Other => "unknown",
-        }
-    }
-
-    /// How its kubelets are started with `--cloud-provider=external`.
-    pub fn external_kubelets(self) -> &'static str {
-        match self {
-            Self::Kubeadm => {
-                "`nodeRegistration.kubeletExtraArgs: [{name: cloud-provider, value: external}]` in the InitConfiguration and each \
-                 JoinConfiguration"
-            }
-            Self::K3s => {
-                "`--disable-cloud-controller --disable=servicelb` on servers, `--kubelet-arg=cloud-provider=external` on all nodes"
-            }
-            Self::Rke2 => "`cloud-provider-name: external` on all nodes, `disable-cloud-controller: true` on servers",
-            Self::Talos => "`cluster.externalCloudProvider.enabled: true`",
-            Self::K0s => {
-                "`--enable-cloud-provider=true --kubelet-extra-args=--cloud-provider=external` on all workers, and no \
-                 `--enable-k0s-cloud-provider` on controllers"
-            }
-            Self::Auto | Self::Other => "`--cloud-provider=external` in the arguments of each kubelet",
-        }
-    }
-
-    /// The address by which pods on the network of the host reach the API server where no kube-proxy runs, for people.
-    pub fn without_proxy(self) -> &'static str {
-        match self {
-            Self::Kubeadm => "the controlPlaneEndpoint of the ConfigMap kube-system/kubeadm-config",
-            Self::K3s => "127.0.0.1 with port 6444, where the pods run on agents",
-            Self::Rke2 => "127.0.0.1 with port 6443",
-            Self::Talos => "localhost with port 7445 (KubePrism)",
-            Self::K0s => "127.0.0.1 with port 7443 if node-local load balancing is on, else the externalAddress of k0s",
-            Self::Auto | Self::Other => "an address that all nodes reach and that is in the API server's certificate",
-        }
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::{
         placement::{ApiServer, Distribution},
         spec::{Lifecycle, OffByDefault, OnByDefault, Spec},
     },
-    facts::{Fact, Facts, Platform, cluster::Cluster},
+    facts::{Fact, Facts, Platform, cluster::Cluster, distribution::Nodes},
 };
 
 /// The lease of the only object of a cluster.
@@ -70,15 +70,11 @@ pub(crate) fn api_server(
     distribution: Distribution,
     control_plane_nodes: usize,
 ) -> Option<(String, String)> {
-    let local = |host: &str, port| ApiServer { host: host.to_owned(), port };
-    let found = given.cloned().or(match distribution {
-        // KubePrism, on every node.
-        Distribution::Talos => Some(local("localhost", 7445)),
-        // Each server has its own. Without one the pods run elsewhere.
-        Distribution::K3s | Distribution::Rke2 if control_plane_nodes > 0 => Some(local("127.0.0.1", 6443)),
-        _ => None,
-    });
-    found.map(|ApiServer { host, port }| (host, port.to_string()))
+    // Without a server among the nodes the pods run where it is not.
+    let local = distribution.known().local.filter(|local| local.on == Nodes::All || control_plane_nodes > 0);
+    let given = given.map(|given| (given.host.clone(), given.port));
+    let found = given.or_else(|| local.map(|local| (local.host.to_owned(), local.port)));
+    found.map(|(host, port)| (host, port.to_string()))
 }
 
 /// The name that an object of the manifests has for the `CloudControllerManager` of this name.
@@ -182,13 +178,10 @@ impl Manager {
         named(name, &self.name)
     }
 
-    /// Host and port of the API server for pods on the network of any node, as `api_server` of those on the control plane. An
-    /// agent of k3s has it at another port than a server.
+    /// Host and port of the API server for pods on the network of any node, as `api_server` of those on the control plane.
     pub fn api_server_of_every_node(&self) -> Option<(String, String)> {
-        let distribution = match self.cluster.distribution {
-            Distribution::K3s => Distribution::Other,
-            other => other,
-        };
+        let distribution = self.cluster.distribution;
+        let distribution = if distribution.is_local_to_servers() { Distribution::Other } else { distribution };
         api_server(self.spec.placement.api_server.as_ref(), distribution, self.cluster.control_plane_nodes)
     }
 

@@ -14,7 +14,7 @@ use crate::{
         tls::{Profile, TlsSettings},
         vsphere::VSphere,
     },
-    object::{Kind, reference::Reference},
+    object::{self, Kind, reference::Reference},
     text::mask,
 };
 
@@ -37,8 +37,7 @@ pub struct Document {
 }
 
 const fn document(kind: &'static str, plural: &'static str, name: &'static str) -> Document {
-    let kind = Kind { group: "config.openshift.io", version: "v1", kind, plural, namespaced: false, wave: 0 };
-    Document { kind, name }
+    Document { kind: object::kind("config.openshift.io", "v1", kind, plural, false, 0), name }
 }
 
 /// Every document.

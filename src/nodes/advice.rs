@@ -111,6 +111,28 @@ impl Reason {
         }
     }
 
+    /// What to do on OpenShift, where there is no `CloudControllerManager` to change.
+    pub fn fix_on_openshift(self) -> Option<&'static str> {
+        let fix = match self {
+            Self::NotInstalled => {
+                "Read why in `kubectl describe clusteroperator cloud-controller-manager`, or fix what keeps its pods from being created"
+            }
+            Self::NoLeader => "Remove the other cloud-controller-manager, or give that one a lease of its own",
+            Self::ControllerOff => {
+                "Let the operator restore its arguments (`ccm-operator status` shows why it has not), or correct the external provider"
+            }
+            Self::Unschedulable => {
+                "Make a node of the control plane fit: remove the taint, or free the port or the resources that the scheduler names"
+            }
+            Self::ApiServerUnreachable => {
+                "Let its node reach status.apiServerInternalURI of Infrastructure/cluster: DNS, load balancer, firewall"
+            }
+            Self::TwoManagers => "Remove the other one, or turn its controller cloud-node off",
+            _ => return None,
+        };
+        Some(fix)
+    }
+
     /// What to do about a server, a node of the control plane or of etcd, where the advice for other nodes would cost it its
     /// membership of etcd, or its labels.
     pub fn fix_of_server(self) -> Option<&'static str> {

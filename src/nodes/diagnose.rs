@@ -140,8 +140,10 @@ impl Cluster<'_> {
             self.ask(node, (owners, &managers), &mut answer);
         }
         let (mut findings, looked_at) = answer.sorted();
-        for finding in findings.iter_mut().filter(|_| node.is_server()) {
-            if let Some(fix) = finding.reason.fix_of_server() {
+        for finding in &mut findings {
+            let of_server = finding.reason.fix_of_server().filter(|_| node.is_server());
+            let on_openshift = finding.reason.fix_on_openshift().filter(|_| self.evidence.is_openshift());
+            if let Some(fix) = of_server.or(on_openshift) {
                 fix.clone_into(&mut finding.fix);
             }
         }
@@ -196,7 +198,7 @@ impl Cluster<'_> {
     /// part of its server, and that of a hosted control plane is elsewhere.
     fn ask_strangers(&self, node: &Node, answer: &mut Answer) {
         let pods = || self.evidence.other_pods.iter().flatten();
-        let names: Vec<String> = pods().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
+        let names: Vec<String> = pods().map(Pod::key).collect();
         let showed =
             if names.is_empty() { "there is none".to_owned() } else { format!("others only: {}", names.join(", ")) };
         answer.look("the cloud-controller-managers", showed.clone());
@@ -207,7 +209,7 @@ impl Cluster<'_> {
         } else {
             pods()
                 .find(|pod| pod.is_ready && !pod.is_terminating)
-                .map(|pod| (showed.clone(), format!("pod {}/{}", pod.namespace, pod.name)))
+                .map(|pod| (showed.clone(), format!("pod {}", pod.key())))
         };
         match stranger {
             Some(_) if self.is_young(&node.created) => {}
@@ -216,7 +218,11 @@ impl Cluster<'_> {
                 answer.find(found(Reason::CauseUnknown, &shown, cause));
             }
             None => {
-                let cause = "no CloudControllerManager object asks for one";
+                let cause = if self.evidence.is_openshift() {
+                    "no provider of this operator is for the platform of the cluster"
+                } else {
+                    "no CloudControllerManager object asks for one"
+                };
                 answer.find(found(Reason::NotInstalled, &showed, cause.into()));
             }
         }

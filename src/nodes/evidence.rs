@@ -17,6 +17,8 @@ use crate::{
 pub struct Evidence {
     /// When.
     pub now: Timestamp,
+    /// Whether it is known that this is OpenShift, where no `CloudControllerManager` asks for one.
+    pub has_infrastructure: bool,
     /// Every node.
     pub nodes: Vec<Node>,
     /// The cloud-controller-managers that the operator has, or should have, installed.
@@ -33,6 +35,13 @@ pub struct Evidence {
     pub deleted: Vec<(String, Deleted)>,
     /// What could not be looked at.
     pub unseen: Vec<Unseen>,
+}
+
+impl Evidence {
+    /// Whether the cluster is OpenShift. There a cloud-controller-manager is of no `CloudControllerManager`.
+    pub fn is_openshift(&self) -> bool {
+        self.has_infrastructure || self.managers.iter().any(|manager| manager.subject.name.is_empty())
+    }
 }
 
 /// Something that could not be looked at.
@@ -103,6 +112,13 @@ pub struct Pod {
     pub controllers: Option<Vec<Controller>>,
     /// The lease that its arguments name: `--leader-elect-resource-name`, or the default.
     pub lease_name: String,
+}
+
+impl Pod {
+    /// Its namespace and its name, for people.
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
 }
 
 /// A lease of leader election.

@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{api::placement::Distribution, facts::distribution, provider::upstream::CONTROL_PLANE_LABEL, text::output};
+use crate::{
+    api::placement::Distribution, facts::distribution, object::condition, provider::upstream::CONTROL_PLANE_LABEL,
+    text::output,
+};
 
 /// The taint of a node that waits for its cloud-controller-manager.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -129,7 +132,7 @@ fn is_false(value: &bool) -> bool {
 
 #[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 fn named<S: serde::Serializer>(shown: &Option<Distribution>, serializer: S) -> Result<S::Ok, S::Error> {
-    shown.map(Distribution::name).serialize(serializer)
+    shown.map(|shown| shown.known().name).serialize(serializer)
 }
 
 impl Node {
@@ -140,15 +143,13 @@ impl Node {
         let text = |value: &Value| output::printable(value.as_str().unwrap_or_default()).replace(['\n', '\t'], " ");
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         let label = |name: &str| text(&metadata["labels"][name]);
-        let conditions = list(&status["conditions"]);
-        let condition = |kind: &str| conditions.iter().find(|one| one["type"] == kind);
-        let ready = condition("Ready").map(|ready| Ready {
+        let [ready, unavailable] = ["Ready", "NetworkUnavailable"].map(|type_| condition(live, type_));
+        let ready = ready.is_object().then(|| Ready {
             status: text(&ready["status"]),
             reason: text(&ready["reason"]),
             since: text(&ready["lastTransitionTime"]),
             lacks_network: ready["message"].as_str().is_some_and(|text| text.contains("NetworkPluginNotReady")),
         });
-        let unavailable = condition("NetworkUnavailable").filter(|one| one["status"] == "True");
         let address = |one: &Value| format!("{} {}", text(&one["type"]), text(&one["address"]));
         let labels = metadata["labels"].as_object().into_iter().flatten();
         let info = &status["nodeInfo"];
@@ -166,7 +167,11 @@ impl Node {
             own_taints: list(&spec["taints"]).iter().filter(is_own).map(taint).collect(),
             ready,
             has_pod_cidr: spec["podCIDR"].as_str().is_some_and(|subnet| !subnet.is_empty()),
-            network_unavailable: unavailable.map(|one| text(&one["reason"])).unwrap_or_default(),
+            network_unavailable: if unavailable["status"] == "True" {
+                text(&unavailable["reason"])
+            } else {
+                String::new()
+            },
             provided_ip: text(&metadata["annotations"][PROVIDED_IP]),
             addresses: list(&status["addresses"]).iter().map(address).collect(),
             region: label("topology.kubernetes.io/region"),

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::{
     facts::{OPERATOR_LEASE, manager::Controller},
     nodes::evidence::{Lease, NodeEvent, Pod},
+    object::{condition, container_statuses},
     provider::{CCM, upstream::Descriptor},
     text::{mask, output::printable},
 };
@@ -193,11 +194,7 @@ impl Pod {
     /// Of a live Pod.
     pub fn of(live: &Value) -> Self {
         let (metadata, spec, status) = (&live["metadata"], &live["spec"], &live["status"]);
-        let containers = || {
-            let kinds = ["initContainerStatuses", "containerStatuses"];
-            kinds.into_iter().flat_map(|kind| list(&status[kind]))
-        };
-        let condition = |kind: &str| list(&status["conditions"]).iter().find(|one| one["type"] == kind);
+        let containers = || container_statuses(live).map(|(container, _)| container);
         let said = |state: &Value| state.is_object().then(|| (text(&state["reason"]), text(&state["message"])));
         // The end of a log, of which the last words count.
         let last_words =
@@ -208,7 +205,7 @@ impl Pod {
             let failed = |state: &Value| last_words(state).filter(|_| state["exitCode"] != 0);
             failed(&one["state"]["terminated"]).or_else(|| failed(&one["lastState"]["terminated"]))
         };
-        let unschedulable = condition("PodScheduled").filter(|one| one["status"] == "False");
+        let scheduled = condition(live, "PodScheduled");
         let ccm = container(spec);
         let restarts: u64 = containers().filter_map(|one| one["restartCount"].as_u64()).sum();
         Self {
@@ -217,13 +214,13 @@ impl Pod {
             node: text(&spec["nodeName"]),
             is_on_host_network: spec["hostNetwork"] == true,
             phase: text(&status["phase"]),
-            is_ready: condition("Ready").is_some_and(|one| one["status"] == "True"),
+            is_ready: condition(live, "Ready")["status"] == "True",
             is_terminating: metadata["deletionTimestamp"].is_string(),
             created: text(&metadata["creationTimestamp"]),
             restarts: u32::try_from(restarts).unwrap_or(u32::MAX),
             waiting,
             terminated: containers().find_map(ended),
-            unschedulable: unschedulable.map(|one| text(&one["message"])),
+            unschedulable: (scheduled["status"] == "False").then(|| text(&scheduled["message"])),
             image: text(&ccm["image"]),
             controllers: flag(ccm, "controllers").map(|names| Controller::of_argument(Some(&names))),
             lease_name: flag(ccm, "leader-elect-resource-name")

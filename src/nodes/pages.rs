@@ -35,6 +35,8 @@ mod tests {
             }
             assert!(page.contains("```console\n$ "), "{reason} names no command");
             assert_eq!(page.matches("```").count() % 2, 0, "{reason}");
+            let is_other = reason.fix_on_openshift().is_some();
+            assert!(!is_other || page.contains("On OpenShift"), "{reason} says what only other clusters have");
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::{
         observed,
         subject::{Need, Subject},
     },
-    object::{EVENT, KINDS, Kind, NODE, POD},
+    object::{EVENT, Kind, NODE, POD},
     process::lease::LEASE,
     provider::catalog::Catalog,
 };
@@ -46,6 +46,7 @@ pub async fn evidence(client: &Client, catalog: &Catalog, node: Option<&str>) ->
     let subjects = match subjects(client, catalog).await {
         Ok(asked) => {
             (evidence.unseen, evidence.deleted) = (asked.unseen, asked.deleted);
+            evidence.has_infrastructure = asked.has_infrastructure;
             asked.subjects
         }
         Err(error) => {
@@ -134,12 +135,8 @@ struct Asked {
     deleted: Vec<(String, Deleted)>,
     /// Those that cannot be told.
     unseen: Vec<Unseen>,
-}
-
-impl From<Option<Subject>> for Asked {
-    fn from(subject: Option<Subject>) -> Self {
-        Self { subjects: subject.into_iter().collect(), ..Self::default() }
-    }
+    /// Whether the platform of the cluster is what asks.
+    has_infrastructure: bool,
 }
 
 /// The cloud-controller-managers that the operator has, or should have, installed.
@@ -160,11 +157,11 @@ async fn subjects(client: &Client, catalog: &Catalog) -> Result<Asked, Error> {
             }
             Ok(asked)
         }
-        Err(Error::Read { source, .. }) if source.is_absent() => Ok(on_openshift(client, catalog).await?.into()),
+        Err(Error::Read { source, .. }) if source.is_absent() => on_openshift(client, catalog).await,
         // On OpenShift the kind need not be there; who has no right to list it is denied it all the same.
-        Ok(_) => Ok(on_openshift(client, catalog).await.ok().flatten().into()),
+        Ok(_) => Ok(on_openshift(client, catalog).await.unwrap_or_default()),
         Err(error @ Error::Read { .. }) => match on_openshift(client, catalog).await {
-            Ok(Some(subject)) => Ok(Some(subject).into()),
+            Ok(asked) if !asked.subjects.is_empty() => Ok(asked),
             _ => Err(error),
         },
         Err(error) => Err(error),
@@ -191,7 +188,7 @@ fn asked_for(live: &Value, catalog: &Catalog) -> Result<Subject, String> {
 }
 
 /// The cloud-controller-manager of an OpenShift cluster; none on other clusters.
-async fn on_openshift(client: &Client, catalog: &Catalog) -> Result<Option<Subject>, Error> {
+async fn on_openshift(client: &Client, catalog: &Catalog) -> Result<Asked, Error> {
     let infrastructures = DOCUMENTS.iter().filter(|document| document.kind.kind == "Infrastructure");
     for document in infrastructures {
         let live = match read::get(client, &document.kind, "", document.name).await {
@@ -204,9 +201,10 @@ async fn on_openshift(client: &Client, catalog: &Catalog) -> Result<Option<Subje
         documents.take(document, Some(&live)).map_err(|source| Error::Parse { what: what(), source })?;
         let facts = documents.facts(&Settings::default());
         let provider = catalog.provider(&facts);
-        return Ok(provider.and_then(|provider| Subject::openshift(provider, &live, DEFAULT_NAMESPACE)));
+        let subject = provider.and_then(|provider| Subject::openshift(provider, &live, DEFAULT_NAMESPACE));
+        return Ok(Asked { subjects: subject.into_iter().collect(), has_infrastructure: true, ..Asked::default() });
     }
-    Ok(None)
+    Ok(Asked::default())
 }
 
 /// What is to be seen of a cloud-controller-manager; with `is_thorough` its rights and the log of the pod that holds its lease,
@@ -219,7 +217,7 @@ pub async fn manager(
 ) -> (Manager, Vec<Unseen>) {
     let namespace = subject.namespace.as_str();
     let mut unseen = Vec::new();
-    let kind = KINDS.iter().find(|kind| kind.kind == subject.kind);
+    let kind = Kind::named(&subject.kind);
     let installed = match kind {
         Some(kind) => noted(installed(client, kind, subject).await, &mut unseen),
         None => None,

@@ -9,6 +9,8 @@ use sha2::{Digest, Sha256};
 
 use crate::object::{self, Kind};
 
+pub use crate::object::{CONFIG_MAP, SECRET};
+
 /// The annotation of pod templates that holds the hash; the name is part of the contract with the Go operator.
 pub const ANNOTATION: &str = "operator.openshift.io/config-hash";
 
@@ -24,12 +26,6 @@ pub fn hash_of(workload: &Value) -> &Value {
         .find(|hash| !hash.is_null())
         .unwrap_or(&Value::Null)
 }
-
-/// The kind of ConfigMaps.
-pub static CONFIG_MAP: Kind = object::kind("", "v1", "ConfigMap", "configmaps", true, 2);
-
-/// The kind of Secrets.
-pub static SECRET: Kind = object::kind("", "v1", "Secret", "secrets", true, 2);
 
 /// A ConfigMap or a Secret, by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -147,8 +147,7 @@ impl Installation<'_> {
     /// The operator's Deployment for the cluster.
     fn workload(&self, mut deployment: Value) -> Value {
         deployment["spec"]["replicas"] = self.replicas().into();
-        // An agent of k3s has the API server at another port than a server.
-        if self.api_server.is_none() && self.distribution == Distribution::K3s && self.control_plane_nodes > 0 {
+        if self.api_server.is_none() && self.distribution.is_local_to_servers() && self.control_plane_nodes > 0 {
             let on_a_server = json!({"matchExpressions": [{"key": CONTROL_PLANE_LABEL, "operator": "Exists"}]});
             deployment["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
                 json!({"nodeSelectorTerms": [on_a_server]});

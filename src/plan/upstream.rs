@@ -114,6 +114,7 @@ fn names(object: &mut Object, own: &[(&str, &str)], manager: &Manager) {
     let is_own = |kind: &str, name: &str| own.contains(&(kind, name));
     let namespace = &manager.spec.namespace;
     let is_binding = object.value().get("roleRef").is_some();
+    let kind = object.kind();
     let value = object.value_mut();
     if is_binding {
         for subject in value.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -139,10 +140,12 @@ fn names(object: &mut Object, own: &[(&str, &str)], manager: &Manager) {
     }
     let name = manager.named(value["metadata"]["name"].as_str().unwrap_or_default());
     value["metadata"]["name"] = name.into();
-    if let Some(policy) = value.pointer_mut("/spec/policyName")
-        && is_own("ValidatingAdmissionPolicy", policy.as_str().unwrap_or_default())
-    {
-        *policy = manager.named(policy.as_str().unwrap_or_default()).into();
+    for (pointer, kind) in kind.names {
+        if let Some(named) = value.pointer_mut(pointer)
+            && let Some(other) = named.as_str().filter(|other| is_own(kind, other))
+        {
+            *named = manager.named(other).into();
+        }
     }
     let [before, after] = [NAMESPACE, namespace].map(|namespace| format!("'system:serviceaccount:{namespace}:"));
     each_text(value, &mut |text| {
@@ -164,12 +167,6 @@ fn names(object: &mut Object, own: &[(&str, &str)], manager: &Manager) {
         // Another lease is of the cloud's own code, under a name that is fixed.
         for name in names.into_iter().flatten().filter(|name| *name == LEASE) {
             *name = lease.as_str().into();
-        }
-    }
-    if let Some(account) = object.pod_spec().and_then(|pod| pod["serviceAccountName"].as_str()) {
-        let account = manager.named(account);
-        if let Some(pod) = pod_mut(object) {
-            pod.insert("serviceAccountName".into(), account.into());
         }
     }
     instance_label(object.value_mut(), &manager.name);

@@ -54,7 +54,7 @@ fn network(evidence: &Evidence) -> Row {
             format!(
                 "nothing where kube-proxy runs; where the network plugin replaces it, give spec.placement.apiServer, and the same \
                  address to the operator (--api-server): {}",
-                evidence.manager.cluster.distribution.without_proxy()
+                evidence.manager.cluster.distribution.known().without_proxy
             ),
         ),
     }

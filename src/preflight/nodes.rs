@@ -22,7 +22,7 @@ const REHEARSE: &str =
 
 /// What to do with nodes that nobody initialises.
 fn initialize<'a>(evidence: &Evidence, nodes: impl IntoIterator<Item = &'a Node>) -> String {
-    let how = evidence.manager.cluster.distribution.external_kubelets();
+    let how = evidence.manager.cluster.distribution.known().external_kubelets;
     let keep = if nodes.into_iter().any(Node::is_server) {
         format!("; keep the Nodes of the control plane and of etcd, and put the taint {UNINITIALIZED} on them instead")
     } else {
@@ -200,7 +200,7 @@ fn distribution(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     let (asked, found) = (evidence.manager.spec.distribution, evidence.manager.cluster.distribution);
     let shown = evidence.hosts(nodes).into_iter().find_map(|node| Some((node, node.distribution?)));
     if let Some((node, shown)) = shown.filter(|(_, shown)| asked != Distribution::Auto && asked != *shown) {
-        let (asked, shown) = (asked.name(), shown.name());
+        let (asked, shown) = (asked.known().name, shown.known().name);
         return check.warned(
             format!("spec.distribution is {asked}, and the node {} shows {shown}", node.name),
             "leave spec.distribution out, or see that the pods reach the API server",
@@ -210,7 +210,7 @@ fn distribution(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
         Ok(Some((host, port))) => format!("at {host}, port {port}"),
         _ => "by its Service".to_owned(),
     };
-    check.passed(format!("{}; the pods reach the API server {how}", found.title()))
+    check.passed(format!("{}; the pods reach the API server {how}", found.known().title))
 }
 
 fn control_plane(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {

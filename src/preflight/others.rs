@@ -13,7 +13,7 @@ use crate::{
         distribution::{BuiltIn, K0S, K3S, RKE2},
         manager::{Controller, Manager},
     },
-    nodes::evidence::Lease,
+    nodes::evidence::{self, Lease},
     plan::{Plan, upstream::conflict::conflict},
     provider::Phase,
 };
@@ -154,7 +154,7 @@ fn is_ours(evidence: &Evidence, pod: &Pod) -> bool {
     let is_of = |manager: &Manager| {
         let Some(subject) = evidence.subject(manager) else { return false };
         let mut selectors = std::iter::once(&subject.selector).chain(&subject.node_manager);
-        pod.namespace == subject.namespace && selectors.any(|selector| pod.is_selected(selector))
+        pod.seen.namespace == subject.namespace && selectors.any(|selector| pod.is_selected(selector))
     };
     others(evidence).map(|other| other.manager).chain([evidence.manager]).any(is_of)
 }
@@ -171,8 +171,8 @@ fn is_of(manager: &Manager, lease: &Lease) -> bool {
 /// cannot be seen is not so.
 fn has_ended(evidence: &Evidence, pod: &Pod) -> bool {
     let Ok(nodes) = evidence.nodes else { return false };
-    let is_hosted = nodes.iter().any(|node| node.name == pod.node && node.has_live_kubelet());
-    pod.is_terminating && !is_hosted && evidence.survey.unseen_leases.is_none() && !leads(evidence, pod)
+    let is_hosted = nodes.iter().any(|node| node.name == pod.seen.node && node.has_live_kubelet());
+    pod.seen.is_terminating && !is_hosted && evidence.survey.unseen_leases.is_none() && !leads(evidence, pod)
 }
 
 /// Whether a pod holds a lease that is renewed.
@@ -182,10 +182,10 @@ fn leads(evidence: &Evidence, pod: &Pod) -> bool {
 
 /// A pod, for people.
 fn describe(evidence: &Evidence, pod: &Pod) -> String {
-    match pod.is_terminating {
+    match pod.seen.is_terminating {
         false => format!("pod {}", pod.key()),
         true if has_ended(evidence, pod) => {
-            format!("pod {} (being deleted on node {}, whose kubelet does not report)", pod.key(), pod.node)
+            format!("pod {} (being deleted on node {}, whose kubelet does not report)", pod.key(), pod.seen.node)
         }
         true => format!("pod {} (being deleted)", pod.key()),
     }
@@ -198,14 +198,15 @@ fn foreign_pod(evidence: &Evidence, pod: &Pod) -> Option<Foreign> {
     }
     let who = describe(evidence, pod);
     // The name of a static pod: that of its manifest, and that of its node.
-    let is_static = pod.namespace == "kube-system" && pod.name == format!("cloud-controller-manager-{}", pod.node);
+    let evidence::Pod { namespace, name, node, .. } = &pod.seen;
+    let is_static = namespace == "kube-system" && *name == format!("cloud-controller-manager-{node}");
     if is_static && evidence.manager.cluster.distribution == Distribution::Rke2 {
         return Some(Foreign::built_in(RKE2, &who, controllers));
     }
     let state = match () {
         () if has_ended(evidence, pod) => State::Ended,
         () if !pod.is_certain && !leads(evidence, pod) => State::Named,
-        () if pod.is_terminating => State::Leaves,
+        () if pod.seen.is_terminating => State::Leaves,
         () => State::Acts,
     };
     Some(Foreign { who, controllers, state, built_in: None })
@@ -284,7 +285,7 @@ fn ports(evidence: &Evidence) -> Row {
     let nodes = evidence.nodes.as_deref().unwrap_or_default();
     let hosts = evidence.hosts(nodes);
     let is_host = |node: &str| node.is_empty() || hosts.iter().any(|host| host.name == node);
-    let pods = evidence.survey.pods.iter().filter(|pod| is_host(&pod.node) && !is_ours(evidence, pod));
+    let pods = evidence.survey.pods.iter().filter(|pod| is_host(&pod.seen.node) && !is_ours(evidence, pod));
     let of_pods = pods.filter_map(|pod| Some(format!("{} of {}", shared(&pod.ports)?, describe(evidence, pod))));
     let taken: Vec<_> = of_others.chain(of_pods).collect();
     if !taken.is_empty() {

@@ -22,16 +22,9 @@ const KUBE_VIP: &str = "kube-vip-cloud-provider";
 
 /// A pod that matters to the checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "what it is and what it is not")]
 pub struct Pod {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// The node that it is on; empty while it is on none.
-    pub node: String,
-    /// Whether it is on the network of the host.
-    pub is_on_host: bool,
+    /// What is seen of every pod.
+    pub seen: evidence::Pod,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// The ports of its node that it takes.
@@ -42,8 +35,6 @@ pub struct Pod {
     pub is_certain: bool,
     /// Whether it is a node manager.
     pub is_node_manager: bool,
-    /// Whether it is being deleted.
-    pub is_terminating: bool,
     /// The subnets of which kube-controller-manager gives some to nodes, if it is that one; empty if it gives none.
     pub subnets: Option<Vec<String>>,
 }
@@ -55,7 +46,7 @@ impl Pod {
         if matches!(live["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
             return None;
         }
-        let (metadata, spec) = (&live["metadata"], &live["spec"]);
+        let spec = &live["spec"];
         let main = container(spec);
         let program = Program::of(live, || catalog.upstream().map(|provider| &provider.descriptor))
             .or_else(|| is_kube_vip(main).then(|| Program::named(main)));
@@ -64,17 +55,13 @@ impl Pod {
         let ports = ports(spec, program);
         let is_kept = controllers.is_some() || subnets.is_some() || !ports.is_empty();
         is_kept.then(|| Self {
-            namespace: text(&metadata["namespace"]),
-            node: text(&spec["nodeName"]),
-            is_on_host: spec["hostNetwork"] == true,
-            labels: metadata["labels"]
+            seen: evidence::Pod::of(live),
+            labels: live["metadata"]["labels"]
                 .as_object()
                 .map(|labels| labels.iter().map(|(key, value)| (key.clone(), text(value))).collect())
                 .unwrap_or_default(),
             is_certain: program.is_some_and(|program| program.is_certain),
             is_node_manager: program.is_some_and(|program| program.is_node_manager),
-            is_terminating: metadata["deletionTimestamp"].is_string(),
-            name: text(&metadata["name"]),
             ports,
             controllers,
             subnets,
@@ -83,7 +70,7 @@ impl Pod {
 
     /// Its namespace and its name, for people.
     pub fn key(&self) -> String {
-        format!("{}/{}", self.namespace, self.name)
+        self.seen.key()
     }
 
     /// Whether a selector of labels, each `key=value`, selects it.
@@ -94,9 +81,7 @@ impl Pod {
 
     /// Whether it holds a lease. A node manager holds none, and has the host name of whoever leads on its node.
     pub fn holds(&self, lease: &Lease) -> bool {
-        let Self { name, namespace, node, is_on_host, .. } = self.clone();
-        let pod = evidence::Pod { name, namespace, node, is_on_host_network: is_on_host, ..evidence::Pod::default() };
-        !self.is_node_manager && observed::holds(lease, &pod)
+        !self.is_node_manager && observed::holds(lease, &self.seen)
     }
 }
 
@@ -240,9 +225,9 @@ mod tests {
         }
         let mut done =
             json!({"metadata": {"name": "a"}, "spec": {"containers": [image("a/cloud-controller-manager", &[])]}});
-        assert!(read(&done).is_some_and(|pod| !pod.is_terminating));
+        assert!(read(&done).is_some_and(|pod| !pod.seen.is_terminating));
         done["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-        assert!(read(&done).is_some_and(|pod| pod.is_terminating));
+        assert!(read(&done).is_some_and(|pod| pod.seen.is_terminating));
         done["status"]["phase"] = "Failed".into();
         assert_eq!(read(&done), None);
     }

@@ -23,7 +23,7 @@ use crate::{
         observed::words,
         subject::Need,
     },
-    object::{KINDS, NAMESPACE, POD},
+    object::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, NAMESPACE, POD},
     process::lease::LEASE,
     provider::catalog::Catalog,
 };
@@ -134,14 +134,10 @@ fn name_of(object: &Value) -> &str {
 
 /// The bindings that let a ServiceAccount delete every node.
 async fn bindings(client: &Client, user: &str) -> Result<Vec<String>, Error> {
-    let kind = |name: &str| KINDS.iter().find(|kind| kind.kind == name);
-    let (Some(of_bindings), Some(of_roles)) = (kind("ClusterRoleBinding"), kind("ClusterRole")) else {
-        return Ok(Vec::new());
-    };
     // The operator may list roles, and get only its own.
-    let roles = read::list(client, of_roles, "", &ListParams::default()).await?;
+    let roles = read::list(client, &CLUSTER_ROLE, "", &ListParams::default()).await?;
     let deleters: BTreeSet<_> = roles.iter().filter(|role| rights::lets_delete_any_node(role)).map(name_of).collect();
-    let bindings = read::list(client, of_bindings, "", &ListParams::default()).await?;
+    let bindings = read::list(client, &CLUSTER_ROLE_BINDING, "", &ListParams::default()).await?;
     let is_of_deleter = |binding: &&Value| deleters.contains(binding["roleRef"]["name"].as_str().unwrap_or_default());
     let groups = access::groups(user);
     let theirs = bindings.iter().filter(is_of_deleter).filter_map(|binding| Bound::of(binding, user, &groups));

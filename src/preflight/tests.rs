@@ -80,7 +80,9 @@ fn ccm(arguments: &[&str]) -> Pod {
 
 /// One that is being deleted on this node.
 fn leaving(node: &str) -> Pod {
-    Pod { node: node.into(), is_terminating: true, ..ccm(&["--controllers=cloud-node", "--secure-port=0"]) }
+    let mut pod = ccm(&["--controllers=cloud-node", "--secure-port=0"]);
+    (pod.seen.node, pod.seen.is_terminating) = (node.into(), true);
+    pod
 }
 
 /// With the labels of the pods of a CloudControllerManager of AWS.
@@ -308,8 +310,9 @@ fn cases() -> Vec<Case> {
             world.survey.pods = vec![pod("web", &json!({"image": "web", "ports": [{"containerPort": 10258}]}))];
         }),
         (Check::Ports, Warned, "10258 of pod kube-system/web (being deleted)", aws, |world| {
-            let web = pod("web", &json!({"image": "web", "ports": [{"containerPort": 10258}]}));
-            world.survey.pods = vec![Pod { is_terminating: true, ..web }];
+            let mut web = pod("web", &json!({"image": "web", "ports": [{"containerPort": 10258}]}));
+            web.seen.is_terminating = true;
+            world.survey.pods = vec![web];
         }),
         (Check::Ports, Warned, "10258 of the CloudControllerManager older", aws, |world| {
             let only = json!({"cloudNode": "Disabled", "cloudNodeLifecycle": "Disabled"});
@@ -604,7 +607,9 @@ fn what_is_well_in_spite_of_its_looks_passes() {
         }),
         // A port on a node that the pods do not run on.
         (aws, |world| {
-            world.survey.pods = vec![Pod { node: "i-0123456789abcdef0".into(), controllers: None, ..ccm(&[]) }];
+            let mut pod = ccm(&[]);
+            (pod.seen.node, pod.controllers) = ("i-0123456789abcdef0".into(), None);
+            world.survey.pods = vec![pod];
         }),
         // Subnets that come yet.
         (aws, |world| {

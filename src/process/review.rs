@@ -204,7 +204,7 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
-    use crate::process::metrics::{self, Metrics};
+    use crate::process::metrics;
 
     /// An API server that knows the token `valid`, and how many reviews it has made.
     fn api_server() -> (Client, Arc<AtomicUsize>) {
@@ -238,7 +238,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn made_up_tokens_of_its_address_take_no_scrape_from_prometheus() {
         let (client, made) = api_server();
-        let routes = metrics::routes(Metrics::default(), Reviewer::new(client));
+        let routes = metrics::routes(String::new, Reviewer::new(client));
         let [prometheus, neighbor] = ["10.0.0.1"; 2].map(|address| Caller::new(address.parse().unwrap()));
         for scrape in 0..4 {
             assert_eq!(get(&routes, &prometheus, "valid").await, StatusCode::OK, "{scrape}");
@@ -265,7 +265,7 @@ mod tests {
     #[tokio::test]
     async fn made_up_tokens_are_few_requests_and_a_valid_one_proves_its_client() {
         let (client, made) = api_server();
-        let routes = metrics::routes(Metrics::default(), Reviewer::new(client));
+        let routes = metrics::routes(String::new, Reviewer::new(client));
         let get = async |caller: &Caller, token: &str| get(&routes, caller, token).await;
         let [stranger, prometheus] = ["fd00::1", "fd00:0:0:1::1"].map(|address| Caller::new(address.parse().unwrap()));
         for n in 0..8 {

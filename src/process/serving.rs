@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use prometheus_client::metrics::gauge::Gauge;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::{
     ServerConfig, SupportedProtocolVersion,
@@ -15,15 +16,10 @@ use rustls::{
     sign::CertifiedKey,
     version::{TLS12, TLS13},
 };
-use tokio::sync::watch;
 use tracing::{info, warn};
 use x509_parser::parse_x509_certificate;
 
-use crate::{
-    facts::tls::TlsSettings,
-    files::{self, Stamp},
-    process::metrics::Metrics,
-};
+use crate::files::{self, Stamp};
 
 /// How long the files of the certificate are not looked at again.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
@@ -33,49 +29,51 @@ const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 
 /// The TLS settings of a server: those of the cluster's profile at the time of a connection.
-#[derive(Debug)]
 pub struct Serving {
     certificate: Arc<Certificate>,
-    settings: watch::Receiver<TlsSettings>,
-    /// The last configuration, and what it was made of.
-    made: Mutex<Option<(TlsSettings, Arc<ServerConfig>)>>,
+    /// The cipher suites below TLS 1.3, by IANA's names; without any TLS 1.3 alone is served.
+    suites: Box<dyn Fn() -> Vec<String> + Send + Sync>,
+    /// The last configuration, and the suites that it was made of.
+    made: Mutex<Option<(Vec<String>, Arc<ServerConfig>)>>,
 }
 
 impl Serving {
-    /// Serves with the certificate in a folder, or with one of its own until there is one.
-    pub fn new(folder: PathBuf, settings: watch::Receiver<TlsSettings>, metrics: Metrics) -> anyhow::Result<Self> {
-        let certificate = Arc::new(Certificate::new(folder, metrics)?);
-        Ok(Self { certificate, settings, made: Mutex::default() })
+    /// Serves with the certificate in a folder, or with one of its own until there is one, and shows when that expires. Below TLS 1.3
+    /// only these cipher suites are offered, by IANA's names.
+    pub fn new(
+        folder: PathBuf,
+        suites: impl Fn() -> Vec<String> + Send + Sync + 'static,
+        expires: Gauge,
+    ) -> anyhow::Result<Self> {
+        let certificate = Arc::new(Certificate::new(folder, expires)?);
+        Ok(Self { certificate, suites: Box::new(suites), made: Mutex::default() })
     }
 
     /// The configuration for a connection that begins now.
     pub fn config(&self) -> Result<Arc<ServerConfig>, rustls::Error> {
-        let settings = self.settings.borrow().clone();
+        let suites = (self.suites)();
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, config)) = made.as_ref().filter(|(known, _)| *known == settings) {
+        if let Some((_, config)) = made.as_ref().filter(|(known, _)| *known == suites) {
             return Ok(Arc::clone(config));
         }
-        let (provider, versions) = offered(&settings);
+        let (provider, versions) = offered(&suites);
         let config = ServerConfig::builder_with_provider(provider.into())
             .with_protocol_versions(&versions)?
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(&self.certificate) as Arc<dyn ResolvesServerCert>);
         let config = Arc::new(config);
-        *made = Some((settings, Arc::clone(&config)));
+        *made = Some((suites, Arc::clone(&config)));
         Ok(config)
     }
 }
 
-/// What is offered: never more than the settings allow. The library has no version below TLS 1.2, and no suite without
+/// What is offered: below TLS 1.3 never more than these suites. The library has no version below TLS 1.2, and no suite without
 /// forward secrecy or with CBC.
-fn offered(settings: &TlsSettings) -> (CryptoProvider, Vec<&'static SupportedProtocolVersion>) {
+fn offered(suites: &[String]) -> (CryptoProvider, Vec<&'static SupportedProtocolVersion>) {
     let mut provider = ring::default_provider();
-    let is_modern = settings.min_version == "VersionTLS13";
-    provider.cipher_suites.retain(|suite| {
-        let is_tls13 = suite.version() == &TLS13;
-        let name = format!("{:?}", suite.suite());
-        is_tls13 || (!is_modern && settings.cipher_suites.contains(&name))
-    });
+    provider
+        .cipher_suites
+        .retain(|suite| suite.version() == &TLS13 || suites.contains(&format!("{:?}", suite.suite())));
     let has_tls12 = provider.cipher_suites.iter().any(|suite| suite.version() == &TLS12);
     let versions = if has_tls12 { vec![&TLS12, &TLS13] } else { vec![&TLS13] };
     (provider, versions)
@@ -86,7 +84,7 @@ fn offered(settings: &TlsSettings) -> (CryptoProvider, Vec<&'static SupportedPro
 struct Certificate {
     folder: PathBuf,
     current: Mutex<Current>,
-    metrics: Metrics,
+    expires: Gauge,
 }
 
 #[derive(Debug)]
@@ -98,10 +96,10 @@ struct Current {
 }
 
 impl Certificate {
-    fn new(folder: PathBuf, metrics: Metrics) -> anyhow::Result<Self> {
+    fn new(folder: PathBuf, expires: Gauge) -> anyhow::Result<Self> {
         let current = Current { key: Arc::new(self_signed()?), stamps: None, looked_at: None };
-        metrics.serving_ends(end_of(&current.key));
-        Ok(Self { folder, current: Mutex::new(current), metrics })
+        expires.set(end_of(&current.key));
+        Ok(Self { folder, current: Mutex::new(current), expires })
     }
 
     fn read(&self) -> anyhow::Result<CertifiedKey> {
@@ -127,7 +125,7 @@ impl Certificate {
                 match self.read() {
                     Ok(key) => {
                         info!("serving metrics with the certificate in {folder}");
-                        self.metrics.serving_ends(end_of(&key));
+                        self.expires.set(end_of(&key));
                         current.key = Arc::new(key);
                     }
                     Err(error) => warn!("failed to use the certificate in {folder}, keeping the last one: {error:#}"),
@@ -163,30 +161,25 @@ fn self_signed() -> anyhow::Result<CertifiedKey> {
 mod tests {
     use super::*;
 
-    fn settings(min_version: &str, suites: &[&str]) -> TlsSettings {
-        let cipher_suites = suites.iter().map(|suite| (*suite).to_owned()).collect();
-        TlsSettings { min_version: min_version.to_owned(), cipher_suites, ..TlsSettings::default() }
-    }
-
     #[test]
     fn never_more_is_offered_than_asked_for() {
         let suite = "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384";
-        let below = |settings: &TlsSettings| {
-            let (provider, versions) = offered(settings);
+        let below = |suites: &[&str]| {
+            let suites: Vec<_> = suites.iter().map(|suite| (*suite).to_owned()).collect();
+            let (provider, versions) = offered(&suites);
             let suites = provider.cipher_suites.iter().filter(|suite| suite.version() == &TLS12);
             (suites.map(|suite| format!("{:?}", suite.suite())).collect::<Vec<_>>(), versions.len())
         };
-        assert_eq!(below(&settings("VersionTLS12", &[suite])), (vec![suite.to_owned()], 2));
-        assert_eq!(below(&settings("VersionTLS12", &["TLS_RSA_WITH_AES_128_CBC_SHA"])), (vec![], 1));
-        assert_eq!(below(&settings("VersionTLS13", &[suite])), (vec![], 1));
-        assert_eq!(below(&TlsSettings::default()), (vec![], 1), "before the profile is known");
+        assert_eq!(below(&[suite]), (vec![suite.to_owned()], 2));
+        assert_eq!(below(&["TLS_RSA_WITH_AES_128_CBC_SHA"]), (vec![], 1));
+        assert_eq!(below(&[]), (vec![], 1), "for TLS 1.3 alone, and before the profile is known");
     }
 
     #[test]
     fn a_certificate_is_used_once_it_is_complete() {
         let folder = tempfile::tempdir().unwrap();
-        let metrics = Metrics::default();
-        let certificate = Certificate::new(folder.path().to_owned(), metrics.clone()).unwrap();
+        let expires = Gauge::default();
+        let certificate = Certificate::new(folder.path().to_owned(), expires.clone()).unwrap();
         let now = || {
             certificate.current.lock().unwrap().looked_at = None;
             certificate.current().cert[0].clone()
@@ -202,7 +195,6 @@ mod tests {
         assert_eq!(now(), own);
         std::fs::write(folder.path().join(KEY), key.serialize_pem()).unwrap();
         assert_eq!(now(), *issued.der());
-        let end = "ccm_operator_serving_certificate_expiration_timestamp_seconds 1999987200\n";
-        assert!(metrics.text().contains(end), "{}", metrics.text());
+        assert_eq!(expires.get(), 1_999_987_200);
     }
 }

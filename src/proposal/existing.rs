@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::{
-    apply::inventory::PART_OF_LABEL,
     facts::manager::Controller,
     nodes::observed::{Program, container, flags},
-    object::{self, is_name, reference::Reference},
+    object::{self, PART_OF_LABEL, is_name, reference::Reference},
     preflight::pods::DEFAULT_PORT,
     provider::{
         CCM,

@@ -10,11 +10,10 @@ use super::{
     steps::Rights,
 };
 use crate::{
-    apply::inventory::PART_OF_LABEL,
     cluster::read::{self, Error},
     facts::manager::Manager,
     object::{
-        KINDS, Kind, NAMESPACE,
+        Kind, NAMESPACE, PART_OF_LABEL, SERVICE_ACCOUNT,
         reference::{CONFIG_MAP, Reference, SECRET},
     },
     provider::{catalog::Catalog, upstream::Upstream},
@@ -61,7 +60,7 @@ fn key(live: &Value) -> String {
 }
 
 fn kind_of(name: &str) -> &'static Kind {
-    KINDS.iter().find(|kind| kind.kind == name).unwrap_or(&CONFIG_MAP)
+    Kind::named(name).unwrap_or(&CONFIG_MAP)
 }
 
 /// The ConfigMaps and Secrets that a cloud-controller-manager refers to and that exist; those, too, whose names stand in them.
@@ -150,9 +149,8 @@ pub async fn rights(client: &Client, migrated: &[Existing]) -> Result<Rights, Er
             }
         }
     }
-    let account = kind_of("ServiceAccount");
-    if let Some(live) = read::get(client, account, &existing.namespace, &existing.account).await? {
-        rights.objects.push(cleaned(&typed(live, account)));
+    if let Some(live) = read::get(client, &SERVICE_ACCOUNT, &existing.namespace, &existing.account).await? {
+        rights.objects.push(cleaned(&typed(live, &SERVICE_ACCOUNT)));
     }
     Ok(rights)
 }

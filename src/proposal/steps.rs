@@ -10,7 +10,6 @@ use super::{
     existing::{Existing, text},
 };
 use crate::{
-    api::placement::Distribution,
     facts::{
         OPERATOR_LEASE,
         cluster::Cluster,
@@ -182,11 +181,9 @@ impl Situation<'_> {
         if self.operator_namespace != NAME {
             add("--operator-namespace", self.operator_namespace);
         }
-        match self.cluster.distribution {
-            Distribution::K3s | Distribution::Rke2 | Distribution::Talos => {
-                add("--distribution", &self.cluster.distribution.name().to_lowercase());
-            }
-            _ => {}
+        let distribution = self.cluster.distribution.known();
+        if distribution.local.is_some() {
+            add("--distribution", distribution.flag);
         }
         if let Some(address) = self.api_server() {
             add("--api-server", &address);

@@ -33,6 +33,7 @@ use crate::{
     },
 };
 
+pub(crate) use crate::object::INSTANCE_LABEL;
 pub use nodes::{Answer, Names, Nodes};
 
 /// The architectures that nodes may have, as the label `kubernetes.io/arch` names them.
@@ -43,9 +44,6 @@ pub(crate) const NAMESPACE: &str = "kube-system";
 
 /// The label with the name of the program that an object is of.
 const NAME_LABEL: &str = "app.kubernetes.io/name";
-
-/// The label that tells the objects of one `CloudControllerManager` from those of another.
-pub(crate) const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
 
 /// The volume that gets the source of `spec.cloudConfig`.
 pub(crate) const CLOUD_CONFIG_VOLUME: &str = "cloud-config";

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     error,
+    grace::SYNC_PATIENCE,
     object::{self, Key, Kind, NAMESPACE, Object},
     status::outcome::{Acted, names},
 };
@@ -19,9 +20,6 @@ pub static KIND: Kind = object::kind("config.openshift.io", "v1", "ClusterOperat
 
 /// The ClusterOperator's name.
 pub const NAME: &str = "cloud-controller-manager";
-
-/// How long a transient error may last before it is reported (the same as upstream's).
-pub const TRANSIENT_ERROR_PATIENCE: Duration = Duration::from_secs(150);
 
 /// A condition that old versions wrote and that nobody reads.
 const OBSOLETE_CONDITION: &str = "CloudControllerOwner";
@@ -75,7 +73,7 @@ pub struct Controller {
     pub word: &'static str,
     available: &'static str,
     degraded: &'static str,
-    /// How long a transient error may last before it is reported (the same as upstream's).
+    /// How long a transient error may last before it is reported.
     pub patience: Duration,
 }
 
@@ -85,7 +83,7 @@ pub static CLOUD_CONFIG: Controller = Controller {
     word: "cloud_config",
     available: "CloudConfigControllerAvailable",
     degraded: "CloudConfigControllerDegraded",
-    patience: Duration::from_secs(120),
+    patience: SYNC_PATIENCE,
 };
 
 /// Merges the certificates that cloud-controller-managers trust.
@@ -95,7 +93,7 @@ pub static TRUSTED_CA: Controller = Controller {
     // The Go operator doubles the word, and other programs read it.
     available: "TrustedCABundleControllerControllerAvailable",
     degraded: "TrustedCABundleControllerControllerDegraded",
-    patience: Duration::from_secs(120),
+    patience: SYNC_PATIENCE,
 };
 
 /// The result of a controller's pass: the error to report, if there is one.

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::apply::steps::finalizers;
+use crate::{apply::steps::finalizers, object::condition};
 
 /// The state of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,12 +74,6 @@ pub fn is_done_without(object: &Value, pods: usize) -> bool {
             && object["metadata"]["deletionTimestamp"].is_null()
             && is_observed(object)
             && is_enough())
-}
-
-/// A condition in the status of an object, null if it has none of this type.
-pub(super) fn condition<'a>(object: &'a Value, type_: &str) -> &'a Value {
-    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.find(|condition| condition["type"] == type_).unwrap_or(&Value::Null)
 }
 
 fn is_observed(object: &Value) -> bool {

@@ -16,7 +16,7 @@ use crate::{
         inventory::{self, Verdict},
         ownership::{Need, need},
     },
-    object::Object,
+    object::{self, Object},
     plan::Plan,
     status::{
         cluster_operator::{CONDITIONS, Condition, Status},
@@ -248,7 +248,7 @@ fn rollout_state(live: &Value, findings: &Findings) -> Option<RolloutState> {
         Rollout::Progressing => ("progressing", Vec::new()),
         Rollout::Stuck { why } => ("stuck", vec![why]),
     };
-    let failure = rollout::condition(live, "ReplicaFailure");
+    let failure = object::condition(live, "ReplicaFailure");
     if failure["status"] == "True" {
         waits_for.push(format!("no pod can be created: {}", text(&failure["message"])));
     }

@@ -7,12 +7,10 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{
-    rollout::condition,
-    screen::pods::{is_selected, waits_for},
-};
+use super::screen::pods::{is_selected, waits_for};
 use crate::{
     nodes::observed::{lines, words},
+    object::{condition, container_statuses},
     text::output::{printable, table, wrap},
 };
 
@@ -108,13 +106,11 @@ pub struct Left {
 impl Pod {
     /// Of a live pod.
     pub fn of(live: &Value, events: &[Value]) -> Self {
-        let lists = ["initContainerStatuses", "containerStatuses"].into_iter();
-        let containers = lists.flat_map(|list| live["status"][list].as_array().into_iter().flatten());
         Self {
             name: text(&live["metadata"]["name"]),
             node: text(&live["spec"]["nodeName"]),
             waits_for: waits_for(live, events).map(|why| words(&why)),
-            containers: containers.map(Container::of).collect(),
+            containers: container_statuses(live).map(|(container, _)| Container::of(container)).collect(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What every program's command line has: versions, completions, manual pages, errors that help.
+//! What every program's command line has: versions, completions, errors that help.
 
 use std::{
     fs,
@@ -66,7 +66,7 @@ async fn a_cluster_that_is_not_openshift_is_said_to_be_none() -> Result<()> {
 }
 
 #[test]
-fn completions_and_manual_pages_name_every_command() -> Result<()> {
+fn completions_name_every_command() -> Result<()> {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = text(run(&["completion", shell]).stdout);
         assert!(script.contains("image-references") && script.contains("cluster-infrastructure-file"), "{shell}");
@@ -82,13 +82,6 @@ fn completions_and_manual_pages_name_every_command() -> Result<()> {
         );
         let completed = Command::new("bash").args(["-c", &script]).output()?;
         assert_eq!(text(completed.stdout).trim(), expected, "{words}: {}", text(completed.stderr));
-    }
-    let folder = tempfile::tempdir()?;
-    let output = run(&["man-pages", "--dest-dir", folder.path().to_str().unwrap()]);
-    assert!(output.status.success(), "{}", text(output.stderr));
-    for page in ["ccm-operator", "ccm-operator-render", "ccm-operator-provider-verify"] {
-        let page = fs::read_to_string(folder.path().join(format!("{page}.1")))?;
-        assert!(page.contains(".SH SYNOPSIS"), "{page}");
     }
     Ok(())
 }

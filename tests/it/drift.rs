@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use ccm_operator::apply::inventory::{self, PART_OF_LABEL};
 use ccm_operator::cluster::request;
+use ccm_operator::object::PART_OF_LABEL;
 use k8s_openapi::api::core::v1::Event;
 use kube::{
     Api,
@@ -39,7 +39,7 @@ async fn drift_of_every_kind_is_repaired() -> Result<()> {
         ("Deployment", json!({"spec": {"replicas": 5}}), 1),
         ("Deployment", json!({"spec": {"template": {"spec": {"hostNetwork": false}}}}), 1),
         ("Deployment", json!({"metadata": {"labels": {"k8s-app": "other"}}}), 1),
-        ("Deployment", json!({"metadata": {"labels": {inventory::PART_OF_LABEL: null}}}), 1),
+        ("Deployment", json!({"metadata": {"labels": {PART_OF_LABEL: null}}}), 1),
         ("Deployment", json!({"spec": {"template": {"metadata": {"annotations": {"added": "x"}}}}}), 2),
         ("Deployment", json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}}), 2),
         ("Deployment", json!({"metadata": {"managedFields": [{}]}}), 2),

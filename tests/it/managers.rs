@@ -2,9 +2,9 @@
 
 use anyhow::{Result, ensure};
 use ccm_operator::{
-    apply::inventory::{self, PART_OF_LABEL},
+    apply::inventory,
     cluster::request,
-    object::{KINDS, NODE},
+    object::{KINDS, NODE, PART_OF_LABEL},
 };
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::{

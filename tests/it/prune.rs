@@ -7,11 +7,11 @@ use ccm_operator::apply::inventory;
 use ccm_operator::cluster::request;
 use ccm_operator::{
     apply::{
-        inventory::{PART_OF_LABEL, Place},
+        inventory::Place,
         ownership::{self, FIELD_MANAGER},
         write,
     },
-    object::{KINDS, Kind, Object},
+    object::{KINDS, Kind, Object, PART_OF_LABEL},
     plan::Plan,
 };
 use k8s_openapi::api::core::v1::Namespace;

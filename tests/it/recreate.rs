@@ -3,7 +3,10 @@
 use anyhow::{Context, Result, ensure};
 use ccm_operator::apply::inventory;
 use ccm_operator::cluster::request;
-use ccm_operator::{object::Object, plan::Plan};
+use ccm_operator::{
+    object::{Object, PART_OF_LABEL},
+    plan::Plan,
+};
 use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 use kube::{
     Api,
@@ -145,8 +148,7 @@ async fn a_binding_to_another_role_is_recreated_while_a_stand_in_grants_the_same
         let stand_in = format!("{}-next", object.name());
         let left_over = |value: &mut Value| {
             value["metadata"]["name"] = stand_in.as_str().into();
-            value["metadata"]["labels"] =
-                json!({inventory::PART_OF_LABEL: inventory::set_id(crate::lab::OWN_NAMESPACE)});
+            value["metadata"]["labels"] = json!({PART_OF_LABEL: inventory::set_id(crate::lab::OWN_NAMESPACE)});
             value["roleRef"]["name"] = "yet-another".into();
         };
         create(&lab, object, left_over).await?;

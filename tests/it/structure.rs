@@ -27,9 +27,10 @@ const fn io(name: &'static str) -> Layer {
 }
 
 /// A layer imports only layers above it in this list.
-const LAYERS: [Layer; 19] = [
+const LAYERS: [Layer; 20] = [
     pure("version"),
     pure("error"),
+    pure("grace"),
     io("files"),
     pure("object"),
     pure("text"),

@@ -7,6 +7,7 @@ use ccm_operator::{
     cluster::{client, request},
     controllers::{
         Controllers,
+        metrics::Metrics,
         view::{View, ViewSettings},
     },
     facts::Settings,
@@ -15,7 +16,6 @@ use ccm_operator::{
     process::{
         health::Health,
         leadership::{Authority, Deadline, Leadership, Now},
-        metrics::Metrics,
     },
     provider::{embedded, external::read::Externals},
     text::kubectl::Access,

@@ -63,7 +63,7 @@ fn an_object_as_planned_needs_no_step() {
     let mut ignored = with_others();
     ignored["metadata"]["annotations"] = json!({"client.lifecycle.config.k8s.io/mutation": "ignore"});
     let mut member = desired("Service");
-    member.set_label(inventory::PART_OF_LABEL, "set");
+    member.set_label(PART_OF_LABEL, "set");
     assert_eq!(run(&member, Some(&ignored), vec![]), (vec![], End::LeftAlone(None)));
     let synced = run(&service, Some(&ignored), vec![Ok(None), Ok(Some(ours()))]).1;
     assert_eq!(synced, End::Applied(ours()), "not a member of the set");
@@ -72,7 +72,7 @@ fn an_object_as_planned_needs_no_step() {
 /// An object of our set.
 fn member() -> Object {
     let mut member = desired("Service");
-    member.set_label(inventory::PART_OF_LABEL, "set");
+    member.set_label(PART_OF_LABEL, "set");
     member
 }
 
@@ -95,10 +95,10 @@ fn an_object_that_may_exist_is_looked_at_before_it_is_taken_over() {
     let (_, end) = climb(&member(), Sight::Absent, vec![Err(Refusal::Invalid), object(ignored.clone())]);
     assert_eq!(end, End::LeftAlone(Some(ignored)), "it came meanwhile, and was refused");
 
-    let label = json!({"f:metadata": {"f:labels": {format!("f:{}", inventory::PART_OF_LABEL): {}}}});
+    let label = json!({"f:metadata": {"f:labels": {format!("f:{}", PART_OF_LABEL): {}}}});
     let of_set = |manager: &str| {
         let mut live = live(json!([entry(manager, "Apply", label.clone())]));
-        live["metadata"]["labels"] = json!({inventory::PART_OF_LABEL: "other"});
+        live["metadata"]["labels"] = json!({PART_OF_LABEL: "other"});
         live
     };
     assert_eq!(look(of_set("tool"), vec![]), ("Read".into(), End::OfAnotherSet("other".into())));
@@ -126,7 +126,7 @@ fn an_object_of_others_is_not_taken_over_where_they_keep_theirs() {
     assert_eq!(run(Sight::Unknown, vec![object(theirs.clone())]), (1, of_others()));
     // Neither our label nor the wish to be left alone makes it ours.
     let mut labelled = theirs.clone();
-    labelled["metadata"]["labels"] = json!({inventory::PART_OF_LABEL: "set"});
+    labelled["metadata"]["labels"] = json!({PART_OF_LABEL: "set"});
     labelled["metadata"]["annotations"] = json!({"client.lifecycle.config.k8s.io/mutation": "ignore"});
     assert_eq!(run(Sight::Seen(&labelled), vec![]), (0, of_others()));
     assert_eq!(run(Sight::Unknown, vec![object(labelled)]), (1, of_others()));
@@ -134,7 +134,7 @@ fn an_object_of_others_is_not_taken_over_where_they_keep_theirs() {
     assert_eq!(run(Sight::Unknown, vec![object(ours()), object(ours())]), (2, End::Applied(ours())));
     let mut wiped = live(json!([]));
     assert_eq!(run(Sight::Unknown, vec![object(wiped.clone())]).1, End::OfOthers("another manager".into()));
-    wiped["metadata"]["labels"] = json!({inventory::PART_OF_LABEL: "set"});
+    wiped["metadata"]["labels"] = json!({PART_OF_LABEL: "set"});
     assert!(run(Sight::Seen(&wiped), vec![]).0 > 0, "one of ours that has lost its managed fields");
 }
 

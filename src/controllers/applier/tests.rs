@@ -2,7 +2,7 @@ use axum::Router;
 use serde_json::json;
 
 use super::*;
-use crate::process::metrics::Metrics;
+use crate::controllers::metrics::Metrics;
 
 /// An applier in a cluster in which nothing exists.
 fn applier() -> Applier {

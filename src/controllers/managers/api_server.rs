@@ -9,7 +9,7 @@ use crate::{
     cluster::request,
     controllers::{RESYNC_PERIOD, backoff::Backoff},
     facts::{cluster::Cluster, version::Minor},
-    status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
+    grace::TRANSIENT_ERROR_PATIENCE,
 };
 
 /// How many answers in a row have to differ from the version that counts, all in one direction, before it changes: an hour.

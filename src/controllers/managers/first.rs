@@ -27,6 +27,7 @@ use crate::{
         view::View,
     },
     error::chain,
+    grace::TRANSIENT_ERROR_PATIENCE,
     nodes::{
         evidence::Seen,
         node::Node,
@@ -40,7 +41,7 @@ use crate::{
         evidence::{Evidence, Other, Reader},
         inputs, rights,
     },
-    status::{cluster_operator::TRANSIENT_ERROR_PATIENCE, manager::was_installed},
+    status::manager::was_installed,
 };
 
 /// The first and the longest pause after a refusal; each is twice the one before. Of a large cluster a survey is many requests.

@@ -29,12 +29,12 @@ use crate::{
         view::View,
     },
     facts::cluster::Cluster,
+    grace::TRANSIENT_ERROR_PATIENCE,
     object::{Key, Object, reference::CONFIG_MAP},
     plan::upstream::judgement::Judgement,
     process::leadership::Authority,
     provider::restriction::is_restriction,
     status::{
-        cluster_operator::TRANSIENT_ERROR_PATIENCE,
         manager::Outcome,
         outcome::{Acted, names},
     },

@@ -32,13 +32,11 @@ use crate::{
         target::Target,
         view::View,
     },
+    grace::TRANSIENT_ERROR_PATIENCE,
     nodes::subject::Subject,
     object::Key,
     provider::upstream::is_manager,
-    status::{
-        cluster_operator::TRANSIENT_ERROR_PATIENCE,
-        manager::{self, Initialization, Input, NODE_DELETION_SAFE, NODES_INITIALIZED, READY},
-    },
+    status::manager::{self, Initialization, Input, NODE_DELETION_SAFE, NODES_INITIALIZED, READY},
 };
 
 /// The shortest time between two writes of a status that differ only in which nodes are meant, and how many.

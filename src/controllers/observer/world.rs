@@ -14,15 +14,16 @@ use tracing::warn;
 use super::{Id, Observer, keep, one};
 use crate::{
     api::CLOUD_CONTROLLER_MANAGER,
-    apply::inventory::{PART_OF_LABEL, Place},
+    apply::inventory::Place,
     cluster::{
         seen::Seen,
         watch::{Heard, Selector, Target},
     },
     facts::{DOCUMENTS, Document},
+    grace::TRANSIENT_ERROR_PATIENCE,
     nodes::{evidence::NodeEvent, node::Node},
-    object::{EVENT, Kind, NODE},
-    status::{self, cluster_operator::TRANSIENT_ERROR_PATIENCE},
+    object::{EVENT, Kind, NODE, PART_OF_LABEL},
+    status,
 };
 
 /// The kind of a cluster.

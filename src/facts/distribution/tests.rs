@@ -87,10 +87,35 @@ fn a_provider_id_of_a_distribution_is_told_from_that_of_a_cloud() {
 }
 
 #[test]
-fn the_page_says_how_each_distribution_starts_its_kubelets() {
+fn every_distribution_of_the_api_is_known_by_its_name() {
+    let schema = serde_json::to_value(schemars::schema_for!(Distribution)).unwrap();
+    let variants = schema["oneOf"].as_array().unwrap().iter().map(|one| one["const"].clone());
+    let variants: Vec<Distribution> = variants.map(|name| serde_json::from_value(name).unwrap()).collect();
+    assert_eq!(variants, [&[Distribution::Auto], &Distribution::ALL[..]].concat());
+    for one in Distribution::ALL {
+        let known = one.known();
+        assert_eq!((known.distribution, json!(known.name)), (one, json!(one)));
+        assert_eq!(known.flag, known.name.to_lowercase());
+    }
+}
+
+#[test]
+fn the_page_and_the_chart_know_each_distribution() {
     let page = include_str!("../../../docs/any-kubernetes.md");
-    for one in [Distribution::Kubeadm, Distribution::K3s, Distribution::Rke2, Distribution::Talos, Distribution::K0s] {
-        let row = format!("| {} | {} |", one.title(), one.external_kubelets());
-        assert!(page.contains(&row), "no row {row}");
+    for one in &KNOWN {
+        let kubelets = format!("| {} | {} |", one.title, one.external_kubelets);
+        let signs = [one.version, one.annotation, one.label, one.own.map(|own| own.scheme)].into_iter().flatten();
+        let is_row = |line: &str| signs.clone().all(|sign| line.contains(sign));
+        let mut rows = page.lines().filter(|line| line.starts_with(&format!("| {} |", one.title)));
+        assert!(page.contains(&kubelets), "no row {kubelets}");
+        assert!(rows.any(is_row), "no row of {} with {:?}", one.title, signs.collect::<Vec<_>>());
+        if let Some(Local { host, port, .. }) = one.local {
+            let row = format!("| {} | {host}:{port}", one.title);
+            assert!(page.contains(&row), "no row {row}");
+        }
+    }
+    let values = include_str!("../../../charts/ccm-operator/values.yaml");
+    for one in Distribution::ALL {
+        assert!(values.contains(one.known().flag), "{}", one.known().flag);
     }
 }

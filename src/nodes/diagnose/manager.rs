@@ -55,7 +55,7 @@ impl<'a> Judged<'a> {
         let others = evidence.other_pods.iter().flatten().filter(|pod| is_cloud_node_on(pod));
         let elsewhere = evidence.managers.iter().filter(|manager| manager.pods.iter().flatten().any(is_cloud_node_on));
         let does: Vec<String> = others
-            .map(|pod| format!("pod {}/{}", pod.namespace, pod.name))
+            .map(|pod| format!("pod {}", pod.key()))
             .chain(elsewhere.map(|manager| format!("CloudControllerManager/{}", manager.subject.name)))
             .collect();
         let what = format!("the controllers of {}", self.name);
@@ -103,8 +103,7 @@ impl<'a> Judged<'a> {
                     return;
                 }
                 let other = evidence.other_pods.iter().flatten().find(|pod| holds(held, pod));
-                let who =
-                    other.map_or("none of its pods".to_owned(), |pod| format!("pod {}/{}", pod.namespace, pod.name));
+                let who = other.map_or("none of its pods".to_owned(), |pod| format!("pod {}", pod.key()));
                 let cause = format!("{what} of {} is held by {who}", self.name);
                 self.find(Reason::NoLeader, &format!("holder {}", held.holder), cause);
             }
@@ -142,8 +141,7 @@ impl<'a> Judged<'a> {
         };
         let active = |pod: &&Pod| pod.is_ready && is_cloud_node_on(pod) && !is_ours(pod);
         let Some(pods) = &evidence.other_pods else { return };
-        let others: Vec<String> =
-            pods.iter().filter(active).filter(leads).map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
+        let others: Vec<String> = pods.iter().filter(active).filter(leads).map(Pod::key).collect();
         self.look(
             "other cloud-controller-managers".into(),
             if others.is_empty() { "none that initialises nodes".to_owned() } else { others.join(", ") },

@@ -92,7 +92,7 @@ fn unscheduled(judged: &mut Judged, evidence: &Evidence, pods: &[&Pod]) {
 
 /// A pod that is on a node.
 fn ask_pod(judged: &mut Judged, evidence: &Evidence, pod: &Pod) {
-    let (name, full) = (judged.name.clone(), format!("{}/{}", pod.namespace, pod.name));
+    let (name, full) = (judged.name.clone(), pod.key());
     let (waiting, message) = pod.waiting.clone().unwrap_or_default();
     let is_old = seconds_since(&pod.created, evidence.now).is_none_or(|age| age >= GRACE);
     if waiting == BETWEEN_RUNS || (pod.restarts > 0 && pod.terminated.is_some()) {

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::{facts::version::Minor, provider::embedded};
+use crate::{api::placement::Distribution, facts::version::Minor, provider::embedded};
 
 const CLUSTER: Cluster = Cluster { minor: Minor(35), distribution: Distribution::Kubeadm, control_plane_nodes: 3 };
 

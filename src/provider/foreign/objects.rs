@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::{
     error::brief,
     facts::DEFAULT_NAMESPACE,
+    object::POD,
     provider::{
         AUTHENTICATION_READER, Error, Flavour, Phase,
         folder::Manifest,
@@ -23,21 +24,6 @@ use crate::{
 /// The namespace of Kubernetes' own components, where the cluster's roles for all of them are.
 const KUBE_SYSTEM: &str = "kube-system";
 
-/// The kinds in `assets/`. Of the others that the operator can apply, a policy may allow single objects; webhooks,
-/// `CustomResourceDefinition`s, Namespaces and Secrets are not among them, and are refused before any rule is asked.
-const KINDS: [&str; 10] = [
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "ConfigMap",
-    "DaemonSet",
-    "Deployment",
-    "PodDisruptionBudget",
-    "Role",
-    "RoleBinding",
-    "Service",
-    "ServiceAccount",
-];
-
 /// How names end that the operator gives, besides those of [`restriction::reserved`]: of the guard of nodes, and of an object that takes
 /// the place of another one. The name of the `CloudControllerManager` may follow.
 const RESERVED: [&str; 2] = ["-delete-nodes", "-next"];
@@ -47,10 +33,12 @@ fn text<'a>(manifest: &'a Manifest, pointer: &str) -> &'a str {
     manifest.object.value().pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
+/// Of the kinds that are not usual a policy may allow single objects. Webhooks, `CustomResourceDefinition`s, Namespaces and Secrets are
+/// refused before any rule is asked: the operator can apply none.
 pub(super) fn kinds(subject: Subject) -> Values {
     let is_usual = |manifest: &&Manifest| {
-        let kind = manifest.object.kind().kind;
-        if manifest.phase == Phase::Bootstrap { kind == "Pod" } else { KINDS.contains(&kind) }
+        let kind = manifest.object.kind();
+        if manifest.phase == Phase::Bootstrap { kind == &POD } else { kind.is_usual }
     };
     let others = subject.bundle.manifests.iter().filter(|manifest| !is_usual(manifest));
     let defect = |manifest: &Manifest| {

@@ -6,7 +6,10 @@
 use serde_json::Value;
 
 use super::{first_line, text};
-use crate::{status::rollout::condition, text::mask};
+use crate::{
+    object::{condition, container_statuses},
+    text::mask,
+};
 
 /// Whether a workload selects a pod.
 pub(in crate::status) fn is_selected(workload: &Value, pod: &Value) -> bool {
@@ -23,7 +26,9 @@ pub(in crate::status) fn waits_for(pod: &Value, events: &[Value]) -> Option<Stri
     } else {
         unscheduled(pod)
             .or_else(|| evicted(pod))
-            .or_else(|| containers(pod).find_map(|(container, is_init)| of_container(pod, container, is_init, events)))
+            .or_else(|| {
+                container_statuses(pod).find_map(|(container, is_init)| of_container(pod, container, is_init, events))
+            })
             .or_else(|| warning(pod, events))
             .unwrap_or_else(|| {
                 let is_scheduled = condition(pod, "PodScheduled")["status"] == "True";
@@ -43,14 +48,6 @@ fn evicted(pod: &Value) -> Option<String> {
     let status = &pod["status"];
     let reason = status["reason"].as_str().filter(|_| status["phase"] == "Failed")?;
     Some(format!("has failed ({reason}): {}", first_line(&status["message"])))
-}
-
-/// The statuses of the containers in the order of their start, and whether each is an init container.
-fn containers(pod: &Value) -> impl Iterator<Item = (&Value, bool)> {
-    let lists = [("initContainerStatuses", true), ("containerStatuses", false)];
-    lists.into_iter().flat_map(|(list, is_init)| {
-        pod["status"][list].as_array().into_iter().flatten().map(move |container| (container, is_init))
-    })
 }
 
 fn of_container(pod: &Value, container: &Value, is_init: bool, events: &[Value]) -> Option<String> {

@@ -1,7 +1,7 @@
 //! The page of a cloud.
 
 use ccm_operator::{
-    api::placement::Distribution,
+    facts::distribution::KNOWN,
     object::Object,
     provider::{
         catalog::Catalog,
@@ -16,10 +16,6 @@ use crate::pages::{
     notes::Notes,
     tables,
 };
-
-/// Those that a page names.
-const DISTRIBUTIONS: [Distribution; 5] =
-    [Distribution::Kubeadm, Distribution::K3s, Distribution::Rke2, Distribution::Talos, Distribution::K0s];
 
 /// A provider with what people have written about it, the example of its page, and what is planned for that.
 pub(crate) struct Cloud<'a> {
@@ -132,8 +128,7 @@ impl<'a> Cloud<'a> {
                 .to_owned(),
             String::new(),
         ];
-        let row = |one: &Distribution| [one.title().to_owned(), one.external_kubelets().to_owned()];
-        let rows: Vec<_> = DISTRIBUTIONS.iter().map(row).collect();
+        let rows: Vec<_> = KNOWN.iter().map(|one| [one.title, one.external_kubelets].map(str::to_owned)).collect();
         lines.extend(table(["", ""], &rows).lines().map(|line| format!("  {line}")));
         lines.push(String::new());
         let prefixes = if nodes.names.prefixes.iter().all(String::is_empty) {

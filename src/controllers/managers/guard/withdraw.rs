@@ -233,11 +233,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        controllers::executor::Executor,
-        process::{
-            leadership::{Deadline, Leadership, Now},
-            metrics::Metrics,
-        },
+        controllers::{executor::Executor, metrics::Metrics},
+        process::leadership::{Deadline, Leadership, Now},
         provider::upstream::INSTANCE_LABEL,
     };
 

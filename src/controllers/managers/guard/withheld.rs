@@ -18,9 +18,9 @@ use crate::{
         managers::Managed,
         observer::{Id, Observer},
     },
+    grace::TRANSIENT_ERROR_PATIENCE,
     object::{Key, Object},
     plan::upstream::guard::{is_of_guard, is_policy},
-    status::cluster_operator::TRANSIENT_ERROR_PATIENCE,
 };
 
 /// How long a refused write of a policy is not tried again.

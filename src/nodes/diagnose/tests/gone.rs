@@ -141,6 +141,30 @@ fn no_advice_for_a_server_makes_it_leave_etcd_unseen() {
 }
 
 #[test]
+fn on_openshift_nothing_is_asked_of_an_object_that_cannot_exist() {
+    let mut changed = Vec::new();
+    for (reason, broken, _) in CASES {
+        let mut evidence = with(*broken);
+        let on_kubernetes = diagnose(&evidence);
+        evidence.has_infrastructure = true;
+        evidence.managers.iter_mut().for_each(|manager| manager.subject.name.clear());
+        let on_openshift = diagnose(&evidence);
+        assert_eq!(reasons(&on_openshift, "a"), reasons(&on_kubernetes, "a"), "{reason}");
+        for (there, here) in on_kubernetes.iter().zip(&on_openshift) {
+            for (there, here) in there.findings.iter().zip(&here.findings) {
+                let names_one = [&here.fix, &here.cause].iter().any(|text| text.contains("CloudControllerManager"));
+                assert!(!names_one && !here.fix.contains("spec."), "{reason}: {here:?}");
+                changed.extend((there.fix != here.fix).then_some(here.reason));
+            }
+        }
+    }
+    changed.sort_unstable();
+    changed.dedup();
+    let expected: Vec<_> = Reason::ALL.iter().copied().filter(|one| one.fix_on_openshift().is_some()).collect();
+    assert_eq!(changed, expected);
+}
+
+#[test]
 fn a_node_of_no_cloud_has_no_findings_and_one_that_a_cloud_knows_has() {
     let of = |change: Change| {
         let mut evidence = with(change);
