@@ -289,9 +289,7 @@ async fn missing_rights(
     {
         let why = format!("there is no {}", describe_objects(kind, operator_namespace, NAME));
         let provider = &manager.spec.provider;
-        let command = format!(
-            "install the operator: ccm-operator render --phase install --flavour upstream --providers {provider}"
-        );
+        let command = format!("install the operator: ccm-operator render install --providers {provider}");
         return unseen(why, command);
     }
     let plan = Plan::new(catalog, &manager.clone().facts(), Phase::Cluster);

@@ -204,7 +204,7 @@ fn show(args: &ShowArgs) -> anyhow::Result<()> {
     let Some(bundle) = bundles.iter().find(is_shown) else {
         let flag = if is_built_in { String::new() } else { format!(" --provider {}", args.name) };
         wrong_usage(&format!(
-            "provider {:?} is for any Kubernetes: `ccm-operator render --config FILE{flag}` shows its objects",
+            "provider {:?} is for any Kubernetes: `ccm-operator render ccm --config FILE{flag}` shows its objects",
             loaded.package.name()
         ))
     };

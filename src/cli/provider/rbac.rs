@@ -1,14 +1,14 @@
 //! The command `provider rbac`: the rights that an administrator grants the operator for a provider.
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, ValueEnum, builder::PossibleValue};
 
 use super::{PolicyArgs, target::Target};
 use crate::{
     cli::{
-        flags::{OPERATOR_NAMESPACE, print, wrong_usage},
+        flags::{OPERATOR_NAMESPACE, namespace, print, wrong_usage},
         limits::{manager_name, name, or_default},
-        upstream::{check_namespaces, named_secrets, namespace},
+        render::install::{check_namespaces, named_secrets},
     },
     facts::DEFAULT_NAMESPACE,
     plan::{install, limits::Limits, rbac},
@@ -53,6 +53,19 @@ pub struct RbacArgs {
     /// What the provider may have beyond the rules for providers of others.
     #[command(flatten)]
     pub policy: PolicyArgs,
+}
+
+impl ValueEnum for Flavour {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::OpenShift, Self::Upstream]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Self::OpenShift => PossibleValue::new("openshift").help("OpenShift, and what has its API"),
+            Self::Upstream => PossibleValue::new("upstream").help("Any other Kubernetes"),
+        })
+    }
 }
 
 /// Prints the roles and bindings.
