@@ -208,6 +208,11 @@ fn exit_code(done: anyhow::Result<impl Termination>) -> ExitCode {
     match done {
         Ok(done) => done.report(),
         Err(error) => {
+            if let Some(usage) = error.downcast_ref::<clap::Error>() {
+                // A failure to write, such as to a closed pipe, is ignored.
+                let _ = usage.print();
+                return ExitCode::from(FAILED);
+            }
             say(&format!("ccm-operator: {}", chain(error.as_ref())));
             ExitCode::from(if error.is::<Lost>() { LOST_LEASE } else { FAILED })
         }

@@ -233,15 +233,15 @@ pub(super) fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// Ends with exit code 2, and with the usage of the subcommand that was called.
-pub(super) fn wrong_usage(message: &str) -> ! {
+/// The error of a wrong command line, which ends with the usage of the subcommand that was called.
+pub(super) fn wrong_usage(message: &str) -> anyhow::Error {
     let mut called = Cli::command();
     called.build();
     for word in env::args().skip(1) {
         let Some(next) = called.find_subcommand(&word).cloned() else { break };
         called = next;
     }
-    called.error(ErrorKind::ValueValidation, output::printable(message)).exit()
+    called.error(ErrorKind::ValueValidation, output::printable(message)).into()
 }
 
 /// Writes a line to standard error, without what steers a terminal: others may have written parts of it. A failure, such as a
@@ -261,12 +261,13 @@ pub(super) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Ends if several of these flags read standard input.
-pub(super) fn one_reads_stdin<'a>(files: impl IntoIterator<Item = Option<&'a PathBuf>>) {
+/// Refuses several flags that read standard input.
+pub(super) fn one_reads_stdin<'a>(files: impl IntoIterator<Item = Option<&'a PathBuf>>) -> anyhow::Result<()> {
     let readers = files.into_iter().flatten().filter(|file| file.as_os_str() == STANDARD);
     if readers.count() > 1 {
-        wrong_usage("only one of the files can be -, the standard input");
+        return Err(wrong_usage("only one of the files can be -, the standard input"));
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -150,7 +150,7 @@ struct Proposal {
 
 /// Writes the files and prints what to do; the exit code says whether a check refuses.
 pub(super) fn run(args: &InitArgs) -> anyhow::Result<ExitCode> {
-    one_reads_stdin([args.credentials.as_ref(), args.cloud_config.as_ref()]);
+    one_reads_stdin([args.credentials.as_ref(), args.cloud_config.as_ref()])?;
     let report = runtime()?.block_on(async {
         let seen = Seen::of(args).await?;
         let mut proposal = if args.from_existing {
@@ -186,7 +186,10 @@ impl Seen {
             None => ask::provider(&self.catalog, &signs)?,
         };
         let Ok(found) = self.catalog.upstream_of(&sign.provider) else {
-            wrong_usage(&format!("--provider: {}; init knows these only", self.catalog.unknown(&sign.provider)))
+            return Err(wrong_usage(&format!(
+                "--provider: {}; init knows these only",
+                self.catalog.unknown(&sign.provider)
+            )));
         };
         Ok((found, sign))
     }

@@ -203,10 +203,10 @@ fn show(args: &ShowArgs) -> anyhow::Result<()> {
     let is_shown = |bundle: &&Bundle| bundle.flavour == Flavour::OpenShift && bundle.name == loaded.package.name();
     let Some(bundle) = bundles.iter().find(is_shown) else {
         let flag = if is_built_in { String::new() } else { format!(" --provider {}", args.name) };
-        wrong_usage(&format!(
+        return Err(wrong_usage(&format!(
             "provider {:?} is for any Kubernetes: `ccm-operator render ccm --config FILE{flag}` shows its objects",
             loaded.package.name()
-        ))
+        )));
     };
     let phase = if args.phase == ShowPhase::Bootstrap { Phase::Bootstrap } else { Phase::Cluster };
     let details = show::details(bundle, &loaded.digest, version_of(loaded.form), phase)?;
@@ -220,7 +220,7 @@ fn version_of(form: Form) -> &'static str {
 
 fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     if args.connection.is_given() && args.dry_run.is_none() {
-        wrong_usage("flags of a connection need --dry-run=server");
+        return Err(wrong_usage("flags of a connection need --dry-run=server"));
     }
     let target = args.target.as_deref().map_or_else(|| Ok(Target::BuiltIn(embedded::bundles())), Target::of)?;
     let (bundles, mut report) = match target {
@@ -231,7 +231,7 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
             (bundles, report)
         }
         _ if args.policy.provider_policy.is_some() => {
-            wrong_usage("--provider-policy is for one provider's own folder, or a tar of it")
+            return Err(wrong_usage("--provider-policy is for one provider's own folder, or a tar of it"));
         }
         Target::BuiltIn(bundles) => {
             let report = verify::verify(&bundles, Some(&embedded::payload()));

@@ -10,10 +10,7 @@ use super::{
 };
 use crate::{
     api::placement::Distribution,
-    facts::{
-        Facts, Settings,
-        read::{Error, Files},
-    },
+    facts::{Facts, Settings, read::Files},
     files::STANDARD,
     plan::{self, Plan, write},
     provider::{Phase, catalog::Catalog},
@@ -157,17 +154,17 @@ pub(super) fn run(args: &RenderArgs) -> anyhow::Result<()> {
         (Some(RenderCommand::Payload(args)), _) => payload::run(args),
         (Some(RenderCommand::Install(args)), _) => install::run(args),
         (Some(RenderCommand::Ccm(args)), _) => ccm::run(args),
-        (None, None) => wrong_usage("give a subcommand, or the flags of `render bootstrap`"),
+        (None, None) => Err(wrong_usage("give a subcommand, or the flags of `render bootstrap`")),
     }
 }
 
 /// Reads the facts of an OpenShift cluster.
-fn facts(files: &Files, settings: &Settings) -> Result<Facts, Error> {
+fn facts(files: &Files, settings: &Settings) -> anyhow::Result<Facts> {
     let Files { infrastructure, images, cloud_config, proxy, feature_gate, api_server } = files;
     let required = [Some(infrastructure), Some(images)];
     let optional = [cloud_config, proxy, feature_gate, api_server].map(Option::as_ref);
-    one_reads_stdin(required.into_iter().chain(optional));
-    files.facts(settings)
+    one_reads_stdin(required.into_iter().chain(optional))?;
+    Ok(files.facts(settings)?)
 }
 
 /// The providers whose manifests run with the credentials of the bootstrap VM, or are applied.

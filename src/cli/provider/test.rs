@@ -150,7 +150,7 @@ struct Test<'a> {
 
 /// Tests a provider; the exit code says whether a pod was ready.
 pub(super) fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
-    one_reads_stdin([args.credentials.as_ref(), args.cloud_config.as_ref()]);
+    one_reads_stdin([args.credentials.as_ref(), args.cloud_config.as_ref()])?;
     let provider = input::provider(args)?;
     let report = runtime()?.block_on(test(args, &provider))?;
     print(&args.output.write(&report, || report.text())?)?;

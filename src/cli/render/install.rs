@@ -115,7 +115,7 @@ pub(super) fn run(args: &InstallArgs) -> anyhow::Result<()> {
 fn files(args: &InstallArgs, externals: &Externals) -> anyhow::Result<Vec<(PathBuf, String)>> {
     let catalog = externals.catalog();
     catalog.check()?;
-    let providers = chosen(args, externals, &catalog);
+    let providers = chosen(args, externals, &catalog)?;
     warn_of_policy(externals);
     // Their rights stand apart: a policy may allow more than those of the operator's own providers need.
     let (external, providers): (Vec<_>, Vec<_>) = providers.into_iter().partition(|one| one.origin.is_some());
@@ -156,28 +156,29 @@ fn files(args: &InstallArgs, externals: &Externals) -> anyhow::Result<Vec<(PathB
 }
 
 /// The providers that may be asked for, by name.
-fn chosen<'a>(args: &InstallArgs, externals: &Externals, catalog: &'a Catalog) -> Vec<&'a Upstream> {
+fn chosen<'a>(args: &InstallArgs, externals: &Externals, catalog: &'a Catalog) -> anyhow::Result<Vec<&'a Upstream>> {
     let names = || externals.used().map(|external| &external.name);
     if args.providers.is_empty() && args.remove_provider.is_empty() && names().next().is_none() {
         let all: Vec<_> = catalog.upstream().map(|one| one.descriptor.name.as_str()).collect();
-        wrong_usage(&format!("give --provider PATH, or --providers: {}", all.join(", ")));
+        return Err(wrong_usage(&format!("give --provider PATH, or --providers: {}", all.join(", "))));
     }
     if let Some(name) = names().find(|name| catalog.upstream().all(|one| one.descriptor.name != **name)) {
-        wrong_usage(&format!("--provider: {name} is for OpenShift only: it has no assets/upstream/"));
+        return Err(wrong_usage(&format!("--provider: {name} is for OpenShift only: it has no assets/upstream/")));
     }
     if let Some(name) = names().find(|name| args.remove_provider.contains(*name)) {
-        wrong_usage(&format!("--remove-provider: {name} is given with --provider, so nothing of it would be deleted"));
+        return Err(wrong_usage(&format!(
+            "--remove-provider: {name} is given with --provider, so nothing of it would be deleted"
+        )));
     }
-    let find = |name: &String| {
-        catalog.upstream_of(name).unwrap_or_else(|problem| wrong_usage(&format!("--providers: {problem}")))
-    };
-    let mut providers: Vec<_> = args.providers.iter().chain(names()).map(find).collect();
+    let find =
+        |name: &String| catalog.upstream_of(name).map_err(|problem| wrong_usage(&format!("--providers: {problem}")));
+    let mut providers: Vec<_> = args.providers.iter().chain(names()).map(find).collect::<anyhow::Result<_>>()?;
     providers.sort_by_key(|one| &one.descriptor.name);
     providers.dedup_by_key(|one| &one.descriptor.name);
     for one in &providers {
-        check_namespaces(&args.namespaces, &one.descriptor);
+        check_namespaces(&args.namespaces, &one.descriptor)?;
     }
-    providers
+    Ok(providers)
 }
 
 /// Says that the policy is about other providers only, as `provider verify` does: a name may be mistyped.
@@ -199,12 +200,16 @@ fn carried(externals: &Externals) -> anyhow::Result<External> {
     })
 }
 
-/// Ends if a cloud-controller-manager may be in none of the namespaces.
-pub(in crate::cli) fn check_namespaces(given: &[String], Descriptor { name, namespaces, .. }: &Descriptor) {
+/// Refuses namespaces if the cloud-controller-manager may be in none of them.
+pub(in crate::cli) fn check_namespaces(
+    given: &[String],
+    Descriptor { name, namespaces, .. }: &Descriptor,
+) -> anyhow::Result<()> {
     let is_refused = !given.iter().any(|one| namespaces.include(one));
     if let Some(words) = namespaces.words().filter(|_| is_refused) {
-        wrong_usage(&format!("--namespaces: the cloud-controller-manager of provider {name}: {words}"));
+        return Err(wrong_usage(&format!("--namespaces: the cloud-controller-manager of provider {name}: {words}")));
     }
+    Ok(())
 }
 
 /// The Secret of a provider has its name, unless `--secrets` says otherwise.
