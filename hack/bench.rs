@@ -150,7 +150,7 @@ async fn lab(options: Options) -> Result<Lab> {
 
 async fn render_times(lab: &Lab) -> Result<Vec<Duration>> {
     progress("rendering");
-    let mut command = program::render(lab).await?;
+    let mut command = program::render(lab, "bootstrap").await?;
     command.arg("--dest-dir").arg(lab.dir.path().join("rendered"));
     let mut run = || {
         let started = Instant::now();

@@ -146,21 +146,21 @@ pub fn images() -> Result<String> {
     images.map(ToOwned::to_owned).with_context(|| format!("{IMAGES_MANIFEST}: no key images.json"))
 }
 
-/// `ccm-operator render` with this cluster's facts. The caller adds the destination.
-pub async fn render(lab: &Lab) -> Result<Command> {
+/// `ccm-operator render` with a subcommand and this cluster's facts. The caller adds the destination.
+pub async fn render(lab: &Lab, subcommand: &str) -> Result<Command> {
     let kind = GroupVersionKind::gvk("config.openshift.io", "v1", "Infrastructure");
     let infrastructures: Api<DynamicObject> = Api::all_with(lab.client.clone(), &ApiResource::from_gvk(&kind));
     let file = lab.dir.path().join("infrastructure.json");
     fs::write(&file, serde_json::to_string(&infrastructures.get("cluster").await?)?)?;
     let mut command = Command::new(binary()?);
-    command.arg("render").arg("--cluster-infrastructure-file").arg(file);
+    command.args(["render", subcommand, "--cluster-infrastructure-file"]).arg(file);
     command.arg("--images-file").arg(repository().join(IMAGES_MANIFEST)).stdin(Stdio::null());
     Ok(command)
 }
 
 /// The objects that the operator applies to this cluster, as the binary renders them.
 pub async fn planned(lab: &Lab) -> Result<Vec<Value>> {
-    let output = render(lab).await?.args(["--phase", "cluster", "--dest-dir", "-"]).output()?;
+    let output = render(lab, "cluster").await?.output()?;
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "ccm-operator render failed: {}", errors.trim_end());
     let text = String::from_utf8(output.stdout)?;

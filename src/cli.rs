@@ -45,7 +45,6 @@ mod providers;
 mod render;
 mod status;
 mod status_input;
-mod upstream;
 mod version;
 mod watch;
 
@@ -157,7 +156,7 @@ pub enum Command {
     ConfigSync(controllers::ConfigSyncArgs),
     /// Show the cloud configuration that would be synced for a cluster, without access to it.
     CloudConfig(cloud_config::CloudConfigArgs),
-    /// Write the manifests of the bootstrap VM, of the cluster, or of the installation to files.
+    /// Write the manifests of the bootstrap VM, of a cluster, or of an installation.
     Render(render::RenderArgs),
     /// Print the file by which release tooling finds the images, generated from the providers' descriptors.
     ImageReferences(image_references::ImageReferencesArgs),
@@ -205,6 +204,11 @@ fn exit_code(done: anyhow::Result<impl Termination>) -> ExitCode {
     match done {
         Ok(done) => done.report(),
         Err(error) => {
+            if let Some(usage) = error.downcast_ref::<clap::Error>() {
+                // A failure to write, such as to a closed pipe, is ignored.
+                let _ = usage.print();
+                return ExitCode::from(FAILED);
+            }
             say(&format!("ccm-operator: {}", chain(error.as_ref())));
             ExitCode::from(if error.is::<Lost>() { LOST_LEASE } else { FAILED })
         }
@@ -227,6 +231,7 @@ mod tests {
             ("/azure-config-credentials-injector -v=4", "ccm-operator azure-inject-credentials -v=4"),
             ("bin/cluster-controller-manager-operator -v=2", "ccm-operator operator --controllers=operator -v=2"),
             ("/config-sync-controllers", "ccm-operator config-sync"),
+            ("/render --dest-dir=/x", "ccm-operator render --dest-dir=/x"),
             ("ccm-operator render", "ccm-operator render"),
             ("/usr/local/bin/kubectl-ccm nodes a", "kubectl ccm nodes a"),
             ("kubectl-ccm.exe --help", "kubectl ccm --help"),

@@ -46,7 +46,7 @@ fn feature_gate(text: &str) -> Result<(String, bool), String> {
 /// Prints the result or the changes.
 pub(super) fn run(args: CloudConfigArgs) -> anyhow::Result<()> {
     let (config, network) = (args.cloud_config_file.as_ref(), args.network_file.as_ref());
-    one_reads_stdin(&[Some(&args.cluster_infrastructure_file), config, network]);
+    one_reads_stdin([Some(&args.cluster_infrastructure_file), config, network])?;
     let files = CloudConfigFiles {
         infrastructure: args.cluster_infrastructure_file,
         cloud_config: args.cloud_config_file,

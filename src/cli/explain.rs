@@ -24,7 +24,7 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<()> {
     };
     match named(name) {
         Some(reason) => print(&format!("{}\n", pages::page(reason).unwrap_or_else(|| reason.title()))),
-        None => wrong_usage(&unknown(name)),
+        None => Err(wrong_usage(&unknown(name))),
     }
 }
 

@@ -13,8 +13,9 @@ use k8s_openapi::jiff::SignedDuration;
 use kube::Client;
 use serde::Serialize;
 
-use super::{Cli, cluster_reader::ClusterReader, providers::ProviderFlags};
+use super::{Cli, cluster_reader::ClusterReader, limits::name, providers::ProviderFlags};
 use crate::{
+    api::placement::ApiServer,
     cluster::{client, request},
     facts::DEFAULT_NAMESPACE,
     files::STANDARD,
@@ -187,6 +188,35 @@ impl OutputFormat {
     }
 }
 
+/// The name of a namespace.
+pub(super) fn namespace(text: &str) -> Result<String, &'static str> {
+    if text.contains('.') || text.len() > 63 {
+        return Err("a namespace has at most 63 lower-case letters, digits and hyphens");
+    }
+    name(text)
+}
+
+/// An address: `HOST:PORT`, `HOST`, `[IPV6]:PORT`.
+pub(super) fn api_server(text: &str) -> Result<ApiServer, &'static str> {
+    const PROBLEM: &str = "must be HOST:PORT, such as 10.0.0.10:6443 or [fd00::10]:6443";
+    let (host, port) = text.rsplit_once(':').ok_or(PROBLEM)?;
+    let is_bracketed = host.starts_with('[') && host.ends_with(']');
+    let bare = if is_bracketed { &host[1..host.len() - 1] } else { host };
+    let is_host = !bare.is_empty() && bare.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.:".contains(&byte));
+    if !is_host || bare.contains(':') != is_bracketed {
+        return Err(PROBLEM);
+    }
+    match port.parse() {
+        Ok(port) if port > 0 => Ok(ApiServer { host: bare.to_owned(), port }),
+        _ => Err(PROBLEM),
+    }
+}
+
+/// A folder, which cannot be the standard output.
+pub(super) fn folder(path: PathBuf) -> Result<PathBuf, &'static str> {
+    if path.as_os_str() == STANDARD { Err("the files go into a folder, not to the standard output") } else { Ok(path) }
+}
+
 /// Parses a boolean in Go's spellings.
 pub(super) fn boolean(text: &str) -> Result<bool, &'static str> {
     text::boolean(text).ok_or("must be true or false")
@@ -203,15 +233,15 @@ pub(super) fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// Ends with exit code 2, and with the usage of the subcommand that was called.
-pub(super) fn wrong_usage(message: &str) -> ! {
+/// The error of a wrong command line, which ends with the usage of the subcommand that was called.
+pub(super) fn wrong_usage(message: &str) -> anyhow::Error {
     let mut called = Cli::command();
     called.build();
     for word in env::args().skip(1) {
         let Some(next) = called.find_subcommand(&word).cloned() else { break };
         called = next;
     }
-    called.error(ErrorKind::ValueValidation, output::printable(message)).exit()
+    called.error(ErrorKind::ValueValidation, output::printable(message)).into()
 }
 
 /// Writes a line to standard error, without what steers a terminal: others may have written parts of it. A failure, such as a
@@ -231,12 +261,13 @@ pub(super) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Ends if several of these flags read standard input.
-pub(super) fn one_reads_stdin(files: &[Option<&PathBuf>]) {
-    let readers = files.iter().flatten().filter(|file| file.as_os_str() == STANDARD);
+/// Refuses several flags that read standard input.
+pub(super) fn one_reads_stdin<'a>(files: impl IntoIterator<Item = Option<&'a PathBuf>>) -> anyhow::Result<()> {
+    let readers = files.into_iter().flatten().filter(|file| file.as_os_str() == STANDARD);
     if readers.count() > 1 {
-        wrong_usage("only one of the files can be -, the standard input");
+        return Err(wrong_usage("only one of the files can be -, the standard input"));
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -257,6 +288,40 @@ mod tests {
         }
         for text in ["", "-1", "soon", "s"] {
             assert!(request_timeout(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_address_has_a_host_and_a_port() {
+        for (text, host, port) in
+            [("api.lab:6443", "api.lab", 6443), ("10.0.0.1:443", "10.0.0.1", 443), ("[fd00::1]:6443", "fd00::1", 6443)]
+        {
+            assert_eq!(api_server(text), Ok(ApiServer { host: host.to_owned(), port }), "{text}");
+        }
+        for text in [
+            "",
+            "api.lab",
+            ":6443",
+            "api.lab:",
+            "api.lab:0",
+            "api.lab:65536",
+            "fd00::1:6443",
+            "[a]:1",
+            "https://a:1",
+            "[]:1",
+        ] {
+            assert!(api_server(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_those_that_kubernetes_takes() {
+        for text in ["a", "kube-system", "0"] {
+            assert!(namespace(text).is_ok() && name(text).is_ok(), "{text}");
+        }
+        assert!(namespace("a.b").is_err() && name("a.b").is_ok());
+        for text in ["", "-a", "a-", "A", "a b", "*", "a/b"] {
+            assert!(name(text).is_err(), "{text}");
         }
     }
 }

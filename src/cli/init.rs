@@ -3,12 +3,15 @@
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
-use clap::Args;
+use clap::{
+    Args,
+    builder::{PathBufValueParser, TypedValueParser},
+};
 use kube::Client;
 use serde_json::{Value, json};
 
 use super::{
-    flags::{OutputFormat, one_reads_stdin, print, runtime, wrong_usage},
+    flags::{OutputFormat, folder, one_reads_stdin, print, runtime, wrong_usage},
     nodes::AnyCluster,
     preflight::{Look, check},
 };
@@ -85,7 +88,7 @@ pub struct InitArgs {
     pub from_existing: bool,
 
     /// The folder for the files; created if it does not exist.
-    #[arg(long, value_name = "DIR", default_value = ".")]
+    #[arg(long, value_name = "DIR", default_value = ".", value_parser = PathBufValueParser::new().try_map(folder))]
     pub dest_dir: PathBuf,
 
     /// Overwrite files that exist.
@@ -147,10 +150,7 @@ struct Proposal {
 
 /// Writes the files and prints what to do; the exit code says whether a check refuses.
 pub(super) fn run(args: &InitArgs) -> anyhow::Result<ExitCode> {
-    one_reads_stdin(&[args.credentials.as_ref(), args.cloud_config.as_ref()]);
-    if args.dest_dir.as_os_str() == STANDARD {
-        wrong_usage("--dest-dir: the files go into a folder, not to the standard output");
-    }
+    one_reads_stdin([args.credentials.as_ref(), args.cloud_config.as_ref()])?;
     let report = runtime()?.block_on(async {
         let seen = Seen::of(args).await?;
         let mut proposal = if args.from_existing {
@@ -185,7 +185,10 @@ impl Seen {
             None => ask::provider(&self.catalog, &signs)?,
         };
         let Ok(found) = self.catalog.upstream_of(&sign.provider) else {
-            wrong_usage(&format!("--provider: {}; init knows these only", self.catalog.unknown(&sign.provider)))
+            return Err(wrong_usage(&format!(
+                "--provider: {}; init knows these only",
+                self.catalog.unknown(&sign.provider)
+            )));
         };
         Ok((found, sign))
     }

@@ -8,29 +8,29 @@ use crate::{api::check, plan::limits::Limits};
 #[derive(Args, Clone, Debug)]
 #[group(skip)]
 pub struct LimitFlags {
-    /// The names that `CloudControllerManager`s may have, comma-separated; on clusters other than OpenShift (for `render`: with
-    /// --flavour upstream) [default: cluster]. The operator needs permissions for the objects of each.
+    /// The names that `CloudControllerManager`s may have, comma-separated; on clusters other than OpenShift
+    /// [default: cluster]. The operator needs permissions for the objects of each.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = manager_name)]
     pub names: Vec<String>,
 
     /// The repositories whose images a CloudControllerManager may run, comma-separated; one that ends in / stands for all below it.
-    /// On clusters other than OpenShift (for `render`: with --flavour upstream) [default: those of its provider].
+    /// On clusters other than OpenShift [default: those of its provider].
     #[arg(long, value_name = "REPOSITORIES", value_delimiter = ',', value_parser = repository)]
     pub image_repositories: Vec<String>,
 
     /// The registries, each optionally with a path, that a CloudControllerManager may name in spec.image.registryMirror,
-    /// comma-separated; on clusters other than OpenShift (for `render`: with --flavour upstream) [default: none].
+    /// comma-separated; on clusters other than OpenShift [default: none].
     #[arg(long, value_name = "REGISTRIES", value_delimiter = ',', value_parser = mirror)]
     pub registry_mirrors: Vec<String>,
 
     /// The Secrets that a CloudControllerManager may name in spec.image.pullSecrets, comma-separated; on clusters other than
-    /// OpenShift (for `render`: with --flavour upstream) [default: none].
+    /// OpenShift [default: none].
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = name)]
     pub image_pull_secrets: Vec<String>,
 
     /// The leases that a CloudControllerManager may name in spec.leaderElection.leaseName, comma-separated, besides
     /// cloud-controller-manager, which for names other than cluster is followed by - and the name; on clusters other than OpenShift
-    /// (for `render`: with --flavour upstream) [default: none].
+    /// [default: none].
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = name)]
     pub leases: Vec<String>,
 }
@@ -46,18 +46,6 @@ impl LimitFlags {
             image_pull_secrets: list(&self.image_pull_secrets),
             leases: list(&self.leases),
         }
-    }
-
-    /// Each flag, and whether it is given.
-    pub(super) fn given(&self) -> [(&'static str, bool); 5] {
-        let Self { names, image_repositories, registry_mirrors, image_pull_secrets, leases } = self;
-        [
-            ("--names", !names.is_empty()),
-            ("--image-repositories", !image_repositories.is_empty()),
-            ("--registry-mirrors", !registry_mirrors.is_empty()),
-            ("--image-pull-secrets", !image_pull_secrets.is_empty()),
-            ("--leases", !leases.is_empty()),
-        ]
     }
 }
 

@@ -107,7 +107,7 @@ async fn run(
     operator: Option<&OperatorArgs>,
     config_sync_lease: Option<&str>,
 ) -> anyhow::Result<()> {
-    let timings = common.leader_election.timings().unwrap_or_else(|problem| wrong_usage(problem));
+    let timings = common.leader_election.timings().map_err(wrong_usage)?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let asked = signal(SignalKind::user_defined1())?;

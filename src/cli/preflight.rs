@@ -282,9 +282,7 @@ async fn missing_rights(
     if let Ok(None) = seen(read::get(client, &SERVICE_ACCOUNT, operator_namespace, NAME).await, NAME, String::new())? {
         let why = format!("there is no {}", describe_objects(&SERVICE_ACCOUNT, operator_namespace, NAME));
         let provider = &manager.spec.provider;
-        let command = format!(
-            "install the operator: ccm-operator render --phase install --flavour upstream --providers {provider}"
-        );
+        let command = format!("install the operator: ccm-operator render install --providers {provider}");
         return unseen(why, command);
     }
     let plan = Plan::new(catalog, &manager.clone().facts(), Phase::Cluster);

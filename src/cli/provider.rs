@@ -204,10 +204,10 @@ fn show(args: &ShowArgs) -> anyhow::Result<()> {
     let is_shown = |bundle: &&Bundle| bundle.flavour == Flavour::OpenShift && bundle.name == loaded.package.name();
     let Some(bundle) = bundles.iter().find(is_shown) else {
         let flag = if is_built_in { String::new() } else { format!(" --provider {}", args.name) };
-        wrong_usage(&format!(
-            "provider {:?} is for any Kubernetes: `ccm-operator render --config FILE{flag}` shows its objects",
+        return Err(wrong_usage(&format!(
+            "provider {:?} is for any Kubernetes: `ccm-operator render ccm --config FILE{flag}` shows its objects",
             loaded.package.name()
-        ))
+        )));
     };
     let phase = if args.phase == ShowPhase::Bootstrap { Phase::Bootstrap } else { Phase::Cluster };
     let details = show::details(bundle, &loaded.digest, version_of(loaded.form), phase)?;
@@ -233,7 +233,7 @@ async fn refusals(client: &Client, bundles: &[Bundle]) -> Result<Vec<Finding>, d
 
 fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     if args.connection.is_given() && args.dry_run.is_none() {
-        wrong_usage("flags of a connection need --dry-run=server");
+        return Err(wrong_usage("flags of a connection need --dry-run=server"));
     }
     let target = args.target.as_deref().map_or_else(|| Ok(Target::BuiltIn(embedded::bundles())), Target::of)?;
     let (bundles, mut report) = match target {
@@ -244,7 +244,7 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
             (bundles, report)
         }
         _ if args.policy.provider_policy.is_some() => {
-            wrong_usage("--provider-policy is for one provider's own folder, or a tar of it")
+            return Err(wrong_usage("--provider-policy is for one provider's own folder, or a tar of it"));
         }
         Target::BuiltIn(bundles) => {
             let report = verify::verify(&bundles, Some(&embedded::payload()));

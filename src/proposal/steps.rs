@@ -191,8 +191,7 @@ impl Situation<'_> {
         if self.cluster.control_plane_nodes == 1 {
             add("--control-plane-nodes", "1");
         }
-        let render = "ccm-operator render --phase install --flavour upstream";
-        let render = format!("{render} {} --image IMAGE >ccm-operator.yaml", flags.join(" "));
+        let render = format!("ccm-operator render install {} --image IMAGE >ccm-operator.yaml", flags.join(" "));
         let apply = format!("{} apply --server-side -f ccm-operator.yaml", self.kubectl());
         steps.push(step("Install the operator; IMAGE is where you have pushed it", [render, apply]));
         steps

@@ -79,7 +79,7 @@ fn render(subnet: &Subnet) -> Result<TempDir> {
         ("cloud-config", config_map("cloud-provider-config", "config", &subnet.configuration())),
     ];
     let mut command = Command::new(operator()?);
-    command.args(["render", "--phase=bootstrap", "--dest-dir"]).arg(dir.path().join("rendered"));
+    command.args(["render", "--dest-dir"]).arg(dir.path().join("rendered"));
     for (name, object) in files {
         let file = dir.path().join(name);
         fs::write(&file, object.to_string())?;

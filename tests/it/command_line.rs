@@ -71,9 +71,7 @@ fn completions_name_every_command() -> Result<()> {
         let script = text(run(&["completion", shell]).stdout);
         assert!(script.contains("image-references") && script.contains("cluster-infrastructure-file"), "{shell}");
     }
-    for (words, expected) in
-        [("status --outp", "--output"), ("provider ver", "verify"), ("render --phase boot", "bootstrap")]
-    {
+    for (words, expected) in [("status --outp", "--output"), ("provider ver", "verify"), ("render boot", "bootstrap")] {
         let last = words.split(' ').next_back().unwrap_or_default();
         let script = format!(
             "source <('{}' completion bash); COMP_WORDS=(ccm-operator {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
@@ -104,7 +102,7 @@ fn an_unknown_flag_or_command_names_the_nearest_one() {
 #[test]
 fn no_command_leaves_a_core_dump() -> Result<()> {
     // Waits for its input.
-    let arguments = ["render", "--kubernetes-version", "1.35", "--config", "-"];
+    let arguments = ["render", "ccm", "--kubernetes-version", "1.35", "--config", "-"];
     let mut command = Command::new(binary());
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut waiting = command.spawn()?;

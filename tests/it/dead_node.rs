@@ -246,7 +246,7 @@ async fn the_strategy_of_an_earlier_version_is_replaced_and_can_come_back() -> R
         "metadata": {"name": "cluster"}, "spec": spec});
     fs::write(&file, manager.to_string())?;
     let output = Command::new(binary())
-        .args(["render", "--kubernetes-version=1.35", "--output=yaml", "--config"])
+        .args(["render", "ccm", "--kubernetes-version=1.35", "--output=yaml", "--config"])
         .arg(&file)
         .output()?;
     let rendered = yaml::documents(&String::from_utf8(output.stdout)?)?;

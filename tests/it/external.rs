@@ -384,7 +384,7 @@ async fn a_command_fails_where_the_operator_would_refuse() -> Result<()> {
     fs::write(&manager, object.to_string())?;
     let render = |provider: &str, env: &[(&str, &str)]| -> Result<(Option<i32>, String)> {
         let mut command = Command::new(binary());
-        command.args(["render", "--kubernetes-version=1.34", "--config"]).arg(&manager);
+        command.args(["render", "ccm", "--kubernetes-version=1.34", "--config"]).arg(&manager);
         command.args(Some(provider).filter(|flag| !flag.is_empty())).envs(env.iter().copied());
         let output = command.output()?;
         let text = [output.stdout, output.stderr].concat();

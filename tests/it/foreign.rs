@@ -184,8 +184,7 @@ fn an_installation_has_the_rights_that_are_printed_for_a_provider() -> Result<()
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let printed = yaml::documents(&String::from_utf8(output.stdout)?)?;
     ensure!(json!(printed).to_string().contains(r#""resourceNames":["view"],"#), "{printed:#?}");
-    let install =
-        ["render", "--phase=install", "--flavour=upstream", "--replace-built-in=exoscale", "--provider-policy"];
+    let install = ["render", "install", "--replace-built-in=exoscale", "--provider-policy"];
     let output = Command::new(binary()).args(install).arg(&policy).args(["--provider", path(&folder)]).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let installed = yaml::documents(&String::from_utf8(output.stdout)?)?;
@@ -220,6 +219,7 @@ fn the_image_that_is_pinned_is_the_one_that_is_listed_and_applied() -> Result<()
     fs::write(&manager, object.to_string())?;
     let render = [
         "render",
+        "ccm",
         "--config",
         path(&manager),
         "--kubernetes-version=1.34",
@@ -245,12 +245,12 @@ fn the_image_that_is_pinned_is_the_one_that_is_listed_and_applied() -> Result<()
 #[test]
 fn a_folder_for_openshift_only_is_not_installed_elsewhere() -> Result<()> {
     let (_kept, folder) = for_openshift()?;
-    let install = ["render", "--phase=install", "--flavour=upstream", "--provider", path(&folder)];
+    let install = ["render", "install", "--provider", path(&folder)];
     let output = Command::new(binary()).args(install).output()?;
     let error = String::from_utf8(output.stderr)?;
     assert_eq!(output.status.code(), Some(2), "{error}");
     assert!(error.contains("demo is for OpenShift only: it has no assets/upstream/"), "{error}");
-    assert!(error.contains("Usage: ccm-operator render "), "the usage of what was called: {error}");
+    assert!(error.contains("Usage: ccm-operator render install "), "the usage of what was called: {error}");
     Ok(())
 }
 

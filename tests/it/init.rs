@@ -116,7 +116,7 @@ async fn is_proposed(world: &World, descriptor: &Descriptor) -> Result<()> {
     let manifest = world.read(&format!("{dir}/ccm.yaml"))?;
     ensure!(manifest["spec"]["clusterName"] == "prod" && manifest["metadata"]["name"] == "cluster", "{manifest:#}");
     let ccm = format!("{dir}/ccm.yaml");
-    let rendered = world.command("render", &["--config", &ccm, "--kubernetes-version", "1.35"])?;
+    let rendered = world.command("render", &["ccm", "--config", &ccm, "--kubernetes-version", "1.35"])?;
     ensure!(rendered.status.success(), "{name}: {}", String::from_utf8_lossy(&rendered.stderr));
     if written == 2 {
         let path = world.folder.path().join(&dir).join("secret.yaml");

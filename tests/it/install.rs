@@ -34,8 +34,7 @@ use crate::{
 };
 
 fn render(arguments: &[&str]) -> Output {
-    let install = ["render", "--phase", "install", "--flavour", "upstream"];
-    Command::new(binary()).args(install).args(arguments).output().expect("the binary")
+    Command::new(binary()).args(["render", "install"]).args(arguments).output().expect("the binary")
 }
 
 /// What is printed, without the CustomResourceDefinition, which is a file of its own.
@@ -93,7 +92,7 @@ fn rendered(descriptor: &Descriptor, name: &str, namespace: &str) -> Result<Vec<
         "metadata": {"name": name}, "spec": spec,
     });
     fs::write(&file, manager.to_string())?;
-    let arguments = ["render", "--kubernetes-version", "1.35", "-o", "yaml", "--config"];
+    let arguments = ["render", "ccm", "--kubernetes-version", "1.35", "-o", "yaml", "--config"];
     let output = Command::new(binary()).args(arguments).arg(file).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     yaml::documents(&String::from_utf8(output.stdout)?)?.into_iter().map(|value| Ok(Object::new(value)?)).collect()
@@ -173,50 +172,24 @@ fn the_installation_is_printed() -> Result<()> {
 }
 
 #[test]
-fn a_flag_that_the_flavour_has_no_use_for_is_an_error() -> Result<()> {
-    let refused = |arguments: &[&str], expected: &str| -> Result<()> {
-        let output = Command::new(binary()).arg("render").args(arguments).output()?;
+fn what_cannot_be_installed_is_wrong_usage() -> Result<()> {
+    for (arguments, expected) in [
+        (&[][..], "give --provider PATH, or --providers: aws, "),
+        (&["--providers", "asw"], "did you mean `aws`?"),
+        (&["--providers", "upcloud"], "there is no provider \"upcloud\"; there are aws, "),
+        (&["--providers", "upcloud"], "; one of your own is given by --provider ./upcloud"),
+        (&["--replace-built-in", "upcloud"], "; one of your own is given by --provider ./upcloud"),
+        (&["--remove-provider", "a.b"], "the name of a provider has"),
+        (
+            &["--providers", "nutanix"],
+            "--namespaces: the cloud-controller-manager of provider nutanix: it reads every Secret of its namespace",
+        ),
+    ] {
+        let output = render(arguments);
         let error = String::from_utf8(output.stderr)?;
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{arguments:?}: {error}");
         assert!(error.contains(expected), "{error} does not contain {expected}");
-        Ok(())
-    };
-    let upstream = ["--phase", "install", "--flavour", "upstream"];
-    for flag in [["--namespace", "x"], ["--release-version", "1"], ["--images-file", "x"]] {
-        let expected = format!("{} has no use with --flavour upstream", flag[0]);
-        refused(&[&upstream[..], &["--providers", "aws"], &flag].concat(), &expected)?;
     }
-    for flag in [
-        ["--providers", "aws"],
-        ["--namespaces", "a"],
-        ["--operator-namespace", "a"],
-        ["--secrets", "a"],
-        ["--names", "a"],
-        ["--image-repositories", "a"],
-        ["--registry-mirrors", "a"],
-        ["--image-pull-secrets", "a"],
-        ["--leases", "a"],
-        ["--remove-provider", "a"],
-        ["--api-server", "a:1"],
-        ["--distribution", "k3s"],
-        ["--control-plane-nodes", "1"],
-    ] {
-        let expected = format!("{} has no use with --flavour openshift", flag[0]);
-        refused(&[&["--phase", "install", "-o", "yaml"], &flag[..]].concat(), &expected)?;
-    }
-    refused(&["--flavour", "upstream"], "--flavour has no use with --phase bootstrap")?;
-    refused(&upstream, "--flavour upstream needs --provider PATH, or --providers: aws, ")?;
-    refused(&[&upstream[..], &["--providers", "asw"]].concat(), "did you mean `aws`?")?;
-    let own = "there is no provider \"upcloud\"; there are aws, ";
-    refused(&[&upstream[..], &["--providers", "upcloud"]].concat(), own)?;
-    let path = "; one of your own is given by --provider ./upcloud";
-    refused(&[&upstream[..], &["--providers", "upcloud"]].concat(), path)?;
-    refused(&[&upstream[..], &["--replace-built-in", "upcloud"]].concat(), path)?;
-    refused(&[&upstream[..], &["--remove-provider", "a.b"]].concat(), "the name of a provider has")?;
-    let its_own =
-        "--namespaces: the cloud-controller-manager of provider nutanix: it reads every Secret of its namespace";
-    refused(&[&upstream[..], &["--providers", "nutanix"]].concat(), its_own)?;
-    refused(&["--config", "x", "--providers", "aws"], "cannot be used with")?;
     Ok(())
 }
 

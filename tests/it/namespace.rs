@@ -18,7 +18,7 @@ const OTHER: &str = "other-cloud-controller-manager";
 async fn everything_works_in_another_namespace() -> Result<()> {
     let payload = tempfile::tempdir()?;
     let mut render = Command::new(binary());
-    render.args(["render", "--phase", "install", "--namespace", OTHER, "--dest-dir"]).arg(payload.path());
+    render.args(["render", "payload", "--namespace", OTHER, "--dest-dir"]).arg(payload.path());
     let output = render.output()?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let manifests = payload.path().join("manifests");

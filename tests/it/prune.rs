@@ -170,7 +170,7 @@ const OTHER: &str = "moved-cloud-controller-manager";
 async fn install_other(lab: &Lab) -> Result<()> {
     let payload = tempfile::tempdir()?;
     let mut render = Command::new(binary());
-    render.args(["render", "--phase", "install", "--namespace", OTHER, "--dest-dir"]).arg(payload.path());
+    render.args(["render", "payload", "--namespace", OTHER, "--dest-dir"]).arg(payload.path());
     ensure!(render.output()?.status.success(), "render");
     objects::install_manifests(&lab.client, &payload.path().join("manifests"), Workloads::Skip).await
 }

@@ -43,16 +43,21 @@ impl Files {
         self.path("destination")
     }
 
+    /// Renders as a bootstrap VM does, without a subcommand.
     fn render(&self, more: &[&str]) -> Output {
+        self.subcommand(None, more)
+    }
+
+    fn subcommand(&self, name: Option<&str>, more: &[&str]) -> Output {
         let mut command = Command::new(binary());
-        command.arg("render");
+        command.arg("render").args(name);
         for (flag, file) in [
             ("--cluster-infrastructure-file", "infrastructure"),
             ("--images-file", "images"),
             ("--cloud-config-file", "cloud-config"),
         ] {
-            // Only the bootstrap phase takes a configuration.
-            if file != "cloud-config" || (self.path(file).exists() && !more.contains(&"cluster")) {
+            // The running cluster has its configuration.
+            if file != "cloud-config" || (self.path(file).exists() && name != Some("cluster")) {
                 command.arg(flag).arg(self.path(file));
             }
         }
@@ -124,12 +129,12 @@ fn writes_the_static_pod_and_the_cloud_config() -> Result<()> {
 }
 
 #[test]
-fn the_cluster_phase_writes_a_folder_or_one_stream() -> Result<()> {
+fn the_objects_of_a_cluster_are_a_folder_or_one_stream() -> Result<()> {
     let files = Files::new()?;
-    assert!(files.render(&["--phase", "cluster"]).status.success());
+    assert!(files.subcommand(Some("cluster"), &[]).status.success());
     let folder = tree(&files.destination());
     assert!(folder.iter().all(|file| file.starts_with("manifests/")), "{folder:?}");
-    let output = files.render(&["--phase", "cluster", "--dest-dir", "-"]);
+    let output = files.subcommand(Some("cluster"), &["--dest-dir", "-"]);
     let stream = String::from_utf8(output.stdout)?;
     let documents = yaml::documents(&stream)?;
     assert_eq!(documents.len(), folder.len());
@@ -349,16 +354,16 @@ fn a_full_disk_leaves_nothing() -> Result<()> {
 }
 
 #[test]
-fn the_install_phase_writes_the_payload_unchanged() -> Result<()> {
+fn the_payload_is_written_unchanged() -> Result<()> {
     let dir = TempDir::new()?;
-    let render = |more: &[&str]| Command::new(binary()).args(["render", "--phase", "install"]).args(more).output();
+    let render = |more: &[&str]| Command::new(binary()).args(["render", "payload"]).args(more).output();
     assert!(render(&["--dest-dir", dir.path().to_str().unwrap()])?.status.success());
     let files = tree(dir.path());
     assert!(files.len() > 10, "{files:?}");
     for file in &files {
         assert_eq!(fs::read(dir.path().join(file))?, fs::read(repository().join(file))?, "{file}");
     }
-    let stream = String::from_utf8(render(&["--dest-dir", "-"])?.stdout)?;
+    let stream = String::from_utf8(render(&[])?.stdout)?;
     let kinds: Vec<_> = yaml::documents(&stream)?.iter().map(|document| document["kind"].clone()).collect();
     assert!(kinds.contains(&json!("Deployment")) && !kinds.contains(&json!("ImageStream")), "{kinds:?}");
     Ok(())
@@ -367,8 +372,8 @@ fn the_install_phase_writes_the_payload_unchanged() -> Result<()> {
 #[test]
 fn two_processes_plan_the_same_bytes() -> Result<()> {
     let files = Files::new()?;
-    let first = files.render(&["--phase", "cluster", "--dest-dir", "-"]);
-    let second = files.render(&["--phase", "cluster", "--dest-dir", "-"]);
+    let first = files.subcommand(Some("cluster"), &["--dest-dir", "-"]);
+    let second = files.subcommand(Some("cluster"), &["--dest-dir", "-"]);
     assert!(first.status.success() && !first.stdout.is_empty());
     assert_eq!(first.stdout, second.stdout);
     Ok(())
@@ -410,21 +415,40 @@ fn a_configuration_that_the_operator_would_refuse_is_written_with_a_warning() ->
 }
 
 #[test]
-fn a_flag_that_a_phase_has_no_use_for_is_an_error() -> Result<()> {
+fn render_without_a_subcommand_is_that_of_the_bootstrap_vm() -> Result<()> {
     let files = Files::new()?;
-    for (arguments, flag) in [
-        (&["--namespace", "x"][..], "--namespace"),
-        (&["--image", "x"], "--image"),
-        (&["--phase", "cluster", "--image", "x"], "--image"),
-        (&["--phase", "install"], "--cluster-infrastructure-file"),
-        (&["--phase", "cluster", "--cloud-config-file", "x"], "--cloud-config-file"),
+    let read = |output: Output| -> Result<Vec<String>> {
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        tree(&files.destination()).iter().map(|file| Ok(fs::read_to_string(files.destination().join(file))?)).collect()
+    };
+    let without = read(files.render(&[]))?;
+    fs::remove_dir_all(files.destination())?;
+    assert_eq!(read(files.subcommand(Some("bootstrap"), &["-v=4"]))?, without);
+    Ok(())
+}
+
+#[test]
+fn a_subcommand_has_its_own_flags_only() -> Result<()> {
+    let files = Files::new()?;
+    for (subcommand, flag) in [
+        (None, "--namespace"),
+        (Some("bootstrap"), "--image"),
+        (Some("cluster"), "--image"),
+        (Some("cluster"), "--cloud-config-file"),
+        (Some("payload"), "--cluster-infrastructure-file"),
+        (Some("payload"), "--providers"),
+        (Some("install"), "--images-file"),
+        (Some("install"), "--release-version"),
+        (Some("ccm"), "--providers"),
     ] {
-        let output = files.render(arguments);
+        let output = Command::new(binary()).arg("render").args(subcommand).args([flag, "x"]).output()?;
         let error = String::from_utf8(output.stderr)?;
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(error.contains(&format!("{flag} has no use with --phase ")), "{error}");
-        assert!(!files.destination().exists(), "{arguments:?}");
+        assert_eq!(output.status.code(), Some(2), "{subcommand:?} {flag}");
+        assert!(error.contains(&format!("unexpected argument '{flag}'")), "{error}");
     }
+    let output = Command::new(binary()).args(["render", "--dest-dir", "x", "payload"]).output()?;
+    assert_eq!(output.status.code(), Some(2), "a flag before the subcommand would count for nothing");
+    assert!(!files.destination().exists());
     Ok(())
 }
 
@@ -439,17 +463,10 @@ fn a_file_may_be_the_standard_input() -> Result<()> {
     let (images, infrastructure) = (files.path("images"), files.path("infrastructure"));
     let arguments = |infrastructure: &Path, images: &Path| {
         let text = |path: &Path| path.to_str().unwrap().to_owned();
-        [
-            "--phase=cluster",
-            "--dest-dir=-",
-            "--cluster-infrastructure-file",
-            &text(infrastructure),
-            "--images-file",
-            &text(images),
-        ]
-        .map(str::to_owned)
+        ["cluster", "--cluster-infrastructure-file", &text(infrastructure), "--images-file", &text(images)]
+            .map(str::to_owned)
     };
-    let render = |arguments: [String; 6]| render_with_stdin(&arguments.each_ref().map(String::as_str), &infrastructure);
+    let render = |arguments: [String; 5]| render_with_stdin(&arguments.each_ref().map(String::as_str), &infrastructure);
     let of_file = render(arguments(&infrastructure, &images))?;
     let of_stdin = render(arguments("-".as_ref(), &images))?;
     assert!(of_file.status.success() && of_stdin.status.success(), "{}", String::from_utf8_lossy(&of_stdin.stderr));
@@ -463,11 +480,8 @@ fn a_file_may_be_the_standard_input() -> Result<()> {
 
 #[test]
 fn a_reader_that_has_seen_enough_is_no_failure() -> Result<()> {
-    let mut child = Command::new(binary())
-        .args(["render", "--phase", "install", "--dest-dir", "-"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
+    let mut child =
+        Command::new(binary()).args(["render", "payload"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     drop(child.stdout.take());
     let output = child.wait_with_output()?;
     let error = String::from_utf8(output.stderr)?;
@@ -476,7 +490,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() -> Result<()> {
 }
 
 #[test]
-fn the_cluster_phase_takes_every_document() -> Result<()> {
+fn the_objects_of_a_cluster_depend_on_every_document() -> Result<()> {
     let files = Files::new()?;
     let document = |name: &str, kind: &str, rest: &str| {
         let text = format!("apiVersion: config.openshift.io/v1\nkind: {kind}\nmetadata: {{name: cluster}}\n{rest}\n");
@@ -490,12 +504,12 @@ fn the_cluster_phase_takes_every_document() -> Result<()> {
         "APIServer",
         "spec: {tlsAdherence: StrictAllComponents, tlsSecurityProfile: {type: Modern, modern: {}}}",
     )?;
-    let plain = files.render(&["--phase", "cluster", "--dest-dir", "-"]);
+    let plain = files.subcommand(Some("cluster"), &["--dest-dir", "-"]);
     let note = String::from_utf8(plain.stderr)?;
     assert!(note.contains("--proxy-file") && note.contains("--api-server-file"), "{note}");
     let sources = ["--proxy-file", &proxy, "--feature-gate-file", &gates, "--api-server-file", &api_server];
-    let arguments = [&["--phase", "cluster", "--dest-dir", "-", "--release-version", "4.99.0"], &sources[..]].concat();
-    let output = files.render(&arguments);
+    let arguments = [&["--dest-dir", "-", "--release-version", "4.99.0"], &sources[..]].concat();
+    let output = files.subcommand(Some("cluster"), &arguments);
     let (text, note) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
     for expected in ["http://proxy.example.com:3128", "CloudControllerManagerWebhook=true", "VersionTLS13"] {
         assert!(
@@ -504,7 +518,7 @@ fn the_cluster_phase_takes_every_document() -> Result<()> {
         );
     }
     assert!(note.contains("digests") && !note.contains("-file"), "{note}");
-    let output = files.render(&["--phase", "cluster", "--feature-gate-file", &gates]);
+    let output = files.subcommand(Some("cluster"), &["--feature-gate-file", &gates]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("--release-version"), "gates belong to a version");
     Ok(())
 }
@@ -513,7 +527,7 @@ fn the_cluster_phase_takes_every_document() -> Result<()> {
 fn an_installation_has_the_given_images_and_version() -> Result<()> {
     let files = Files::new()?;
     let images = files.path("images");
-    let install = ["render", "--phase", "install", "--dest-dir", "-"];
+    let install = ["render", "payload"];
     let output = Command::new(binary()).args(install).output()?;
     let note = String::from_utf8(output.stderr)?;
     assert!(note.contains("give --image, --release-version, --images-file"), "{note}");
@@ -531,8 +545,8 @@ fn an_installation_has_the_given_images_and_version() -> Result<()> {
 #[test]
 fn wrong_usage_is_exit_code_two() -> Result<()> {
     let files = Files::new()?;
-    assert_eq!(files.render(&["--dest-dir", "-"]).status.code(), Some(2), "the bootstrap phase is more than a stream");
-    assert_eq!(files.render(&["--phase", "other"]).status.code(), Some(2));
+    assert_eq!(files.render(&["--dest-dir", "-"]).status.code(), Some(2), "the bootstrap VM gets more than a stream");
+    assert_eq!(files.subcommand(Some("other"), &[]).status.code(), Some(2));
     assert_eq!(Command::new(binary()).arg("render").output()?.status.code(), Some(2));
     Ok(())
 }

@@ -283,7 +283,7 @@ fn text(bytes: Vec<u8>) -> String {
 fn render(folder: &Path, manifest: &str, more: &[&str]) -> Output {
     let file = folder.join("ccm.yaml");
     fs::write(&file, manifest).expect("a file");
-    run(&[&["render", "--config", file.to_str().expect("a path")], more].concat())
+    run(&[&["render", "ccm", "--config", file.to_str().expect("a path")], more].concat())
 }
 
 const AWS: &str = "\
@@ -416,7 +416,7 @@ fn errors_of_a_manifest_name_the_place_or_the_field() -> Result<()> {
     refused(&AWS.replace("aws", "hcloud"), "spec.credentials: provider hcloud needs a Secret with the keys token");
     let output = render(folder.path(), AWS, &[]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(output.stderr).contains("--config needs --kubernetes-version"));
+    assert!(text(output.stderr).contains("--kubernetes-version <VERSION>"));
     let output = render(folder.path(), AWS, &["--kubernetes-version", "1.99"]);
     assert_eq!(output.status.code(), Some(0));
     assert!(text(output.stderr).contains("warning: there is no tag for Kubernetes 1.99"));

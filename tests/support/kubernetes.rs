@@ -1,5 +1,5 @@
-//! A cluster that is not OpenShift with the operator in it: a control plane, what `render --phase install --flavour upstream`
-//! prints, and the operator as a process that acts as its own `ServiceAccount` with those rights and no others.
+//! A cluster that is not OpenShift with the operator in it: a control plane, what `render install` prints, and the operator
+//! as a process that acts as its own `ServiceAccount` with those rights and no others.
 
 use std::{path::PathBuf, process::Command};
 
@@ -233,8 +233,7 @@ fn with_limits<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
 
 /// What is printed for an installation.
 pub fn installation(arguments: &[&str]) -> Result<Vec<Value>> {
-    let render = ["render", "--phase", "install", "--flavour", "upstream"];
-    let output = Command::new(binary()?).args(render).args(arguments).output()?;
+    let output = Command::new(binary()?).args(["render", "install"]).args(arguments).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(yaml::documents(&String::from_utf8(output.stdout)?)?)
 }

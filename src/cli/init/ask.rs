@@ -29,7 +29,7 @@ pub(in crate::cli) fn value(flag: &str, question: &str, default: Option<&str>) -
     if !is_terminal() {
         return Ok(match default {
             Some(default) => default.to_owned(),
-            None => wrong_usage(&format!("{flag} is needed: {question}")),
+            None => return Err(wrong_usage(&format!("{flag} is needed: {question}"))),
         });
     }
     loop {

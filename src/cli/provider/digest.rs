@@ -60,7 +60,7 @@ pub(super) fn run(args: &DigestArgs) -> anyhow::Result<()> {
     if Path::new(&args.target).extension().is_some_and(|extension| extension == "yml")
         && Path::new(&args.target).is_file()
     {
-        wrong_usage(&format!("{}: the name of a policy has to end with .yaml", args.target));
+        return Err(wrong_usage(&format!("{}: the name of a policy has to end with .yaml", args.target)));
     }
     let pin = if is_policy { policy(&args.target)? } else { package(&args.target, &args.policy)? };
     print(&args.output.write(&pin, || format!("{}\n", pin.digest))?)

@@ -118,7 +118,7 @@ impl ValueEnum for Rule {
 pub(super) fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
     let bundles = embedded::bundles();
     let built_in: Vec<_> = bundles.iter().map(|bundle| bundle.name.as_str()).collect();
-    scaffold::check_name(&args.name, &built_in).unwrap_or_else(|problem| wrong_usage(&problem));
+    scaffold::check_name(&args.name, &built_in).map_err(|problem| wrong_usage(&problem))?;
     let folder = PathBuf::from(&args.name);
     // Before somebody is asked for anything.
     if let Some(error) = scaffold::write::is_taken(&folder) {
@@ -127,7 +127,7 @@ pub(super) fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
     let options = options(args)?;
     let files = scaffold::files(&options).map_err(|error| match error {
         scaffold::Error::Asked(problem) => wrong_usage(&problem),
-        defect @ scaffold::Error::Scaffold { .. } => defect,
+        defect @ scaffold::Error::Scaffold { .. } => defect.into(),
     })?;
     scaffold::write::folder(&folder, &files)?;
     let names: Vec<_> = files.keys().map(|path| format!("  {}/{path}\n", args.name)).collect();
@@ -161,7 +161,7 @@ fn options(args: &NewArgs) -> anyhow::Result<Options> {
     let question = "the name of the file of --cloud-config";
     let cloud_config = asks.optional(args.cloud_config.as_deref(), "--cloud-config", question, file)?;
     if args.holds_credentials && cloud_config.is_none() {
-        wrong_usage("--holds-credentials is about the file of --cloud-config, which is not given");
+        return Err(wrong_usage("--holds-credentials is about the file of --cloud-config, which is not given"));
     }
     let variables = Some(args.credentials.join(",")).filter(|text| !text.is_empty());
     let question = "the variables with credentials and their keys in the Secret, such as ACME_TOKEN=token";
@@ -175,7 +175,7 @@ fn options(args: &NewArgs) -> anyhow::Result<Options> {
     let default = format!("{name}://");
     let question = "how the providerIDs begin that it writes";
     let provider_id = asks.given(args.provider_id.as_deref(), "--provider-id", question, &default, prefix)?;
-    let platform = platform(&args.platform).unwrap_or_else(|problem| wrong_usage(&format!("--platform: {problem}")));
+    let platform = platform(&args.platform).map_err(|problem| wrong_usage(&format!("--platform: {problem}")))?;
     Ok(Options {
         name: name.clone(),
         flavours: match args.flavour {
@@ -214,7 +214,7 @@ impl Asks {
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> anyhow::Result<T> {
         match given.or((!self.is_on).then_some(default)) {
-            Some(text) => Ok(parse(text).unwrap_or_else(|problem| wrong_usage(&format!("{flag}: {problem}")))),
+            Some(text) => parse(text).map_err(|problem| wrong_usage(&format!("{flag}: {problem}"))),
             None => asked(flag, question, Some(default), parse),
         }
     }
@@ -244,7 +244,7 @@ fn asked<T>(
         match parse(&ask::value(flag, question, default)?) {
             Ok(parsed) => return Ok(parsed),
             Err(problem) if ask::is_terminal() => say(&problem),
-            Err(problem) => wrong_usage(&format!("{flag}: {problem}")),
+            Err(problem) => return Err(wrong_usage(&format!("{flag}: {problem}"))),
         }
     }
 }

@@ -56,9 +56,12 @@ pub(super) fn run(args: &PackArgs) -> anyhow::Result<()> {
     warn_of_refusal(&args.target, &loaded, &args.policy.read()?);
     let package = loaded.package;
     if let Some(folder) = &args.oci_layout {
-        check_name(folder, &package);
+        check_name(folder, &package)?;
         if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-            wrong_usage(&format!("--oci-layout: {} is not empty: remove it, or give another folder", folder.display()));
+            return Err(wrong_usage(&format!(
+                "--oci-layout: {} is not empty: remove it, or give another folder",
+                folder.display()
+            )));
         }
         let layout = package.oci_layout();
         write_layout(folder, &layout).with_context(|| format!("failed to write {}", folder.display()))?;
@@ -75,7 +78,7 @@ pub(super) fn run(args: &PackArgs) -> anyhow::Result<()> {
     let output = args.output.clone().unwrap_or_else(default);
     if output.as_os_str() == STANDARD {
         if !args.configmap && io::stdout().is_terminal() {
-            wrong_usage("-o -: a tar steers a terminal; write it to a file or a pipe");
+            return Err(wrong_usage("-o -: a tar steers a terminal; write it to a file or a pipe"));
         }
         io::stdout()
             .write_all(&bytes)
@@ -85,22 +88,27 @@ pub(super) fn run(args: &PackArgs) -> anyhow::Result<()> {
         return Ok(());
     }
     if !args.configmap {
-        check_name(&output, &package);
+        check_name(&output, &package)?;
     }
     write_file(&output, &bytes).with_context(|| format!("failed to write {}", output.display()))?;
     say(&format!("{}: written", output.display()));
     print(&format!("{}\n", package.digest()))
 }
 
-/// Ends if nobody could read what would be written: whoever pins a package expects it under its name.
-fn check_name(path: &Path, package: &Package) {
+/// Refuses a name if nobody could read what would be written: whoever pins a package expects it under its name.
+fn check_name(path: &Path, package: &Package) -> anyhow::Result<()> {
     let name = package.name();
     // A device has the name that it has.
     let is_file = path.is_file() || path.is_dir() || !path.exists();
     if is_file && path.file_stem().is_some_and(|stem| stem != name) {
         let right = path.with_file_name(path.extension().map_or(name.to_owned(), |_| format!("{name}.tar")));
-        wrong_usage(&format!("{}: a package has the name of its provider: write {}", path.display(), right.display()));
+        return Err(wrong_usage(&format!(
+            "{}: a package has the name of its provider: write {}",
+            path.display(),
+            right.display()
+        )));
     }
+    Ok(())
 }
 
 /// Writes a file, whole or not at all.

@@ -1,14 +1,14 @@
 //! The command `provider rbac`: the rights that an administrator grants the operator for a provider.
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, ValueEnum, builder::PossibleValue};
 
 use super::{PolicyArgs, target::Target};
 use crate::{
     cli::{
-        flags::{OPERATOR_NAMESPACE, print, wrong_usage},
+        flags::{OPERATOR_NAMESPACE, namespace, print, wrong_usage},
         limits::{manager_name, name, or_default},
-        upstream::{check_namespaces, named_secrets, namespace},
+        render::install::{check_namespaces, named_secrets},
     },
     facts::DEFAULT_NAMESPACE,
     plan::{install, limits::Limits, rbac},
@@ -55,6 +55,19 @@ pub struct RbacArgs {
     pub policy: PolicyArgs,
 }
 
+impl ValueEnum for Flavour {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::OpenShift, Self::Upstream]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Self::OpenShift => PossibleValue::new("openshift").help("OpenShift, and what has its API"),
+            Self::Upstream => PossibleValue::new("upstream").help("Any other Kubernetes"),
+        })
+    }
+}
+
 /// Prints the roles and bindings.
 pub(super) fn run(args: &RbacArgs) -> anyhow::Result<()> {
     let (bundle, is_external) = bundle(args)?;
@@ -67,7 +80,7 @@ pub(super) fn run(args: &RbacArgs) -> anyhow::Result<()> {
                 ("--secrets", args.secrets.is_empty()),
             ];
             if let Some((flag, _)) = flags.iter().find(|(_, is_absent)| !is_absent) {
-                wrong_usage(&format!("{flag} has no use with --flavour openshift"));
+                return Err(wrong_usage(&format!("{flag} has no use with --flavour openshift")));
             }
             let namespace = args.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
             let provider = bundle.into_provider()?;
@@ -76,7 +89,7 @@ pub(super) fn run(args: &RbacArgs) -> anyhow::Result<()> {
         }
         Flavour::Upstream => {
             if args.namespace.is_some() {
-                wrong_usage("--namespace has no use with --flavour upstream: give --namespaces");
+                return Err(wrong_usage("--namespace has no use with --flavour upstream: give --namespaces"));
             }
             let provider = bundle.into_upstream()?;
             let provider = if is_external { provider.restricted()? } else { provider };
@@ -87,7 +100,7 @@ pub(super) fn run(args: &RbacArgs) -> anyhow::Result<()> {
 
 fn upstream(args: &RbacArgs, provider: &Upstream, operator_namespace: &str) -> anyhow::Result<String> {
     let namespaces = or_default(&args.namespaces, || vec![provider.descriptor.home().to_owned()]);
-    check_namespaces(&namespaces, &provider.descriptor);
+    check_namespaces(&namespaces, &provider.descriptor)?;
     let secrets = or_default(&args.secrets, || named_secrets(&[provider]));
     let names = or_default(&args.names, || Limits::default().names);
     Ok(rbac::upstream(provider, &names, &namespaces, &secrets, operator_namespace)?)
@@ -98,10 +111,10 @@ fn bundle(args: &RbacArgs) -> anyhow::Result<(Bundle, bool)> {
     let mut is_external = false;
     let bundles = match Target::of(&args.target)? {
         Target::Tree(..) => {
-            wrong_usage("give one provider's own folder, or the name of one that comes with this program")
+            return Err(wrong_usage("give one provider's own folder, or the name of one that comes with this program"));
         }
         Target::BuiltIn(_) if args.policy.provider_policy.is_some() => {
-            wrong_usage("--provider-policy is for one provider's own folder, or a tar of it")
+            return Err(wrong_usage("--provider-policy is for one provider's own folder, or a tar of it"));
         }
         Target::BuiltIn(bundles) => bundles,
         // Nobody should apply what is printed for a provider that the operator refuses.
@@ -113,7 +126,7 @@ fn bundle(args: &RbacArgs) -> anyhow::Result<(Bundle, bool)> {
     let several = bundles.len() > 1;
     let mut fitting = bundles.into_iter().filter(|bundle| args.flavour.is_none_or(|flavour| bundle.flavour == flavour));
     if several && args.flavour.is_none() {
-        wrong_usage(&format!("{} is for OpenShift and for any Kubernetes: give --flavour", args.target));
+        return Err(wrong_usage(&format!("{} is for OpenShift and for any Kubernetes: give --flavour", args.target)));
     }
     let bundle = fitting.next().with_context(|| format!("{} has nothing for this --flavour", args.target))?;
     Ok((bundle, is_external))

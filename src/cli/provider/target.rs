@@ -36,18 +36,18 @@ impl Target {
         let path = Path::new(given);
         if is_tree(path) {
             return match read::read(path) {
-                Err(error @ read::Error::NoProviders(_)) => wrong_usage(&error.to_string()),
+                Err(error @ read::Error::NoProviders(_)) => Err(wrong_usage(&error.to_string())),
                 read => Ok(read.map(|(bundles, payload)| Self::Tree(bundles, payload))?),
             };
         }
         if path.exists() {
             return Ok(Self::Package(package::read(path)?));
         }
-        refuse_a_pin(given);
+        refuse_a_pin(given)?;
         if given.contains('/') {
-            wrong_usage(&format!("there is no folder or file {given:?}"));
+            return Err(wrong_usage(&format!("there is no folder or file {given:?}")));
         }
-        wrong_usage(&format!("{}, and there is no folder or file of this name", show::unknown(given, &built_in)));
+        Err(wrong_usage(&format!("{}, and there is no folder or file of this name", show::unknown(given, &built_in))))
     }
 }
 
@@ -60,20 +60,21 @@ pub(in crate::cli) fn load(target: &str) -> anyhow::Result<Loaded> {
         return Ok(Loaded { digest: package.digest(), package, form: Form::BuiltIn });
     }
     if !Path::new(target).exists() {
-        refuse_a_pin(target);
+        refuse_a_pin(target)?;
     }
     if !target.contains('/') && !Path::new(target).exists() {
         let unknown = show::unknown(target, &embedded::bundles());
-        wrong_usage(&format!("{unknown}, and there is no file or folder of this name"));
+        return Err(wrong_usage(&format!("{unknown}, and there is no file or folder of this name")));
     }
     Ok(package::read(Path::new(target))?)
 }
 
-/// Ends if the path of a package has its digest behind it, as the operator's arguments have it.
-fn refuse_a_pin(given: &str) {
+/// Refuses the path of a package with its digest behind it, as the operator's arguments have it.
+fn refuse_a_pin(given: &str) -> anyhow::Result<()> {
     if let Some((path, _)) = given.rsplit_once(PIN) {
-        wrong_usage(&format!("{given}: give the path without {PIN}…: {path}"));
+        return Err(wrong_usage(&format!("{given}: give the path without {PIN}…: {path}")));
     }
+    Ok(())
 }
 
 /// Whether a folder has folders of providers in `assets/`, and nothing else there that a package may have: whoever wrote a package must

@@ -23,10 +23,9 @@ use super::PolicyArgs;
 use crate::{
     api::placement::ApiServer,
     cli::{
-        flags::{OutputFormat, duration, one_reads_stdin, print, runtime, say},
+        flags::{OutputFormat, api_server, duration, one_reads_stdin, print, runtime, say},
         nodes::AnyCluster,
         preflight,
-        upstream::api_server,
     },
     cluster::{
         read,
@@ -151,7 +150,7 @@ struct Test<'a> {
 
 /// Tests a provider; the exit code says whether a pod was ready.
 pub(super) fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
-    one_reads_stdin(&[args.credentials.as_ref(), args.cloud_config.as_ref()]);
+    one_reads_stdin([args.credentials.as_ref(), args.cloud_config.as_ref()])?;
     let provider = input::provider(args)?;
     let report = runtime()?.block_on(test(args, &provider))?;
     print(&args.output.write(&report, || report.text())?)?;

@@ -65,8 +65,8 @@ impl Definition {
     pub(super) fn problem(&self) -> String {
         let fields = self.lacks.iter().map(|field| format!("status.{}", field.join(".").replace(".[]", "[]")));
         format!(
-            "the installed CustomResourceDefinition is older than the operator and lacks {}: apply the one that `ccm-operator \
-             render --phase install --flavour upstream` or `helm show crds` prints",
+            "the installed CustomResourceDefinition is older than the operator and lacks {}: apply the one that \
+             `ccm-operator render install` or `helm show crds` prints",
             fields.collect::<Vec<_>>().join(", ")
         )
     }

@@ -297,7 +297,7 @@ fn manager(live: &Value, cluster: Cluster, settings: &ViewSettings) -> Result<Ma
     }
     if manager.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled && !settings.node_deletion {
         let message = "spec.controllers.cloudNodeLifecycle: the operator may not let nodes be deleted; its installation needs \
-                       the flag --node-deletion (ccm-operator render --phase install --flavour upstream --node-deletion)";
+                       the flag --node-deletion (ccm-operator render install --node-deletion)";
         return Err(("NodeDeletionNotAllowed", message.to_owned()));
     }
     Ok(manager)

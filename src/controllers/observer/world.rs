@@ -57,11 +57,11 @@ fn all(kind: &'static Kind, label: &str) -> Target {
 /// What is said of a cluster that serves neither kind.
 const NEITHER: &str = "this cluster serves neither infrastructures.config.openshift.io (OpenShift) nor \
                                   cloudcontrollermanagers.ccm-operator.dev: install the CustomResourceDefinition of the \
-                                  latter, which `ccm-operator render --phase install --flavour upstream` prints";
+                                  latter, which `ccm-operator render install` prints";
 
 /// What is said of a process that is told namespaces, where the definition is missing.
 const NO_DEFINITION: &str = "this cluster does not serve cloudcontrollermanagers.ccm-operator.dev: install the \
-                             CustomResourceDefinition, which `ccm-operator render --phase install --flavour upstream` prints";
+                             CustomResourceDefinition, which `ccm-operator render install` prints";
 
 /// What is said of a cluster that serves OpenShift's kinds and has no object of either.
 const NO_OBJECT: &str = "this cluster has neither infrastructures.config.openshift.io cluster nor clusteroperators.config.openshift.io \

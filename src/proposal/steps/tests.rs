@@ -103,7 +103,7 @@ fn every_command_reaches_the_cluster_that_was_looked_at() {
             for command in [&next, &back, &clean_up, &first].map(|steps| commands(steps)).concat() {
                 let flag = if command.starts_with("helm ") { "--kube-context" } else { "--context" };
                 let has_it = command.contains(&format!("--kubeconfig=k {flag}='prod 1'"));
-                assert_eq!(has_it, !command.starts_with("ccm-operator render --phase install"), "{command}");
+                assert_eq!(has_it, !command.starts_with("ccm-operator render install"), "{command}");
                 seen += 1;
             }
         }

@@ -400,7 +400,7 @@ async fn problems_are_reported_as_the_page_says() -> Result<()> {
     let (world, shell) = World::new().await?;
     add_node(&world.client, DEAD).await?;
     let install = async |providers: &str| {
-        let render = "ccm-operator render --phase install --flavour upstream --image x --secrets hcloud,wrong,right";
+        let render = "ccm-operator render install --image x --secrets hcloud,wrong,right";
         run(&shell, &format!("{render} --providers {providers} | kubectl apply --server-side -f -")).await
     };
     install("hcloud,aws").await?;
@@ -425,8 +425,7 @@ async fn running(shell: &Shell) -> Result<String> {
 #[tokio::test]
 async fn a_cluster_migrates_from_published_objects_and_back() -> Result<()> {
     let (_world, shell) = World::new().await?;
-    let install =
-        "ccm-operator render --phase install --flavour upstream --image x --providers aws --names cluster,main";
+    let install = "ccm-operator render install --image x --providers aws --names cluster,main";
     run(&shell, &format!("{install} | kubectl apply --server-side -f -")).await?;
     let arguments = ["--v=2", "--cloud-provider=aws", "--cluster-name=prod", "--allocate-node-cidrs=true"];
     let lease = json!({

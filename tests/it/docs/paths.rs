@@ -192,7 +192,7 @@ async fn an_update_of_the_cluster_to_a_release_with_this_operator_and_back() -> 
     let (world, cvo, shell) = with_go_operator().await?;
     // What `oc adm release new` makes of the manifests of the image.
     let (code, output) = shell
-        .run(&format!("ccm-operator render --phase install --dest-dir release --image {IMAGE} --release-version 5.0.0"))
+        .run(&format!("ccm-operator render payload --dest-dir release --image {IMAGE} --release-version 5.0.0"))
         .await?;
     ensure!(code == Some(0), "{output}");
     cvo.update(manifests(&shell.folder().join("release/manifests"), "")?);

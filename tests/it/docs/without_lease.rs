@@ -54,7 +54,7 @@ async fn is_refused(shell: &Shell, image: &str) -> Result<Value> {
 #[tokio::test]
 async fn a_cluster_migrates_from_a_manifest_without_a_lease_in_the_printed_order() -> Result<()> {
     let (_world, shell) = World::new().await?;
-    let install = "ccm-operator render --phase install --flavour upstream --image x --providers digitalocean \
+    let install = "ccm-operator render install --image x --providers digitalocean \
                    --names cluster,main --secrets digitalocean";
     run(&shell, 0, &format!("{install} | kubectl apply --server-side -f -")).await?;
     let secret = "kubectl --namespace kube-system create secret generic digitalocean --from-literal=access-token=x";

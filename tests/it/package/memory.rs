@@ -248,7 +248,7 @@ fn every_command_reads_a_full_package_within_64_mib() -> Result<()> {
         (&["provider", "show", "-o", "json", package], "\"--a06499\""),
         (&["provider", "list", "--provider", package], "example"),
         (&["provider", "pack", package, "-o", "-"], "--a06499="),
-        (&["render", "--config", manager, "--kubernetes-version=1.35", "--provider", package], "--a06499="),
+        (&["render", "ccm", "--config", manager, "--kubernetes-version=1.35", "--provider", package], "--a06499="),
     ] {
         let output = ended(arguments)?;
         let (out, message) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -256,7 +256,7 @@ fn every_command_reads_a_full_package_within_64_mib() -> Result<()> {
         assert!(out.contains(expected), "{arguments:?}: {expected} is missing");
     }
     // Its tar is too large for a ConfigMap.
-    let install = ["render", "--phase=install", "--flavour=upstream", "--provider", package];
+    let install = ["render", "install", "--provider", package];
     let message = String::from_utf8(ended(&install)?.stderr)?;
     assert!(message.contains("and the API server takes 1048576 in a ConfigMap"), "{message:.2000}");
     Ok(())

@@ -411,7 +411,7 @@ async fn there_and_back() -> Result<()> {
     edit(&world, &report)?;
     let steps = &report["steps"];
     // The fixture has no image; the operator runs already.
-    ensure!(!output.contains("render --phase install"), "the operator is there");
+    ensure!(!output.contains("render install"), "the operator is there");
 
     world.follow(&steps["next"]).await?;
     let (new, seconds) = world.passed_on(&old).await?;

@@ -23,13 +23,13 @@ pub(super) fn provider(args: &TestArgs) -> anyhow::Result<Upstream> {
     let is_built_in = matches!(loaded.form, Form::BuiltIn);
     let bundles = match loaded.form {
         Form::BuiltIn if args.policy.provider_policy.is_some() => {
-            wrong_usage("--provider-policy is for one provider's own folder, or a tar of it")
+            return Err(wrong_usage("--provider-policy is for one provider's own folder, or a tar of it"));
         }
         Form::BuiltIn => loaded.package.bundles(),
         _ => args.policy.accept(target, loaded)?,
     };
     let Some(bundle) = bundles.into_iter().find(|bundle| bundle.flavour == Flavour::Upstream) else {
-        wrong_usage(&format!("{target} has no flavour for any Kubernetes: there is no assets/upstream/"))
+        return Err(wrong_usage(&format!("{target} has no flavour for any Kubernetes: there is no assets/upstream/")));
     };
     let provider =
         bundle.into_upstream().with_context(|| format!("`ccm-operator provider verify {target}` tells more"))?;
@@ -41,7 +41,7 @@ pub(super) async fn values(args: &TestArgs, provider: &Upstream, client: &Client
     let descriptor = &provider.descriptor;
     let (name, mut values) = (&descriptor.name, Values::new());
     match (&descriptor.cloud_config, &args.cloud_config) {
-        (None, Some(_)) => wrong_usage(&format!("--cloud-config: provider {name} reads no configuration")),
+        (None, Some(_)) => return Err(wrong_usage(&format!("--cloud-config: provider {name} reads no configuration"))),
         (Some(file), Some(path)) => {
             let text = ask::text(path)?;
             let refused = |Problem { place, message }: Problem| {
@@ -55,20 +55,20 @@ pub(super) async fn values(args: &TestArgs, provider: &Upstream, client: &Client
     }
     if let Some(path) = &args.credentials {
         let Some(needed) = &descriptor.credentials else {
-            wrong_usage(&format!("--credentials: provider {name} takes no Secret"))
+            return Err(wrong_usage(&format!("--credentials: provider {name} takes no Secret")));
         };
         values.extend(ask::credentials(path, needed)?);
     }
     if let Some(secret) = &args.secret {
         let Some((namespace, secret)) = secret.split_once('/').filter(|(a, b)| !a.is_empty() && !b.is_empty()) else {
-            wrong_usage("--secret must be NAMESPACE/NAME")
+            return Err(wrong_usage("--secret must be NAMESPACE/NAME"));
         };
         let live = read::get(client, &SECRET, namespace, secret).await?;
         let live = live.with_context(|| format!("there is no Secret {namespace}/{secret}"))?;
         copy(provider, &live, &mut values);
     }
     if descriptor.cloud_config.as_ref().is_some_and(|file| file.required && !values.contains_key(&file.file)) {
-        wrong_usage(&format!("provider {name} needs a configuration: give it with --cloud-config"));
+        return Err(wrong_usage(&format!("provider {name} needs a configuration: give it with --cloud-config")));
     }
     let missing = descriptor
         .credentials
@@ -76,7 +76,7 @@ pub(super) async fn values(args: &TestArgs, provider: &Upstream, client: &Client
         .filter(|needed| !needed.optional)
         .and_then(|needed| needed.keys.iter().find(|pattern| !values.keys().any(|key| fits(pattern, key))));
     if let Some(key) = missing {
-        wrong_usage(&format!("provider {name} needs the key {key} in --credentials or --secret"));
+        return Err(wrong_usage(&format!("provider {name} needs the key {key} in --credentials or --secret")));
     }
     Ok(values)
 }

@@ -1,0 +1,84 @@
+//! The command `render ccm`: the objects that the operator applies for a `CloudControllerManager`.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+
+use super::{Destination, KubernetesFlags, planned, say_left_out};
+use crate::{
+    api::spec::Management,
+    cli::{flags::say, providers::ProviderFlags},
+    facts::{cluster::Cluster, manager::Manager, read, version::Minor},
+    plan::{Plan, upstream, write},
+    provider::{Phase, catalog::Catalog},
+};
+
+/// What the command does, for the long help.
+const HELP: &str = "\
+Example:
+  ccm-operator render ccm --config ccm.yaml --kubernetes-version 1.35 --distribution k3s \\
+      | kubectl apply --server-side -f -
+      installs the cloud-controller-manager that ccm.yaml describes
+
+A distribution in the manifest takes precedence over --distribution.";
+
+/// Flags of `render ccm`.
+#[derive(Args, Debug)]
+#[command(after_long_help = HELP)]
+pub struct CcmArgs {
+    /// A file with a CloudControllerManager manifest; - is the standard input.
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+
+    /// The version of Kubernetes, such as 1.35, by which the version of the image is chosen.
+    #[arg(long, value_name = "VERSION")]
+    pub kubernetes_version: Minor,
+
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: KubernetesFlags,
+
+    /// The providers that do not come with this program.
+    #[command(flatten)]
+    pub providers: ProviderFlags,
+
+    /// Where the objects are written.
+    #[command(flatten)]
+    pub destination: Destination,
+}
+
+/// Writes the objects.
+pub(super) fn run(args: &CcmArgs) -> anyhow::Result<()> {
+    let catalog = args.providers.catalog()?;
+    let KubernetesFlags { distribution, control_plane_nodes } = args.cluster;
+    let cluster = Cluster { minor: args.kubernetes_version, distribution, control_plane_nodes };
+    let manager = read::manager(&args.config, cluster)?;
+    let plan = planned(&catalog, &manager.clone().facts(), Phase::Cluster)
+        .with_context(|| format!("failed to render {}", args.config.display()))?;
+    if let Plan::Objects { .. } = plan {
+        warn(&catalog, &manager)?;
+        say_left_out([]);
+    }
+    args.destination.write(&write::cluster_files(plan.objects())?)
+}
+
+/// Warns of what the operator would report.
+fn warn(catalog: &Catalog, manager: &Manager) -> anyhow::Result<()> {
+    if manager.spec.management == Management::Paused {
+        say("spec.management is Paused: the operator would change nothing");
+    }
+    let provider = match catalog.upstream_of(&manager.spec.provider) {
+        Ok(provider) => &provider.descriptor,
+        Err(_) => return Ok(()),
+    };
+    for (container, image) in &provider.images {
+        if let Some((_, problem)) = upstream::choose(container, image, manager)?.problem {
+            say(&format!("warning: {problem}"));
+        }
+    }
+    for warning in upstream::ignored(provider, manager) {
+        say(&format!("warning: {warning}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,241 @@
+//! The command `render install`: the manifests that install the operator on any Kubernetes.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, builder::NonEmptyStringValueParser};
+
+use super::{Destination, KubernetesFlags};
+use crate::{
+    api::placement::ApiServer,
+    cli::{
+        flags::{api_server, namespace, say, wrong_usage},
+        limits::{LimitFlags, name, or_default},
+        providers::{EXTERNAL_PROVIDERS, ProviderFlags},
+    },
+    plan::{
+        install::{Installation, NAME, external::External},
+        rbac,
+    },
+    provider::{
+        catalog::Catalog,
+        embedded,
+        external::read::Externals,
+        foreign::Policy,
+        upstream::{Descriptor, Upstream},
+    },
+    text::yaml,
+};
+
+/// What the command does, for the long help.
+const HELP: &str = "\
+Example:
+  ccm-operator render install --providers hcloud --distribution k3s \\
+      --image registry.example.com/ccm-operator:0.1.0 | kubectl apply --server-side -f -
+      installs the operator, with the rights that it needs for Hetzner Cloud";
+
+/// Flags of `render install`.
+#[derive(Args, Debug)]
+#[command(after_long_help = HELP)]
+pub struct InstallArgs {
+    /// The providers that may be asked for, comma-separated; required unless --provider is given. The operator gets the rights that
+    /// they need.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub providers: Vec<String>,
+
+    /// The operator's image.
+    #[arg(long, value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new())]
+    pub image: Option<String>,
+
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: KubernetesFlags,
+
+    /// The address of the API server for the operator, if it is not that of the distribution.
+    #[arg(long, value_name = "HOST:PORT", value_parser = api_server)]
+    pub api_server: Option<ApiServer>,
+
+    /// The namespaces in which cloud-controller-managers may be, comma-separated.
+    #[arg(long, value_name = "NAMESPACES", value_delimiter = ',', value_parser = namespace, default_value = "kube-system")]
+    pub namespaces: Vec<String>,
+
+    /// The operator's own namespace.
+    #[arg(long, value_name = "NAMESPACE", value_parser = namespace, default_value = NAME)]
+    pub operator_namespace: String,
+
+    /// The Secrets in those namespaces that the operator may read, comma-separated [default: the names of the chosen providers that
+    /// need one].
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = name)]
+    pub secrets: Vec<String>,
+
+    /// Let cloud-controller-managers delete nodes that the operator has confirmed, where a CloudControllerManager asks for that.
+    /// The operator gets the rights for it, that to delete nodes included.
+    #[arg(long)]
+    pub node_deletion: bool,
+
+    /// Serve the operator's metrics on every address of its nodes, for a Prometheus that scrapes them [default: only the nodes
+    /// themselves reach them].
+    #[arg(long)]
+    pub expose_metrics: bool,
+
+    /// The Secret in the operator's namespace with tls.crt and tls.key of its metrics server, which may be created later
+    /// [default: none, and the operator makes a certificate itself].
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub metrics_certificate_secret: Option<String>,
+
+    /// What `CloudControllerManager`s may ask for.
+    #[command(flatten)]
+    pub limits: LimitFlags,
+
+    /// The providers that do not come with this program.
+    #[command(flatten)]
+    pub external: ProviderFlags,
+
+    /// The external providers, comma-separated, whose objects the operator is to delete, because they are not given any more. A
+    /// built-in provider of the same name takes their place.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = provider_name, help_heading = EXTERNAL_PROVIDERS)]
+    pub remove_provider: Vec<String>,
+
+    /// Where the manifests are written.
+    #[command(flatten)]
+    pub destination: Destination,
+}
+
+/// Writes the manifests.
+pub(super) fn run(args: &InstallArgs) -> anyhow::Result<()> {
+    let externals = args.external.externals(false)?;
+    let files = files(args, &externals)?;
+    if args.image.is_none() {
+        say("the operator's image is a placeholder: give --image to replace it");
+    }
+    args.destination.write(&files)
+}
+
+/// The files of the installation.
+fn files(args: &InstallArgs, externals: &Externals) -> anyhow::Result<Vec<(PathBuf, String)>> {
+    let catalog = externals.catalog();
+    catalog.check()?;
+    let providers = chosen(args, externals, &catalog)?;
+    warn_of_policy(externals);
+    // Their rights stand apart: a policy may allow more than those of the operator's own providers need.
+    let (external, providers): (Vec<_>, Vec<_>) = providers.into_iter().partition(|one| one.origin.is_some());
+    let installation = Installation {
+        namespaces: or_default(&args.namespaces, Vec::new),
+        operator_namespace: args.operator_namespace.clone(),
+        secrets: or_default(&args.secrets, || named_secrets(&providers)),
+        image: args.image.clone(),
+        distribution: args.cluster.distribution,
+        control_plane_nodes: args.cluster.control_plane_nodes,
+        api_server: args.api_server.clone(),
+        node_deletion: args.node_deletion,
+        expose_metrics: args.expose_metrics,
+        metrics_certificate: args.metrics_certificate_secret.clone(),
+        limits: args.limits.limits(),
+        providers,
+        external: External { remove: or_default(&args.remove_provider, Vec::new), ..carried(externals)? },
+    };
+    let mut files = Vec::new();
+    for (name, bytes) in embedded::install() {
+        let text = std::str::from_utf8(bytes).with_context(|| format!("failed to read the embedded {name}"))?;
+        let text = installation.of(text).with_context(|| format!("failed to fill in the embedded {name}"))?;
+        if !text.is_empty() {
+            files.push((PathBuf::from("manifests").join(name), text));
+        }
+    }
+    for (name, config_map) in installation.external.config_maps(&installation.operator_namespace)? {
+        files.push((PathBuf::from("manifests").join(name), yaml::to_string(&config_map)?));
+    }
+    for one in external {
+        let secrets = or_default(&args.secrets, || named_secrets(&[one]));
+        let (names, namespaces) = (&installation.limits.names, &installation.namespaces);
+        let rights = rbac::upstream(one, names, namespaces, &secrets, &installation.operator_namespace)?;
+        files.push((PathBuf::from(format!("manifests/04_provider_{}.rbac.yaml", one.descriptor.name)), rights));
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The providers that may be asked for, by name.
+fn chosen<'a>(args: &InstallArgs, externals: &Externals, catalog: &'a Catalog) -> anyhow::Result<Vec<&'a Upstream>> {
+    let names = || externals.used().map(|external| &external.name);
+    if args.providers.is_empty() && args.remove_provider.is_empty() && names().next().is_none() {
+        let all: Vec<_> = catalog.upstream().map(|one| one.descriptor.name.as_str()).collect();
+        return Err(wrong_usage(&format!("give --provider PATH, or --providers: {}", all.join(", "))));
+    }
+    if let Some(name) = names().find(|name| catalog.upstream().all(|one| one.descriptor.name != **name)) {
+        return Err(wrong_usage(&format!("--provider: {name} is for OpenShift only: it has no assets/upstream/")));
+    }
+    if let Some(name) = names().find(|name| args.remove_provider.contains(*name)) {
+        return Err(wrong_usage(&format!(
+            "--remove-provider: {name} is given with --provider, so nothing of it would be deleted"
+        )));
+    }
+    let find =
+        |name: &String| catalog.upstream_of(name).map_err(|problem| wrong_usage(&format!("--providers: {problem}")));
+    let mut providers: Vec<_> = args.providers.iter().chain(names()).map(find).collect::<anyhow::Result<_>>()?;
+    providers.sort_by_key(|one| &one.descriptor.name);
+    providers.dedup_by_key(|one| &one.descriptor.name);
+    for one in &providers {
+        check_namespaces(&args.namespaces, &one.descriptor)?;
+    }
+    Ok(providers)
+}
+
+/// Says that the policy is about other providers only, as `provider verify` does: a name may be mistyped.
+fn warn_of_policy(externals: &Externals) {
+    let Ok(Some(Ok(policy))) = externals.policy().map(|text| text.map(Policy::parse)) else { return };
+    let of_others: Option<Vec<_>> = externals.used().map(|one| policy.is_of_others(&one.bundles)).collect();
+    for problem in of_others.unwrap_or_default() {
+        say(&format!("warning: --provider-policy: {problem}"));
+    }
+}
+
+/// What the operator is given of the external providers.
+fn carried(externals: &Externals) -> anyhow::Result<External> {
+    Ok(External {
+        packages: externals.used().map(|external| external.package.clone()).collect(),
+        policy: externals.policy().map_err(|why| anyhow::anyhow!("{why}"))?.map(ToOwned::to_owned),
+        replace: externals.replaced().to_vec(),
+        remove: Vec::new(),
+    })
+}
+
+/// Refuses namespaces if the cloud-controller-manager may be in none of them.
+pub(in crate::cli) fn check_namespaces(
+    given: &[String],
+    Descriptor { name, namespaces, .. }: &Descriptor,
+) -> anyhow::Result<()> {
+    let is_refused = !given.iter().any(|one| namespaces.include(one));
+    if let Some(words) = namespaces.words().filter(|_| is_refused) {
+        return Err(wrong_usage(&format!("--namespaces: the cloud-controller-manager of provider {name}: {words}")));
+    }
+    Ok(())
+}
+
+/// The Secret of a provider has its name, unless `--secrets` says otherwise.
+pub(in crate::cli) fn named_secrets(providers: &[&Upstream]) -> Vec<String> {
+    let descriptors = providers.iter().map(|one| &one.descriptor).filter(|one| one.has_secret());
+    descriptors.map(|one| one.name.clone()).collect()
+}
+
+/// The name of a provider.
+fn provider_name(text: &str) -> Result<String, &'static str> {
+    if namespace(text).is_ok() && text.starts_with(|first: char| first.is_ascii_lowercase()) {
+        Ok(text.to_owned())
+    } else {
+        Err("the name of a provider has lower-case letters, digits and hyphens")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_provider_is_a_namespace_that_begins_with_a_letter() {
+        assert!(provider_name("up-cloud2").is_ok());
+        for text in ["", "a.b", "-a", "a-", "A", "2a", "*", &"a".repeat(64)] {
+            assert!(provider_name(text).is_err(), "{text}");
+        }
+    }
+}
