@@ -19,6 +19,7 @@ pub(crate) mod terminal;
 use std::{collections::BTreeMap, fs, path::Path};
 
 use ccm_operator::{
+    nodes::reason::Reason,
     provider::{catalog::Catalog, embedded},
     text::yaml,
 };
@@ -96,6 +97,16 @@ fn the_pages_of_clouds_are_current() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let is_page = Path::new(&name).extension().is_some_and(|extension| extension == "md");
         assert!(!is_page || pages.contains_key(&name), "docs/clouds/{name} is of no provider: remove it");
+    }
+}
+
+#[test]
+fn the_readme_has_the_figures_of_the_comparison() {
+    let readme = fs::read_to_string(repository().join("README.md")).unwrap();
+    let mut figures = comparison::figures(&published(), &clouds(&embedded::catalog().unwrap()));
+    figures.push(format!("[one of {} reasons](docs/nodes.md)", Reason::ALL.len()));
+    for figure in figures {
+        assert!(readme.contains(&figure), "README.md does not say {figure:?}");
     }
 }
 
