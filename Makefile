@@ -19,7 +19,7 @@
 # make soak     ten thousand passes and an hour of faults in one process: memory, file descriptors; PASSES=…, MINUTES=…
 # make crash    kills the operator after each of its requests, not only after each write
 # make rbac     the rights of the operator that no test has used
-# make generate generated files: image-references, the images ConfigMap, schemas, docs/clouds/*.md, charts/, kustomize/, snapshots
+# make generate generated files: image-references, the images ConfigMap, schemas, docs/clouds/*.md, docs/pictures/*.svg, charts/, kustomize/, snapshots
 .DEFAULT_GOAL := build
 .PHONY: help build image reproducible release-artifacts e2e e2e-all test test-list-watch test-faults test-reasons check deny advisories fuzz mutants demo demo-node bench soak crash rbac generate testplane ccm vcsim helm prometheus
 

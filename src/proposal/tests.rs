@@ -309,7 +309,7 @@ fn the_provider_is_told_by_what_runs_by_ids_and_by_names() {
     let aws = existing(&aws()).unwrap();
     assert_eq!(told(&[node("b", "vsphere://1")], std::slice::from_ref(&aws)), "aws vsphere");
     let mut unknown = aws;
-    unknown.image = "registry.example.com/own/ccm:1".into();
+    unknown.image = "registry.example.com/own/fork-of-aws:1".into();
     assert_eq!(of_existing(&catalog, &unknown).unwrap().descriptor.name, "aws", "by --cloud-provider");
     unknown.flags.clear();
     assert!(of_existing(&catalog, &unknown).is_none());

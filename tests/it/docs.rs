@@ -29,6 +29,7 @@ use page::{Block, Mark};
 
 /// The pages whose commands `paths`, `any_kubernetes` and `helm` run, unless a mark says why not. Of other pages only the command lines are checked.
 const FOLLOWED: &[&str] = &[
+    "README.md",
     "docs/any-kubernetes.md",
     "docs/installing-in-a-release.md",
     "docs/installing-with-helm.md",
@@ -72,6 +73,7 @@ const PROGRAMS: &[&str] = &[
     "openshift-install",
     "openssl",
     "openstack",
+    "podman",
     "pveum",
     "qm",
     "rm",

@@ -13,7 +13,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    contract::{images, plans, statuses},
+    contract::{cluster_on, images, plans},
     lab::{LIMIT, Lab, NAMESPACE, aws_manifest, describe, message},
     recreate::create,
     support::{audit::Mark, eventually, objects, openshift::Cluster, operator::Operator},
@@ -161,8 +161,7 @@ async fn every_edit_of_the_pods_is_repaired_in_at_most_two_writes() -> Result<()
 async fn rules_and_subjects_are_repaired() -> Result<()> {
     let plans = plans()?;
     let (_, plan) = plans.iter().find(|(name, _)| *name == "Nutanix").context("Nutanix")?;
-    let (_, status) = statuses().find(|(name, _)| *name == "Nutanix").context("Nutanix")?;
-    let lab = Lab::new(&Cluster::on(status)).await?;
+    let lab = Lab::new(&cluster_on("Nutanix")?).await?;
     lab.write_images(&images())?;
     let operator = lab.start()?;
     lab.converged(&operator).await?;

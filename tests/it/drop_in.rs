@@ -6,12 +6,11 @@ use std::{fs, os::unix::fs::symlink, path::Path};
 use anyhow::{Context, Result, ensure};
 
 use crate::{
-    contract::{images, statuses},
+    contract::{clusters, images},
     lab::{Lab, binary, for_each},
     support::{
         go_operator::{API_SERVER_ENV_FILE, CONFIG_SYNC, Container, OPERATOR, api_server_env},
         lab::VERSION,
-        openshift::Cluster,
         operator::Operator,
     },
 };
@@ -26,8 +25,8 @@ fn start(lab: &Lab, root: &Path, container: &Container, others: &[String]) -> Re
 
 #[tokio::test]
 async fn the_go_operators_deployment_converges_on_every_platform() -> Result<()> {
-    for_each(statuses(), async |(name, status)| {
-        let lab = Lab::new(&Cluster::on(status)).await?;
+    for_each(clusters(), async |(name, cluster)| {
+        let lab = Lab::new(&cluster).await?;
         lab.write_images(&images())?;
         let root = tempfile::tempdir()?;
         let root = root.path();

@@ -119,7 +119,7 @@ fn starts_of(catalog: &Catalog, profile: &Value) -> Result<Vec<Start>> {
         let facts = contract::facts(catalog, &platform, documents.clone(), &settings)?;
         for phase in [Phase::Bootstrap, Phase::Cluster] {
             let starts = starts_of_phase(catalog, &platform, &facts, phase)?;
-            assert!(!starts.is_empty(), "{}: no container in {phase:?}", platform.name);
+            assert!(phase == Phase::Bootstrap || !starts.is_empty(), "{}: no container", platform.name);
             all.extend(starts);
         }
     }

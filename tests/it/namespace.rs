@@ -7,9 +7,9 @@ use ccm_operator::facts::DEFAULT_NAMESPACE;
 use serde_json::json;
 
 use crate::{
-    contract::{images, plans_for, statuses},
+    contract::{cluster_on, images, plans_for},
     lab::{LIMIT, Lab, binary, describe, for_each},
-    support::{audit::Request, eventually, openshift::Cluster},
+    support::{audit::Request, eventually},
 };
 
 const OTHER: &str = "other-cloud-controller-manager";
@@ -26,8 +26,7 @@ async fn everything_works_in_another_namespace() -> Result<()> {
 
     let plans = plans_for(OTHER)?;
     for_each(["AWS", "Azure", "VSphere", "Nutanix"], async |name| {
-        let (_, status) = statuses().find(|(other, _)| *other == name).context("a status")?;
-        let mut lab = Lab::with_payload(&Cluster::on(status), &manifests).await?;
+        let mut lab = Lab::with_payload(&cluster_on(name)?, &manifests).await?;
         lab.finish_workloads();
         lab.write_images(&images())?;
         let mark = lab.mark().await?;

@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use crate::{
     diff,
     lab::{LIMIT, Lab, binary},
+    pages::{self, terminal},
     support::{
         eventually,
         faults::{Fault, Faults, Rule, Seen},
@@ -165,6 +166,14 @@ fn failed(node: &str, error: &str) -> String {
     )
 }
 
+/// The part of a page about a node that the README shows. How long the node has waited is different in each test.
+fn shown(page: &str) -> String {
+    let (findings, _) = page.split_once("Looked at:").unwrap_or((page, ""));
+    let lines =
+        findings.lines().map(|line| if line.starts_with("Initialized  no, ") { "Initialized  no, 4m" } else { line });
+    lines.chain(["Looked at:", "  …"]).collect::<Vec<_>>().join("\n")
+}
+
 #[tokio::test]
 async fn what_objects_show_needs_no_log() -> Result<()> {
     let cluster = cluster("aws").await?;
@@ -294,6 +303,14 @@ async fn the_log_of_the_leader_shows_the_rest() -> Result<()> {
         ]
         .concat()
     );
+
+    let refused = "operation error EC2: DescribeInstances, https response error StatusCode: 401, api error AuthFailure: AWS was not \
+                   able to validate the provided access credentials";
+    kubelet.log(&[&failed("worker", refused)]);
+    let (code, text, error) = run(&admin, &["worker"]).await?;
+    ensure!(code == Some(1), "{text}{error}");
+    let picture = terminal::picture("Why a node waits, by ccm-operator", "ccm-operator nodes worker", &shown(&text));
+    pages::is_current("docs/pictures/nodes.svg", &picture);
 
     // Who may see nodes only is told what else there is, and how to see it.
     account(&cluster, "limited", json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}])).await?;

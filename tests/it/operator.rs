@@ -1,6 +1,7 @@
 //! The operator's main job: from an empty cluster to converged, and its number of requests.
 
 use anyhow::{Result, ensure};
+use ccm_operator::status::cluster_operator::CONDITIONS;
 use serde_json::{Value, json};
 
 use crate::{
@@ -169,7 +170,7 @@ async fn a_deleted_cluster_operator_is_recreated() -> Result<()> {
     assert_eq!(annotations["exclude.release.openshift.io/internal-openshift-hosted"], "true");
     eventually("every controller's conditions", LIMIT, async || {
         let found = conditions(&lab.cluster_operator().await?);
-        ensure!(found.len() == 8, "{found:?}");
+        ensure!(found.len() == CONDITIONS.len(), "{found:?}");
         Ok(Some(()))
     })
     .await?;

@@ -1,5 +1,5 @@
 //! The pages about clouds in `docs/clouds/`, made from the providers, the plan, and what stands in `docs/clouds/notes/`,
-//! `docs/clouds/examples/` and `docs/clouds/published.yaml`.
+//! `docs/clouds/examples/` and `docs/clouds/published.yaml`; and the pictures of `docs/pictures/`.
 //!
 //! `make generate` writes them. A provider with a flavour upstream has a page by itself.
 
@@ -7,15 +7,19 @@ mod cloud;
 mod comparison;
 mod example;
 mod index;
+mod life;
 mod markdown;
 mod notes;
+mod picture;
 mod pitfalls;
 mod rights;
 mod tables;
+pub(crate) mod terminal;
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 use ccm_operator::{
+    nodes::reason::Reason,
     provider::{catalog::Catalog, embedded},
     text::yaml,
 };
@@ -23,7 +27,12 @@ use cloud::Cloud;
 use comparison::Published;
 use notes::Notes;
 
+use crate::lab::repository;
+
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/clouds");
+
+/// The pictures, and what they are made from.
+const PICTURES: &str = "docs/pictures";
 
 /// The name of the container that is the cloud-controller-manager, in the manifests of every provider.
 pub(crate) const CCM: &str = "cloud-controller-manager";
@@ -49,33 +58,55 @@ fn title(name: &str) -> String {
     comment.split([',', ':']).next().unwrap_or(name).to_owned()
 }
 
+fn published() -> Vec<Published> {
+    yaml::from_str(&fs::read_to_string(format!("{FOLDER}/published.yaml")).unwrap()).unwrap()
+}
+
 /// Every page, by its name.
 fn pages(catalog: &Catalog) -> BTreeMap<String, String> {
     let clouds = clouds(catalog);
-    let published: Vec<Published> =
-        yaml::from_str(&fs::read_to_string(format!("{FOLDER}/published.yaml")).unwrap()).unwrap();
     let mut pages: BTreeMap<_, _> = clouds.iter().map(|one| (format!("{}.md", one.name()), one.page())).collect();
     pages.insert("README.md".to_owned(), index::page(&clouds));
-    pages.insert("comparison.md".to_owned(), comparison::page(&published, &clouds));
+    pages.insert("comparison.md".to_owned(), comparison::page(&published(), &clouds));
     pages
+}
+
+/// Writes a generated file if that is asked for; fails if the file is another one.
+pub(crate) fn is_current(path: &str, text: &str) {
+    let file = repository().join(path);
+    if std::env::var_os("UPDATE_GENERATED").is_some() {
+        fs::write(&file, text).unwrap();
+    }
+    let found = fs::read_to_string(&file).unwrap_or_default();
+    assert!(found == text, "{path} is out of date: run `make generate`");
+}
+
+#[test]
+fn the_picture_of_the_life_of_a_node_is_current() {
+    let source = fs::read_to_string(repository().join(PICTURES).join("life-of-a-node.yaml")).unwrap();
+    is_current(&format!("{PICTURES}/life-of-a-node.svg"), &life::picture(&source));
 }
 
 #[test]
 fn the_pages_of_clouds_are_current() {
     let pages = pages(&embedded::catalog().unwrap());
-    if std::env::var_os("UPDATE_GENERATED").is_some() {
-        for (name, text) in &pages {
-            fs::write(format!("{FOLDER}/{name}"), text).unwrap();
-        }
-    }
     for (name, text) in &pages {
-        let found = fs::read_to_string(format!("{FOLDER}/{name}")).unwrap_or_default();
-        assert!(found == *text, "docs/clouds/{name} is out of date: run `make generate`");
+        is_current(&format!("docs/clouds/{name}"), text);
     }
     for entry in fs::read_dir(FOLDER).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let is_page = Path::new(&name).extension().is_some_and(|extension| extension == "md");
         assert!(!is_page || pages.contains_key(&name), "docs/clouds/{name} is of no provider: remove it");
+    }
+}
+
+#[test]
+fn the_readme_has_the_figures_of_the_comparison() {
+    let readme = fs::read_to_string(repository().join("README.md")).unwrap();
+    let mut figures = comparison::figures(&published(), &clouds(&embedded::catalog().unwrap()));
+    figures.push(format!("[one of {} reasons](docs/nodes.md)", Reason::ALL.len()));
+    for figure in figures {
+        assert!(readme.contains(&figure), "README.md does not say {figure:?}");
     }
 }
 

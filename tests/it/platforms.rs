@@ -1,25 +1,28 @@
 //! Every platform on a real control plane, with the operator as its own `ServiceAccount` and only the rights that
 //! `manifests/` gives it.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use ccm_operator::{plan::Plan, provider::embedded};
 
 use crate::{
-    contract::{images, plans, statuses},
+    contract::{clusters, images, plans},
     lab::{Lab, for_each},
     support::openshift::{Cluster, Topology},
 };
 
 /// Converges on every platform; `without` are the kinds that the topology does without.
 async fn converges_on_every_platform(topology: Topology, without: &[&str]) -> Result<()> {
-    let plans = plans()?;
-    for_each(statuses(), async |(name, status)| {
-        let lab = Lab::new(&Cluster { topology, ..Cluster::on(status) }).await?;
+    let (catalog, plans) = (embedded::catalog()?, plans()?);
+    for_each(clusters(), async |(name, cluster)| {
+        let lab = Lab::new(&Cluster { topology, ..cluster }).await?;
         lab.write_images(&images())?;
         let mark = lab.mark().await?;
         let operator = lab.start()?;
         let cluster_operator = lab.converged(&operator).await.context(name)?;
 
         let (_, plan) = plans.iter().find(|(other, _)| *other == name).context("a plan")?;
+        let Plan::Objects { provider, .. } = plan else { bail!("{name}: no provider serves it") };
+        let provider = catalog.providers().find(|one| one.name() == provider).context("a provider")?;
         let count = plan.objects().iter().filter(|object| !without.contains(&object.kind().kind)).count();
         let related = cluster_operator["status"]["relatedObjects"].as_array().map_or(0, Vec::len);
         ensure!(related == 3 + count, "{name}: {related} related objects");
@@ -29,7 +32,11 @@ async fn converges_on_every_platform(topology: Topology, without: &[&str]) -> Re
         let mut writes = lab.writes(mark).await?;
         writes.retain(|write| !write.contains("clusteroperators"));
         let config_maps = writes.iter().filter(|write| write.contains("configmaps")).count();
-        ensure!(config_maps == 3, "{name}: the configuration, the certificates and the inventory: {writes:#?}");
+        let expected = 2 + usize::from(provider.descriptor.cloud_config.is_some());
+        ensure!(
+            config_maps == expected,
+            "{name}: the certificates, the inventory, the configuration if any: {writes:#?}"
+        );
         ensure!(writes.len() == count + config_maps, "{name}: one write for each object: {writes:#?}");
         Ok(())
     })

@@ -251,12 +251,17 @@ fn catalog_of(folder: &Path) -> Result<Catalog> {
     Ok(Catalog::new(files.map(|(path, bytes)| (path.as_str(), bytes.as_slice())))?)
 }
 
-/// The repository's providers, and those of `tests/sound`, with one install payload.
-fn with_a_new_provider() -> Result<(TempDir, Catalog)> {
+/// The repository's providers, and that of `tests/sound` for a platform, with one install payload.
+fn with_a_new_provider(platform: &str, has_bootstrap: bool) -> Result<(TempDir, Catalog)> {
     let folder = TempDir::new()?;
     for root in ["assets", "bootstrap", "manifests"] {
         copy(&repository().join(root), &folder.path().join(root))?;
         copy(&repository().join("tests/sound").join(root), &folder.path().join(root))?;
+    }
+    let descriptor = folder.path().join("assets/demo/provider.yaml");
+    fs::write(&descriptor, fs::read_to_string(&descriptor)?.replace("{type: Demo}", platform))?;
+    if !has_bootstrap {
+        fs::remove_dir_all(folder.path().join("bootstrap/demo"))?;
     }
     let catalog = catalog_of(folder.path())?;
     // As `make generate` does.
@@ -270,18 +275,25 @@ fn with_a_new_provider() -> Result<(TempDir, Catalog)> {
 
 #[tokio::test]
 async fn a_new_provider_needs_no_change_of_a_test() -> Result<()> {
-    let (folder, catalog) = with_a_new_provider()?;
-    assert!(catalog.providers().any(|provider| provider.name() == "demo"));
-    let (bundles, payload) = read::read(folder.path())?;
-    let report = verify::verify(&bundles, payload.as_ref());
-    assert_eq!(report.findings, [], "{}", report.table());
-    install::check(folder.path(), &catalog)?;
-    contract::check_contracts(&catalog)?;
-    contract::check_plans(&catalog, Phase::Cluster)?;
-    contract::check_plans(&catalog, Phase::Bootstrap)?;
-    let (_, programs) = flags::check_starts(&catalog, |platform| platform == "demo").await?;
-    assert_eq!(programs, BTreeSet::from(["demo-cloud-controller-manager".to_owned()]));
+    for (platform, has_bootstrap) in [("{type: External, platformName: demo}", false), ("{type: Demo}", true)] {
+        let (folder, catalog) = with_a_new_provider(platform, has_bootstrap)?;
+        assert!(catalog.providers().any(|provider| provider.name() == "demo"));
+        let (bundles, payload) = read::read(folder.path())?;
+        let report = verify::verify(&bundles, payload.as_ref());
+        assert_eq!(report.findings, [], "{}", report.table());
+        install::check(folder.path(), &catalog)?;
+        contract::check_contracts(&catalog)?;
+        contract::check_plans(&catalog, Phase::Cluster)?;
+        contract::check_plans(&catalog, Phase::Bootstrap)?;
+        let (_, programs) = flags::check_starts(&catalog, |platform| platform == "demo").await?;
+        assert_eq!(programs, BTreeSet::from(["demo-cloud-controller-manager".to_owned()]));
+    }
+    Ok(())
+}
 
+#[tokio::test]
+async fn flags_of_a_program_that_cannot_be_built_are_not_tested() -> Result<()> {
+    let (folder, _) = with_a_new_provider("{type: Demo}", true)?;
     // The generic program does not have the flags of the cloud's own.
     for file in ["assets/demo/deployment.yaml", "bootstrap/demo/pod.yaml"].map(|file| folder.path().join(file)) {
         fs::write(&file, fs::read_to_string(&file)?.replace("- -v=2", "- --demo-zone=a"))?;

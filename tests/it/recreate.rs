@@ -15,7 +15,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    contract::{images, plans, statuses},
+    contract::{cluster_on, images, plans},
     lab::{LIMIT, Lab, PREDECESSOR, aws_manifest, describe, message},
     support::{eventually, openshift::Cluster, operator::Operator},
 };
@@ -51,8 +51,7 @@ async fn recreated(lab: &Lab, operator: &Operator, object: &Object, uid: &str) -
 async fn a_workload_with_another_selector_is_recreated() -> Result<()> {
     let plans = plans()?;
     let (_, azure) = plans.iter().find(|(name, _)| *name == "Azure").context("Azure")?;
-    let (_, status) = statuses().find(|(name, _)| *name == "Azure").context("Azure")?;
-    let lab = Lab::new(&Cluster::on(status)).await?;
+    let lab = Lab::new(&cluster_on("Azure")?).await?;
     lab.write_images(&images())?;
     let workloads: Vec<_> =
         azure.objects().iter().filter(|object| ["Deployment", "DaemonSet"].contains(&object.kind().kind)).collect();
@@ -140,8 +139,7 @@ async fn a_binding_to_another_role_is_recreated_while_a_stand_in_grants_the_same
         let plans = plans()?;
         let (_, plan) = plans.iter().find(|(name, _)| *name == "Nutanix").context("Nutanix")?;
         let object = binding(plan, kind)?;
-        let (_, status) = statuses().find(|(name, _)| *name == "Nutanix").context("Nutanix")?;
-        let lab = Lab::new(&Cluster::on(status)).await?;
+        let lab = Lab::new(&cluster_on("Nutanix")?).await?;
         lab.write_images(&images())?;
         let uid = create(&lab, object, |value| value["roleRef"]["name"] = "another".into()).await?;
         // A killed process has left a stand-in for yet another role.

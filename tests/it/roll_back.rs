@@ -6,17 +6,16 @@ use kube::api::{DynamicObject, PostParams};
 use serde_json::json;
 
 use crate::{
-    contract::{images, plans, statuses},
+    contract::{cluster_on, images, plans},
     lab::{LIMIT, Lab, PREDECESSOR, for_each},
-    support::{eventually, openshift::Cluster},
+    support::eventually,
 };
 
 #[tokio::test]
 async fn a_plain_update_of_every_object_is_taken_after_ours() -> Result<()> {
     let plans = plans()?;
     for_each(["AWS", "Azure"], async |name| {
-        let (_, status) = statuses().find(|(other, _)| *other == name).context("a status")?;
-        let lab = Lab::new(&Cluster::on(status)).await?;
+        let lab = Lab::new(&cluster_on(name)?).await?;
         lab.write_images(&images())?;
         let operator = lab.start()?;
         lab.converged(&operator).await?;

@@ -7,9 +7,9 @@ use kube::api::{DynamicObject, PostParams};
 use serde_json::{Value, json};
 
 use crate::{
-    contract::{images, plans, statuses},
+    contract::{clusters, images, plans},
     lab::{LIMIT, Lab, PREDECESSOR, for_each},
-    support::{eventually, openshift::Cluster},
+    support::eventually,
 };
 
 /// The part of an object that must be equal: everything except the fields that the server or a controller sets.
@@ -44,9 +44,9 @@ async fn live(lab: &Lab, object: &Object) -> Result<Value> {
 #[tokio::test]
 async fn objects_of_the_go_operator_become_those_of_a_fresh_installation() -> Result<()> {
     let plans = plans()?;
-    for_each(statuses(), async |(name, status)| {
+    for_each(clusters(), async |(name, cluster)| {
         let (_, plan) = plans.iter().find(|(other, _)| *other == name).context("a plan")?;
-        let lab = Lab::new(&Cluster::on(status)).await?;
+        let lab = Lab::new(&cluster).await?;
         lab.write_images(&images())?;
         let operator = lab.start()?;
         lab.converged(&operator).await.context(name)?;

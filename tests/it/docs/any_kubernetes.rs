@@ -256,6 +256,20 @@ async fn installed(shell: &Shell) -> Result<Vec<String>> {
 }
 
 #[tokio::test]
+async fn the_quick_start_initializes_the_nodes() -> Result<()> {
+    let (world, shell) = World::new().await?;
+    // It is followed in a checkout.
+    symlink(repository().join("docs"), shell.folder().join("docs"))?;
+    follow(&shell, ("README.md", "Quick start")).await?;
+    eventually("the nodes", LIMIT, async || {
+        let waiting = world.uninitialised().await?;
+        ensure!(waiting.is_empty(), "{waiting:?}");
+        Ok(Some(()))
+    })
+    .await
+}
+
+#[tokio::test]
 async fn a_tainted_cluster_is_initialised_and_everything_uninstalled() -> Result<()> {
     let (world, shell) = World::new().await?;
     assert_eq!(world.uninitialised().await?.len(), 4);
