@@ -9,12 +9,12 @@ use ccm_operator::apply::inventory;
 use ccm_operator::cluster::request;
 use ccm_operator::{
     apply::{
-        inventory::{PART_OF_LABEL, Scope},
+        inventory::Scope,
         steps::{Ladder, Sight},
         write,
     },
     cluster::request::REQUEST_TIMEOUT,
-    object::{KINDS, Object},
+    object::{KINDS, Object, PART_OF_LABEL},
 };
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use kube::{

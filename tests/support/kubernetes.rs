@@ -9,7 +9,7 @@ use ccm_operator::{
     apply::inventory,
     cluster::request,
     config::Transform,
-    object::KINDS,
+    object::{KINDS, PART_OF_LABEL},
     provider::upstream::{ConfigFile, Descriptor},
     text::yaml,
 };
@@ -174,7 +174,7 @@ impl Kubernetes {
 
     /// The operator's objects, those of one `CloudControllerManager` only if one is named: kind and name.
     pub async fn objects(&self, of: Option<&str>) -> Result<Vec<String>> {
-        let set = format!("{}={}", inventory::PART_OF_LABEL, inventory::set_id(OWN_NAMESPACE));
+        let set = format!("{}={}", PART_OF_LABEL, inventory::set_id(OWN_NAMESPACE));
         let label = of.map_or(set.clone(), |name| format!("{set},{INSTANCE}={name}"));
         let mut found = Vec::new();
         for kind in KINDS {

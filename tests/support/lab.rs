@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use ccm_operator::{
     apply::inventory,
     cluster::request,
-    object::{KINDS, Kind},
+    object::{KINDS, Kind, PART_OF_LABEL},
     provider::embedded,
 };
 use futures::{StreamExt, TryStreamExt, stream};
@@ -380,8 +380,7 @@ async fn delete_all(client: &Client) -> Result<()> {
     let mut all: Vec<_> =
         of_providers.map(|object| (object.kind(), object.namespace().to_owned(), object.name().to_owned())).collect();
     // An earlier test may have left objects in other namespaces.
-    let label =
-        ListParams::default().labels(&format!("{}={}", inventory::PART_OF_LABEL, inventory::set_id(OWN_NAMESPACE)));
+    let label = ListParams::default().labels(&format!("{}={}", PART_OF_LABEL, inventory::set_id(OWN_NAMESPACE)));
     for kind in KINDS {
         let everywhere: Api<DynamicObject> = Api::all_with(client.clone(), &request::resource(kind));
         let found = everywhere.list(&label).await?.items.into_iter().map(|object| object.metadata);

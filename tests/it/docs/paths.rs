@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs};
 
 use anyhow::{Context, Result, ensure};
-use ccm_operator::apply::inventory::{PART_OF_LABEL, set_id};
+use ccm_operator::{apply::inventory::set_id, object::PART_OF_LABEL};
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{Namespace, Node, ServiceAccount},
