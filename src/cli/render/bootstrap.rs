@@ -29,8 +29,10 @@ Example:
       the kubelet's static pods, and /etc/kubernetes/ccm/config/cloud.conf";
 
 /// Flags of `render bootstrap`.
+// By its group `render` knows that they are given. clap fills the group of a struct with flattened fields only on request.
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
+#[group(arg = "dest_dir")]
 pub struct BootstrapArgs {
     /// The folder to write to: the pod is in DIR/bootstrap, cloud.conf in DIR/config. It is created if it does not exist.
     #[arg(long, value_name = "DIR", value_parser = PathBufValueParser::new().try_map(folder))]
