@@ -53,7 +53,9 @@ impl<'a> Judged<'a> {
             return;
         }
         let others = evidence.other_pods.iter().flatten().filter(|pod| is_cloud_node_on(pod));
-        let elsewhere = evidence.managers.iter().filter(|manager| manager.pods.iter().flatten().any(is_cloud_node_on));
+        let has_it =
+            |other: &&Manager| !std::ptr::eq(*other, self.manager) && other.pods.iter().flatten().any(is_cloud_node_on);
+        let elsewhere = evidence.managers.iter().filter(has_it);
         let does: Vec<String> = others
             .map(|pod| format!("pod {}", pod.key()))
             .chain(elsewhere.map(|manager| format!("CloudControllerManager/{}", manager.subject.name)))
