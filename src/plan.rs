@@ -19,7 +19,7 @@ use crate::{
     api::spec::Management,
     facts::{self, Facts, images},
     object::{Object, reference},
-    provider::{self, Phase, Provider, catalog::Catalog, external},
+    provider::{self, OpenShift, Phase, catalog::Catalog, external},
 };
 
 /// The label by which our objects are found (KEP-3659).
@@ -159,7 +159,7 @@ fn without_digest(object: &Object) -> Value {
     value
 }
 
-impl Provider {
+impl OpenShift {
     /// The objects of one phase. For the bootstrap VM only the images depend on the cluster.
     pub(crate) fn objects(&self, phase: Phase, facts: &Facts) -> Result<Vec<Object>, Error> {
         if phase == Phase::Bootstrap {

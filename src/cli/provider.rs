@@ -1,6 +1,6 @@
 //! The commands about providers: `provider show` and `provider verify`; others have files of their own.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::Arc};
 
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
@@ -10,7 +10,7 @@ use crate::{
     apply::dry_run,
     plan::show,
     provider::{
-        Flavour, Phase, embedded,
+        Flavour, Phase, Provider, embedded,
         external::{self, Wanted, policy::PolicyFile},
         folder::Bundle,
         foreign::{self, Policy},
@@ -125,21 +125,21 @@ impl PolicyArgs {
     }
 
     /// Says which values allow nothing, as they may be mistyped.
-    fn warn_of_unused(&self, policy: &Policy, bundles: &[Bundle]) {
+    fn warn_of_unused(&self, policy: &Policy, name: &str, bundles: &[Bundle]) {
         let path = self.file().map(|file| file.path).unwrap_or_default();
         policy.unused(bundles).iter().for_each(|problem| say(&format!("warning: {}", problem.of(path.display()))));
-        if let Some(problem) = policy.is_of_others(bundles) {
+        if let Some(problem) = policy.is_of_others(name) {
             say(&format!("warning: {}: {problem}", path.display()));
         }
     }
 
     /// What the operator would use of a package. What it would refuse is an error, and it is said which policy would allow it.
-    fn accept(&self, target: &str, loaded: Loaded) -> anyhow::Result<Vec<Bundle>> {
+    fn accept(&self, target: &str, loaded: Loaded) -> anyhow::Result<Provider> {
         let (policy, bundles) = (self.read()?, loaded.package.bundles());
-        self.warn_of_unused(&policy, &bundles);
+        self.warn_of_unused(&policy, loaded.package.name(), &bundles);
         let wanted = Wanted { path: Some(target.into()), ..Wanted::default() };
         match external::read::accept(&wanted, loaded, &policy) {
-            Ok(_) => Ok(bundles),
+            Ok(external) => Ok(Arc::unwrap_or_clone(external.provider)),
             Err(refused) => {
                 if let Some(needed) = foreign::policy_for(&bundles, &policy) {
                     say(&format!(
@@ -199,13 +199,12 @@ fn show(args: &ShowArgs) -> anyhow::Result<()> {
     let loaded = target::load(&args.name)?;
     let is_built_in = loaded.form == Form::BuiltIn;
     // The files of those that come with this program are where the repository has them.
-    let bundles = if is_built_in { embedded::bundles() } else { loaded.package.bundles() };
-    let is_shown = |bundle: &&Bundle| bundle.flavour == Flavour::OpenShift && bundle.name == loaded.package.name();
-    let Some(bundle) = bundles.iter().find(is_shown) else {
+    let name = loaded.package.name();
+    let bundles = if is_built_in { embedded::bundles_of(name) } else { loaded.package.bundles() };
+    let Some(bundle) = bundles.iter().find(|bundle| bundle.flavour == Flavour::OpenShift) else {
         let flag = if is_built_in { String::new() } else { format!(" --provider {}", args.name) };
         wrong_usage(&format!(
-            "provider {:?} is for any Kubernetes: `ccm-operator render --config FILE{flag}` shows its objects",
-            loaded.package.name()
+            "provider {name:?} is for any Kubernetes: `ccm-operator render --config FILE{flag}` shows its objects"
         ))
     };
     let phase = if args.phase == ShowPhase::Bootstrap { Phase::Bootstrap } else { Phase::Cluster };
@@ -226,7 +225,7 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     let (bundles, mut report) = match target {
         Target::Package(loaded) => {
             let (bundles, policy) = (loaded.package.bundles(), args.policy.read()?);
-            args.policy.warn_of_unused(&policy, &bundles);
+            args.policy.warn_of_unused(&policy, loaded.package.name(), &bundles);
             let report = foreign::report(&bundles, &policy).of_form(loaded.form);
             (bundles, report)
         }

@@ -220,7 +220,7 @@ pub(super) fn installation(
     let find = |name: &String| {
         catalog.upstream_of(name).unwrap_or_else(|problem| wrong_usage(&format!("--providers: {problem}")))
     };
-    let names = || externals.used().map(|external| &external.name);
+    let names = || externals.used().map(|external| &external.provider.name);
     if let Some(name) = names().find(|name| catalog.upstream().all(|one| one.descriptor.name != **name)) {
         wrong_usage(&format!("--provider: {name} is for OpenShift only: it has no assets/upstream/"));
     }
@@ -278,7 +278,7 @@ pub(super) fn installation(
 /// Says that the policy is about other providers only, as `provider verify` does: a name may be mistyped.
 fn warn_of_policy(externals: &Externals) {
     let Ok(Some(Ok(policy))) = externals.policy().map(|text| text.map(Policy::parse)) else { return };
-    let of_others: Option<Vec<_>> = externals.used().map(|one| policy.is_of_others(&one.bundles)).collect();
+    let of_others: Option<Vec<_>> = externals.used().map(|one| policy.is_of_others(&one.provider.name)).collect();
     for problem in of_others.unwrap_or_default() {
         say(&format!("warning: --provider-policy: {problem}"));
     }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use ccm_operator::{
     cluster::request,
     object::Object,
-    provider::{Flavour, foreign::RULES, package},
+    provider::{Flavour, Origin, foreign::RULES, package},
     text::yaml,
 };
 use kube::{
@@ -313,7 +313,7 @@ async fn on_openshift_the_printed_rights_are_what_the_operator_lacks() -> Result
     objects::install_manifests(&client, &repository().join("manifests"), Workloads::Skip).await?;
     let bundles = package::read::read(&folder)?.package.bundles();
     let bundle = bundles.into_iter().find(|bundle| bundle.flavour == Flavour::OpenShift).context("a flavour")?;
-    let manifests = bundle.into_provider()?.restricted()?.manifests;
+    let manifests = bundle.openshift()?.restricted(&Origin::default())?.manifests;
     let operator = operator(&plane)?;
     for object in &manifests {
         let refused = apply(&operator, object).await;

@@ -29,7 +29,7 @@ const OF_OPENSHIFT: [&str; 2] = [CONTROL_PLANE_LABEL, "node-role.kubernetes.io/m
 
 /// On OpenShift nothing is narrowed: its administrators choose no controllers.
 pub(super) fn roles(subject: Subject) -> Vec<Error> {
-    let Some(descriptor) = &subject.bundle.upstream else { return Vec::new() };
+    let Some(descriptor) = subject.bundle.of_upstream() else { return Vec::new() };
     let bindings = bindings(subject, descriptor);
     bindings.into_iter().chain(rights(subject, descriptor)).collect()
 }

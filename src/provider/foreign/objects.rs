@@ -199,11 +199,8 @@ pub(super) fn aggregation(subject: Subject) -> Vec<Error> {
 
 /// Where else the operator would write the configuration.
 pub(super) fn published(subject: Subject) -> Values {
-    let gate = subject
-        .bundle
-        .descriptor
-        .as_ref()
-        .and_then(|one| one.cloud_config.as_ref()?.publish_with_feature_gate.as_ref());
+    let config = subject.bundle.of_openshift().and_then(|one| one.cloud_config.as_ref());
+    let gate = config.and_then(|config| config.publish_with_feature_gate.as_ref());
     let defect = |gate: &String| {
         let problem = format!("publishWithFeatureGate {}", brief(gate));
         (subject.bundle.descriptor_error("/cloudConfig/publishWithFeatureGate", problem), gate.clone())

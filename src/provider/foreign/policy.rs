@@ -57,9 +57,8 @@ impl Policy {
         values.is_some_and(|values| values.iter().any(|allowed| allowed.value == value))
     }
 
-    /// What is to be said if it is about other providers than these only: a name may be mistyped.
-    pub fn is_of_others(&self, bundles: &[Bundle]) -> Option<String> {
-        let given = &bundles.first()?.name;
+    /// What is to be said if it is about other providers than this one only: a name may be mistyped.
+    pub fn is_of_others(&self, given: &str) -> Option<String> {
         let names: Vec<_> = self.providers.keys().map(String::as_str).collect();
         let is_of_others = !names.is_empty() && !self.providers.contains_key(given);
         is_of_others.then(|| format!("it allows nothing for {given}, only for {}", names.join(", ")))

@@ -161,7 +161,7 @@ fn grants(subject: Subject<'_>) -> Vec<Grant<'_>> {
         }
     }
     // They become the account's ClusterRole.
-    for (index, right) in subject.bundle.upstream.iter().flat_map(|one| &one.rights).enumerate() {
+    for (index, right) in subject.bundle.of_upstream().into_iter().flat_map(|one| &one.rights).enumerate() {
         for verb in &right.verbs {
             grants.push(Grant {
                 defect: subject.bundle.descriptor_error(&format!("/rights/{index}"), ""),

@@ -401,7 +401,7 @@ fn kinds_that_the_operator_does_not_apply_are_refused_before_any_rule() {
     ] {
         let text = format!("apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: exoscale-cloud-x}}\n");
         let bundles = bundles_with("exoscale", &UPSTREAM, BUDGET, &text);
-        let error = bundles[0].clone().into_upstream().unwrap_err().to_string();
+        let error = bundles[0].kubernetes().unwrap_err().to_string();
         assert!(error.contains(&format!("unsupported kind {api_version} {kind}")), "{error}");
     }
 }
@@ -411,7 +411,8 @@ fn kinds_that_the_operator_does_not_apply_are_refused_before_any_rule() {
 #[test]
 fn of_the_built_in_providers_for_any_kubernetes_only_four_would_need_a_policy() {
     let mut needed: Vec<_> = Vec::new();
-    let upstream: Vec<_> = embedded::bundles().into_iter().filter(|bundle| bundle.upstream.is_some()).collect();
+    let upstream: Vec<_> =
+        embedded::bundles().into_iter().filter(|bundle| bundle.flavour == Flavour::Upstream).collect();
     for (provider, rule, value) in values(&upstream).into_iter().filter(|(_, rule, _)| *rule != "external-image-digest")
     {
         needed.push(format!("{provider}: {rule}: {value}"));
@@ -455,7 +456,8 @@ fn of_the_built_in_providers_for_any_kubernetes_only_four_would_need_a_policy() 
 
 #[test]
 fn of_the_built_in_providers_for_openshift_none_breaks_a_rule_that_cannot_be_widened() {
-    let openshift: Vec<_> = embedded::bundles().into_iter().filter(|bundle| bundle.descriptor.is_some()).collect();
+    let openshift: Vec<_> =
+        embedded::bundles().into_iter().filter(|bundle| bundle.flavour == Flavour::OpenShift).collect();
     let needed = values(&openshift);
     let rules: BTreeSet<_> = needed.iter().map(|(_, rule, _)| *rule).collect();
     let expected = [

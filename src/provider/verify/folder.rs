@@ -98,7 +98,7 @@ fn placeholder(text: &str) -> Option<String> {
 }
 
 pub(super) fn image_keys(Subject { bundle, payload }: Subject) -> Vec<Error> {
-    let images = bundle.descriptor.iter().flat_map(|descriptor| &descriptor.images);
+    let images = bundle.of_openshift().into_iter().flat_map(|descriptor| &descriptor.images);
     let unknown = images.filter(|(_, source)| payload.is_some_and(|payload| !payload.image_keys.contains(&source.key)));
     let defect = |(container, source): (&String, &ImageSource)| {
         let what = format!("the images ConfigMap has no key {}", source.key);

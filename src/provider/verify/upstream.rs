@@ -42,13 +42,13 @@ fn pods(subject: Subject) -> impl Iterator<Item = Part> {
 
 /// The pods of the cloud-controller-manager itself; a node manager is on every node.
 fn pods_of_control_plane(subject: Subject) -> impl Iterator<Item = Part> {
-    let descriptor = subject.bundle.upstream.as_ref();
+    let descriptor = subject.bundle.of_upstream();
     pods(subject).filter(move |pod| !descriptor.is_some_and(|one| one.is_of_node_manager(&pod.manifest.object)))
 }
 
 /// The node manager is a DaemonSet.
 pub(super) fn node_manager(subject: Subject) -> Vec<Error> {
-    let Some(descriptor) = subject.bundle.upstream.as_ref() else { return Vec::new() };
+    let Some(descriptor) = subject.bundle.of_upstream() else { return Vec::new() };
     let Some(name) = &descriptor.node_manager else { return Vec::new() };
     let is_one = |object: &Object| {
         object.kind().kind == "DaemonSet" && object.name() == name && descriptor.is_of_node_manager(object)
@@ -108,13 +108,13 @@ pub(super) fn single_identity(subject: Subject) -> Vec<Error> {
 
 pub(super) fn webhook_port(subject: Subject) -> Vec<Error> {
     let flag = "--webhook-secure-port";
-    let is_absent = subject.bundle.upstream.as_ref().is_some_and(|one| one.absent_flags.iter().any(|one| one == flag));
+    let is_absent = subject.bundle.of_upstream().is_some_and(|one| one.absent_flags.iter().any(|one| one == flag));
     let containers = subject.ccms(Phase::Cluster).filter(|_| is_upstream(subject) && !is_absent);
     require_flag(containers, flag, |value| value == Some("0"), "0")
 }
 
 pub(super) fn arguments(subject: Subject) -> Vec<Error> {
-    let Some(descriptor) = &subject.bundle.upstream else { return Vec::new() };
+    let Some(descriptor) = subject.bundle.of_upstream() else { return Vec::new() };
     let set = descriptor.arguments.get(CCM);
     let is_set = |(flag, fact): &&(&str, Fact)| {
         set.and_then(|flags| flags.get(*flag)).is_some_and(|source| source.value == FactOrText::Fact(*fact))
