@@ -5,7 +5,6 @@ mod descriptor;
 pub mod embedded;
 pub mod external;
 pub mod folder;
-pub mod foreign;
 pub mod package;
 mod patterns;
 pub mod payload;
@@ -57,6 +56,16 @@ pub enum Flavour {
     OpenShift,
     /// For any Kubernetes: `assets/<cloud>/upstream/*.yaml`.
     Upstream,
+}
+
+impl Flavour {
+    /// The namespaces of a provider's own objects. For any Kubernetes kube-system stands for the managed namespace, too.
+    fn namespaces(self) -> &'static [&'static str] {
+        match self {
+            Self::OpenShift => &[DEFAULT_NAMESPACE, upstream::NAMESPACE],
+            Self::Upstream => &[upstream::NAMESPACE],
+        }
+    }
 }
 
 /// Whether a providerID is of the cloud whose providerIDs begin like this.

@@ -13,9 +13,8 @@ use crate::{
         Flavour, Phase, Provider, embedded,
         external::{self, Wanted, policy::PolicyFile},
         folder::Bundle,
-        foreign::{self, Policy},
         package::read::{Form, Loaded},
-        verify::{self, DRY_RUN},
+        verify::{self, DRY_RUN, Policy, policy::policy_for},
     },
     text::output,
     version::VERSION,
@@ -141,7 +140,7 @@ impl PolicyArgs {
         match external::read::accept(&wanted, loaded, &policy) {
             Ok(external) => Ok(Arc::unwrap_or_clone(external.provider)),
             Err(refused) => {
-                if let Some(needed) = foreign::policy_for(&bundles, &policy) {
+                if let Some(needed) = policy_for(&bundles, &policy) {
                     say(&format!(
                         "a file for --provider-policy would allow it, once you have looked at each value:\n{needed}"
                     ));
@@ -222,25 +221,19 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
         wrong_usage("flags of a connection need --dry-run=server");
     }
     let target = args.target.as_deref().map_or_else(|| Ok(Target::BuiltIn(embedded::bundles())), Target::of)?;
-    let (bundles, mut report) = match target {
+    let (bundles, payload, policy, form) = match target {
         Target::Package(loaded) => {
             let (bundles, policy) = (loaded.package.bundles(), args.policy.read()?);
             args.policy.warn_of_unused(&policy, loaded.package.name(), &bundles);
-            let report = foreign::report(&bundles, &policy).of_form(loaded.form);
-            (bundles, report)
+            (bundles, None, Some(policy), Some(loaded.form))
         }
         _ if args.policy.provider_policy.is_some() => {
             wrong_usage("--provider-policy is for one provider's own folder, or a tar of it")
         }
-        Target::BuiltIn(bundles) => {
-            let report = verify::verify(&bundles, Some(&embedded::payload()));
-            (bundles, report)
-        }
-        Target::Tree(bundles, payload) => {
-            let report = verify::verify(&bundles, payload.as_ref());
-            (bundles, report)
-        }
+        Target::BuiltIn(bundles) => (bundles, Some(embedded::payload()), None, None),
+        Target::Tree(bundles, payload) => (bundles, payload, None, None),
     };
+    let mut report = verify::verify(&bundles, payload.as_ref(), policy.as_ref()).of_form(form);
     if args.dry_run.is_some() {
         let refusals = runtime()?.block_on(async {
             args.request_timeout.set();

@@ -26,8 +26,8 @@ use crate::{
         catalog::Catalog,
         embedded,
         external::read::Externals,
-        foreign::Policy,
         upstream::{Descriptor, Upstream},
+        verify::Policy,
     },
     text::yaml,
 };

@@ -109,6 +109,11 @@ fn flavours(name: &str, below: &str, files: BTreeMap<String, Vec<u8>>) -> Vec<Bu
 }
 
 impl Manifest {
+    /// Its kind and its name.
+    pub(super) fn title(&self) -> String {
+        format!("{} {}", self.object.kind().kind, self.object.name())
+    }
+
     /// A defect at a JSON pointer.
     pub(crate) fn defect(&self, pointer: &str, problem: impl Into<String>) -> Error {
         Error::new(&self.file, Some(Place::line(self.lines.of(pointer))), problem)

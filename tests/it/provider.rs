@@ -273,7 +273,7 @@ async fn a_new_provider_needs_no_change_of_a_test() -> Result<()> {
     let (folder, catalog) = with_a_new_provider()?;
     assert!(catalog.providers().any(|provider| provider.name() == "demo"));
     let (bundles, payload) = read::read(folder.path())?;
-    let report = verify::verify(&bundles, payload.as_ref());
+    let report = verify::verify(&bundles, payload.as_ref(), None);
     assert_eq!(report.findings, [], "{}", report.table());
     install::check(folder.path(), &catalog)?;
     contract::check_contracts(&catalog)?;

@@ -11,8 +11,8 @@ use crate::{
             External, Origin, Refused, Wanted,
             policy::{self, PolicyFile},
         },
-        foreign::{self, Policy},
         package,
+        verify::{self, Policy, policy::widened},
     },
 };
 
@@ -39,7 +39,7 @@ pub fn accept(wanted: &Wanted, loaded: package::read::Loaded, policy: &Policy) -
     if let Some(defect) = bundles.iter().find_map(|bundle| bundle.first_defect().err()) {
         return Err(wanted.refused(defect.to_string()));
     }
-    let broken = foreign::check(&bundles, policy);
+    let broken = verify::check(&bundles, policy);
     if !broken.is_empty() {
         let more = broken.len().saturating_sub(MOST_FINDINGS);
         let more = if more == 0 { String::new() } else { format!("; and {more} more") };
@@ -49,7 +49,7 @@ pub fn accept(wanted: &Wanted, loaded: package::read::Loaded, policy: &Policy) -
             broken.join("; ")
         )));
     }
-    let origin = Origin { path: path.display().to_string(), digest, widened: foreign::widened(&bundles, policy) };
+    let origin = Origin { path: path.display().to_string(), digest, widened: widened(&bundles, policy) };
     External::new(package, &bundles, origin).map_err(|defect| wanted.refused(defect.to_string()))
 }
 

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     facts::{Facts, Platform},
     plan::Plan,
-    provider::{Phase, catalog::Catalog, embedded, foreign::tests::pinned, package},
+    provider::{Phase, catalog::Catalog, embedded, package, verify::trust::tests::pinned},
 };
 
 /// A provider's folder of this name, which passes every check: Exoscale's under another name.

@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use crate::{
     error::brief,
-    facts::DEFAULT_NAMESPACE,
     object::permissions,
     provider::{
         Error, Flavour, ImageSource, Phase,
@@ -170,10 +169,7 @@ pub(super) fn rbac_wildcards(subject: Subject) -> Vec<Error> {
 }
 
 pub(super) fn namespaces(subject: Subject) -> Vec<Error> {
-    let allowed = match subject.bundle.flavour {
-        Flavour::OpenShift => &[DEFAULT_NAMESPACE, "kube-system"][..],
-        Flavour::Upstream => &["kube-system"],
-    };
+    let allowed = subject.bundle.flavour.namespaces();
     let of_manifest = |manifest: &Manifest| {
         let value = manifest.object.value();
         let subjects = items(&value["subjects"]).iter().enumerate();

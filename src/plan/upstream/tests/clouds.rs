@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::provider::{
-    Origin, catalog::Catalog, external::External, foreign::tests::pinned, versions::UNKNOWN_VERSION,
+    Origin, catalog::Catalog, external::External, verify::trust::tests::pinned, versions::UNKNOWN_VERSION,
 };
 
 /// Two digests.

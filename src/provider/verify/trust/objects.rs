@@ -4,19 +4,21 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::{
+    SYSTEM,
+    metadata::{PLACES, escaped, own},
+    never,
+};
 use crate::{
     error::brief,
-    facts::DEFAULT_NAMESPACE,
     provider::{
-        AUTHENTICATION_READER, Error, Flavour, Phase,
+        AUTHENTICATION_READER, Error, Phase,
         folder::Manifest,
-        foreign::{
-            SYSTEM, Values,
-            metadata::{PLACES, escaped, own},
-            never,
-        },
         restriction,
-        verify::parts::{Part, Subject, items},
+        verify::{
+            Values,
+            parts::{Part, Subject, items},
+        },
     },
 };
 
@@ -54,7 +56,7 @@ pub(super) fn kinds(subject: Subject) -> Values {
     };
     let others = subject.bundle.manifests.iter().filter(|manifest| !is_usual(manifest));
     let defect = |manifest: &Manifest| {
-        let value = format!("{} {}", manifest.object.kind().kind, manifest.object.name());
+        let value = manifest.title();
         (manifest.defect("/kind", brief(&value)), value)
     };
     others.map(defect).collect()
@@ -73,7 +75,7 @@ pub(super) fn names(subject: Subject) -> Values {
     };
     let others = subject.bundle.manifests.iter().filter(|manifest| !is_own(manifest.object.name()));
     let defect = |manifest: &Manifest| {
-        let value = format!("{} {}", manifest.object.kind().kind, manifest.object.name());
+        let value = manifest.title();
         (
             manifest.defect(
                 "/metadata/name",
@@ -99,11 +101,7 @@ pub(super) fn system_names(subject: Subject) -> Vec<Error> {
 }
 
 pub(super) fn namespaces(subject: Subject) -> Values {
-    let own = match subject.bundle.flavour {
-        Flavour::OpenShift => &[DEFAULT_NAMESPACE, KUBE_SYSTEM][..],
-        // It stands for the managed namespace, too.
-        Flavour::Upstream => &[KUBE_SYSTEM],
-    };
+    let own = subject.bundle.flavour.namespaces();
     let others = subject.bundle.manifests.iter().filter(|manifest| {
         let object = &manifest.object;
         object.kind().namespaced && !own.contains(&object.namespace())

@@ -2,7 +2,10 @@
 
 use crate::{
     error::brief,
-    provider::{Describe, foreign::Values, restriction, verify::parts::Subject},
+    provider::{
+        Describe, restriction,
+        verify::{Values, parts::Subject},
+    },
 };
 
 pub(super) fn of_nodes(subject: Subject) -> Values {

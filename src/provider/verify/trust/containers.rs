@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::pods::{each, fields};
 use crate::{
     object::reference::is_digest,
     provider::{
         Error, Flavour, Phase,
-        foreign::{
-            Values,
-            pods::{each, fields},
-        },
         upstream::Image,
-        verify::parts::{Part, Subject, items, report},
+        verify::{
+            Values,
+            parts::{Part, Subject, items, report},
+        },
     },
     text::yaml::outline::child,
 };

@@ -4,14 +4,17 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::rights;
 use crate::{
     error::brief,
     facts::DEFAULT_NAMESPACE,
     provider::{
         Error, Flavour, Phase,
-        foreign::{Values, rights},
         upstream::{CLOUD_CONFIG_VOLUME, CREDENTIALS_VOLUME, Descriptor},
-        verify::parts::{Part, Subject, items},
+        verify::{
+            Values,
+            parts::{Part, Subject, items},
+        },
     },
     text::{
         work,

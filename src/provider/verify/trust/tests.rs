@@ -1,7 +1,15 @@
-use std::sync::LazyLock;
+use std::{collections::BTreeSet, sync::LazyLock};
 
 use super::*;
-use crate::provider::{embedded, folder::bundles_of};
+use crate::provider::{
+    Flavour, embedded,
+    folder::{Bundle, bundles_of},
+    verify::{
+        Policy, check,
+        policy::{policy_for, values, widened},
+        verify,
+    },
+};
 
 mod accounts;
 mod hostile;
@@ -10,15 +18,15 @@ mod policy;
 
 /// A provider that comes with this program, as one that does not: with the digests of its images.
 pub(crate) static UPSTREAM: LazyLock<&'static [(&'static str, &'static str)]> = LazyLock::new(|| {
-    let descriptor = pinned(include_str!("../../../assets/exoscale/upstream/provider.yaml"));
+    let descriptor = pinned(include_str!("../../../../assets/exoscale/upstream/provider.yaml"));
     Vec::leak(vec![
-        ("assets/upstream/deployment.yaml", include_str!("../../../assets/exoscale/upstream/deployment.yaml")),
+        ("assets/upstream/deployment.yaml", include_str!("../../../../assets/exoscale/upstream/deployment.yaml")),
         (
             "assets/upstream/poddisruptionbudget.yaml",
-            include_str!("../../../assets/exoscale/upstream/poddisruptionbudget.yaml"),
+            include_str!("../../../../assets/exoscale/upstream/poddisruptionbudget.yaml"),
         ),
         ("assets/upstream/provider.yaml", String::leak(descriptor)),
-        ("assets/upstream/rbac.yaml", include_str!("../../../assets/exoscale/upstream/rbac.yaml")),
+        ("assets/upstream/rbac.yaml", include_str!("../../../../assets/exoscale/upstream/rbac.yaml")),
     ])
 });
 

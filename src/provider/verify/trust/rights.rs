@@ -1,16 +1,15 @@
 //! Rules about rights: what roles grant, and the rights that the descriptor of the flavour upstream lists (pure).
 
+use super::{
+    metadata::own,
+    never::{self, READ, is_mighty},
+};
 use crate::{
     object::permissions::{self, Rule},
     provider::{
         CCM, Error, Flavour, Phase,
         folder::Manifest,
-        foreign::{
-            Values,
-            metadata::own,
-            never::{self, READ, is_mighty},
-        },
-        verify::parts::Subject,
+        verify::{Values, parts::Subject},
     },
 };
 
