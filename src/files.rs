@@ -34,7 +34,7 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// The same of a file that may be at most this large.
-pub(crate) fn read_within(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+fn read_within(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }

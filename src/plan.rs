@@ -19,7 +19,7 @@ use crate::{
     api::spec::Management,
     facts::{self, Facts, images},
     object::{Object, PART_OF_LABEL, reference},
-    provider::{self, Phase, Provider, catalog::Catalog, external},
+    provider::{self, OpenShift, Phase, catalog::Catalog, external},
 };
 
 /// The objects that should exist.
@@ -156,7 +156,7 @@ fn without_digest(object: &Object) -> Value {
     value
 }
 
-impl Provider {
+impl OpenShift {
     /// The objects of one phase. For the bootstrap VM only the images depend on the cluster.
     pub(crate) fn objects(&self, phase: Phase, facts: &Facts) -> Result<Vec<Object>, Error> {
         if phase == Phase::Bootstrap {

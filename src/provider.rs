@@ -5,7 +5,6 @@ mod descriptor;
 pub mod embedded;
 pub mod external;
 pub mod folder;
-pub mod foreign;
 pub mod package;
 mod patterns;
 pub mod payload;
@@ -28,9 +27,10 @@ use crate::{
     text::{Place, located},
 };
 
+pub use descriptor::{Common, Describe, Descriptor, FactOrText, ImageSource, Platform, Services, Sources, ValueSource};
 pub use external::Origin;
-
-pub use descriptor::{Descriptor, FactOrText, ImageSource, Platform, Services, ValueSource};
+use folder::Bundle;
+pub use upstream::Upstream;
 
 /// The name of the CCM's container.
 pub(crate) const CCM: &str = "cloud-controller-manager";
@@ -56,6 +56,16 @@ pub enum Flavour {
     OpenShift,
     /// For any Kubernetes: `assets/<cloud>/upstream/*.yaml`.
     Upstream,
+}
+
+impl Flavour {
+    /// The namespaces of a provider's own objects. For any Kubernetes kube-system stands for the managed namespace, too.
+    fn namespaces(self) -> &'static [&'static str] {
+        match self {
+            Self::OpenShift => &[DEFAULT_NAMESPACE, upstream::NAMESPACE],
+            Self::Upstream => &[upstream::NAMESPACE],
+        }
+    }
 }
 
 /// Whether a providerID is of the cloud whose providerIDs begin like this.
@@ -88,29 +98,89 @@ impl Error {
     }
 }
 
-/// A provider from a folder without defects.
+/// A provider from a folder without defects. It has at least one flavour.
 #[derive(Clone, Debug)]
 pub struct Provider {
+    /// Its name.
+    pub name: String,
+    /// Its flavour for OpenShift.
+    pub openshift: Option<OpenShift>,
+    /// Its flavour upstream.
+    pub kubernetes: Option<Upstream>,
+}
+
+/// What a provider contains for one flavour.
+#[derive(Clone, Debug)]
+pub struct Contents<D> {
     /// Its descriptor.
-    pub descriptor: Descriptor,
-    /// The manifests of `assets/<name>/`, in the order of applying.
+    pub descriptor: D,
+    /// The manifests of the running cluster, in the order of applying.
     pub manifests: Vec<Object>,
-    /// The manifests of `bootstrap/<name>/`, unchanged.
+    /// The manifests of the bootstrap VM, unchanged. Only the flavour for OpenShift has some.
     pub bootstrap_manifests: Vec<Object>,
-    /// Where it comes from, if not with this program.
+    /// Where the provider comes from, if not with this program.
     pub origin: Option<Origin>,
 }
 
+/// What a provider contains for OpenShift.
+pub type OpenShift = Contents<Descriptor>;
+
+/// The descriptor of either flavour.
+#[derive(Clone, Debug)]
+pub enum Described {
+    /// That for OpenShift.
+    OpenShift(Box<Descriptor>),
+    /// That of the flavour upstream.
+    Upstream(Box<upstream::Descriptor>),
+}
+
+impl Describe for Described {
+    fn common(&self) -> Common<'_> {
+        match self {
+            Self::OpenShift(descriptor) => descriptor.common(),
+            Self::Upstream(descriptor) => descriptor.common(),
+        }
+    }
+}
+
 impl Provider {
+    /// The provider of these bundles, each of another flavour, or their first defect.
+    pub fn of(name: &str, bundles: &[Bundle]) -> Result<Self, Error> {
+        let mut provider = Self { name: name.to_owned(), openshift: None, kubernetes: None };
+        for bundle in bundles {
+            match bundle.flavour {
+                Flavour::OpenShift => provider.openshift = Some(bundle.openshift()?),
+                Flavour::Upstream => provider.kubernetes = Some(bundle.kubernetes()?),
+            }
+        }
+        Ok(provider)
+    }
+
+    /// Whether both may serve the same cluster of OpenShift.
+    fn overlaps(&self, other: &Self) -> bool {
+        let platforms = self.openshift.as_ref().zip(other.openshift.as_ref());
+        platforms.is_some_and(|(one, other)| one.descriptor.platform.overlaps(&other.descriptor.platform))
+    }
+
+    /// Where it comes from, if not with this program.
+    pub fn origin(&self) -> Option<&Origin> {
+        let of_openshift = self.openshift.as_ref().and_then(|one| one.origin.as_ref());
+        of_openshift.or_else(|| self.kubernetes.as_ref()?.origin.as_ref())
+    }
+}
+
+impl<D: Describe> Contents<D> {
+    /// The provider's name.
+    pub fn name(&self) -> &str {
+        self.descriptor.common().name
+    }
+}
+
+impl<D> Contents<D> {
     /// The ConfigMaps and Secrets that its pods refer to when they run in this namespace.
     pub fn references(&self, namespace: &str) -> BTreeSet<Reference> {
         let workloads = self.manifests.iter().filter_map(|object| Some((object.namespace(), object.pod_spec()?)));
         let in_namespace = |own: &'_ str| if own == DEFAULT_NAMESPACE { namespace.to_owned() } else { own.to_owned() };
         workloads.flat_map(|(own, pod)| reference::references(pod, &in_namespace(own))).collect()
-    }
-
-    /// The provider's name.
-    pub fn name(&self) -> &str {
-        &self.descriptor.name
     }
 }

@@ -66,12 +66,12 @@ fn chosen(targets: &[String]) -> anyhow::Result<Vec<Upstream>> {
     }
     let of_target = |target: &String| {
         let bundles = load(target)?.package.bundles();
-        let Some(bundle) = bundles.into_iter().find(|bundle| bundle.flavour == Flavour::Upstream) else {
+        let Some(bundle) = bundles.iter().find(|bundle| bundle.flavour == Flavour::Upstream) else {
             return Err(wrong_usage(&format!(
                 "{target} has no flavour for any Kubernetes, whose images are listed here"
             )));
         };
-        Ok(bundle.into_upstream()?)
+        Ok(bundle.kubernetes()?)
     };
     targets.iter().map(of_target).collect()
 }

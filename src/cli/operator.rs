@@ -235,7 +235,8 @@ fn view_settings(
 /// Reads the external providers, and says which are used and which are not.
 fn externals(common: &ControllersArgs) -> anyhow::Result<Externals> {
     let externals = common.providers.externals(true)?;
-    for External { name, origin, .. } in externals.used() {
+    for External { provider, origin, .. } in externals.used() {
+        let name = &provider.name;
         info!("the external provider {name} is that of {}, {}", origin.path, origin.digest);
         for widened in &origin.widened {
             warn!(

@@ -1,6 +1,6 @@
 //! The commands about providers: `provider show` and `provider verify`; others have files of their own.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::Arc};
 
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
@@ -11,12 +11,11 @@ use crate::{
     apply::dry_run,
     plan::show,
     provider::{
-        Flavour, Phase, embedded,
+        Flavour, Phase, Provider, embedded,
         external::{self, Wanted, policy::PolicyFile},
         folder::Bundle,
-        foreign::{self, Policy},
         package::read::{Form, Loaded},
-        verify::{self, DRY_RUN, Finding},
+        verify::{self, DRY_RUN, Finding, Policy, policy::policy_for},
     },
     text::output,
     version::VERSION,
@@ -126,23 +125,23 @@ impl PolicyArgs {
     }
 
     /// Says which values allow nothing, as they may be mistyped.
-    fn warn_of_unused(&self, policy: &Policy, bundles: &[Bundle]) {
+    fn warn_of_unused(&self, policy: &Policy, name: &str, bundles: &[Bundle]) {
         let path = self.file().map(|file| file.path).unwrap_or_default();
         policy.unused(bundles).iter().for_each(|problem| say(&format!("warning: {}", problem.of(path.display()))));
-        if let Some(problem) = policy.is_of_others(bundles) {
+        if let Some(problem) = policy.is_of_others(name) {
             say(&format!("warning: {}: {problem}", path.display()));
         }
     }
 
     /// What the operator would use of a package. What it would refuse is an error, and it is said which policy would allow it.
-    fn accept(&self, target: &str, loaded: Loaded) -> anyhow::Result<Vec<Bundle>> {
+    fn accept(&self, target: &str, loaded: Loaded) -> anyhow::Result<Provider> {
         let (policy, bundles) = (self.read()?, loaded.package.bundles());
-        self.warn_of_unused(&policy, &bundles);
+        self.warn_of_unused(&policy, loaded.package.name(), &bundles);
         let wanted = Wanted { path: Some(target.into()), ..Wanted::default() };
         match external::read::accept(&wanted, loaded, &policy) {
-            Ok(_) => Ok(bundles),
+            Ok(external) => Ok(Arc::unwrap_or_clone(external.provider)),
             Err(refused) => {
-                if let Some(needed) = foreign::policy_for(&bundles, &policy) {
+                if let Some(needed) = policy_for(&bundles, &policy) {
                     say(&format!(
                         "a file for --provider-policy would allow it, once you have looked at each value:\n{needed}"
                     ));
@@ -200,13 +199,12 @@ fn show(args: &ShowArgs) -> anyhow::Result<()> {
     let loaded = target::load(&args.name)?;
     let is_built_in = loaded.form == Form::BuiltIn;
     // The files of those that come with this program are where the repository has them.
-    let bundles = if is_built_in { embedded::bundles() } else { loaded.package.bundles() };
-    let is_shown = |bundle: &&Bundle| bundle.flavour == Flavour::OpenShift && bundle.name == loaded.package.name();
-    let Some(bundle) = bundles.iter().find(is_shown) else {
+    let name = loaded.package.name();
+    let bundles = if is_built_in { embedded::bundles_of(name) } else { loaded.package.bundles() };
+    let Some(bundle) = bundles.iter().find(|bundle| bundle.flavour == Flavour::OpenShift) else {
         let flag = if is_built_in { String::new() } else { format!(" --provider {}", args.name) };
         return Err(wrong_usage(&format!(
-            "provider {:?} is for any Kubernetes: `ccm-operator render ccm --config FILE{flag}` shows its objects",
-            loaded.package.name()
+            "provider {name:?} is for any Kubernetes: `ccm-operator render ccm --config FILE{flag}` shows its objects"
         )));
     };
     let phase = if args.phase == ShowPhase::Bootstrap { Phase::Bootstrap } else { Phase::Cluster };
@@ -236,25 +234,19 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
         return Err(wrong_usage("flags of a connection need --dry-run=server"));
     }
     let target = args.target.as_deref().map_or_else(|| Ok(Target::BuiltIn(embedded::bundles())), Target::of)?;
-    let (bundles, mut report) = match target {
+    let (bundles, payload, policy, form) = match target {
         Target::Package(loaded) => {
             let (bundles, policy) = (loaded.package.bundles(), args.policy.read()?);
-            args.policy.warn_of_unused(&policy, &bundles);
-            let report = foreign::report(&bundles, &policy).of_form(loaded.form);
-            (bundles, report)
+            args.policy.warn_of_unused(&policy, loaded.package.name(), &bundles);
+            (bundles, None, Some(policy), Some(loaded.form))
         }
         _ if args.policy.provider_policy.is_some() => {
             return Err(wrong_usage("--provider-policy is for one provider's own folder, or a tar of it"));
         }
-        Target::BuiltIn(bundles) => {
-            let report = verify::verify(&bundles, Some(&embedded::payload()));
-            (bundles, report)
-        }
-        Target::Tree(bundles, payload) => {
-            let report = verify::verify(&bundles, payload.as_ref());
-            (bundles, report)
-        }
+        Target::BuiltIn(bundles) => (bundles, Some(embedded::payload()), None, None),
+        Target::Tree(bundles, payload) => (bundles, payload, None, None),
     };
+    let mut report = verify::verify(&bundles, payload.as_ref(), policy.as_ref()).of_form(form);
     if args.dry_run.is_some() {
         let refusals = runtime()?.block_on(async {
             args.request_timeout.set();

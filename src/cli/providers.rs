@@ -47,15 +47,15 @@ impl ProviderFlags {
         // What is not UTF-8 enables nothing, and is refused.
         let variable = |name: &str| env::var_os(name).map(|value| value.to_string_lossy().into_owned());
         let of_environment = Wanted::of_environment(variable).transpose();
-        let known: Vec<_> = embedded::bundles().into_iter().map(|bundle| bundle.name).collect();
-        if let Some(unknown) = self.replace_built_in.iter().find(|name| !known.contains(name)) {
-            let hint = did_you_mean(unknown, known.iter().map(String::as_str));
+        let known = embedded::names();
+        if let Some(unknown) = self.replace_built_in.iter().find(|name| !known.contains(&name.as_str())) {
+            let hint = did_you_mean(unknown, known.iter().copied());
             bail!(
                 "--replace-built-in: there is no built-in provider {unknown:?}{hint}; one of your own is given by --provider ./{}",
                 unknown.escape_debug()
             );
         }
-        let is_name = |text: &&String| known.contains(text) && !Path::new(text.as_str()).exists();
+        let is_name = |text: &&String| known.contains(&text.as_str()) && !Path::new(text.as_str()).exists();
         if let Some(name) = self.provider.iter().find(is_name) {
             bail!("--provider: {name} comes with this program; the flag is for the path of one that does not");
         }

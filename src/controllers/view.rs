@@ -34,7 +34,7 @@ use crate::{
     object::{Key, reference::Reference},
     plan::{Plan, limits::Limits},
     process::leadership::Authority,
-    provider::{Phase, Provider, catalog::Catalog, external::read::Externals},
+    provider::{OpenShift, Phase, catalog::Catalog, external::read::Externals},
     status::{self, cluster_operator::Status},
 };
 
@@ -237,7 +237,7 @@ impl View {
     }
 
     /// The provider that serves the cluster; `None` also while the platform is not known.
-    pub(super) fn provider(&self) -> Option<&Provider> {
+    pub(super) fn provider(&self) -> Option<&OpenShift> {
         self.catalog.provider(&self.facts)
     }
 

@@ -8,8 +8,8 @@ use crate::{
     object::{Object, permissions},
     plan::rights,
     provider::{
-        Provider,
-        upstream::{INSTANCE_LABEL, Upstream, is_manager},
+        OpenShift,
+        upstream::{INSTANCE_LABEL, Upstream},
     },
     text::ini,
 };
@@ -108,8 +108,8 @@ impl Subject {
     }
 
     /// That of an OpenShift cluster; `None` if its provider has no workload.
-    pub fn openshift(provider: &Provider, infrastructure: &Value, namespace: &str) -> Option<Self> {
-        let (workload, pod) = workload(&provider.manifests)?;
+    pub fn openshift(provider: &OpenShift, infrastructure: &Value, namespace: &str) -> Option<Self> {
+        let (workload, pod) = provider.workload()?;
         let as_planned = |(key, value): (&String, &Value)| format!("{key}={}", value.as_str().unwrap_or_default());
         let manager =
             provider.manifests.iter().find(|one| one.kind().kind == "DaemonSet" && one.name() != workload.name());
@@ -181,11 +181,6 @@ impl Need {
     fn new(verb: &str, group: &str, resource: &str) -> Self {
         Self { verb: verb.to_owned(), group: group.to_owned(), resource: resource.to_owned(), ..Self::default() }
     }
-}
-
-/// The workload with the container of the cloud-controller-manager, and its pods.
-fn workload(manifests: &[Object]) -> Option<(&Object, &Value)> {
-    manifests.iter().find_map(|one| Some((one, one.pod_spec().filter(|pod| is_manager(pod))?)))
 }
 
 fn selector(workload: &Object, label: impl Fn((&String, &Value)) -> String) -> String {

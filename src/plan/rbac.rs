@@ -15,7 +15,7 @@ use crate::{
         reference::{CONFIG_MAP, SECRET, references},
     },
     provider::{
-        AUTHENTICATION_READER, Provider,
+        AUTHENTICATION_READER, OpenShift,
         upstream::{NAMESPACE, Upstream},
     },
     text::yaml,
@@ -64,7 +64,7 @@ pub fn upstream(
 /// # Errors
 ///
 /// The manifests cannot be written as YAML.
-pub fn openshift(provider: &Provider, namespace: &str, operator_namespace: &str) -> Result<String, yaml::Error> {
+pub fn openshift(provider: &OpenShift, namespace: &str, operator_namespace: &str) -> Result<String, yaml::Error> {
     let own: Vec<_> = provider.manifests.iter().collect();
     let cluster_scoped = || own.iter().copied().filter(|object| !object.kind().namespaced);
     let mut roles = Roles::from([(None, of_objects(cluster_scoped(), "ClusterRole")?)]);

@@ -15,7 +15,7 @@ use crate::{
     object::{self, Object, each_text},
     plan::{self, substitute},
     provider::{
-        self, Descriptor, FactOrText, Flavour, ImageSource, Phase, Platform, ValueSource,
+        self, Common, Contents, Describe, Descriptor, FactOrText, ImageSource, Phase, Sources,
         folder::{Bundle, arguments},
     },
     text::{output::table, suggest::did_you_mean},
@@ -119,24 +119,22 @@ fn shared<S: Serializer>(text: &Rc<str>, serializer: S) -> Result<S::Ok, S::Erro
     serializer.serialize_str(text)
 }
 
-/// Summarizes a provider from the package of this digest, which came with a version of the program.
-pub fn summary(bundle: &Bundle, digest: &str, version: &str) -> Summary {
-    let has = |phase| bundle.manifests.iter().any(|manifest| manifest.phase == phase);
-    let phases = [("cluster", Phase::Cluster), ("bootstrap", Phase::Bootstrap)];
-    let platform = bundle.platform().map(Platform::to_string);
-    Summary {
-        name: bundle.name.clone(),
-        flavour: if bundle.flavour == Flavour::OpenShift { "OpenShift" } else { "upstream" },
-        platform: platform.unwrap_or_default(),
-        version: version.to_owned(),
-        digest: digest.to_owned(),
-        phases: phases.into_iter().filter(|(_, phase)| has(*phase)).map(|(name, _)| name).collect(),
-        path: String::new(),
-        unused: None,
-    }
-}
-
 impl Summary {
+    /// That of a flavour of a provider, from the package of this digest, which came with a version of the program.
+    pub fn of<D: Describe>(provider: &Contents<D>, digest: &str, version: &str) -> Self {
+        let Common { name, platform, .. } = provider.descriptor.common();
+        let phases = [("cluster", &provider.manifests), ("bootstrap", &provider.bootstrap_manifests)];
+        Self {
+            name: name.to_owned(),
+            flavour: if platform.is_some() { "OpenShift" } else { "upstream" },
+            platform: platform.map(ToString::to_string).unwrap_or_default(),
+            version: version.to_owned(),
+            digest: digest.to_owned(),
+            phases: phases.into_iter().filter(|(_, all)| !all.is_empty()).map(|(name, _)| name).collect(),
+            ..Self::default()
+        }
+    }
+
     /// The same of an external provider, read from this path.
     #[must_use]
     pub fn at(self, path: &str) -> Self {
@@ -152,12 +150,12 @@ impl Summary {
 
 /// Plans a provider in one phase.
 pub fn details(bundle: &Bundle, digest: &str, version: &str, phase: Phase) -> Result<Details, Error> {
-    let provider = bundle.provider()?;
+    let provider = bundle.openshift()?;
     let facts = placeholders(&provider.descriptor);
     // A plan has known feature gates only, so their placeholder is set afterwards.
     let gates = facts.value(facts::Fact::FeatureGates).unwrap_or_default();
     let mut details = Details {
-        summary: summary(bundle, digest, version),
+        summary: Summary::of(&provider, digest, version),
         phase: if phase == Phase::Cluster { "cluster" } else { "bootstrap" },
         ..Details::default()
     };
@@ -208,9 +206,9 @@ fn placeholders(descriptor: &Descriptor) -> Facts {
     }
 }
 
-/// The message for an unknown provider.
-pub fn unknown(name: &str, bundles: &[Bundle]) -> String {
-    let hint = did_you_mean(name, bundles.iter().map(|bundle| bundle.name.as_str()));
+/// The message for a provider that is not one of these.
+pub fn unknown(name: &str, known: &[&str]) -> String {
+    let hint = did_you_mean(name, known.iter().copied());
     format!("there is no provider {name:?}{hint}: `ccm-operator provider list` lists them")
 }
 
@@ -271,7 +269,7 @@ fn reference_name(reference: &Value) -> String {
 }
 
 /// The source of a planned argument or variable that is not in the manifest.
-fn origin(sources: &BTreeMap<String, BTreeMap<String, ValueSource>>, container: &str, name: &str) -> String {
+fn origin(sources: &Sources, container: &str, name: &str) -> String {
     let Some(source) = sources.get(container).and_then(|sources| sources.get(name)) else {
         return "set in every container; left out without a value".to_owned();
     };

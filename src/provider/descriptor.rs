@@ -1,6 +1,9 @@
 //! The format of `provider.yaml` (pure).
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde::{
     Deserialize, Deserializer,
@@ -11,6 +14,34 @@ use crate::{
     facts::{self, EXTERNAL, Fact},
     text::suggest::did_you_mean,
 };
+
+/// The sources of values, by the container's name and the target's.
+pub type Sources = BTreeMap<String, BTreeMap<String, ValueSource>>;
+
+/// What the descriptors of both flavours say.
+#[derive(Clone, Debug)]
+pub struct Common<'a> {
+    /// The provider's name.
+    pub name: &'a str,
+    /// The platform of OpenShift that it serves; `None` for any Kubernetes.
+    pub platform: Option<&'a Platform>,
+    /// The names of the containers with an image.
+    pub images: BTreeSet<&'a str>,
+    /// The arguments that are appended.
+    pub arguments: &'a Sources,
+    /// The environment variables that are set.
+    pub environment: &'a Sources,
+    /// How the labels and annotations of nodes begin that its own code writes.
+    pub of_nodes: &'a [String],
+    /// How those of Services begin.
+    pub of_services: &'a [String],
+}
+
+/// The descriptor of a flavour.
+pub trait Describe {
+    /// What that of every flavour says.
+    fn common(&self) -> Common<'_>;
+}
 
 /// `provider.yaml`: the platform that the provider serves, and the facts in its manifests.
 #[derive(Clone, Debug, Deserialize)]
@@ -26,10 +57,10 @@ pub struct Descriptor {
     /// Arguments that are appended, by the container's name and the flag. For `assets/` only: bootstrap pods have
     /// their arguments in their manifest.
     #[serde(default)]
-    pub arguments: BTreeMap<String, BTreeMap<String, ValueSource>>,
+    pub arguments: Sources,
     /// Environment variables that are set, by the container's name and the variable's. For `assets/` only.
     #[serde(default)]
-    pub environment: BTreeMap<String, BTreeMap<String, ValueSource>>,
+    pub environment: Sources,
     /// The cloud's configuration; absent means that none is synced.
     pub cloud_config: Option<crate::config::CloudConfigSettings>,
     /// What its cloud-controller-manager writes on nodes; absent means that it is not known.
@@ -37,6 +68,20 @@ pub struct Descriptor {
     /// What it writes on Services.
     #[serde(default)]
     pub services: Services,
+}
+
+impl Describe for Descriptor {
+    fn common(&self) -> Common<'_> {
+        Common {
+            name: &self.name,
+            platform: Some(&self.platform),
+            images: self.images.keys().map(String::as_str).collect(),
+            arguments: &self.arguments,
+            environment: &self.environment,
+            of_nodes: self.nodes.as_ref().map_or(&[], |nodes| &nodes.metadata_prefixes),
+            of_services: &self.services.metadata_prefixes,
+        }
+    }
 }
 
 /// What a cloud-controller-manager writes on the nodes of its cloud.

@@ -3,8 +3,6 @@
 //!
 //! The only module that knows about embedding; all others take paths and bytes.
 
-use std::collections::BTreeMap;
-
 use include_dir::{Dir, include_dir};
 
 use crate::{
@@ -26,12 +24,26 @@ static INSTALL: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/install");
 static GUARD: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/guard");
 static SCAFFOLD: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/scaffold/example");
 
-/// The providers' files as (path from the repository's root, bytes).
-fn files() -> Vec<(String, &'static [u8])> {
+/// The names of the embedded providers.
+pub fn names() -> Vec<&'static str> {
+    let mut names: Vec<_> = ASSETS.dirs().filter_map(|dir| dir.path().to_str()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// The files of a provider as (path from the repository's root, bytes); none if there is no provider of this name.
+fn files(name: &str) -> Vec<(String, &'static [u8])> {
     let mut files = Vec::new();
-    collect("assets", &ASSETS, &mut files);
-    collect("bootstrap", &BOOTSTRAP, &mut files);
+    for (root, dir) in [("assets", &ASSETS), ("bootstrap", &BOOTSTRAP)] {
+        if let Some(own) = dir.get_dir(name) {
+            collect(root, own, &mut files);
+        }
+    }
     files
+}
+
+fn all_files() -> impl Iterator<Item = (String, &'static [u8])> {
+    names().into_iter().flat_map(files)
 }
 
 /// Every file of the install payload as (name, bytes), in the order of installing.
@@ -69,24 +81,23 @@ fn sorted(dir: &Dir<'static>) -> Vec<(String, &'static [u8])> {
 
 /// The catalog of the embedded providers. An error is a defect of this build, which the tests exclude.
 pub fn catalog() -> Result<Catalog, provider::Error> {
-    Catalog::new(files())
+    Catalog::new(all_files())
 }
 
 /// The embedded providers' folders.
 pub fn bundles() -> Vec<Bundle> {
-    folder::bundles(files())
+    folder::bundles(all_files())
 }
 
-/// The embedded providers as packages. An error is a defect of this build, which the tests exclude.
-pub fn packages() -> Result<Vec<Package>, provider::Error> {
-    let mut folders = BTreeMap::<String, Vec<(String, &[u8])>>::new();
-    for (path, bytes) in files() {
-        let mut parts = path.splitn(3, '/');
-        if let (Some(root), Some(name), Some(file)) = (parts.next(), parts.next(), parts.next()) {
-            folders.entry(name.to_owned()).or_default().push((format!("{root}/{file}"), bytes));
-        }
-    }
-    folders.into_iter().map(|(name, files)| Package::new(&name, files)).collect()
+/// The folder of one of them; none if there is no provider of this name.
+pub fn bundles_of(name: &str) -> Vec<Bundle> {
+    folder::bundles(files(name))
+}
+
+/// The package of an embedded provider. An error is a defect of this build, which the tests exclude.
+pub fn package(name: &str) -> Result<Package, provider::Error> {
+    let below = format!("/{name}/");
+    Package::new(name, files(name).into_iter().map(|(path, bytes)| (path.replacen(&below, "/", 1), bytes)))
 }
 
 /// The files of the provider `example`, from which new ones are made, as (path in its own folder, text).

@@ -8,12 +8,13 @@ pub mod read;
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use crate::{
     error::{brief, message},
     object::reference::is_digest,
-    provider::{folder::Bundle, package::Package},
+    provider::{Describe, Error, Provider, folder::Bundle, package::Package},
     text::output::printable,
 };
 
@@ -73,14 +74,25 @@ impl Origin {
 /// An external provider that has passed every check of its own.
 #[derive(Clone, Debug)]
 pub struct External {
-    /// Its name.
-    pub name: String,
     /// Its package.
     pub package: Package,
-    /// Its manifests of each flavour.
-    pub bundles: Vec<Bundle>,
+    /// What is used of it, shared with each catalog.
+    pub provider: Arc<Provider>,
     /// Where it comes from.
     pub origin: Origin,
+}
+
+impl External {
+    /// The provider of a package and its bundles, with the policies that restrict its accounts, or the first defect.
+    pub fn new(package: Package, bundles: &[Bundle], origin: Origin) -> Result<Self, Error> {
+        let Provider { name, openshift, kubernetes } = Provider::of(package.name(), bundles)?;
+        let provider = Provider {
+            name,
+            openshift: openshift.map(|one| one.restricted(&origin)).transpose()?,
+            kubernetes: kubernetes.map(|one| one.restricted(&origin)).transpose()?,
+        };
+        Ok(Self { package, provider: Arc::new(provider), origin })
+    }
 }
 
 /// An external provider that is asked for and not used.
@@ -159,11 +171,8 @@ impl Wanted {
                 self.path.as_deref().unwrap_or(Path::new("")).display()
             )));
         }
-        let descriptors = bundles.iter().filter_map(|bundle| {
-            let of_openshift = bundle.descriptor.as_ref().map(|one| &one.name);
-            of_openshift.or_else(|| bundle.upstream.as_ref().map(|one| &one.name))
-        });
-        let names = descriptors.map(|name| ("its descriptor says", name.as_str()));
+        let descriptors = bundles.iter().filter_map(|bundle| bundle.descriptor.as_ref());
+        let names = descriptors.map(|one| ("its descriptor says", one.common().name));
         let mut names = names.chain(self.name.as_deref().map(|name| (CLOUD_PROVIDER, name)));
         if let Some((whose, other)) = names.find(|(_, other)| *other != name) {
             let mut refused = self.refused(format!(

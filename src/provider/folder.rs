@@ -14,8 +14,7 @@ use crate::{
     error::brief,
     object::{self, Object, permissions},
     provider::{
-        Descriptor, Error, Flavour, Phase, Platform, Provider,
-        upstream::{self, Upstream},
+        Contents, Describe, Described, Descriptor, Error, Flavour, OpenShift, Phase, Platform, Upstream, upstream,
     },
     text::{
         Place, terminal,
@@ -46,10 +45,8 @@ pub struct Bundle {
     pub files: BTreeMap<String, Vec<u8>>,
     /// Every readable manifest, in the order of the files.
     pub manifests: Vec<Manifest>,
-    /// The descriptor of the flavour for OpenShift, if it is readable.
-    pub descriptor: Option<Descriptor>,
-    /// The descriptor of the flavour upstream, if it is readable.
-    pub upstream: Option<upstream::Descriptor>,
+    /// Its descriptor, if it is readable.
+    pub descriptor: Option<Described>,
     /// The reasons for which the operator would refuse the folder. See also [`Bundle::misfits`].
     pub defects: Vec<Error>,
     /// The lines of the descriptor.
@@ -74,20 +71,17 @@ pub struct Manifest {
 /// Reads files of `assets/` and `bootstrap/`, given as (path from their common root, bytes), into one bundle for each provider
 /// and flavour: first those for OpenShift.
 pub fn bundles(files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>) -> Vec<Bundle> {
-    let mut folders = BTreeMap::<(Flavour, String), BTreeMap<String, Vec<u8>>>::new();
+    let mut folders = BTreeMap::<String, BTreeMap<String, Vec<u8>>>::new();
     for (path, bytes) in files {
         let path = path.into();
-        let mut parts = path.split('/').skip(1);
-        let name = parts.next().unwrap_or_default().to_owned();
-        let is_upstream = parts.next() == Some(UPSTREAM) && parts.next().is_some();
-        let flavour = if is_upstream { Flavour::Upstream } else { Flavour::OpenShift };
-        folders.entry((flavour, name)).or_default().insert(path, bytes.into());
+        let name = path.split('/').nth(1).unwrap_or_default().to_owned();
+        folders.entry(name).or_default().insert(path, bytes.into());
     }
-    let mut bundles = Vec::<Bundle>::new();
+    let flavours = folders.into_iter().flat_map(|(name, files)| flavours(&name, &format!("{name}/"), files));
+    let mut bundles: Vec<_> = flavours.collect();
+    bundles.sort_by_key(|bundle| bundle.flavour);
     let mut served = BTreeMap::<_, String>::new();
-    for ((flavour, name), files) in folders {
-        let below = format!("{name}/");
-        let mut bundle = Bundle::read(name, flavour, below, files);
+    for bundle in &mut bundles {
         if let Some(Platform { type_, cloud_name, platform_name }) = bundle.platform() {
             let platform = (type_.clone(), cloud_name.clone(), platform_name.clone());
             let twin = served.get(&platform).map(|twin| format!("provider {twin:?} serves the same platform"));
@@ -95,7 +89,6 @@ pub fn bundles(files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec
             bundle.defects.extend(defect);
             served.entry(platform).or_insert_with(|| bundle.name.clone());
         }
-        bundles.push(bundle);
     }
     bundles
 }
@@ -103,17 +96,24 @@ pub fn bundles(files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec
 /// Reads the files of one provider's own folder, which has `assets/` and `bootstrap/` itself, into a bundle for each flavour: first
 /// that for OpenShift.
 pub fn bundles_of(name: &str, files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>) -> Vec<Bundle> {
-    let mut flavours = BTreeMap::<Flavour, BTreeMap<String, Vec<u8>>>::new();
-    for (path, bytes) in files {
-        let path = path.into();
-        let is_upstream = path.starts_with(&format!("assets/{UPSTREAM}/"));
-        let flavour = if is_upstream { Flavour::Upstream } else { Flavour::OpenShift };
-        flavours.entry(flavour).or_default().insert(path, bytes.into());
-    }
-    flavours.into_iter().map(|(flavour, files)| Bundle::read(name.to_owned(), flavour, String::new(), files)).collect()
+    flavours(name, "", files.into_iter().map(|(path, bytes)| (path.into(), bytes.into())).collect())
+}
+
+/// The files of one provider as a bundle for each flavour that it has.
+fn flavours(name: &str, below: &str, files: BTreeMap<String, Vec<u8>>) -> Vec<Bundle> {
+    let folder = format!("assets/{below}{UPSTREAM}/");
+    let (upstream, openshift) = files.into_iter().partition(|(path, _)| path.starts_with(&folder));
+    let flavours: [(_, BTreeMap<_, _>); 2] = [(Flavour::OpenShift, openshift), (Flavour::Upstream, upstream)];
+    let given = flavours.into_iter().filter(|(_, files)| !files.is_empty());
+    given.map(|(flavour, files)| Bundle::read(name.to_owned(), flavour, below.to_owned(), files)).collect()
 }
 
 impl Manifest {
+    /// Its kind and its name.
+    pub(super) fn title(&self) -> String {
+        format!("{} {}", self.object.kind().kind, self.object.name())
+    }
+
     /// A defect at a JSON pointer.
     pub(crate) fn defect(&self, pointer: &str, problem: impl Into<String>) -> Error {
         Error::new(&self.file, Some(Place::line(self.lines.of(pointer))), problem)
@@ -188,10 +188,11 @@ impl Bundle {
             }
         }
         let of_yaml = |error: yaml::Error| Error::new(path, error.place, error.message);
-        let name = match self.flavour {
-            Flavour::OpenShift => self.descriptor.insert(yaml::from_str(text).map_err(of_yaml)?).name.clone(),
-            Flavour::Upstream => self.upstream.insert(yaml::from_str(text).map_err(of_yaml)?).name.clone(),
+        let descriptor = match self.flavour {
+            Flavour::OpenShift => Described::OpenShift(yaml::from_str(text).map_err(of_yaml)?),
+            Flavour::Upstream => Described::Upstream(yaml::from_str(text).map_err(of_yaml)?),
         };
+        let name = self.descriptor.insert(descriptor).common().name.to_owned();
         self.lines = documents.into_iter().next().map(|(_, lines)| lines).unwrap_or_default();
         if name != self.name {
             let problem = format!("name: {:?} is not the folder's name", brief(&name));
@@ -233,9 +234,19 @@ impl Bundle {
         }
     }
 
+    /// The descriptor of the flavour for OpenShift, if it is that and readable.
+    pub fn of_openshift(&self) -> Option<&Descriptor> {
+        if let Some(Described::OpenShift(descriptor)) = &self.descriptor { Some(descriptor) } else { None }
+    }
+
+    /// The descriptor of the flavour upstream, if it is that and readable.
+    pub fn of_upstream(&self) -> Option<&upstream::Descriptor> {
+        if let Some(Described::Upstream(descriptor)) = &self.descriptor { Some(descriptor) } else { None }
+    }
+
     /// The platform that it serves, if the descriptor is readable.
     pub fn platform(&self) -> Option<&Platform> {
-        self.descriptor.as_ref().map(|descriptor| &descriptor.platform)
+        self.of_openshift().map(|descriptor| &descriptor.platform)
     }
 
     fn descriptor_path(&self) -> String {
@@ -272,28 +283,26 @@ impl Bundle {
         self.defects.iter().cloned().chain(self.misfits()).next().map_or(Ok(()), Err)
     }
 
-    /// The flavour upstream, or the first defect.
-    pub fn into_upstream(self) -> Result<Upstream, Error> {
-        self.first_defect()?;
-        let manifests = self.of_phase(Phase::Cluster).into_iter().map(|manifest| manifest.object.clone()).collect();
-        let missing = Error::new(&self.descriptor_path(), None, "missing");
-        Ok(Upstream { descriptor: self.upstream.ok_or(missing)?, manifests, origin: None })
+    /// What it contains for OpenShift, or the first defect.
+    pub fn openshift(&self) -> Result<OpenShift, Error> {
+        self.contents(self.of_openshift())
     }
 
-    /// The provider for OpenShift, or the first defect.
-    pub fn into_provider(self) -> Result<Provider, Error> {
-        self.provider()
+    /// What it contains for any Kubernetes, or the first defect.
+    pub fn kubernetes(&self) -> Result<Upstream, Error> {
+        self.contents(self.of_upstream())
     }
 
-    /// The same of a bundle that is kept.
-    pub fn provider(&self) -> Result<Provider, Error> {
+    fn contents<D: Clone>(&self, descriptor: Option<&D>) -> Result<Contents<D>, Error> {
         self.first_defect()?;
         let objects = |phase| self.of_phase(phase).into_iter().map(|manifest| manifest.object.clone()).collect();
-        let (manifests, bootstrap_manifests) = (objects(Phase::Cluster), objects(Phase::Bootstrap));
-        // A missing descriptor is one of the defects.
-        let missing = Error::new(&self.descriptor_path(), None, "missing");
-        let descriptor = self.descriptor.clone().ok_or(missing)?;
-        Ok(Provider { descriptor, manifests, bootstrap_manifests, origin: None })
+        Ok(Contents {
+            // A missing descriptor is one of the defects.
+            descriptor: descriptor.cloned().ok_or_else(|| Error::new(&self.descriptor_path(), None, "missing"))?,
+            manifests: objects(Phase::Cluster),
+            bootstrap_manifests: objects(Phase::Bootstrap),
+            origin: None,
+        })
     }
 }
 

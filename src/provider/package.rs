@@ -58,6 +58,9 @@ const MAX_SUM: u64 = 8 << 20;
 /// times: into objects, plans and tables. Comments are in none of these, so that the files may have more bytes than their texts.
 const MAX_COST: Cost = Cost { values: 20_000, mappings: 20_000, bytes: 2 << 20, paths: 8 << 20 };
 
+/// What the files of a package may be.
+const PACKAGE: Most = Most { what: "package", files: MAX_FILES, sum: MAX_SUM, cost: MAX_COST };
+
 /// What a package was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -100,14 +103,14 @@ impl Package {
     ) -> Result<Self, Error> {
         check_name(name)?;
         let mut package = Self { name: name.to_owned(), files: BTreeMap::new() };
-        let mut limits = Limits::default();
+        let mut limits = Limits::of(PACKAGE);
         for (path, bytes) in files {
             let (path, bytes) = (path.into(), bytes.into());
             check_path(name, &path)?;
             limits.add(&path, bytes.len() as u64)?;
             check_text(&path, &bytes)?;
             if let Some(text) = std::str::from_utf8(&bytes).ok().filter(|_| path != README) {
-                limits.add_cost(&path, cost(text, MAX_COST))?;
+                limits.add_cost(&path, text)?;
             }
             if let Some(twice) = package.files.insert(path.clone(), bytes) {
                 return Err(Error::new(&path, None, format!("given twice, first with {} bytes", twice.len())));
@@ -189,40 +192,61 @@ pub fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", hex(&Sha256::digest(bytes)))
 }
 
-/// What the files may still be, so that it is known before a file is read whether it may be.
-#[derive(Debug, Default)]
-struct Limits {
+/// What files that are read together may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Most {
+    /// What they are, for people.
+    pub(super) what: &'static str,
+    /// How many there may be.
+    pub(super) files: usize,
+    /// Their bytes.
+    pub(super) sum: u64,
+    /// The cost to read their YAML.
+    pub(super) cost: Cost,
+}
+
+/// What files are so far, so that it is known before one is read whether it may be.
+#[derive(Debug)]
+pub(super) struct Limits {
+    most: Most,
     files: usize,
     sum: u64,
     cost: Cost,
 }
 
 impl Limits {
+    /// No file, of as many as there may be.
+    pub(super) fn of(most: Most) -> Self {
+        Self { most, files: 0, sum: 0, cost: Cost::default() }
+    }
+
     /// Adds a file of this size.
-    fn add(&mut self, path: &str, size: u64) -> Result<(), Error> {
+    pub(super) fn add(&mut self, path: &str, size: u64) -> Result<(), Error> {
         let refused = |problem: String| Err(Error::new(path, None, problem));
         check_file_size(path, size)?;
+        let Most { what, files, sum, .. } = self.most;
         self.files += 1;
-        if self.files > MAX_FILES {
-            return refused(format!("one file too many: a package may have {MAX_FILES}"));
+        if self.files > files {
+            return refused(format!("one file too many: a {what} may have {files}"));
         }
         self.sum += size;
-        if self.sum > MAX_SUM {
-            return refused(format!("with it the package has {} bytes; it may have {MAX_SUM}", self.sum));
+        if self.sum > sum {
+            return refused(format!("with it the {what} has {} bytes; it may have {sum}", self.sum));
         }
         Ok(())
     }
 
     /// Adds the YAML of a file.
-    fn add_cost(&mut self, path: &str, cost: Cost) -> Result<(), Error> {
-        self.cost = self.cost.plus(cost);
-        if self.cost.is_within(MAX_COST) {
+    pub(super) fn add_cost(&mut self, path: &str, text: &str) -> Result<(), Error> {
+        let Most { what, cost: most, .. } = self.most;
+        self.cost = self.cost.plus(cost(text, most));
+        if self.cost.is_within(most) {
             return Ok(());
         }
-        let Cost { values, bytes, paths, .. } = MAX_COST;
+        let Cost { values, mappings, bytes, paths } = most;
         let problem = format!(
-            "with it the package has more than {values} values, {bytes} bytes of text, or {paths} bytes of keys that lead to values; an \
-             alias counts as what it stands for"
+            "with it the {what} has more than {values} values, {mappings} mappings, {bytes} bytes of text, or {paths} bytes of keys that \
+             lead to values; an alias counts as what it stands for"
         );
         Err(Error::new(path, None, problem))
     }

@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::{
     object::Object,
     provider::{
-        Error, Provider,
-        upstream::{Descriptor, INSTANCE_LABEL, Upstream, workload},
+        Contents, Describe, Error, Origin,
+        upstream::{INSTANCE_LABEL, workload},
     },
     text::yaml,
 };
@@ -127,25 +127,14 @@ pub(super) fn is_on_every_node(workload: &Object, manager: Option<&Object>) -> b
     workload.kind().kind == "DaemonSet" && !manager.is_some_and(|manager| ptr::eq(manager, workload))
 }
 
-impl Upstream {
-    /// The provider as an external one: with the policies that restrict its accounts. An error is a defect of this build, which the
+impl<D: Describe> Contents<D> {
+    /// The same of an external provider, with the policies that restrict its accounts. An error is a defect of this build, which the
     /// tests exclude.
-    pub fn restricted(mut self) -> Result<Self, Error> {
-        let Descriptor { nodes, services, .. } = &self.descriptor;
-        let policies = policies(&self.manifests, &nodes.metadata_prefixes, &services.metadata_prefixes)?;
+    pub fn restricted(mut self, origin: &Origin) -> Result<Self, Error> {
+        let said = self.descriptor.common();
+        let policies = policies(&self.manifests, said.of_nodes, said.of_services)?;
         self.manifests = with(policies, self.manifests);
-        Ok(self)
-    }
-}
-
-impl Provider {
-    /// The provider as an external one: with the policies that restrict its accounts. An error is a defect of this build, which the
-    /// tests exclude.
-    pub fn restricted(mut self) -> Result<Self, Error> {
-        let nodes = self.descriptor.nodes.as_ref().map(|nodes| nodes.metadata_prefixes.as_slice());
-        let services = &self.descriptor.services.metadata_prefixes;
-        let policies = policies(&self.manifests, nodes.unwrap_or_default(), services)?;
-        self.manifests = with(policies, self.manifests);
+        self.origin = Some(origin.clone());
         Ok(self)
     }
 }

@@ -21,8 +21,8 @@ use crate::{
     facts::manager::{Controller, Manager},
     object::{Object, container_name, containers},
     provider::{
-        CCM, Origin,
-        descriptor::{Services, ValueSource},
+        CCM, Common, Contents, Describe,
+        descriptor::{Services, Sources},
         patterns::is_of,
         versions::Versions,
     },
@@ -65,10 +65,10 @@ pub struct Descriptor {
     pub images: BTreeMap<String, Image>,
     /// Arguments that are appended, by the container's name and the flag.
     #[serde(default)]
-    pub arguments: BTreeMap<String, BTreeMap<String, ValueSource>>,
+    pub arguments: Sources,
     /// Environment variables that are set, by the container's name and the variable's.
     #[serde(default)]
-    pub environment: BTreeMap<String, BTreeMap<String, ValueSource>>,
+    pub environment: Sources,
     /// The cloud's configuration; absent means that the cloud-controller-manager reads none.
     pub cloud_config: Option<ConfigFile>,
     /// The Secret with the credentials; absent means that the cloud-controller-manager gets them from its machine.
@@ -99,6 +99,9 @@ pub struct Descriptor {
     #[serde(default)]
     pub rights: Vec<Right>,
 }
+
+/// What a provider contains for any Kubernetes.
+pub type Upstream = Contents<Descriptor>;
 
 /// The namespaces that a cloud-controller-manager may be in.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
@@ -184,6 +187,20 @@ pub struct Routes {
 
 fn yes() -> bool {
     true
+}
+
+impl Describe for Descriptor {
+    fn common(&self) -> Common<'_> {
+        Common {
+            name: &self.name,
+            platform: None,
+            images: self.images.keys().map(String::as_str).collect(),
+            arguments: &self.arguments,
+            environment: &self.environment,
+            of_nodes: &self.nodes.metadata_prefixes,
+            of_services: &self.services.metadata_prefixes,
+        }
+    }
 }
 
 impl Descriptor {
@@ -272,12 +289,14 @@ impl Descriptor {
     }
 }
 
-impl Upstream {
+impl<D> Contents<D> {
     /// The workload of the cloud-controller-manager, and its pods.
     pub fn workload(&self) -> Option<(&Object, &Value)> {
         workload(&self.manifests)
     }
+}
 
+impl Upstream {
     /// Its account, as the manifests name it.
     pub fn account(&self) -> Option<&str> {
         self.workload()?.1["serviceAccountName"].as_str()
@@ -346,15 +365,4 @@ pub struct Right {
     /// The controllers that need it; absent: it is needed whichever controllers are on.
     #[serde(default)]
     pub controllers: Vec<Controller>,
-}
-
-/// A provider's flavour upstream, from a folder without defects.
-#[derive(Clone, Debug)]
-pub struct Upstream {
-    /// Its descriptor.
-    pub descriptor: Descriptor,
-    /// Its manifests, in the order of applying.
-    pub manifests: Vec<Object>,
-    /// Where it comes from, if not with this program.
-    pub origin: Option<Origin>,
 }

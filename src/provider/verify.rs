@@ -1,14 +1,16 @@
 //! The rules for providers, each with the failure that it prevents (pure).
 //!
-//! The API server accepts many manifests that do not work for a cloud-controller-manager (CCM). A rule is a function over
-//! a provider's folder; its result is a list of findings, each with a place.
+//! The API server accepts many manifests that do not work for a cloud-controller-manager (CCM), and any that harm the cluster. A rule is
+//! a function over a provider's folder; its result is a list of findings, each with a place.
 
 mod containers;
-pub(super) mod fields;
-pub(super) mod folder;
-pub(super) mod parts;
-pub(super) mod pods;
+mod fields;
+mod folder;
+mod parts;
+mod pods;
+pub mod policy;
 mod rules;
+pub mod trust;
 mod upstream;
 
 use std::{collections::BTreeMap, fmt};
@@ -16,7 +18,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::Serialize;
 
 use crate::{
-    provider::{Error, folder::Bundle, package::Form, payload::Payload},
+    provider::{Error, Flavour, folder::Bundle, package::Form, payload::Payload},
     text::{
         Place, located,
         output::{Failure, Suite, printable, table, wrap},
@@ -24,21 +26,39 @@ use crate::{
 };
 
 use parts::Subject;
-pub use rules::RULES;
+pub use policy::Policy;
 
 /// A rule, with the function that checks it.
-pub struct Rule<C> {
+pub struct Rule {
     /// Its name.
     pub id: &'static str,
     /// The failure that it prevents.
     pub why: &'static str,
     /// How to fix a finding.
     pub fix: &'static str,
-    pub(super) check: C,
+    check: Check,
+}
+
+/// How a rule is checked, and of whom it is asked.
+#[derive(Clone, Copy)]
+enum Check {
+    /// Whether a provider works.
+    Works(Defects),
+    /// The same of one for any Kubernetes.
+    Upstream(Defects),
+    /// The same of one of ours. Of others a rule below asks for more.
+    Own(Defects),
+    /// Whether a provider of others can be trusted; no policy can allow a defect.
+    Never(Defects),
+    /// The same; a policy can allow a defect, by its value.
+    Unless(fn(Subject) -> Values),
 }
 
 /// The defects of a provider.
-pub type Check = fn(Subject) -> Vec<Error>;
+type Defects = fn(Subject) -> Vec<Error>;
+
+/// Defects, each with the value by which a policy allows it.
+type Values = Vec<(Error, String)>;
 
 /// A broken rule of a provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -68,37 +88,55 @@ pub struct Report {
     pub findings: Vec<Finding>,
 }
 
-pub(super) const fn rule<C: Copy>(id: &'static str, why: &'static str, fix: &'static str, check: C) -> Rule<C> {
+const fn rule(id: &'static str, why: &'static str, fix: &'static str, check: Check) -> Rule {
     Rule { id, why, fix, check }
 }
 
 /// The rule of a live API server; see [`Report::with`].
-pub static DRY_RUN: Rule<()> = rule(
+pub static DRY_RUN: Rule = rule(
     "cluster-dry-run",
     "the API server of the cluster would refuse the object, and the operator would be degraded",
     "change the manifest as the API server's message says",
-    (),
+    Check::Works(|_| Vec::new()),
 );
 
-/// Checks providers. Rules about the install payload apply only if there is one.
-pub fn verify(bundles: &[Bundle], payload: Option<&Payload>) -> Report {
-    let check = |rule: &'static Rule<Check>, bundle: &Bundle| -> Vec<Finding> {
-        let defects = (rule.check)(Subject { bundle, payload }).into_iter();
-        defects.map(|defect| rule.finding(&bundle.title(), defect)).collect()
-    };
+/// Every rule: first those that ask whether a provider works.
+pub fn rules() -> impl Iterator<Item = &'static Rule> {
+    rules::RULES.iter().chain(trust::RULES)
+}
+
+/// Checks providers. Those of others have a policy, which says what they may have beyond the rules for them. Rules about the install
+/// payload apply only if there is one.
+pub fn verify(bundles: &[Bundle], payload: Option<&Payload>, policy: Option<&Policy>) -> Report {
+    let findings = |table| findings(bundles, table, payload, policy);
     Report {
         form: None,
         providers: bundles.iter().map(Bundle::title).collect(),
-        rules: RULES.iter().map(|rule| rule.id).collect(),
-        findings: bundles.iter().flat_map(|bundle| RULES.iter().flat_map(move |rule| check(rule, bundle))).collect(),
+        rules: rules().filter(|rule| rule.is_asked(policy)).map(|rule| rule.id).collect(),
+        findings: [rules::RULES, trust::RULES].into_iter().flat_map(findings).collect(),
     }
 }
 
+/// What makes providers of others not to be trusted, and the policy does not allow.
+pub fn check(bundles: &[Bundle], policy: &Policy) -> Vec<Finding> {
+    findings(bundles, trust::RULES, None, Some(policy))
+}
+
+fn findings(
+    bundles: &[Bundle],
+    table: &'static [Rule],
+    payload: Option<&Payload>,
+    policy: Option<&Policy>,
+) -> Vec<Finding> {
+    let asked = || table.iter().filter(|rule| rule.is_asked(policy));
+    bundles.iter().flat_map(|bundle| asked().flat_map(|rule| rule.findings(bundle, payload, policy))).collect()
+}
+
 impl Report {
-    /// The same of a package that was read from this.
+    /// The same of what was read from this, if it is a package.
     #[must_use]
-    pub fn of_form(self, form: Form) -> Self {
-        Self { form: Some(form), ..self }
+    pub fn of_form(self, form: Option<Form>) -> Self {
+        Self { form, ..self }
     }
 
     /// Adds the findings of further rules.
@@ -106,14 +144,6 @@ impl Report {
     pub fn with(mut self, rules: impl IntoIterator<Item = &'static str>, findings: Vec<Finding>) -> Self {
         self.rules.extend(rules);
         self.findings.extend(findings);
-        self
-    }
-
-    /// Leaves rules out.
-    #[must_use]
-    pub(super) fn without(mut self, rules: &[&str]) -> Self {
-        self.rules.retain(|rule| !rules.contains(rule));
-        self.findings.retain(|finding| !rules.contains(&finding.rule));
         self
     }
 
@@ -158,7 +188,41 @@ impl Report {
     }
 }
 
-impl<C> Rule<C> {
+impl Rule {
+    /// Whether a policy can allow a finding.
+    pub fn can_be_widened(&self) -> bool {
+        matches!(self.check, Check::Unless(_))
+    }
+
+    /// Whether it is asked of providers of others, with a policy, or else of ours.
+    fn is_asked(&self, policy: Option<&Policy>) -> bool {
+        match self.check {
+            Check::Works(_) | Check::Upstream(_) => true,
+            Check::Own(_) => policy.is_none(),
+            Check::Never(_) | Check::Unless(_) => policy.is_some(),
+        }
+    }
+
+    /// The defects of a provider, each with the value by which a policy allows it.
+    fn defects(&self, bundle: &Bundle, payload: Option<&Payload>) -> Vec<(Error, Option<String>)> {
+        let subject = Subject { bundle, payload };
+        match self.check {
+            Check::Upstream(_) if bundle.flavour != Flavour::Upstream => Vec::new(),
+            Check::Works(check) | Check::Upstream(check) | Check::Own(check) | Check::Never(check) => {
+                check(subject).into_iter().map(|defect| (defect, None)).collect()
+            }
+            Check::Unless(check) => check(subject).into_iter().map(|(defect, value)| (defect, Some(value))).collect(),
+        }
+    }
+
+    fn findings(&self, bundle: &Bundle, payload: Option<&Payload>, policy: Option<&Policy>) -> Vec<Finding> {
+        let mut found = self.defects(bundle, payload);
+        let is_allowed = |value: &String| policy.is_some_and(|policy| policy.allows(&bundle.name, self.id, value));
+        found.retain(|(_, value)| !value.as_ref().is_some_and(is_allowed));
+        let finding = |(defect, value)| Finding { value, ..self.finding(&bundle.title(), defect) };
+        found.into_iter().map(finding).collect()
+    }
+
     /// A defect of a provider as a finding of this rule.
     pub fn finding(&self, provider: &str, defect: Error) -> Finding {
         let (Self { id: rule, why, fix, .. }, Error { file, place, problem: what }) = (self, defect);
@@ -174,11 +238,6 @@ impl fmt::Display for Finding {
 }
 
 impl Finding {
-    /// The same, with what a policy has to list to allow it.
-    pub(super) fn allowed_by(self, value: Option<String>) -> Self {
-        Self { value, ..self }
-    }
-
     fn reason(&self) -> String {
         let text = format!("{}. Fix: {}.", self.why, self.fix);
         format!("{}:\n  {}\n", self.rule, wrap(&text, 96).join("\n  "))

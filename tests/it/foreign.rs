@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use ccm_operator::{
     cluster::request,
     object::Object,
-    provider::{Flavour, foreign::RULES, package},
+    provider::{Flavour, Origin, package, verify::rules},
     text::yaml,
 };
 use kube::{
@@ -150,7 +150,7 @@ fn a_policy_allows_what_it_names() -> Result<()> {
 
 #[test]
 fn the_documented_schema_of_policies_is_current() -> Result<()> {
-    let rules = RULES.iter().filter(|rule| rule.can_be_widened()).map(|rule| {
+    let rules = rules().filter(|rule| rule.can_be_widened()).map(|rule| {
         let values = json!({"type": "array", "items": {"type": ["string", "integer"]}, "description": rule.why});
         (rule.id.to_owned(), values)
     });
@@ -313,7 +313,7 @@ async fn on_openshift_the_printed_rights_are_what_the_operator_lacks() -> Result
     objects::install_manifests(&client, &repository().join("manifests"), Workloads::Skip).await?;
     let bundles = package::read::read(&folder)?.package.bundles();
     let bundle = bundles.into_iter().find(|bundle| bundle.flavour == Flavour::OpenShift).context("a flavour")?;
-    let manifests = bundle.into_provider()?.restricted()?.manifests;
+    let manifests = bundle.openshift()?.restricted(&Origin::default())?.manifests;
     let operator = operator(&plane)?;
     for object in &manifests {
         let refused = apply(&operator, object).await;

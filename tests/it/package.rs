@@ -51,7 +51,7 @@ fn write(folder: &Path, files: impl IntoIterator<Item = (impl AsRef<Path>, impl 
 }
 
 fn exoscale() -> Result<Package> {
-    Ok(embedded::packages()?.into_iter().find(|package| package.name() == "exoscale").expect("exoscale"))
+    Ok(embedded::package("exoscale")?)
 }
 
 fn names(folder: &Path) -> Result<Vec<String>> {

@@ -12,7 +12,7 @@ use ccm_operator::{
     provider::{
         embedded,
         folder::{Bundle, bundles_of},
-        foreign::{Policy, check},
+        verify::{Policy, check},
     },
 };
 use futures::{StreamExt as _, TryStreamExt as _, stream};

@@ -8,7 +8,12 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use ccm_operator::{api::spec::Spec, apply::dry_run, provider::embedded, text::yaml};
+use ccm_operator::{
+    api::spec::Spec,
+    apply::dry_run,
+    provider::{Flavour, embedded},
+    text::yaml,
+};
 use kube::{
     Client,
     api::{DynamicObject, ListParams, PostParams},
@@ -262,7 +267,8 @@ async fn defaults_are_stored_and_what_identifies_a_manager_cannot_be_changed() -
 #[tokio::test]
 async fn an_api_server_accepts_every_manifest_as_it_stands() -> Result<()> {
     let plane = pool::lease().await?;
-    let bundles: Vec<_> = embedded::bundles().into_iter().filter(|bundle| bundle.upstream.is_some()).collect();
+    let bundles: Vec<_> =
+        embedded::bundles().into_iter().filter(|bundle| bundle.flavour == Flavour::Upstream).collect();
     assert!(bundles.len() >= 3);
     let client = plane.client()?;
     for manifest in bundles.iter().flat_map(|bundle| &bundle.manifests) {

@@ -10,7 +10,7 @@ use crate::{
         providers::ProviderFlags,
     },
     plan::show::{self, Summary},
-    provider::{catalog::Catalog, embedded, external::read::Externals, folder::Bundle},
+    provider::{catalog::Catalog, embedded, external::External},
     version::VERSION,
 };
 
@@ -30,7 +30,8 @@ pub struct ListArgs {
 pub(super) fn run(args: &ListArgs) -> anyhow::Result<ExitCode> {
     let externals = args.providers.externals(false)?;
     let catalog = externals.catalog();
-    let summaries: Vec<_> = built_in(&catalog)?.into_iter().chain(external(&externals, &catalog)).collect();
+    let mut summaries = built_in(externals.built_in(), &catalog)?;
+    externals.used().for_each(|one| summaries.extend(external(one, &catalog)));
     let refused = catalog.refused().iter().map(|refused| format!("{refused}\n"));
     let refused: String = refused.collect();
     // Then none is used.
@@ -40,27 +41,25 @@ pub(super) fn run(args: &ListArgs) -> anyhow::Result<ExitCode> {
     Ok(if catalog.refused().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn built_in(catalog: &Catalog) -> anyhow::Result<Vec<Summary>> {
-    let packages = embedded::packages()?;
-    let digests: BTreeMap<_, _> = packages.iter().map(|package| (package.name(), package.digest())).collect();
-    let summary = |bundle: &Bundle| {
-        let digest = digests.get(bundle.name.as_str()).map(String::as_str).unwrap_or_default();
-        let unused = if let Some(refused) = catalog.refused().first() {
-            Some(refused.to_string())
-        } else {
-            let is_used = catalog.is_built_in(&bundle.name, bundle.flavour);
-            (!is_used).then(|| "an external provider takes its place, as --replace-built-in says".to_owned())
-        };
-        show::summary(bundle, digest, VERSION).unused(unused)
+fn built_in(all: &Catalog, used: &Catalog) -> anyhow::Result<Vec<Summary>> {
+    let mut digests = BTreeMap::new();
+    for name in embedded::names() {
+        digests.insert(name, embedded::package(name)?.digest());
+    }
+    let digest = |name: &str| digests.get(name).map(String::as_str).unwrap_or_default();
+    let unused = |name: &str| {
+        let replaced = || "an external provider takes its place, as --replace-built-in says".to_owned();
+        let refused = used.refused().first().map(ToString::to_string);
+        refused.or_else(|| (!used.is_built_in(name)).then(replaced))
     };
-    Ok(embedded::bundles().iter().map(summary).collect())
+    let openshift = all.providers().map(|one| Summary::of(one, digest(one.name()), VERSION).unused(unused(one.name())));
+    let upstream = all.upstream().map(|one| Summary::of(one, digest(one.name()), VERSION).unused(unused(one.name())));
+    Ok(openshift.chain(upstream).collect())
 }
 
-fn external(externals: &Externals, catalog: &Catalog) -> Vec<Summary> {
-    let summaries = externals.used().flat_map(|external| {
-        let refused = catalog.refused().first().map(ToString::to_string);
-        let summary = |bundle| show::summary(bundle, &external.origin.digest, "external").at(&external.origin.path);
-        external.bundles.iter().map(move |bundle| summary(bundle).unused(refused.clone()))
-    });
-    summaries.collect()
+fn external(External { provider, origin, .. }: &External, catalog: &Catalog) -> Vec<Summary> {
+    let openshift = provider.openshift.iter().map(|one| Summary::of(one, &origin.digest, "external"));
+    let upstream = provider.kubernetes.iter().map(|one| Summary::of(one, &origin.digest, "external"));
+    let refused = catalog.refused().first().map(ToString::to_string);
+    openshift.chain(upstream).map(|one| one.at(&origin.path).unused(refused.clone())).collect()
 }

@@ -116,9 +116,7 @@ impl ValueEnum for Rule {
 
 /// Writes the folder.
 pub(super) fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
-    let bundles = embedded::bundles();
-    let built_in: Vec<_> = bundles.iter().map(|bundle| bundle.name.as_str()).collect();
-    scaffold::check_name(&args.name, &built_in).map_err(|problem| wrong_usage(&problem))?;
+    scaffold::check_name(&args.name, &embedded::names()).map_err(|problem| wrong_usage(&problem))?;
     let folder = PathBuf::from(&args.name);
     // Before somebody is asked for anything.
     if let Some(error) = scaffold::write::is_taken(&folder) {

@@ -12,7 +12,7 @@ use crate::{
     },
     facts::DEFAULT_NAMESPACE,
     plan::{install, limits::Limits, rbac},
-    provider::{Flavour, folder::Bundle, upstream::Upstream},
+    provider::{Flavour, Provider, Upstream},
 };
 
 /// Flags of `provider rbac`.
@@ -70,31 +70,30 @@ impl ValueEnum for Flavour {
 
 /// Prints the roles and bindings.
 pub(super) fn run(args: &RbacArgs) -> anyhow::Result<()> {
-    let (bundle, is_external) = bundle(args)?;
+    let Provider { openshift, kubernetes, .. } = provider(args)?;
+    if openshift.is_some() && kubernetes.is_some() && args.flavour.is_none() {
+        return Err(wrong_usage(&format!("{} is for OpenShift and for any Kubernetes: give --flavour", args.target)));
+    }
+    let is_asked = |flavour| args.flavour.is_none_or(|asked| asked == flavour);
     let operator_namespace = args.operator_namespace.as_deref();
-    print(&match bundle.flavour {
-        Flavour::OpenShift => {
-            let flags = [
-                ("--namespaces", args.namespaces.is_empty()),
-                ("--names", args.names.is_empty()),
-                ("--secrets", args.secrets.is_empty()),
-            ];
-            if let Some((flag, _)) = flags.iter().find(|(_, is_absent)| !is_absent) {
-                return Err(wrong_usage(&format!("{flag} has no use with --flavour openshift")));
-            }
-            let namespace = args.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
-            let provider = bundle.into_provider()?;
-            let provider = if is_external { provider.restricted()? } else { provider };
-            rbac::openshift(&provider, namespace, operator_namespace.unwrap_or(OPERATOR_NAMESPACE))?
+    print(&if let Some(provider) = openshift.filter(|_| is_asked(Flavour::OpenShift)) {
+        let flags = [
+            ("--namespaces", args.namespaces.is_empty()),
+            ("--names", args.names.is_empty()),
+            ("--secrets", args.secrets.is_empty()),
+        ];
+        if let Some((flag, _)) = flags.iter().find(|(_, is_absent)| !is_absent) {
+            return Err(wrong_usage(&format!("{flag} has no use with --flavour openshift")));
         }
-        Flavour::Upstream => {
-            if args.namespace.is_some() {
-                return Err(wrong_usage("--namespace has no use with --flavour upstream: give --namespaces"));
-            }
-            let provider = bundle.into_upstream()?;
-            let provider = if is_external { provider.restricted()? } else { provider };
-            upstream(args, &provider, operator_namespace.unwrap_or(install::NAME))?
+        let namespace = args.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
+        rbac::openshift(&provider, namespace, operator_namespace.unwrap_or(OPERATOR_NAMESPACE))?
+    } else {
+        let provider = kubernetes.filter(|_| is_asked(Flavour::Upstream));
+        let provider = provider.with_context(|| format!("{} has nothing for this --flavour", args.target))?;
+        if args.namespace.is_some() {
+            return Err(wrong_usage("--namespace has no use with --flavour upstream: give --namespaces"));
         }
+        upstream(args, &provider, operator_namespace.unwrap_or(install::NAME))?
     })
 }
 
@@ -106,28 +105,17 @@ fn upstream(args: &RbacArgs, provider: &Upstream, operator_namespace: &str) -> a
     Ok(rbac::upstream(provider, &names, &namespaces, &secrets, operator_namespace)?)
 }
 
-/// The flavour that is asked for, and whether it does not come with this program.
-fn bundle(args: &RbacArgs) -> anyhow::Result<(Bundle, bool)> {
-    let mut is_external = false;
-    let bundles = match Target::of(&args.target)? {
+/// The provider that is asked for.
+fn provider(args: &RbacArgs) -> anyhow::Result<Provider> {
+    match Target::of(&args.target)? {
         Target::Tree(..) => {
             return Err(wrong_usage("give one provider's own folder, or the name of one that comes with this program"));
         }
         Target::BuiltIn(_) if args.policy.provider_policy.is_some() => {
             return Err(wrong_usage("--provider-policy is for one provider's own folder, or a tar of it"));
         }
-        Target::BuiltIn(bundles) => bundles,
+        Target::BuiltIn(bundles) => Ok(Provider::of(&args.target, &bundles)?),
         // Nobody should apply what is printed for a provider that the operator refuses.
-        Target::Package(loaded) => {
-            is_external = true;
-            args.policy.accept(&args.target, loaded)?
-        }
-    };
-    let several = bundles.len() > 1;
-    let mut fitting = bundles.into_iter().filter(|bundle| args.flavour.is_none_or(|flavour| bundle.flavour == flavour));
-    if several && args.flavour.is_none() {
-        return Err(wrong_usage(&format!("{} is for OpenShift and for any Kubernetes: give --flavour", args.target)));
+        Target::Package(loaded) => args.policy.accept(&args.target, loaded),
     }
-    let bundle = fitting.next().with_context(|| format!("{} has nothing for this --flavour", args.target))?;
-    Ok((bundle, is_external))
 }

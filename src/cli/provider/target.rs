@@ -28,10 +28,8 @@ pub(super) enum Target {
 impl Target {
     /// A name that a provider has that comes with this program is that provider; anything else is a path.
     pub(super) fn of(given: &str) -> anyhow::Result<Self> {
-        let mut built_in = embedded::bundles();
-        if built_in.iter().any(|bundle| bundle.name == given) {
-            built_in.retain(|bundle| bundle.name == given);
-            return Ok(Self::BuiltIn(built_in));
+        if embedded::names().contains(&given) {
+            return Ok(Self::BuiltIn(embedded::bundles_of(given)));
         }
         let path = Path::new(given);
         if is_tree(path) {
@@ -47,13 +45,17 @@ impl Target {
         if given.contains('/') {
             return Err(wrong_usage(&format!("there is no folder or file {given:?}")));
         }
-        Err(wrong_usage(&format!("{}, and there is no folder or file of this name", show::unknown(given, &built_in))))
+        Err(wrong_usage(&format!(
+            "{}, and there is no folder or file of this name",
+            show::unknown(given, &embedded::names())
+        )))
     }
 }
 
 /// The package of a provider that comes with this program, by its name, or that of a path.
 pub(in crate::cli) fn load(target: &str) -> anyhow::Result<Loaded> {
-    if let Some(package) = embedded::packages()?.into_iter().find(|package| package.name() == target) {
+    if embedded::names().contains(&target) {
+        let package = embedded::package(target)?;
         if Path::new(target).is_dir() {
             say(&format!("{target}: the provider that comes with this program; the folder is ./{target}"));
         }
@@ -63,7 +65,7 @@ pub(in crate::cli) fn load(target: &str) -> anyhow::Result<Loaded> {
         refuse_a_pin(target)?;
     }
     if !target.contains('/') && !Path::new(target).exists() {
-        let unknown = show::unknown(target, &embedded::bundles());
+        let unknown = show::unknown(target, &embedded::names());
         return Err(wrong_usage(&format!("{unknown}, and there is no file or folder of this name")));
     }
     Ok(package::read(Path::new(target))?)

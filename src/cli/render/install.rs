@@ -21,8 +21,8 @@ use crate::{
         catalog::Catalog,
         embedded,
         external::read::Externals,
-        foreign::Policy,
         upstream::{Descriptor, Upstream},
+        verify::Policy,
     },
     text::yaml,
 };
@@ -157,7 +157,7 @@ fn files(args: &InstallArgs, externals: &Externals) -> anyhow::Result<Vec<(PathB
 
 /// The providers that may be asked for, by name.
 fn chosen<'a>(args: &InstallArgs, externals: &Externals, catalog: &'a Catalog) -> anyhow::Result<Vec<&'a Upstream>> {
-    let names = || externals.used().map(|external| &external.name);
+    let names = || externals.used().map(|external| &external.provider.name);
     if args.providers.is_empty() && args.remove_provider.is_empty() && names().next().is_none() {
         let all: Vec<_> = catalog.upstream().map(|one| one.descriptor.name.as_str()).collect();
         return Err(wrong_usage(&format!("give --provider PATH, or --providers: {}", all.join(", "))));
@@ -184,7 +184,7 @@ fn chosen<'a>(args: &InstallArgs, externals: &Externals, catalog: &'a Catalog) -
 /// Says that the policy is about other providers only, as `provider verify` does: a name may be mistyped.
 fn warn_of_policy(externals: &Externals) {
     let Ok(Some(Ok(policy))) = externals.policy().map(|text| text.map(Policy::parse)) else { return };
-    let of_others: Option<Vec<_>> = externals.used().map(|one| policy.is_of_others(&one.bundles)).collect();
+    let of_others: Option<Vec<_>> = externals.used().map(|one| policy.is_of_others(&one.provider.name)).collect();
     for problem in of_others.unwrap_or_default() {
         say(&format!("warning: --provider-policy: {problem}"));
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::View;
-use crate::{apply::inventory, provider::Provider};
+use crate::{apply::inventory, provider::OpenShift};
 
 impl View {
     /// The files of the external providers.
@@ -31,7 +31,7 @@ impl View {
 
     /// The external provider that serves the cluster.
     pub(in crate::controllers) fn external_provider(&self) -> Option<&str> {
-        self.provider().filter(|provider| provider.origin.is_some()).map(Provider::name)
+        self.provider().filter(|provider| provider.origin.is_some()).map(OpenShift::name)
     }
 
     /// The external provider that the applied objects are of, if it does not serve the cluster any more.

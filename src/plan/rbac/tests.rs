@@ -3,7 +3,7 @@ use serde_json::Value;
 use super::*;
 use crate::{
     object::permissions::{Permission, of_role},
-    provider::{Flavour, catalog::Catalog, embedded, folder::bundles_of},
+    provider::{Flavour, Origin, catalog::Catalog, embedded, folder::bundles_of},
 };
 
 /// Every right of the roles of a namespace, or of the cluster, as `group/resource:verb name`.
@@ -20,13 +20,13 @@ fn held(documents: &[Value], namespace: &str) -> BTreeSet<String> {
     of_place.flat_map(|role| of_role(role).unwrap().into_iter().flat_map(of_grant).collect::<Vec<_>>()).collect()
 }
 
-fn printed(provider: &Provider, namespace: &str) -> (String, Vec<Value>) {
+fn printed(provider: &OpenShift, namespace: &str) -> (String, Vec<Value>) {
     let text = openshift(provider, namespace, "own").unwrap();
     let documents = yaml::documents(&text).unwrap();
     (text, documents)
 }
 
-fn provider<'a>(catalog: &'a Catalog, name: &str) -> &'a Provider {
+fn provider<'a>(catalog: &'a Catalog, name: &str) -> &'a OpenShift {
     catalog.providers().find(|one| one.name() == name).unwrap()
 }
 
@@ -92,7 +92,7 @@ fn pods_in_another_namespace_than_the_managed_one_let_their_secrets_be_watched()
         )
     });
     let bundle = bundles_of("demo", files.map(|(path, text)| (path, text.into_bytes()))).remove(0);
-    let (_, documents) = printed(&bundle.into_provider().unwrap(), DEFAULT_NAMESPACE);
+    let (_, documents) = printed(&bundle.openshift().unwrap(), DEFAULT_NAMESPACE);
     let held = held(&documents, "kube-system");
     for right in [
         "/secrets:list demo-cloud-credentials",
@@ -163,12 +163,12 @@ fn the_policies_of_an_external_provider_are_kept_by_name() {
             }
         }
     };
-    let upstream = catalog.upstream_of("exoscale").unwrap().clone().restricted().unwrap();
+    let upstream = catalog.upstream_of("exoscale").unwrap().clone().restricted(&Origin::default()).unwrap();
     let text = super::upstream(&upstream, &["cluster".into()], &["kube-system".into()], &[], "own").unwrap();
     let held_upstream = held(&yaml::documents(&text).unwrap(), "");
     let scaffold = embedded::scaffold().into_iter().map(|(path, text)| (path, text.as_bytes().to_vec()));
     let bundle = bundles_of("example", scaffold).into_iter().find(|bundle| bundle.flavour == Flavour::OpenShift);
-    let openshift = bundle.unwrap().into_provider().unwrap().restricted().unwrap();
+    let openshift = bundle.unwrap().openshift().unwrap().restricted(&Origin::default()).unwrap();
     let held_openshift = held(&printed(&openshift, "moved").1, "");
     for end in crate::provider::restriction::reserved().filter(|end| !end.ends_with("own-node")) {
         needed(&format!("exoscale-cloud-controller-manager{end}"), &held_upstream);

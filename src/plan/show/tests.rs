@@ -1,10 +1,10 @@
 use super::*;
-use crate::provider::{embedded, folder::bundles_of};
+use crate::provider::{Flavour, embedded, folder::bundles_of};
 
 const DIGEST: &str = "sha256:ab1e432fbb0aa137860b8996632a8108911a6dc2691c1a7e77e34072606eb676";
 
 fn embedded(name: &str) -> Bundle {
-    embedded::bundles().into_iter().find(|bundle| bundle.name == name).unwrap()
+    embedded::bundles_of(name).remove(0)
 }
 
 fn from<'a>(values: &'a [ShownValue], container: &str, name: &str) -> Vec<&'a str> {
@@ -14,7 +14,7 @@ fn from<'a>(values: &'a [ShownValue], container: &str, name: &str) -> Vec<&'a st
 
 #[test]
 fn a_summary_has_the_platform_and_the_phases() {
-    let summary = summary(&embedded("azurestack"), DIGEST, "1");
+    let summary = Summary::of(&embedded("azurestack").openshift().unwrap(), DIGEST, "1");
     assert_eq!(summary.platform, "Azure/AzureStackCloud");
     assert_eq!(summary.phases, ["cluster", "bootstrap"]);
     assert_eq!(summary.digest, DIGEST);

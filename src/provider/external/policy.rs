@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::{PIN, split};
 use crate::{
     object::reference::is_digest,
-    provider::{foreign::Policy, package::digest},
+    provider::{package::digest, verify::Policy},
     text::located,
 };
 

@@ -11,8 +11,8 @@ use crate::{
             External, Origin, Refused, Wanted,
             policy::{self, PolicyFile},
         },
-        foreign::{self, Policy},
         package,
+        verify::{self, Policy, policy::widened},
     },
 };
 
@@ -34,12 +34,12 @@ pub fn read(wanted: &Wanted, policy: &Policy, is_pinned: bool) -> Result<Externa
 pub fn accept(wanted: &Wanted, loaded: package::read::Loaded, policy: &Policy) -> Result<External, Refused> {
     let path = wanted.given_path()?;
     let (package, digest) = (loaded.package, loaded.digest);
-    let (name, mut bundles) = (package.name().to_owned(), package.bundles());
-    wanted.check((&name, &digest), &bundles)?;
+    let bundles = package.bundles();
+    wanted.check((package.name(), &digest), &bundles)?;
     if let Some(defect) = bundles.iter().find_map(|bundle| bundle.first_defect().err()) {
         return Err(wanted.refused(defect.to_string()));
     }
-    let broken = foreign::check(&bundles, policy);
+    let broken = verify::check(&bundles, policy);
     if !broken.is_empty() {
         let more = broken.len().saturating_sub(MOST_FINDINGS);
         let more = if more == 0 { String::new() } else { format!("; and {more} more") };
@@ -49,12 +49,8 @@ pub fn accept(wanted: &Wanted, loaded: package::read::Loaded, policy: &Policy) -
             broken.join("; ")
         )));
     }
-    let origin = Origin { path: path.display().to_string(), digest, widened: foreign::widened(&bundles, policy) };
-    // What is kept of it is kept beside the package, which has the files, and is copied into each catalog.
-    for bundle in &mut bundles {
-        bundle.files.clear();
-    }
-    Ok(External { name, package, bundles, origin })
+    let origin = Origin { path: path.display().to_string(), digest, widened: widened(&bundles, policy) };
+    External::new(package, &bundles, origin).map_err(|defect| wanted.refused(defect.to_string()))
 }
 
 /// The policy of a process, or why there is none.
@@ -136,12 +132,17 @@ impl Externals {
         catalog.replace(&self.settings.replace);
         for (_, found) in &self.entries {
             match found {
-                Ok(external) => catalog.add(external.clone()),
+                Ok(external) => catalog.add(&external.provider),
                 Err(refused) => catalog.refuse(refused.clone()),
             }
         }
         self.refused.iter().for_each(|refused| catalog.refuse(refused.clone()));
         catalog
+    }
+
+    /// The built-in ones.
+    pub fn built_in(&self) -> &Catalog {
+        &self.built_in
     }
 
     /// Those that are used, unless the catalog refuses one.

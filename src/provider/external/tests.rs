@@ -8,7 +8,7 @@ use super::{
 use crate::{
     facts::{Facts, Platform},
     plan::Plan,
-    provider::{Phase, catalog::Catalog, embedded, foreign::tests::pinned, package},
+    provider::{Phase, catalog::Catalog, embedded, package, verify::trust::tests::pinned},
 };
 
 /// A provider's folder of this name, which passes every check: Exoscale's under another name.
@@ -180,12 +180,13 @@ fn a_platform_of_openshift_is_taken_from_a_built_in_provider_only_on_demand() {
     let descriptor = |platform: &str| format!("name: demo\nplatform: {platform}\nimages: {{}}\n");
     let external = |platform: &str| {
         let package = Package::new("demo", [("assets/provider.yaml", descriptor(platform))]).unwrap();
-        External { name: "demo".into(), bundles: package.bundles(), package, origin: Origin::default() }
+        let bundles = package.bundles();
+        External::new(package, &bundles, Origin::default())
     };
     let with = |platform: &str, replace: &[String]| {
         let mut catalog = embedded::catalog().unwrap();
         catalog.replace(replace);
-        catalog.add(external(platform));
+        catalog.add(&external(platform).unwrap().provider);
         catalog
     };
     let select = |catalog: &Catalog, name: &str, variant: Option<&str>| {
@@ -196,12 +197,13 @@ fn a_platform_of_openshift_is_taken_from_a_built_in_provider_only_on_demand() {
     let replaced = with("{type: AWS}", &["aws".to_owned()]);
     assert_eq!(select(&replaced, "AWS", None).as_deref(), Ok("demo"));
     assert_eq!(select(&with("{type: Demo}", &[]), "Demo", None).as_deref(), Ok("demo"));
+    let defect = |platform: &str| external(platform).unwrap_err().problem;
+    assert!(defect("{type: External}").contains("needs platformName"));
+    assert!(defect("{type: Demo, platformName: x}").contains("is for type External only"));
     let external = with("{type: External, platformName: demo}", &[]);
     assert_eq!(select(&external, "External", Some("demo")).as_deref(), Ok("demo"));
     assert!(select(&external, "External", Some("other")).unwrap_err().contains("with the name \"other\""));
     assert!(select(&external, "External", None).unwrap_err().contains("brings its cloud-controller-manager itself"));
-    assert!(with("{type: External}", &[]).refused()[0].why.contains("needs platformName"));
-    assert!(with("{type: Demo, platformName: x}", &[]).refused()[0].why.contains("is for type External only"));
 }
 
 /// What a process is given: this folder, and a policy.

@@ -8,12 +8,9 @@ use super::{Bundle, arguments};
 use crate::{
     error::brief,
     object,
-    provider::{Descriptor, Error, FactOrText, Flavour, Phase, ValueSource, patterns, upstream},
+    provider::{Common, Describe, Error, FactOrText, Flavour, Phase, Sources, ValueSource, patterns, upstream},
     text::{suggest::Hints, work, yaml::outline::child},
 };
-
-/// The sources of values, by the container's name and the target's.
-type Sources = BTreeMap<String, BTreeMap<String, ValueSource>>;
 
 /// The most bytes that arguments and variables of the descriptor take in all containers together, each with [`EACH`] more. A
 /// cloud-controller-manager has some twenty.
@@ -25,44 +22,23 @@ const EACH: usize = 64;
 /// The bytes of what the descriptor does not hold: the value of a fact, or the reference to a key of a Secret.
 const ELSEWHERE: usize = 256;
 
-/// What a descriptor says about containers.
-struct Set<'a> {
-    /// Those with an image.
-    images: BTreeSet<&'a str>,
-    arguments: &'a Sources,
-    environment: &'a Sources,
-}
-
 impl Bundle {
     /// The ways in which the descriptor does not fit the manifests. Only a folder without [`Bundle::defects`] is checked:
     /// a container may be in a file that is not readable.
     pub fn misfits(&self) -> Vec<Error> {
-        let Some(set) = self.set().filter(|_| self.defects.is_empty()) else { return Vec::new() };
+        let Some(descriptor) = self.descriptor.as_ref().filter(|_| self.defects.is_empty()) else { return Vec::new() };
+        let set = descriptor.common();
         let mut misfits = self.unknown_containers(&set);
         misfits.extend(self.facts_of_managers(&set));
         misfits.extend(self.repeated_arguments(&set));
         misfits.extend(self.too_much(&set));
-        let own = self.upstream.iter().flat_map(|one| one.misfits().into_iter().chain(of_patterns(one)));
+        let own = self.of_upstream().into_iter().flat_map(|one| one.misfits().into_iter().chain(of_patterns(one)));
         misfits.extend(own.map(|(pointer, problem)| self.descriptor_error(&pointer, problem)));
         misfits
     }
 
-    /// What the descriptors of both flavours say about containers.
-    fn set(&self) -> Option<Set<'_>> {
-        let openshift = self.descriptor.as_ref().map(|Descriptor { images, arguments, environment, .. }| Set {
-            images: images.keys().map(String::as_str).collect(),
-            arguments,
-            environment,
-        });
-        let upstream = || {
-            let upstream::Descriptor { images, arguments, environment, .. } = self.upstream.as_ref()?;
-            Some(Set { images: images.keys().map(String::as_str).collect(), arguments, environment })
-        };
-        openshift.or_else(upstream)
-    }
-
     /// Containers that only the descriptor has, or only the manifests.
-    fn unknown_containers(&self, set: &Set) -> Vec<Error> {
+    fn unknown_containers(&self, set: &Common) -> Vec<Error> {
         let names = |phase| self.containers(phase).map(object::container_name).collect::<BTreeSet<_>>();
         let of_cluster = names(Phase::Cluster);
         let all = &of_cluster | &names(Phase::Bootstrap);
@@ -87,7 +63,7 @@ impl Bundle {
     }
 
     /// Facts that no cluster of OpenShift has.
-    fn facts_of_managers(&self, set: &Set) -> Vec<Error> {
+    fn facts_of_managers(&self, set: &Common) -> Vec<Error> {
         let mut found = Vec::new();
         for (field, sources) in [("arguments", set.arguments), ("environment", set.environment)] {
             for (container, target, source) in each(sources) {
@@ -104,7 +80,7 @@ impl Bundle {
     }
 
     /// Arguments that the manifests have, too.
-    fn repeated_arguments(&self, set: &Set) -> Vec<Error> {
+    fn repeated_arguments(&self, set: &Common) -> Vec<Error> {
         let mut written = BTreeSet::new();
         for container in self.containers(Phase::Cluster) {
             let name = object::container_name(container);
@@ -126,7 +102,7 @@ impl Bundle {
 
     /// Arguments and variables whose number is multiplied by that of the containers: those of one name, and for variables with
     /// credentials all but init containers.
-    fn too_much(&self, set: &Set) -> Option<Error> {
+    fn too_much(&self, set: &Common) -> Option<Error> {
         let mut containers = BTreeMap::<&str, usize>::new();
         for container in self.containers(Phase::Cluster) {
             *containers.entry(object::container_name(container)).or_default() += 1;
@@ -138,7 +114,7 @@ impl Bundle {
             add(target.len() + value, containers.get(container).copied().unwrap_or_default());
         }
         let running = self.pods(Phase::Cluster).filter_map(|pod| pod["containers"].as_array()).map(Vec::len).sum();
-        let credentials = self.upstream.iter().filter_map(|one| one.credentials.as_ref());
+        let credentials = self.of_upstream().into_iter().filter_map(|one| one.credentials.as_ref());
         for (variable, key) in credentials.flat_map(|one| &one.environment) {
             add(variable.len() + key.len() + ELSEWHERE, running);
         }

@@ -10,7 +10,7 @@ use std::{
 };
 
 pub use super::Form;
-use super::{FOLDERS, Limits, MAX_FILES, Package, check_path, oci, tar};
+use super::{FOLDERS, Limits, MAX_FILES, PACKAGE, Package, check_path, oci, tar};
 use crate::{
     files::folder::{Folder, Opened, Unreadable, open},
     provider,
@@ -86,21 +86,12 @@ fn load(path: &Path) -> Result<Loaded, Failure> {
 }
 
 /// An [`Error`] below the given path.
+#[derive(Debug, thiserror::Error)]
 enum Failure {
-    Unreadable(Unreadable),
-    Invalid(provider::Error),
-}
-
-impl From<Unreadable> for Failure {
-    fn from(error: Unreadable) -> Self {
-        Self::Unreadable(error)
-    }
-}
-
-impl From<provider::Error> for Failure {
-    fn from(error: provider::Error) -> Self {
-        Self::Invalid(error)
-    }
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    #[error(transparent)]
+    Invalid(#[from] provider::Error),
 }
 
 /// The last part of a path, also of `.`.
@@ -189,7 +180,7 @@ fn check_mount(folder: &Folder) -> Result<(), Failure> {
 
 /// Reads the files of a provider's folder.
 fn read_files(root: &Folder, name: &str) -> Result<Package, Failure> {
-    let (mut files, mut limits) = (Vec::new(), Limits::default());
+    let (mut files, mut limits) = (Vec::new(), Limits::of(PACKAGE));
     for below in [""].into_iter().chain(FOLDERS) {
         let Some(folder) = root.descend(below)? else { continue };
         for entry in folder.names(MAX_ENTRIES)? {

@@ -8,7 +8,7 @@ use crate::{
     facts::{Facts, cluster::Cluster, manager::Manager, version::Minor},
     plan::{Plan, upstream::guard},
     provider::{
-        Origin, Phase,
+        Origin, Phase, Upstream,
         catalog::Catalog,
         embedded,
         external::External,
@@ -19,7 +19,7 @@ use crate::{
 
 /// The folder of a provider that comes with this program, as that of an external one named `up`.
 fn files(built_in: &str) -> BTreeMap<String, String> {
-    let package = embedded::packages().unwrap().into_iter().find(|one| one.name() == built_in).unwrap();
+    let package = embedded::package(built_in).unwrap();
     let files = package.files().filter(|(path, _)| path.starts_with("assets/upstream/"));
     let own = |bytes: &[u8]| {
         let text = std::str::from_utf8(bytes).unwrap().replace(&format!("{built_in}-cloud-"), "up-cloud-");
@@ -35,7 +35,7 @@ fn bundle(files: &BTreeMap<String, String>) -> Bundle {
 }
 
 fn external(files: &BTreeMap<String, String>) -> Upstream {
-    bundle(files).into_upstream().unwrap().restricted().unwrap()
+    bundle(files).kubernetes().unwrap().restricted(&Origin::default()).unwrap()
 }
 
 /// The planned policies of a `CloudControllerManager`: name and users, and the names of the bindings.
@@ -43,7 +43,7 @@ fn planned(files: &BTreeMap<String, String>, name: &str, namespace: &str) -> Vec
     let mut catalog = Catalog::default();
     let package =
         Package::new("up", files.iter().map(|(path, text)| (path.clone(), text.clone().into_bytes()))).unwrap();
-    catalog.add(External { name: "up".into(), package, bundles: vec![bundle(files)], origin: Origin::default() });
+    catalog.add(&External::new(package, &[bundle(files)], Origin::default()).unwrap().provider);
     let mut spec = json!({"provider": "up", "namespace": namespace});
     let descriptor = &catalog.upstream_of("up").unwrap().descriptor;
     if descriptor.credentials.is_some() {
@@ -209,7 +209,7 @@ fn on_openshift_they_follow_the_managed_namespace() {
                    openshift-cloud-controller-manager}\n";
     let account = ("assets/account.yaml".to_owned(), account.as_bytes().to_vec());
     let bundle = bundles_of("demo", files.into_iter().chain([account])).remove(0);
-    let mut provider = bundle.into_provider().unwrap().restricted().unwrap();
+    let mut provider = bundle.openshift().unwrap().restricted(&Origin::default()).unwrap();
     assert!(provider.manifests[..4].iter().all(|object| is_restriction(object.value())), "before rights and pods");
     assert!(provider.manifests[4..].iter().all(|object| !object.kind().is_policy()));
     // The others need facts.

@@ -9,8 +9,7 @@ use crate::{
         Phase,
         catalog::Catalog,
         folder::{self, bundles_of},
-        foreign::{self, Policy},
-        verify::verify,
+        verify::{Policy, check, verify},
     },
 };
 
@@ -107,8 +106,8 @@ fn every_combination_breaks_no_rule_and_is_planned() {
         let yaml = files.iter().filter(|(path, _)| path.as_str() != "README.md");
         let bundles = bundles_of(&options.name, yaml.map(|(path, text)| (path.as_str(), text.as_bytes())));
         assert_eq!(bundles.len(), options.flavours.len(), "{options:?}");
-        assert_eq!(verify(&bundles, None).findings, [], "{options:?}");
-        assert_eq!(foreign::check(&bundles, &Policy::default()), [], "{options:?}");
+        assert_eq!(verify(&bundles, None, None).findings, [], "{options:?}");
+        assert_eq!(check(&bundles, &Policy::default()), [], "{options:?}");
         let catalog = Catalog::new(among_others(&options.name, &files)).unwrap();
         assert_eq!(catalog.providers().count(), usize::from(options.flavours.contains(&Flavour::OpenShift)));
         if options.flavours.contains(&Flavour::Upstream) {
@@ -126,7 +125,7 @@ fn every_combination_breaks_no_rule_and_is_planned() {
 fn the_example_itself_is_a_provider() {
     let bundles = bundles_of(EXAMPLE, embedded::scaffold().into_iter().map(|(path, text)| (path, text.as_bytes())));
     assert_eq!(bundles.len(), 2);
-    assert_eq!(verify(&bundles, None).findings, []);
+    assert_eq!(verify(&bundles, None, None).findings, []);
 }
 
 #[test]
@@ -235,10 +234,10 @@ fn a_tag_keeps_the_digest_that_is_given_for_it() {
     let policy = Policy::parse(policy.split_once("```").unwrap().0).unwrap();
     let yaml = written.iter().filter(|(path, _)| path.as_str() != "README.md");
     let bundles = bundles_of("acme", yaml.map(|(path, text)| (path.as_str(), text.as_bytes())));
-    let found: Vec<_> = foreign::check(&bundles, &Policy::default()).iter().map(ToString::to_string).collect();
+    let found: Vec<_> = check(&bundles, &Policy::default()).iter().map(ToString::to_string).collect();
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(found.iter().all(|finding| finding.ends_with("has no digest (external-image-digest)")), "{found:?}");
-    assert_eq!(foreign::check(&bundles, &policy), []);
+    assert_eq!(check(&bundles, &policy), []);
     assert_eq!(policy.unused(&bundles), []);
 }
 

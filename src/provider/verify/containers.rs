@@ -13,7 +13,7 @@ use crate::{error::brief, text::suggest::Hints};
 const CLOUD_CONF: &str = "cloud-conf";
 
 pub(super) fn names(subject: Subject) -> Vec<Error> {
-    let images = subject.bundle.descriptor.as_ref().map(|descriptor| &descriptor.images);
+    let images = subject.bundle.of_openshift().map(|descriptor| &descriptor.images);
     let has_image = |container: &Part| images.is_none_or(|images| images.contains_key(container.name()));
     let unknown = subject.containers().filter(|container| !has_image(container));
     let unknown = unknown.map(|container| container.defect("/name", "no entry in `images` of provider.yaml"));
@@ -63,7 +63,7 @@ fn probe_problem(ccm: &Part, probe: &Value) -> Option<String> {
 pub(super) fn cloud_config(subject: Subject) -> Vec<Error> {
     report(subject.containers(), |container| {
         let (pointer, path) = container.flag("--cloud-config")?;
-        let what = match (subject.bundle.flavour, &subject.bundle.upstream) {
+        let what = match (subject.bundle.flavour, subject.bundle.of_upstream()) {
             (Flavour::Upstream, Some(descriptor)) => upstream_config_problem(container, path, descriptor),
             // Its descriptor cannot be read, which a rule of its own says.
             (Flavour::Upstream, None) => None,

@@ -29,7 +29,7 @@ pub(super) fn known(subject: Subject) -> Vec<Error> {
 
 /// Where a manifest is not what the API server reads: what [`unknown`] finds, and each null. That is an empty value to the API server,
 /// and nothing to the rules: JSON pointer and text.
-pub(in crate::provider) fn misread(object: &Object) -> Vec<(String, String)> {
+pub(super) fn misread(object: &Object) -> Vec<(String, String)> {
     let mut found = unknown(object);
     let mut nulls = Vec::new();
     walk(object.value(), "", &mut |pointer, value| {
@@ -43,7 +43,7 @@ pub(in crate::provider) fn misread(object: &Object) -> Vec<(String, String)> {
 }
 
 /// The fields that the kind does not have, or not with this type: JSON pointer and text.
-pub(in crate::provider) fn unknown(object: &Object) -> Vec<(String, String)> {
+pub(super) fn unknown(object: &Object) -> Vec<(String, String)> {
     let lost = match object.kind().kind {
         "ClusterRole" => lost::<ClusterRole>,
         "ClusterRoleBinding" => lost::<ClusterRoleBinding>,

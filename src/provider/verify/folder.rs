@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use crate::{
     error::brief,
-    facts::DEFAULT_NAMESPACE,
     object::permissions,
     provider::{
         Error, Flavour, ImageSource, Phase,
@@ -98,7 +97,7 @@ fn placeholder(text: &str) -> Option<String> {
 }
 
 pub(super) fn image_keys(Subject { bundle, payload }: Subject) -> Vec<Error> {
-    let images = bundle.descriptor.iter().flat_map(|descriptor| &descriptor.images);
+    let images = bundle.of_openshift().into_iter().flat_map(|descriptor| &descriptor.images);
     let unknown = images.filter(|(_, source)| payload.is_some_and(|payload| !payload.image_keys.contains(&source.key)));
     let defect = |(container, source): (&String, &ImageSource)| {
         let what = format!("the images ConfigMap has no key {}", source.key);
@@ -170,10 +169,7 @@ pub(super) fn rbac_wildcards(subject: Subject) -> Vec<Error> {
 }
 
 pub(super) fn namespaces(subject: Subject) -> Vec<Error> {
-    let allowed = match subject.bundle.flavour {
-        Flavour::OpenShift => &[DEFAULT_NAMESPACE, "kube-system"][..],
-        Flavour::Upstream => &["kube-system"],
-    };
+    let allowed = subject.bundle.flavour.namespaces();
     let of_manifest = |manifest: &Manifest| {
         let value = manifest.object.value();
         let subjects = items(&value["subjects"]).iter().enumerate();

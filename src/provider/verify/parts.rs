@@ -19,40 +19,40 @@ use crate::{
 
 /// The folder of the bootstrap VM with its kubeconfig, and with the keys of the cluster's signers: openshift/cluster-bootstrap copies
 /// both there (`pkg/start/bootstrap.go`).
-pub(in crate::provider) const BOOTSTRAP_SECRETS: &str = "/etc/kubernetes/bootstrap-secrets";
+pub(super) const BOOTSTRAP_SECRETS: &str = "/etc/kubernetes/bootstrap-secrets";
 
 /// The kubeconfig in it.
-pub(in crate::provider) const BOOTSTRAP_KUBECONFIG: &str = "/etc/kubernetes/bootstrap-secrets/kubeconfig";
+pub(super) const BOOTSTRAP_KUBECONFIG: &str = "/etc/kubernetes/bootstrap-secrets/kubeconfig";
 
 /// The cloud's configuration on the bootstrap VM.
-pub(in crate::provider) const BOOTSTRAP_CONFIG: &str = "/etc/kubernetes/bootstrap-configs/cloud.conf";
+pub(super) const BOOTSTRAP_CONFIG: &str = "/etc/kubernetes/bootstrap-configs/cloud.conf";
 
 /// The input of a rule: a provider, and the install payload if there is one.
 #[derive(Clone, Copy)]
-pub struct Subject<'a> {
-    pub(in crate::provider) bundle: &'a Bundle,
-    pub(in crate::provider) payload: Option<&'a Payload>,
+pub(super) struct Subject<'a> {
+    pub(super) bundle: &'a Bundle,
+    pub(super) payload: Option<&'a Payload>,
 }
 
 /// A pod specification, or a container in one.
 #[derive(Clone)]
-pub(in crate::provider) struct Part<'a> {
-    pub(in crate::provider) manifest: &'a Manifest,
-    pub(in crate::provider) pod: &'a Value,
+pub(super) struct Part<'a> {
+    pub(super) manifest: &'a Manifest,
+    pub(super) pod: &'a Value,
     /// The container; of a pod the same as `pod`.
-    pub(in crate::provider) value: &'a Value,
+    pub(super) value: &'a Value,
     /// The volumes of the pod.
-    pub(in crate::provider) volumes: Rc<Volumes<'a>>,
+    pub(super) volumes: Rc<Volumes<'a>>,
     pointer: String,
 }
 
 /// The volumes of a pod, so that those of each container are found without looking at all.
 #[derive(Default)]
-pub(in crate::provider) struct Volumes<'a> {
+pub(super) struct Volumes<'a> {
     /// By name.
-    pub(in crate::provider) by_name: BTreeMap<&'a str, &'a Value>,
+    pub(super) by_name: BTreeMap<&'a str, &'a Value>,
     /// The names of those that init containers may write to.
-    pub(in crate::provider) filled: BTreeSet<&'a str>,
+    pub(super) filled: BTreeSet<&'a str>,
 }
 
 impl<'a> Volumes<'a> {
@@ -70,12 +70,12 @@ impl<'a> Volumes<'a> {
     }
 }
 
-pub(in crate::provider) fn items(value: &Value) -> &[Value] {
+pub(super) fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// Reports the problems of each part, as (JSON pointer in the part, text).
-pub(in crate::provider) fn report<'a, I, P, W>(
+pub(super) fn report<'a, I, P, W>(
     parts: impl Iterator<Item = Part<'a>>,
     problems: impl Fn(&Part<'a>) -> I,
 ) -> Vec<Error>
@@ -92,7 +92,7 @@ where
 }
 
 /// Reports each part whose value at a JSON pointer does not satisfy the predicate.
-pub(in crate::provider) fn require<'a>(
+pub(super) fn require<'a>(
     parts: impl Iterator<Item = Part<'a>>,
     pointer: &str,
     predicate: impl Fn(&Value) -> bool,
@@ -102,7 +102,7 @@ pub(in crate::provider) fn require<'a>(
 }
 
 /// Reports each container whose flag, `None` where it is absent, does not satisfy the predicate.
-pub(in crate::provider) fn require_flag<'a>(
+pub(super) fn require_flag<'a>(
     containers: impl Iterator<Item = Part<'a>>,
     flag: &str,
     predicate: impl Fn(Option<&str>) -> bool,
@@ -116,11 +116,11 @@ pub(in crate::provider) fn require_flag<'a>(
 }
 
 impl<'a> Subject<'a> {
-    pub(in crate::provider) fn manifests(self, phase: Phase) -> impl Iterator<Item = &'a Manifest> {
+    pub(super) fn manifests(self, phase: Phase) -> impl Iterator<Item = &'a Manifest> {
         self.bundle.manifests.iter().filter(move |manifest| manifest.phase == phase)
     }
 
-    pub(in crate::provider) fn pods(self) -> impl Iterator<Item = Part<'a>> {
+    pub(super) fn pods(self) -> impl Iterator<Item = Part<'a>> {
         self.bundle.manifests.iter().filter_map(|manifest| {
             let pod = manifest.object.pod_spec()?;
             let volumes = Rc::new(Volumes::of(pod));
@@ -128,26 +128,26 @@ impl<'a> Subject<'a> {
         })
     }
 
-    pub(in crate::provider) fn pods_of(self, phase: Phase) -> impl Iterator<Item = Part<'a>> {
+    pub(super) fn pods_of(self, phase: Phase) -> impl Iterator<Item = Part<'a>> {
         self.pods().filter(move |pod| pod.manifest.phase == phase)
     }
 
-    pub(in crate::provider) fn deployments(self) -> impl Iterator<Item = Part<'a>> {
+    pub(super) fn deployments(self) -> impl Iterator<Item = Part<'a>> {
         self.pods_of(Phase::Cluster).filter(|pod| pod.kind() == "Deployment")
     }
 
     /// The containers, init containers too.
-    pub(in crate::provider) fn containers(self) -> impl Iterator<Item = Part<'a>> {
+    pub(super) fn containers(self) -> impl Iterator<Item = Part<'a>> {
         self.listed("initContainers").chain(self.running())
     }
 
     /// The containers without init containers.
-    pub(in crate::provider) fn running(self) -> impl Iterator<Item = Part<'a>> {
+    pub(super) fn running(self) -> impl Iterator<Item = Part<'a>> {
         self.listed("containers")
     }
 
     /// The CCM's containers of one phase.
-    pub(in crate::provider) fn ccms(self, phase: Phase) -> impl Iterator<Item = Part<'a>> {
+    pub(super) fn ccms(self, phase: Phase) -> impl Iterator<Item = Part<'a>> {
         self.running().filter(move |container| container.name() == CCM && container.manifest.phase == phase)
     }
 
@@ -164,28 +164,28 @@ impl<'a> Subject<'a> {
 
 impl<'a> Part<'a> {
     /// The container's name, empty for a pod.
-    pub(in crate::provider) fn name(&self) -> &'a str {
+    pub(super) fn name(&self) -> &'a str {
         container_name(self.value)
     }
 
-    pub(in crate::provider) fn kind(&self) -> &'static str {
+    pub(super) fn kind(&self) -> &'static str {
         self.manifest.object.kind().kind
     }
 
     /// The JSON pointer in the manifest of one in the part.
-    pub(in crate::provider) fn at(&self, pointer: &str) -> String {
+    pub(super) fn at(&self, pointer: &str) -> String {
         format!("{}{pointer}", self.pointer)
     }
 
     /// A defect at a JSON pointer in the part.
-    pub(in crate::provider) fn defect(&self, pointer: &str, what: impl Into<String>) -> Error {
+    pub(super) fn defect(&self, pointer: &str, what: impl Into<String>) -> Error {
         let (name, what) = (self.name(), what.into());
         let what = if name.is_empty() { what } else { format!("{}: {what}", brief(name)) };
         self.manifest.defect(&self.at(pointer), what)
     }
 
     /// The value of a flag, `--flag=value` or in the next argument, and its JSON pointer in the container.
-    pub(in crate::provider) fn flag(&self, flag: &str) -> Option<(String, &'a str)> {
+    pub(super) fn flag(&self, flag: &str) -> Option<(String, &'a str)> {
         ["command", "args"].into_iter().find_map(|list| {
             let arguments = items(&self.value[list]);
             arguments.iter().enumerate().find_map(|(index, argument)| {
@@ -202,7 +202,7 @@ impl<'a> Part<'a> {
 
     /// The volume of a file in the container, from the deepest mount around it, and the file's path in the volume: empty for a file of the
     /// node that is mounted as such.
-    pub(in crate::provider) fn volume_at(&self, path: &'a str) -> Option<(&'a Value, &'a str)> {
+    pub(super) fn volume_at(&self, path: &'a str) -> Option<(&'a Value, &'a str)> {
         let mounts = items(&self.value["volumeMounts"]).iter().filter_map(|mount| {
             let rest = path.strip_prefix(mount["mountPath"].as_str()?.trim_end_matches('/'))?;
             Some((if rest.is_empty() { rest } else { rest.strip_prefix('/')? }, mount))

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use super::*;
+use super::{rules::RULES, *};
 use crate::{
     provider::{embedded, folder::bundles},
     text::output::junit,
@@ -174,7 +174,8 @@ fn each_fixture_of_the_flavour_upstream_breaks_only_its_rule() {
         assert_ne!(text, sound, "{rule}: {from:?} is missing");
         let files = UPSTREAM.iter().enumerate();
         let files = files.map(|(index, (path, sound))| (*path, if index == file { text.as_str() } else { *sound }));
-        let mut found = verify(&bundles(files.map(|(path, text)| (path, text.as_bytes()))), Some(&payload())).findings;
+        let mut found =
+            verify(&bundles(files.map(|(path, text)| (path, text.as_bytes()))), Some(&payload()), None).findings;
         found.retain(|finding| !is_of_another_kind(to, finding));
         assert!(!found.is_empty(), "{rule}: {to:?} is not found");
         for finding in &found {
@@ -205,12 +206,12 @@ fn findings(file: usize, text: &str) -> Vec<Finding> {
     let files =
         FILES.iter().enumerate().map(|(index, (path, sound))| (*path, if index == file { text } else { sound }));
     let bundles = bundles(files.map(|(path, text)| (path, text.as_bytes())));
-    verify(&bundles, Some(&payload())).findings
+    verify(&bundles, Some(&payload()), None).findings
 }
 
 #[test]
 fn the_embedded_providers_break_no_rule() {
-    let report = verify(&embedded::bundles(), Some(&embedded::payload()));
+    let report = verify(&embedded::bundles(), Some(&embedded::payload()), None);
     assert_eq!(report.findings, [], "{}", report.table());
     let (providers, rules) = (embedded::bundles().len(), RULES.len());
     assert_eq!(report.table(), format!("{providers} providers checked by {rules} rules: nothing found\n"));
@@ -252,7 +253,7 @@ fn every_placeholder_is_found() {
 fn every_defect_is_a_finding() {
     let text = FILES[DESCRIPTOR].1.replace("name: demo\n", "name: other\n");
     let files = [FILES[DEPLOYMENT], (FILES[DESCRIPTOR].0, &text), (FILES[ROLE].0, "a: ["), ("assets/demo/a.txt", "")];
-    let report = verify(&bundles(files.map(|(path, text)| (path, text.as_bytes()))), None);
+    let report = verify(&bundles(files.map(|(path, text)| (path, text.as_bytes()))), None, None);
     let readable = report.findings.iter().filter(|finding| finding.rule == "readable");
     let places: Vec<_> = readable.map(|finding| format!("{}:{}", finding.file, finding.place)).collect();
     assert_eq!(places, ["assets/demo/a.txt:1", "assets/demo/provider.yaml:2", "assets/demo/role.yaml:1:4"]);
@@ -271,15 +272,15 @@ fn rules_about_the_payload_need_one() {
     let files =
         FILES.map(|(path, text)| (path, text.replace("demo-cloud-credentials", "other").replace("demoCcm", "x")));
     let bundles = bundles(files.iter().map(|(path, text)| (*path, text.as_bytes())));
-    assert_eq!(verify(&bundles, None).findings, []);
-    let found: Vec<_> = verify(&bundles, Some(&payload())).findings.iter().map(|finding| finding.rule).collect();
+    assert_eq!(verify(&bundles, None, None).findings, []);
+    let found: Vec<_> = verify(&bundles, Some(&payload()), None).findings.iter().map(|finding| finding.rule).collect();
     assert_eq!(found, ["image-key", "credentials-requested"]);
 }
 
 #[test]
 fn a_report_has_the_place_the_reason_and_the_fix() {
     let files = FILES.map(|(path, text)| (path, text.replace("replicas: 2", "replicas: 1")));
-    let report = verify(&bundles(files.iter().map(|(path, text)| (*path, text.as_bytes()))), None);
+    let report = verify(&bundles(files.iter().map(|(path, text)| (*path, text.as_bytes()))), None, None);
     let rules = RULES.len();
     let expected = format!(
         "\

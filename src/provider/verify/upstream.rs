@@ -6,7 +6,7 @@ use crate::{
     facts::{Fact, manager::ONLY},
     object::Object,
     provider::{
-        CCM, Error, FactOrText, Flavour, Phase,
+        CCM, Error, FactOrText, Phase,
         upstream::{CONTROL_PLANE_LABEL, INSTANCE_LABEL},
         verify::parts::{Part, Subject, items, report, require, require_flag},
     },
@@ -32,23 +32,15 @@ const TAINTS: [(&str, &str); 5] = [
     ("CriticalAddonsOnly", "NoSchedule"),
 ];
 
-fn is_upstream(subject: Subject) -> bool {
-    subject.bundle.flavour == Flavour::Upstream
-}
-
-fn pods(subject: Subject) -> impl Iterator<Item = Part> {
-    subject.pods().filter(move |_| is_upstream(subject))
-}
-
 /// The pods of the cloud-controller-manager itself; a node manager is on every node.
 fn pods_of_control_plane(subject: Subject) -> impl Iterator<Item = Part> {
-    let descriptor = subject.bundle.upstream.as_ref();
-    pods(subject).filter(move |pod| !descriptor.is_some_and(|one| one.is_of_node_manager(&pod.manifest.object)))
+    let descriptor = subject.bundle.of_upstream();
+    subject.pods().filter(move |pod| !descriptor.is_some_and(|one| one.is_of_node_manager(&pod.manifest.object)))
 }
 
 /// The node manager is a DaemonSet.
 pub(super) fn node_manager(subject: Subject) -> Vec<Error> {
-    let Some(descriptor) = subject.bundle.upstream.as_ref() else { return Vec::new() };
+    let Some(descriptor) = subject.bundle.of_upstream() else { return Vec::new() };
     let Some(name) = &descriptor.node_manager else { return Vec::new() };
     let is_one = |object: &Object| {
         object.kind().kind == "DaemonSet" && object.name() == name && descriptor.is_of_node_manager(object)
@@ -61,14 +53,14 @@ pub(super) fn node_manager(subject: Subject) -> Vec<Error> {
 }
 
 pub(super) fn dns_policy(subject: Subject) -> Vec<Error> {
-    require(pods(subject), "/dnsPolicy", |policy| policy == "Default", "dnsPolicy is not Default")
+    require(subject.pods(), "/dnsPolicy", |policy| policy == "Default", "dnsPolicy is not Default")
 }
 
 pub(super) fn non_root(subject: Subject) -> Vec<Error> {
     let root =
-        require(pods(subject), "/securityContext/runAsNonRoot", |value| *value == true, "runAsNonRoot is not true");
+        require(subject.pods(), "/securityContext/runAsNonRoot", |value| *value == true, "runAsNonRoot is not true");
     // The kubelet refuses an image whose user is a name.
-    let named = require(pods(subject), "/securityContext/runAsUser", Value::is_u64, "runAsUser is not a number");
+    let named = require(subject.pods(), "/securityContext/runAsUser", Value::is_u64, "runAsUser is not a number");
     root.into_iter().chain(named).collect()
 }
 
@@ -86,7 +78,7 @@ pub(super) fn node_affinity(subject: Subject) -> Vec<Error> {
 }
 
 pub(super) fn tolerations(subject: Subject) -> Vec<Error> {
-    report(pods(subject), |pod| {
+    report(subject.pods(), |pod| {
         let tolerations = items(&pod.value["tolerations"]);
         let missing = TAINTS.into_iter().filter(move |(key, effect)| !tolerates(tolerations, key, effect));
         missing.map(|(key, effect)| ("/tolerations", format!("no toleration of the taint {key}:{effect}")))
@@ -102,19 +94,19 @@ fn tolerates(tolerations: &[Value], key: &str, effect: &str) -> bool {
 }
 
 pub(super) fn single_identity(subject: Subject) -> Vec<Error> {
-    let containers = subject.ccms(Phase::Cluster).filter(|_| is_upstream(subject));
+    let containers = subject.ccms(Phase::Cluster);
     require_flag(containers, "--use-service-account-credentials", |value| value == Some("false"), "false")
 }
 
 pub(super) fn webhook_port(subject: Subject) -> Vec<Error> {
     let flag = "--webhook-secure-port";
-    let is_absent = subject.bundle.upstream.as_ref().is_some_and(|one| one.absent_flags.iter().any(|one| one == flag));
-    let containers = subject.ccms(Phase::Cluster).filter(|_| is_upstream(subject) && !is_absent);
+    let is_absent = subject.bundle.of_upstream().is_some_and(|one| one.absent_flags.iter().any(|one| one == flag));
+    let containers = subject.ccms(Phase::Cluster).filter(|_| !is_absent);
     require_flag(containers, flag, |value| value == Some("0"), "0")
 }
 
 pub(super) fn arguments(subject: Subject) -> Vec<Error> {
-    let Some(descriptor) = &subject.bundle.upstream else { return Vec::new() };
+    let Some(descriptor) = subject.bundle.of_upstream() else { return Vec::new() };
     let set = descriptor.arguments.get(CCM);
     let is_set = |(flag, fact): &&(&str, Fact)| {
         set.and_then(|flags| flags.get(*flag)).is_some_and(|source| source.value == FactOrText::Fact(*fact))
@@ -132,8 +124,7 @@ pub(super) fn arguments(subject: Subject) -> Vec<Error> {
 }
 
 pub(super) fn instance_label(subject: Subject) -> Vec<Error> {
-    let manifests = subject.manifests(Phase::Cluster).filter(|_| is_upstream(subject));
-    let wrong = manifests.flat_map(|manifest| {
+    let wrong = subject.manifests(Phase::Cluster).flat_map(|manifest| {
         let value = manifest.object.value();
         let labels = [
             "/metadata/labels",
@@ -166,7 +157,7 @@ pub(super) fn deployment_strategy(subject: Subject) -> Vec<Error> {
 /// up, are two, so that one may be dead; half of two are one. A node manager has pods on many nodes, of which several may be dead.
 pub(super) fn daemon_set_strategy(subject: Subject) -> Vec<Error> {
     let half = json!({"maxSurge": 0, "maxUnavailable": "50%"});
-    let daemon_sets = || pods(subject).filter(|pod| pod.kind() == "DaemonSet");
+    let daemon_sets = || subject.pods().filter(|pod| pod.kind() == "DaemonSet");
     let strategy = not_updated_by(
         daemon_sets(),
         "/spec/updateStrategy",
@@ -198,14 +189,13 @@ fn not_updated_by<'a>(
 
 /// A budget that does not count replicas that do not work.
 pub(super) fn eviction_policy(subject: Subject) -> Vec<Error> {
-    let manifests = subject.manifests(Phase::Cluster).filter(|_| is_upstream(subject));
-    let budgets = manifests.filter(|one| one.object.kind().kind == "PodDisruptionBudget");
+    let budgets = subject.manifests(Phase::Cluster).filter(|one| one.object.kind().kind == "PodDisruptionBudget");
     let wrong = budgets.filter(|one| one.object.value()["spec"]["unhealthyPodEvictionPolicy"] != "AlwaysAllow");
     wrong.map(|one| one.defect("/spec", "unhealthyPodEvictionPolicy is not AlwaysAllow")).collect()
 }
 
 pub(super) fn disruption_budget(subject: Subject) -> Vec<Error> {
     let has_budget = subject.manifests(Phase::Cluster).any(|one| one.object.kind().kind == "PodDisruptionBudget");
-    let deployments = subject.deployments().filter(|_| is_upstream(subject) && !has_budget);
+    let deployments = subject.deployments().filter(|_| !has_budget);
     deployments.map(|pod| pod.manifest.defect("/spec", "a Deployment without a PodDisruptionBudget")).collect()
 }

@@ -25,8 +25,7 @@ const NAME: &str = "up";
 fn folder(root: &TempDir) -> Result<PathBuf> {
     let path = root.path().join(NAME);
     fs::create_dir_all(path.join("assets/upstream"))?;
-    let packages = embedded::packages()?;
-    let aws = packages.iter().find(|one| one.name() == "aws").context("AWS")?;
+    let aws = embedded::package("aws")?;
     for (file, bytes) in aws.files().filter(|(file, _)| file.starts_with("assets/upstream/")) {
         let text = std::str::from_utf8(bytes)?.replace("aws-cloud-", &format!("{NAME}-cloud-"));
         let text = text.replace(&format!("/bin/{NAME}-cloud-"), "/bin/aws-cloud-");

@@ -11,7 +11,7 @@ use crate::{
     cluster::read,
     object::reference::SECRET,
     proposal::credentials::{Values, fits},
-    provider::{Flavour, package::read::Form, upstream::Upstream},
+    provider::{Provider, Upstream, package::read::Form},
     text::Problem,
 };
 
@@ -20,20 +20,17 @@ use crate::{
 pub(super) fn provider(args: &TestArgs) -> anyhow::Result<Upstream> {
     let target = &args.target;
     let loaded = load(target)?;
-    let is_built_in = matches!(loaded.form, Form::BuiltIn);
-    let bundles = match loaded.form {
+    let provider = match loaded.form {
         Form::BuiltIn if args.policy.provider_policy.is_some() => {
             return Err(wrong_usage("--provider-policy is for one provider's own folder, or a tar of it"));
         }
-        Form::BuiltIn => loaded.package.bundles(),
+        Form::BuiltIn => Provider::of(loaded.package.name(), &loaded.package.bundles())?,
         _ => args.policy.accept(target, loaded)?,
     };
-    let Some(bundle) = bundles.into_iter().find(|bundle| bundle.flavour == Flavour::Upstream) else {
+    let Some(provider) = provider.kubernetes else {
         return Err(wrong_usage(&format!("{target} has no flavour for any Kubernetes: there is no assets/upstream/")));
     };
-    let provider =
-        bundle.into_upstream().with_context(|| format!("`ccm-operator provider verify {target}` tells more"))?;
-    Ok(if is_built_in { provider } else { provider.restricted()? })
+    Ok(provider)
 }
 
 /// What the Secret of the test holds: the file of `--cloud-config` and the credentials.

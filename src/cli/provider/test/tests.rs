@@ -14,7 +14,7 @@ use clap::Parser;
 use super::*;
 use crate::{
     cli::{Cli, Command, provider::ProviderCommand},
-    provider::foreign::tests::{FIXTURES, UPSTREAM},
+    provider::verify::trust::tests::{FIXTURES, UPSTREAM},
 };
 
 /// An API server that only counts its connections, the file that names it, and what a test of Exoscale needs.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::provider::{
-    Origin, catalog::Catalog, external::External, foreign::tests::pinned, versions::UNKNOWN_VERSION,
+    Origin, catalog::Catalog, external::External, verify::trust::tests::pinned, versions::UNKNOWN_VERSION,
 };
 
 /// Two digests.
@@ -248,10 +248,10 @@ fn what_a_provider_names_by_digest_is_pulled_by_it() {
 /// A policy may allow an external provider all of its tags without digests.
 #[test]
 fn a_version_that_an_external_provider_does_not_know_needs_a_digest() {
-    let package = embedded::packages().unwrap().into_iter().find(|one| one.name() == "exoscale").unwrap();
-    let external = External { name: "exoscale".into(), bundles: package.bundles(), package, origin: Origin::default() };
+    let package = embedded::package("exoscale").unwrap();
+    let bundles = package.bundles();
     let mut catalog = Catalog::default();
-    catalog.add(external);
+    catalog.add(&External::new(package, &bundles, Origin::default()).unwrap().provider);
     let own = "docker.io/exoscale/cloud-controller-manager";
     for (asked, expected) in [
         (json!({}), format!("{own}:0.34.0")),

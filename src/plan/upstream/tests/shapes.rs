@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     facts::Facts,
     plan::upstream::objects,
-    provider::{folder::bundles_of, upstream::Upstream},
+    provider::{Flavour, folder::bundles_of, upstream::Upstream},
     text::work,
 };
 
@@ -101,7 +101,7 @@ const SHAPES: [Shape; 5] = [
 
 fn read(files: &[(String, String)]) -> Result<Upstream, crate::provider::Error> {
     let files = files.iter().map(|(path, text)| (path.as_str(), text.as_bytes()));
-    bundles_of("example", files).into_iter().find(|one| one.upstream.is_some()).unwrap().into_upstream()
+    bundles_of("example", files).into_iter().find(|one| one.flavour == Flavour::Upstream).unwrap().kubernetes()
 }
 
 #[test]

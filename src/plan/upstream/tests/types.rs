@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     facts::Facts,
     plan::upstream::objects,
-    provider::{folder::bundles_of, upstream::Upstream},
+    provider::{Flavour, folder::bundles_of, upstream::Upstream},
 };
 
 /// The JSON pointer of every value.
@@ -34,8 +34,9 @@ fn with(provider: &Upstream, index: usize, pointer: &str, value: &Value) -> Opti
 fn no_value_in_a_manifest_makes_the_plan_panic() {
     let mut tried = 0;
     for name in ["azure", "hcloud"] {
-        let bundle = embedded::bundles().into_iter().find(|one| one.name == name && one.upstream.is_some()).unwrap();
-        let provider = bundle.into_upstream().unwrap();
+        let bundle =
+            embedded::bundles().into_iter().find(|one| one.name == name && one.flavour == Flavour::Upstream).unwrap();
+        let provider = bundle.kubernetes().unwrap();
         // Everything that enters a manifest.
         let asked = json!({
             "cloudConfig": {"inline": "{}"}, "placement": {
@@ -64,8 +65,9 @@ fn no_value_in_a_manifest_makes_the_plan_panic() {
 
 #[test]
 fn what_is_in_the_way_is_named() {
-    let bundle = embedded::bundles().into_iter().find(|one| one.name == "hcloud" && one.upstream.is_some()).unwrap();
-    let provider = bundle.into_upstream().unwrap();
+    let bundle =
+        embedded::bundles().into_iter().find(|one| one.name == "hcloud" && one.flavour == Flavour::Upstream).unwrap();
+    let provider = bundle.kubernetes().unwrap();
     let manager = manager("hcloud", json!({}));
     let deployment = provider.manifests.iter().position(|one| one.kind().kind == "Deployment").unwrap();
     for (pointer, expected) in [
@@ -89,12 +91,11 @@ fn what_is_in_the_way_is_named() {
 
 #[test]
 fn a_role_with_something_else_than_texts_is_no_provider() {
-    let packages = embedded::packages().unwrap();
-    let hcloud = packages.iter().find(|package| package.name() == "hcloud").unwrap();
+    let hcloud = embedded::package("hcloud").unwrap();
     let files = hcloud.files().map(|(path, bytes)| {
         let text = String::from_utf8(bytes.to_vec()).unwrap();
         (path.to_owned(), text.replacen("resources: [leases]", "resources: [leases, null]", 1).into_bytes())
     });
-    let error = bundles_of("hcloud", files).remove(0).into_upstream().unwrap_err().to_string();
+    let error = bundles_of("hcloud", files).remove(0).kubernetes().unwrap_err().to_string();
     assert!(error.contains("rbac.yaml:") && error.contains("null is no text"), "{error}");
 }

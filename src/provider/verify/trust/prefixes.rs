@@ -2,20 +2,20 @@
 
 use crate::{
     error::brief,
-    provider::{foreign::Values, restriction, verify::parts::Subject},
+    provider::{
+        Describe, restriction,
+        verify::{Values, parts::Subject},
+    },
 };
 
 pub(super) fn of_nodes(subject: Subject) -> Values {
-    let openshift = subject.bundle.descriptor.as_ref().and_then(|one| one.nodes.as_ref());
-    let openshift = openshift.map(|nodes| nodes.metadata_prefixes.as_slice());
-    let upstream = subject.bundle.upstream.as_ref().map(|one| one.nodes.metadata_prefixes.as_slice());
-    not_own(subject, "/nodes/metadataPrefixes", openshift.or(upstream).unwrap_or_default())
+    let said = subject.bundle.descriptor.as_ref().map(Describe::common);
+    not_own(subject, "/nodes/metadataPrefixes", said.map(|said| said.of_nodes).unwrap_or_default())
 }
 
 pub(super) fn of_services(subject: Subject) -> Values {
-    let openshift = subject.bundle.descriptor.as_ref().map(|one| one.services.metadata_prefixes.as_slice());
-    let upstream = subject.bundle.upstream.as_ref().map(|one| one.services.metadata_prefixes.as_slice());
-    not_own(subject, "/services/metadataPrefixes", openshift.or(upstream).unwrap_or_default())
+    let said = subject.bundle.descriptor.as_ref().map(Describe::common);
+    not_own(subject, "/services/metadataPrefixes", said.map(|said| said.of_services).unwrap_or_default())
 }
 
 /// The prefixes at a place of the descriptor that are no domain, or one that steers Kubernetes, networks or machines.

@@ -1,13 +1,13 @@
 //! What an administrator allows providers beyond the rules (pure).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use crate::{
     provider::{
         folder::Bundle,
-        foreign::{RULES, values},
+        verify::{Rule, rules, trust},
     },
     text::{
         suggest::did_you_mean,
@@ -57,9 +57,8 @@ impl Policy {
         values.is_some_and(|values| values.iter().any(|allowed| allowed.value == value))
     }
 
-    /// What is to be said if it is about other providers than these only: a name may be mistyped.
-    pub fn is_of_others(&self, bundles: &[Bundle]) -> Option<String> {
-        let given = &bundles.first()?.name;
+    /// What is to be said if it is about other providers than this one only: a name may be mistyped.
+    pub fn is_of_others(&self, given: &str) -> Option<String> {
         let names: Vec<_> = self.providers.keys().map(String::as_str).collect();
         let is_of_others = !names.is_empty() && !self.providers.contains_key(given);
         is_of_others.then(|| format!("it allows nothing for {given}, only for {}", names.join(", ")))
@@ -88,6 +87,39 @@ impl Policy {
     }
 }
 
+/// What the policy allows these providers, as `rule: value`.
+pub fn widened(bundles: &[Bundle], policy: &Policy) -> Vec<String> {
+    let allowed: BTreeSet<_> =
+        values(bundles).into_iter().filter(|(name, rule, value)| policy.allows(name, rule, value)).collect();
+    let words: BTreeSet<_> = allowed.iter().map(|(_, rule, value)| format!("{rule}: {value}")).collect();
+    words.into_iter().collect()
+}
+
+/// The file of a policy that allows these providers what this one does not; `None` if no policy can.
+pub fn policy_for(bundles: &[Bundle], policy: &Policy) -> Option<String> {
+    let mut needed = BTreeMap::<&str, BTreeMap<&str, BTreeSet<String>>>::new();
+    for (bundle, rule, value) in values_of(bundles) {
+        let value = value?;
+        if !policy.allows(&bundle.name, rule.id, &value) {
+            needed.entry(&bundle.name).or_default().entry(rule.id).or_default().insert(value);
+        }
+    }
+    if needed.is_empty() { None } else { yaml::to_string(&needed).ok() }
+}
+
+/// Everything that a policy would have to allow, as (provider, rule, value).
+pub(super) fn values(bundles: &[Bundle]) -> BTreeSet<(&str, &'static str, String)> {
+    values_of(bundles).filter_map(|(bundle, rule, value)| Some((bundle.name.as_str(), rule.id, value?))).collect()
+}
+
+/// The value by which a policy allows each defect, if one can.
+fn values_of(bundles: &[Bundle]) -> impl Iterator<Item = (&Bundle, &'static Rule, Option<String>)> {
+    let of_rule = |bundle, rule: &'static Rule| {
+        rule.defects(bundle, None).into_iter().map(move |(_, value)| (bundle, rule, value))
+    };
+    bundles.iter().flat_map(move |bundle| trust::RULES.iter().flat_map(move |rule| of_rule(bundle, rule)))
+}
+
 fn members<'a>(
     value: &'a Value,
     pointer: &str,
@@ -98,9 +130,9 @@ fn members<'a>(
 }
 
 fn check_rule(name: &str) -> Result<(), String> {
-    let widened = || RULES.iter().filter(|rule| rule.can_be_widened()).map(|rule| rule.id);
+    let widened = || rules().filter(|rule| rule.can_be_widened()).map(|rule| rule.id);
     let known = widened().collect::<Vec<_>>().join(", ");
-    match RULES.iter().find(|rule| rule.id == name) {
+    match trust::RULES.iter().find(|rule| rule.id == name) {
         Some(rule) if rule.can_be_widened() => Ok(()),
         Some(rule) => Err(format!("{name} cannot be widened, because {}; these can: {known}", rule.why)),
         None => Err(format!("unknown rule `{name}`{}; expected one of {known}", did_you_mean(name, widened()))),

@@ -4,20 +4,22 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::{
+    SYSTEM,
+    metadata::{PLACES, escaped, own},
+    never,
+};
 use crate::{
     error::brief,
-    facts::DEFAULT_NAMESPACE,
     object::POD,
     provider::{
-        AUTHENTICATION_READER, Error, Flavour, Phase,
+        AUTHENTICATION_READER, Error, Phase,
         folder::Manifest,
-        foreign::{
-            SYSTEM, Values,
-            metadata::{PLACES, escaped, own},
-            never,
-        },
         restriction,
-        verify::parts::{Part, Subject, items},
+        verify::{
+            Values,
+            parts::{Part, Subject, items},
+        },
     },
 };
 
@@ -42,7 +44,7 @@ pub(super) fn kinds(subject: Subject) -> Values {
     };
     let others = subject.bundle.manifests.iter().filter(|manifest| !is_usual(manifest));
     let defect = |manifest: &Manifest| {
-        let value = format!("{} {}", manifest.object.kind().kind, manifest.object.name());
+        let value = manifest.title();
         (manifest.defect("/kind", brief(&value)), value)
     };
     others.map(defect).collect()
@@ -61,7 +63,7 @@ pub(super) fn names(subject: Subject) -> Values {
     };
     let others = subject.bundle.manifests.iter().filter(|manifest| !is_own(manifest.object.name()));
     let defect = |manifest: &Manifest| {
-        let value = format!("{} {}", manifest.object.kind().kind, manifest.object.name());
+        let value = manifest.title();
         (
             manifest.defect(
                 "/metadata/name",
@@ -87,11 +89,7 @@ pub(super) fn system_names(subject: Subject) -> Vec<Error> {
 }
 
 pub(super) fn namespaces(subject: Subject) -> Values {
-    let own = match subject.bundle.flavour {
-        Flavour::OpenShift => &[DEFAULT_NAMESPACE, KUBE_SYSTEM][..],
-        // It stands for the managed namespace, too.
-        Flavour::Upstream => &[KUBE_SYSTEM],
-    };
+    let own = subject.bundle.flavour.namespaces();
     let others = subject.bundle.manifests.iter().filter(|manifest| {
         let object = &manifest.object;
         object.kind().namespaced && !own.contains(&object.namespace())
@@ -187,11 +185,8 @@ pub(super) fn aggregation(subject: Subject) -> Vec<Error> {
 
 /// Where else the operator would write the configuration.
 pub(super) fn published(subject: Subject) -> Values {
-    let gate = subject
-        .bundle
-        .descriptor
-        .as_ref()
-        .and_then(|one| one.cloud_config.as_ref()?.publish_with_feature_gate.as_ref());
+    let config = subject.bundle.of_openshift().and_then(|one| one.cloud_config.as_ref());
+    let gate = config.and_then(|config| config.publish_with_feature_gate.as_ref());
     let defect = |gate: &String| {
         let problem = format!("publishWithFeatureGate {}", brief(gate));
         (subject.bundle.descriptor_error("/cloudConfig/publishWithFeatureGate", problem), gate.clone())

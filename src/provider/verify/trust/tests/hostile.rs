@@ -17,7 +17,7 @@ fn refused(files: &[(String, String)]) -> BTreeSet<String> {
     let Ok(package) = Package::new("exoscale", files) else { return BTreeSet::from(["package".to_owned()]) };
     let bundles = package.bundles();
     // As `provider verify` does, whatever the folder is.
-    let report = serde_json::to_value(report(&bundles, &Policy::default())).unwrap();
+    let report = serde_json::to_value(verify(&bundles, None, Some(&Policy::default()))).unwrap();
     if bundles.iter().any(|bundle| bundle.first_defect().is_err()) {
         return BTreeSet::from(["defect".to_owned()]);
     }
@@ -226,7 +226,7 @@ fn a_misspelt_field_hides_nothing_else_on_its_line() {
     });
     let files = with(&(manifest.to_string() + "\n"));
     let bundles = bundles_of("exoscale", files.iter().map(|(path, text)| (path.as_str(), text.as_bytes())));
-    let report = serde_json::to_value(report(&bundles, &Policy::default())).unwrap();
+    let report = serde_json::to_value(verify(&bundles, None, Some(&Policy::default()))).unwrap();
     let of_rule = |rule: &str| {
         let all = report["findings"].as_array().unwrap().iter().filter(|one| one["rule"] == rule);
         all.map(|one| one["value"].as_str().unwrap_or_default().to_owned()).collect::<BTreeSet<_>>()
@@ -276,7 +276,7 @@ fn a_message_holds_little_of_what_a_package_says() {
                     one.defects.iter().chain(&one.misfits()).map(ToString::to_string).collect::<Vec<_>>()
                 }));
                 messages.extend(check(&bundles, &Policy::default()).iter().map(ToString::to_string));
-                messages.extend(verify(&bundles, None).findings.iter().map(ToString::to_string));
+                messages.extend(verify(&bundles, None, None).findings.iter().map(ToString::to_string));
                 let digest = package.digest();
                 messages
                     .extend(Wanted::default().check(("exoscale", &digest), &bundles).err().map(|one| one.to_string()));
@@ -372,7 +372,7 @@ fn the_work_for_a_package_grows_with_its_size() {
             let files = shape(n);
             work::of(|| {
                 let bundles = bundles_of("exoscale", files.iter().map(|(path, text)| (path.as_str(), text.as_bytes())));
-                let found = report(&bundles, &Policy::default());
+                let found = verify(&bundles, None, Some(&Policy::default()));
                 assert!(!found.suites().is_empty());
                 for bundle in &bundles {
                     drop(bundle.misfits());

@@ -8,10 +8,10 @@ const DIGEST: &str = "@sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a
 fn openshift() -> Vec<(&'static str, String)> {
     let image = ["quay.io/demo/ccm:1.2.3", DIGEST].concat();
     let files = [
-        ("assets/deployment.yaml", include_str!("../../../../tests/sound/assets/demo/deployment.yaml")),
-        ("assets/provider.yaml", include_str!("../../../../tests/sound/assets/demo/provider.yaml")),
-        ("assets/role.yaml", include_str!("../../../../tests/sound/assets/demo/role.yaml")),
-        ("bootstrap/pod.yaml", include_str!("../../../../tests/sound/bootstrap/demo/pod.yaml")),
+        ("assets/deployment.yaml", include_str!("../../../../../tests/sound/assets/demo/deployment.yaml")),
+        ("assets/provider.yaml", include_str!("../../../../../tests/sound/assets/demo/provider.yaml")),
+        ("assets/role.yaml", include_str!("../../../../../tests/sound/assets/demo/role.yaml")),
+        ("bootstrap/pod.yaml", include_str!("../../../../../tests/sound/bootstrap/demo/pod.yaml")),
     ];
     let account = "---\napiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: demo-cloud-controller-manager\n  namespace: \
                    openshift-cloud-controller-manager\n";

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::pods::{each, fields};
 use crate::{
     object::reference::is_digest,
     provider::{
         Error, Flavour, Phase,
-        foreign::{
-            Values,
-            pods::{each, fields},
-        },
         upstream::Image,
-        verify::parts::{Part, Subject, items, report},
+        verify::{
+            Values,
+            parts::{Part, Subject, items, report},
+        },
     },
     text::yaml::outline::child,
 };
@@ -151,7 +151,7 @@ fn image_problem(subject: Subject, container: &str, image: &str) -> Option<Strin
     let undeclared = || Some("the container has no entry in `images` of provider.yaml".to_owned());
     match subject.bundle.flavour {
         Flavour::Upstream => {
-            let declared = subject.bundle.upstream.as_ref()?.images.get(container);
+            let declared = subject.bundle.of_upstream()?.images.get(container);
             let Some(declared) = declared else { return undeclared() };
             if repository(image) != declared.repository {
                 return Some(format!("not from the repository {} of provider.yaml", declared.repository));
@@ -164,7 +164,7 @@ fn image_problem(subject: Subject, container: &str, image: &str) -> Option<Strin
             (!is_declared).then(|| "`images` of provider.yaml does not have this digest for this tag".to_owned())
         }
         Flavour::OpenShift => {
-            if !subject.bundle.descriptor.as_ref()?.images.contains_key(container) {
+            if !subject.bundle.of_openshift()?.images.contains_key(container) {
                 return undeclared();
             }
             (!has_digest(image)).then(|| "not pinned by a digest (@sha256:…)".to_owned())
@@ -174,7 +174,7 @@ fn image_problem(subject: Subject, container: &str, image: &str) -> Option<Strin
 
 /// Each tag whose image may be another one tomorrow: those of `images` of the descriptor for any Kubernetes without a digest.
 pub(super) fn image_digests(subject: Subject) -> Values {
-    let images = subject.bundle.upstream.iter().flat_map(|descriptor| &descriptor.images);
+    let images = subject.bundle.of_upstream().into_iter().flat_map(|descriptor| &descriptor.images);
     let of_image = |(container, Image { repository, versions, .. }): (&String, &Image)| {
         let at = format!("/images/{container}/versions");
         let newest = versions.tags.iter().map(|(minor, tag)| (tag.name.as_str(), format!("{at}/tags/{minor}")));

@@ -2,16 +2,16 @@
 
 use serde_json::Value;
 
+use super::pods::{each, fields};
 use crate::{
     error::brief,
     provider::{
         Phase,
         folder::Manifest,
-        foreign::{
+        verify::{
             Values,
-            pods::{each, fields},
+            parts::{Subject, items},
         },
-        verify::parts::{Subject, items},
     },
 };
 
@@ -98,18 +98,16 @@ pub(super) fn labels(subject: Subject) -> Values {
 
 pub(super) fn selectors(subject: Subject) -> Values {
     let own = own(subject);
-    let is_own =
-        |labels: &Value| OWN.iter().any(|key| labels[*key].as_str().is_some_and(|value| value.starts_with(&own)));
     let of_manifest = |manifest: &Manifest| {
         let place = match manifest.object.kind().kind {
             "PodDisruptionBudget" => "/spec/selector/matchLabels",
             "Service" => "/spec/selector",
             _ => return None,
         };
-        if is_own(manifest.object.value().pointer(place).unwrap_or(&Value::Null)) {
+        if has_own(manifest.object.value().pointer(place), &own) {
             return None;
         }
-        let value = format!("{} {}", manifest.object.kind().kind, manifest.object.name());
+        let value = manifest.title();
         let problem = format!(
             "{}: its selector has no label {} with a value that begins with {own}",
             brief(&value),
@@ -117,24 +115,22 @@ pub(super) fn selectors(subject: Subject) -> Values {
         );
         Some((manifest.defect("/spec", problem), value))
     };
-    let of_pods = each(subject.pods(), |pod| others(&pod.value["affinity"], is_own));
+    let of_pods = each(subject.pods(), |pod| others(&pod.value["affinity"], &own));
     subject.bundle.manifests.iter().filter_map(of_manifest).chain(of_pods).collect()
 }
 
 /// The workloads whose pods, or the selector that they find them by, have no label of the provider's own.
 pub(super) fn pod_labels(subject: Subject) -> Values {
     let own = own(subject);
-    let is_own =
-        |labels: &Value| OWN.iter().any(|key| labels[*key].as_str().is_some_and(|value| value.starts_with(&own)));
     let of_manifest = |manifest: &Manifest| {
-        let (object, kind) = (manifest.object.value(), manifest.object.kind().kind);
+        let object = manifest.object.value();
         // What is of another phase is refused as such.
         if manifest.phase != Phase::Cluster || manifest.object.pod_spec_pointer() != Some("/spec/template/spec") {
             return None;
         }
-        let without = |pointer: &&str| !is_own(object.pointer(pointer).unwrap_or(&Value::Null));
+        let without = |pointer: &&str| !has_own(object.pointer(pointer), &own);
         let place = ["/spec/selector/matchLabels", "/spec/template/metadata/labels"].into_iter().find(without)?;
-        let value = format!("{kind} {}", manifest.object.name());
+        let value = manifest.title();
         let field = place.trim_start_matches('/').replace('/', ".");
         let problem = format!("{value}: {field} has no label {} with a value that begins with {own}", OWN.join(" or "));
         Some((manifest.defect("/spec", problem), value))
@@ -153,7 +149,7 @@ pub(super) fn budgets(subject: Subject) -> Values {
         } else {
             return None;
         };
-        let value = format!("{} {}", manifest.object.kind().kind, manifest.object.name());
+        let value = manifest.title();
         let problem = format!("{}: {field} {why}", brief(&value));
         Some((manifest.defect(&format!("/spec/{field}"), problem), value))
     };
@@ -168,7 +164,7 @@ fn number(value: &Value) -> f64 {
 }
 
 /// The terms of an affinity that are about the pods of others: a pod that must not be beside them keeps them away from its place.
-fn others(affinity: &Value, is_own: impl Fn(&Value) -> bool) -> Vec<(String, String, String)> {
+fn others(affinity: &Value, own: &str) -> Vec<(String, String, String)> {
     let mut found = Vec::new();
     for kind in ["podAffinity", "podAntiAffinity"] {
         for (list, term) in [
@@ -178,7 +174,7 @@ fn others(affinity: &Value, is_own: impl Fn(&Value) -> bool) -> Vec<(String, Str
             for (index, one) in items(&affinity[kind][list]).iter().enumerate() {
                 let one = one.pointer(term).unwrap_or(&Value::Null);
                 let is_elsewhere = ["namespaces", "namespaceSelector"].iter().any(|field| !one[field].is_null());
-                if is_elsewhere || !is_own(&one["labelSelector"]["matchLabels"]) {
+                if is_elsewhere || !has_own(one.pointer("/labelSelector/matchLabels"), own) {
                     let pointer = format!("/affinity/{kind}/{list}/{index}");
                     found.push((pointer, format!("{kind} for the pods of others"), kind.to_owned()));
                 }
@@ -186,6 +182,12 @@ fn others(affinity: &Value, is_own: impl Fn(&Value) -> bool) -> Vec<(String, Str
         }
     }
     found
+}
+
+/// Whether labels have one of the provider's own, whose value begins so.
+fn has_own(labels: Option<&Value>, own: &str) -> bool {
+    let has = |labels: &Value| OWN.iter().any(|key| labels[*key].as_str().is_some_and(|value| value.starts_with(own)));
+    labels.is_some_and(has)
 }
 
 /// How names of a provider's own begin.

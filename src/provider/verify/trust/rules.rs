@@ -1,15 +1,13 @@
 //! The table of the rules for providers that do not come with this program (pure).
 
-use crate::provider::{
-    foreign::{
-        Check::{Never, Unless},
-        ForeignRule, accounts, containers, metadata, objects, pods, prefixes, rights, secrets, types,
-    },
-    verify::rule,
+use super::{accounts, containers, metadata, objects, pods, prefixes, rights, secrets, types};
+use crate::provider::verify::{
+    Check::{Never, Unless},
+    Rule, rule,
 };
 
 /// Every rule.
-pub static RULES: &[ForeignRule] = &[
+pub(in crate::provider::verify) static RULES: &[Rule] = &[
     rule(
         "external-type",
         "the API server reads null, and refuses or drops other types and unknown fields: what it stores would not be what these rules \

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::types::unknown_fields;
 use crate::{
     error::brief,
     provider::{
         Error, Phase,
-        foreign::{Values, types::unknown_fields},
-        verify::parts::{BOOTSTRAP_CONFIG, BOOTSTRAP_KUBECONFIG, Part, Subject, items},
+        verify::{
+            Values,
+            parts::{BOOTSTRAP_CONFIG, BOOTSTRAP_KUBECONFIG, Part, Subject, items},
+        },
     },
     text::yaml::outline::child,
 };

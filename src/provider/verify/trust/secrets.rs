@@ -4,14 +4,17 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::rights;
 use crate::{
     error::brief,
     facts::DEFAULT_NAMESPACE,
     provider::{
         Error, Flavour, Phase,
-        foreign::{Values, rights},
         upstream::{CLOUD_CONFIG_VOLUME, CREDENTIALS_VOLUME, Descriptor},
-        verify::parts::{Part, Subject, items},
+        verify::{
+            Values,
+            parts::{Part, Subject, items},
+        },
     },
     text::{
         work,
@@ -57,7 +60,7 @@ fn is_declared(subject: Subject, namespace: &str, name: &str) -> bool {
 /// The Secrets that a pod names, each with its JSON pointer. Any field of this form counts, so that no type of volume is
 /// forgotten.
 fn in_pod<'a>(subject: Subject, pod: &Part<'a>) -> Vec<(String, &'a str)> {
-    let descriptor = subject.bundle.upstream.as_ref().filter(|_| pod.manifest.phase == Phase::Cluster);
+    let descriptor = subject.bundle.of_upstream().filter(|_| pod.manifest.phase == Phase::Cluster);
     let is_replaced = |volume: &Value| descriptor.is_some_and(|one| is_replaced(one, volume));
     let mut found = Vec::new();
     let mut see = |pointer: String, name: &'a Value| {

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::SYSTEM;
 use crate::{
     object::{Key, is_name},
     provider::{
         Error,
         folder::Manifest,
-        foreign::SYSTEM,
         verify::{
             fields::{misread, unknown},
             parts::Subject,

@@ -5,16 +5,19 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::never::WRITES;
 use crate::{
     error::brief,
     object::{Object, permissions},
     provider::{
         Error, Flavour, Phase,
         folder::Manifest,
-        foreign::{Values, never::WRITES},
         restriction::{Accounts, account, is_on_every_node},
         upstream::{CONTROL_PLANE_LABEL, Descriptor, Right, workload},
-        verify::parts::{Part, Subject, items},
+        verify::{
+            Values,
+            parts::{Part, Subject, items},
+        },
     },
 };
 
@@ -29,7 +32,7 @@ const OF_OPENSHIFT: [&str; 2] = [CONTROL_PLANE_LABEL, "node-role.kubernetes.io/m
 
 /// On OpenShift nothing is narrowed: its administrators choose no controllers.
 pub(super) fn roles(subject: Subject) -> Vec<Error> {
-    let Some(descriptor) = &subject.bundle.upstream else { return Vec::new() };
+    let Some(descriptor) = subject.bundle.of_upstream() else { return Vec::new() };
     let bindings = bindings(subject, descriptor);
     bindings.into_iter().chain(rights(subject, descriptor)).collect()
 }
@@ -137,7 +140,7 @@ pub(super) fn placement(subject: Subject) -> Values {
         if is_kept || is_on_control_plane(pod.value, subject.bundle.flavour) {
             return None;
         }
-        let value = format!("{} {}", pod.kind(), object.name());
+        let value = pod.manifest.title();
         let problem = format!("{}: its pods may run on nodes that are not of the control plane", brief(&value));
         Some((pod.defect("/affinity", problem), value))
     };

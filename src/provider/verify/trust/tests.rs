@@ -1,7 +1,15 @@
-use std::sync::LazyLock;
+use std::{collections::BTreeSet, sync::LazyLock};
 
 use super::*;
-use crate::provider::{embedded, folder::bundles_of};
+use crate::provider::{
+    Flavour, embedded,
+    folder::{Bundle, bundles_of},
+    verify::{
+        Policy, check,
+        policy::{policy_for, values, widened},
+        verify,
+    },
+};
 
 mod accounts;
 mod hostile;
@@ -10,15 +18,15 @@ mod policy;
 
 /// A provider that comes with this program, as one that does not: with the digests of its images.
 pub(crate) static UPSTREAM: LazyLock<&'static [(&'static str, &'static str)]> = LazyLock::new(|| {
-    let descriptor = pinned(include_str!("../../../assets/exoscale/upstream/provider.yaml"));
+    let descriptor = pinned(include_str!("../../../../assets/exoscale/upstream/provider.yaml"));
     Vec::leak(vec![
-        ("assets/upstream/deployment.yaml", include_str!("../../../assets/exoscale/upstream/deployment.yaml")),
+        ("assets/upstream/deployment.yaml", include_str!("../../../../assets/exoscale/upstream/deployment.yaml")),
         (
             "assets/upstream/poddisruptionbudget.yaml",
-            include_str!("../../../assets/exoscale/upstream/poddisruptionbudget.yaml"),
+            include_str!("../../../../assets/exoscale/upstream/poddisruptionbudget.yaml"),
         ),
         ("assets/upstream/provider.yaml", String::leak(descriptor)),
-        ("assets/upstream/rbac.yaml", include_str!("../../../assets/exoscale/upstream/rbac.yaml")),
+        ("assets/upstream/rbac.yaml", include_str!("../../../../assets/exoscale/upstream/rbac.yaml")),
     ])
 });
 
@@ -401,7 +409,7 @@ fn kinds_that_the_operator_does_not_apply_are_refused_before_any_rule() {
     ] {
         let text = format!("apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: exoscale-cloud-x}}\n");
         let bundles = bundles_with("exoscale", &UPSTREAM, BUDGET, &text);
-        let error = bundles[0].clone().into_upstream().unwrap_err().to_string();
+        let error = bundles[0].kubernetes().unwrap_err().to_string();
         assert!(error.contains(&format!("unsupported kind {api_version} {kind}")), "{error}");
     }
 }
@@ -411,7 +419,8 @@ fn kinds_that_the_operator_does_not_apply_are_refused_before_any_rule() {
 #[test]
 fn of_the_built_in_providers_for_any_kubernetes_only_four_would_need_a_policy() {
     let mut needed: Vec<_> = Vec::new();
-    let upstream: Vec<_> = embedded::bundles().into_iter().filter(|bundle| bundle.upstream.is_some()).collect();
+    let upstream: Vec<_> =
+        embedded::bundles().into_iter().filter(|bundle| bundle.flavour == Flavour::Upstream).collect();
     for (provider, rule, value) in values(&upstream).into_iter().filter(|(_, rule, _)| *rule != "external-image-digest")
     {
         needed.push(format!("{provider}: {rule}: {value}"));
@@ -455,7 +464,8 @@ fn of_the_built_in_providers_for_any_kubernetes_only_four_would_need_a_policy() 
 
 #[test]
 fn of_the_built_in_providers_for_openshift_none_breaks_a_rule_that_cannot_be_widened() {
-    let openshift: Vec<_> = embedded::bundles().into_iter().filter(|bundle| bundle.descriptor.is_some()).collect();
+    let openshift: Vec<_> =
+        embedded::bundles().into_iter().filter(|bundle| bundle.flavour == Flavour::OpenShift).collect();
     let needed = values(&openshift);
     let rules: BTreeSet<_> = needed.iter().map(|(_, rule, _)| *rule).collect();
     let expected = [

@@ -1,16 +1,15 @@
 //! Rules about rights: what roles grant, and the rights that the descriptor of the flavour upstream lists (pure).
 
+use super::{
+    metadata::own,
+    never::{self, READ, is_mighty},
+};
 use crate::{
     object::permissions::{self, Rule},
     provider::{
         CCM, Error, Flavour, Phase,
         folder::Manifest,
-        foreign::{
-            Values,
-            metadata::own,
-            never::{self, READ, is_mighty},
-        },
-        verify::parts::Subject,
+        verify::{Values, parts::Subject},
     },
 };
 
@@ -161,7 +160,7 @@ fn grants(subject: Subject<'_>) -> Vec<Grant<'_>> {
         }
     }
     // They become the account's ClusterRole.
-    for (index, right) in subject.bundle.upstream.iter().flat_map(|one| &one.rights).enumerate() {
+    for (index, right) in subject.bundle.of_upstream().into_iter().flat_map(|one| &one.rights).enumerate() {
         for verb in &right.verbs {
             grants.push(Grant {
                 defect: subject.bundle.descriptor_error(&format!("/rights/{index}"), ""),
