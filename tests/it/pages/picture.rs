@@ -75,8 +75,8 @@ impl Picture {
     pub(crate) fn svg(self) -> String {
         let Self { title, size: (width, height), parts } = self;
         let title = escaped(&title);
-        let rules = |of: fn(&(&str, &'static str, &'static str)) -> &'static str| -> String {
-            COLORS.iter().map(|color| format!(".{}{{{}}}", color.0, of(color))).collect()
+        let rules = |of: fn(&(&str, &'static str, &'static str)) -> &'static str| {
+            COLORS.iter().map(|color| format!(".{}{{{}}}", color.0, of(color))).collect::<Vec<_>>().concat()
         };
         let (light, dark) = (rules(|color| color.1), rules(|color| color.2));
         let head = r#"<marker id="head" markerWidth="9" markerHeight="8" refX="7" refY="4" orient="auto"><path class="line" d="M1,1 L7,4 L1,7"/></marker>"#;
