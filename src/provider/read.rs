@@ -42,7 +42,7 @@ pub fn read(path: &Path) -> Result<(Vec<Bundle>, Option<Payload>), Error> {
     let mut limits = Limits::of(TREE);
     let mut files = Vec::new();
     for below in ["assets", "bootstrap"] {
-        collect(root.folder(below)?, below, &mut files, &mut limits)?;
+        collect(root.folder(below)?, below, |_| true, (&mut files, &mut limits))?;
     }
     if !files.iter().any(|(path, _)| path.starts_with("assets/") && path.matches('/').count() > 1) {
         return Err(no_providers());
@@ -53,20 +53,20 @@ pub fn read(path: &Path) -> Result<(Vec<Bundle>, Option<Payload>), Error> {
         return Ok((bundles, None));
     }
     let mut files = Vec::new();
-    collect(manifests, "manifests", &mut files, &mut limits)?;
-    files.retain(|(path, _)| has_yaml_extension(path));
+    // What else is there, such as the link image-references, is not for clusters.
+    collect(manifests, "manifests", has_yaml_extension, (&mut files, &mut limits))?;
     Ok((bundles, Some(Payload::read(files))))
 }
 
-/// Collects the files of a folder, as (path with slashes from the root, bytes).
+/// Collects the files of a folder whose names are wanted, as (path with slashes from the root, bytes).
 fn collect(
     folder: Option<Folder>,
     below: &str,
-    files: &mut Vec<(String, Vec<u8>)>,
-    limits: &mut Limits,
+    is_wanted: fn(&str) -> bool,
+    (files, limits): (&mut Vec<(String, Vec<u8>)>, &mut Limits),
 ) -> Result<(), Error> {
     let Some(folder) = folder else { return Ok(()) };
-    for name in folder.names(TREE.files)? {
+    for name in folder.names(TREE.files)?.into_iter().filter(|name| is_wanted(name)) {
         let path = format!("{below}/{name}");
         match folder.open(&name)? {
             Some(Opened::File(file)) => {
@@ -75,7 +75,7 @@ fn collect(
                 limits.add_cost(&path, std::str::from_utf8(&bytes).unwrap_or_default())?;
                 files.push((path, bytes));
             }
-            Some(Opened::Folder(inner)) => collect(Some(inner), &path, files, limits)?,
+            Some(Opened::Folder(inner)) => collect(Some(inner), &path, is_wanted, (files, limits))?,
             None => {}
         }
     }

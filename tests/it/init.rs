@@ -200,7 +200,7 @@ async fn without_a_terminal_flags_are_asked_for_by_name_and_nothing_is_overwritt
     assert!(
         world
             .fails(&["--credentials", "hcloud", "--dest-dir", "-"])?
-            .contains("--dest-dir: the files go into a folder")
+            .contains("'--dest-dir <DIR>': the files go into a folder")
     );
     let before = fs::read(world.folder.path().join("secret.yaml"))?;
     let exists = world.fails(&["--credentials", "hcloud"])?;
