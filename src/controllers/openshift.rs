@@ -326,7 +326,7 @@ impl OpenShift {
         let normal = |text: &str| info!("{text}");
         match outcome {
             Outcome::Nothing(why) if is_dry_run => {
-                progress.log(format!("dry run: nothing would be applied: {why}"), normal)
+                progress.log(format!("dry run: nothing would be applied: {why}"), normal);
             }
             Outcome::Nothing(why) => progress.log(format!("nothing is to be applied: {why}"), normal),
             Outcome::Acted(Acted::Failed { error, .. } | Acted::Stuck(_, error)) if is_dry_run => {

@@ -52,9 +52,11 @@ pub(crate) const fn kind(
     }
 }
 
-/// A kind that every provider may contain.
-const fn usual(kind: Kind) -> Kind {
-    Kind { is_usual: true, ..kind }
+impl Kind {
+    /// The same as a kind that every provider may contain.
+    const fn usual(self) -> Self {
+        Self { is_usual: true, ..self }
+    }
 }
 
 /// A kind whose objects make pods of a template.
@@ -63,12 +65,12 @@ const fn workload(name: &'static str, plural: &'static str) -> Kind {
         immutable: &["spec.selector"],
         pods: Some("/spec/template/spec"),
         names: &[("/spec/template/spec/serviceAccountName", SERVICE_ACCOUNT.kind)],
-        ..usual(kind("apps", "v1", name, plural, true, 4))
+        ..kind("apps", "v1", name, plural, true, 4).usual()
     }
 }
 
 const fn binding(name: &'static str, plural: &'static str, namespaced: bool) -> Kind {
-    Kind { immutable: &["roleRef"], ..usual(kind(RBAC, "v1", name, plural, namespaced, 2)) }
+    Kind { immutable: &["roleRef"], ..kind(RBAC, "v1", name, plural, namespaced, 2).usual() }
 }
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -78,10 +80,10 @@ const ADMISSION: &str = "admissionregistration.k8s.io";
 const POLICY: Kind = kind(ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", false, 1);
 
 /// The kind of service accounts.
-pub const SERVICE_ACCOUNT: Kind = usual(kind("", "v1", "ServiceAccount", "serviceaccounts", true, 2));
+pub const SERVICE_ACCOUNT: Kind = kind("", "v1", "ServiceAccount", "serviceaccounts", true, 2).usual();
 
 /// The kind of roles of the cluster.
-pub const CLUSTER_ROLE: Kind = usual(kind(RBAC, "v1", "ClusterRole", "clusterroles", false, 2));
+pub const CLUSTER_ROLE: Kind = kind(RBAC, "v1", "ClusterRole", "clusterroles", false, 2).usual();
 
 /// The kind of bindings of the cluster.
 pub const CLUSTER_ROLE_BINDING: Kind = binding("ClusterRoleBinding", "clusterrolebindings", false);
@@ -89,7 +91,7 @@ pub const CLUSTER_ROLE_BINDING: Kind = binding("ClusterRoleBinding", "clusterrol
 /// The kind of ConfigMaps. With `immutable` they cannot be changed.
 pub const CONFIG_MAP: Kind = Kind {
     forbidden: &["data", "binaryData", "immutable"],
-    ..usual(kind("", "v1", "ConfigMap", "configmaps", true, 3))
+    ..kind("", "v1", "ConfigMap", "configmaps", true, 3).usual()
 };
 
 /// The kind of pods, of whose specification most cannot be changed. In `assets/` are none.
@@ -111,14 +113,14 @@ pub static KINDS: &[Kind] = &[
     SERVICE_ACCOUNT,
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
-    usual(kind(RBAC, "v1", "Role", "roles", true, 2)),
+    kind(RBAC, "v1", "Role", "roles", true, 2).usual(),
     binding("RoleBinding", "rolebindings", true),
     CONFIG_MAP,
-    usual(kind("", "v1", "Service", "services", true, 3)),
+    kind("", "v1", "Service", "services", true, 3).usual(),
     workload("Deployment", "deployments"),
     workload("DaemonSet", "daemonsets"),
     POD,
-    usual(kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true, 5)),
+    kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true, 5).usual(),
 ];
 
 /// The kind of Secrets. A provider contains none.

@@ -113,11 +113,9 @@ async fn two_clusters_converge_in_one_process_and_one_that_hangs_keeps_nothing_f
     let proxy = Faults::start(first.kubeconfig(), first.dir.path()).await?;
     let told = [Told::new(), Told::new()];
     let metrics = [Metrics::default(), Metrics::default()];
-    let running = [
-        told[0].controllers(&first, proxy.kubeconfig(), metrics[0].clone()).await?,
-        told[1].controllers(&second, second.kubeconfig(), metrics[1].clone()).await?,
-    ];
-    let both = futures::future::join_all(running.map(Controllers::run));
+    let of_first = told[0].controllers(&first, proxy.kubeconfig(), metrics[0].clone()).await?;
+    let of_second = told[1].controllers(&second, second.kubeconfig(), metrics[1].clone()).await?;
+    let both = futures::future::join(of_first.run(), of_second.run());
     let work = async {
         converged(&first).await?;
         converged(&second).await?;

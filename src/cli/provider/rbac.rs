@@ -109,10 +109,10 @@ fn upstream(args: &RbacArgs, provider: &Upstream, operator_namespace: &str) -> a
 fn provider(args: &RbacArgs) -> anyhow::Result<Provider> {
     match Target::of(&args.target)? {
         Target::Tree(..) => {
-            return Err(wrong_usage("give one provider's own folder, or the name of one that comes with this program"));
+            Err(wrong_usage("give one provider's own folder, or the name of one that comes with this program"))
         }
         Target::BuiltIn(_) if args.policy.provider_policy.is_some() => {
-            return Err(wrong_usage("--provider-policy is for one provider's own folder, or a tar of it"));
+            Err(wrong_usage("--provider-policy is for one provider's own folder, or a tar of it"))
         }
         Target::BuiltIn(bundles) => Ok(Provider::of(&args.target, &bundles)?),
         // Nobody should apply what is printed for a provider that the operator refuses.

@@ -142,12 +142,8 @@ impl Reporter<'_> {
             Err(cause) if cause.is_absent() => Ok(()),
             Err(cause) => {
                 let text = format!("failed to write the status of CloudControllerManager {name}: {cause}");
-                if managed.progress.reporting.failed(
-                    &text,
-                    TRANSIENT_ERROR_PATIENCE,
-                    cause.retry_after(),
-                    Instant::now(),
-                ) {
+                let (reporting, retry_after) = (&mut managed.progress.reporting, cause.retry_after());
+                if reporting.failed(&text, TRANSIENT_ERROR_PATIENCE, retry_after, Instant::now()) {
                     warn!("{text}; retrying");
                 }
                 Err(text)
