@@ -19,9 +19,10 @@
 # make soak     ten thousand passes and an hour of faults in one process: memory, file descriptors; PASSES=…, MINUTES=…
 # make crash    kills the operator after each of its requests, not only after each write
 # make rbac     the rights of the operator that no test has used
+# make lines    how many lines the product has, without its tests
 # make generate generated files: image-references, the images ConfigMap, schemas, docs/clouds/*.md, docs/pictures/*.svg, charts/, kustomize/, snapshots
 .DEFAULT_GOAL := build
-.PHONY: help build image reproducible release-artifacts e2e e2e-all test test-list-watch test-faults test-reasons check deny advisories fuzz mutants demo demo-node bench soak crash rbac generate testplane ccm vcsim helm prometheus
+.PHONY: help build image reproducible release-artifacts e2e e2e-all test test-list-watch test-faults test-reasons check deny advisories fuzz mutants demo demo-node bench soak crash rbac lines generate testplane ccm vcsim helm prometheus
 
 help:
 	@sed -n '/^#/!q; s/^# //p' Makefile
@@ -141,6 +142,12 @@ rbac: testplane ccm vcsim helm prometheus
 	rm -f target/audit.log
 	CCM_OPERATOR_AUDIT_LOG=$(CURDIR)/target/audit.log cargo test --locked --test it
 	cargo run --locked --quiet --example rbac -- target/audit.log
+
+# Of a file with tests at its end what stands before them.
+lines:
+	@git ls-files 'src/*.rs' | grep -v '/tests\(\.rs\|/\)' | xargs awk 'FNR == 1 { is_test = 0; last = "" } \
+		last == "#[cfg(test)]" && /mod [a-z_]+ \{$$/ { is_test = 1; lines-- } !is_test { lines++ } { last = $$0 } \
+		END { print lines }'
 
 # The pages of clouds first, because other tests read them.
 generate: testplane ccm vcsim helm prometheus
