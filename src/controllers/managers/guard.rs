@@ -110,8 +110,6 @@ impl Guarded {
 struct Known<'a> {
     nodes: &'a [Node],
     events: &'a [NodeEvent],
-    /// The providerIDs of the nodes that are not ready.
-    unready: &'a [String],
     now: Timestamp,
     /// Why only what people have allowed may be confirmed now, if so.
     unsettled: Option<&'a str>,
@@ -132,7 +130,6 @@ impl Managers {
         };
         let trouble = view.target.observer.watches.seen(&Id::Nodes).and_then(seen::Seen::trouble);
         let stale = trouble.map(|trouble| format!("the nodes may have changed, unseen: {}", trouble.error));
-        let unready = view.target.census.unready.clone();
         let mut unsettled = BTreeMap::new();
         for (name, managed) in &self.fleet {
             let Some(applier) = self.executor.applier() else { return };
@@ -142,7 +139,6 @@ impl Managers {
             Some(Known {
                 nodes: &nodes,
                 events: events.as_deref()?,
-                unready: &unready,
                 now,
                 unsettled: unsettled.get(name).and_then(Option::as_deref),
                 stale: stale.as_deref(),

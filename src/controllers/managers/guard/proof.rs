@@ -40,7 +40,8 @@ impl Managed {
         let is_known = previous.deletion.phase == phase(lifecycle) && manager::knows_guard(&previous);
         let is_own = |id: &String| owns(&guard.provider_ids, id);
         // What is wrong is asked for until it is cured, and what may become wrong while it matters.
-        let is_pressing = has_candidates || known.unready.iter().any(is_own) || self.is_free() == Some(true);
+        let is_pressing =
+            has_candidates || view.target.census.unready.iter().any(is_own) || self.is_free() == Some(true);
         let mut is_news = self.ask_for_rights(view, &guard, (is_pressing, is_known)).await;
         if is_pressing || self.is_free() == Some(true) {
             pass.due.push(Instant::now() + ANSWER_LIFETIME);
