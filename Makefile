@@ -1,4 +1,4 @@
-# make test     everything that CI checks of behaviour: unit tests and tests on a real control plane
+# make test     everything that CI checks of behavior: unit tests and tests on a real control plane
 # make test-list-watch  the tests that depend on watches, on API servers that list and then watch, as before Kubernetes 1.34
 # make test-faults  every fault that a cluster may have, some for minutes
 # make build    the program, target/release/ccm-operator; so does make alone
@@ -9,7 +9,7 @@
 # make reproducible  builds the binary and the image twice and compares them
 # make release-artifacts  the files of a release, in target/release-artifacts; hack/release.sh signs and verifies them
 # make check    format, lints and docs
-# make deny     the dependencies' licences, sources and versions (deny.toml)
+# make deny     the dependencies' licenses, sources and versions (deny.toml)
 # make advisories  whether a vulnerability is known of a dependency; needs the network
 # make fuzz     a million inputs, or RUNS=…, for every function that reads foreign text; needs a C++ compiler
 # make mutants  changes of the code that no test notices; hours

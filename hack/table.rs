@@ -1,4 +1,4 @@
-//! Tables and paragraphs for a terminal: aligned columns, long cells wrapped, no colours.
+//! Tables and paragraphs for a terminal: aligned columns, long cells wrapped, no colors.
 #![allow(dead_code, reason = "several programs include this by #[path], and each uses a part of it")]
 #![allow(unreachable_pub, reason = "the targets that include this are programs: nothing in them can be reached")]
 

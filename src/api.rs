@@ -13,7 +13,7 @@ pub mod status;
 
 use crate::object::{self, Kind};
 
-/// Declares types of the API: fields in camel case, unknown fields refused, schema and serialisation for tests.
+/// Declares types of the API: fields in camel case, unknown fields refused, schema and serialization for tests.
 macro_rules! api_types {
     ($($(#[$attribute:meta])* pub $what:ident $name:ident { $($body:tt)* })+) => {$(
         #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]

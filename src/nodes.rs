@@ -2,7 +2,7 @@
 //!
 //! The API shows that a node waits, and almost never why: k8s.io/cloud-provider emits no Event when an attempt fails. So a
 //! diagnosis asks the nodes, the objects of the cloud-controller-manager, its lease, Events, rights and at last its log, in
-//! this order, the cheap ones first. [`read`] asks a cluster; everything else only judges what was read. Behaviour and texts of
+//! this order, the cheap ones first. [`read`] asks a cluster; everything else only judges what was read. Behavior and texts of
 //! the library: k8s.io/cloud-provider v0.36.2.
 
 pub mod advice;

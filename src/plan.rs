@@ -122,7 +122,7 @@ impl Plan {
 
     /// The plan with our label on each object.
     #[must_use]
-    pub fn labelled(mut self, set_id: &str) -> Self {
+    pub fn labeled(mut self, set_id: &str) -> Self {
         if let Self::Objects { objects, .. } = &mut self {
             for object in objects {
                 object.set_label(PART_OF_LABEL, set_id);

@@ -50,7 +50,7 @@ pub enum Phase {
 
 /// A whole set of manifests of a provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Flavour {
+pub enum Flavor {
     /// For OpenShift: `assets/<cloud>/*.yaml` and `bootstrap/<cloud>/*.yaml`.
     #[default]
     OpenShift,
@@ -58,7 +58,7 @@ pub enum Flavour {
     Upstream,
 }
 
-impl Flavour {
+impl Flavor {
     /// The namespaces of a provider's own objects. For any Kubernetes kube-system stands for the managed namespace, too.
     fn namespaces(self) -> &'static [&'static str] {
         match self {
@@ -98,25 +98,25 @@ impl Error {
     }
 }
 
-/// A provider from a folder without defects. It has at least one flavour.
+/// A provider from a folder without defects. It has at least one flavor.
 #[derive(Clone, Debug)]
 pub struct Provider {
     /// Its name.
     pub name: String,
-    /// Its flavour for OpenShift.
+    /// Its flavor for OpenShift.
     pub openshift: Option<OpenShift>,
-    /// Its flavour upstream.
+    /// Its flavor upstream.
     pub kubernetes: Option<Upstream>,
 }
 
-/// What a provider contains for one flavour.
+/// What a provider contains for one flavor.
 #[derive(Clone, Debug)]
 pub struct Contents<D> {
     /// Its descriptor.
     pub descriptor: D,
     /// The manifests of the running cluster, in the order of applying.
     pub manifests: Vec<Object>,
-    /// The manifests of the bootstrap VM, unchanged. Only the flavour for OpenShift has some.
+    /// The manifests of the bootstrap VM, unchanged. Only the flavor for OpenShift has some.
     pub bootstrap_manifests: Vec<Object>,
     /// Where the provider comes from, if not with this program.
     pub origin: Option<Origin>,
@@ -125,12 +125,12 @@ pub struct Contents<D> {
 /// What a provider contains for OpenShift.
 pub type OpenShift = Contents<Descriptor>;
 
-/// The descriptor of either flavour.
+/// The descriptor of either flavor.
 #[derive(Clone, Debug)]
 pub enum Described {
     /// That for OpenShift.
     OpenShift(Box<Descriptor>),
-    /// That of the flavour upstream.
+    /// That of the flavor upstream.
     Upstream(Box<upstream::Descriptor>),
 }
 
@@ -144,13 +144,13 @@ impl Describe for Described {
 }
 
 impl Provider {
-    /// The provider of these bundles, each of another flavour, or their first defect.
+    /// The provider of these bundles, each of another flavor, or their first defect.
     pub fn of(name: &str, bundles: &[Bundle]) -> Result<Self, Error> {
         let mut provider = Self { name: name.to_owned(), openshift: None, kubernetes: None };
         for bundle in bundles {
-            match bundle.flavour {
-                Flavour::OpenShift => provider.openshift = Some(bundle.openshift()?),
-                Flavour::Upstream => provider.kubernetes = Some(bundle.kubernetes()?),
+            match bundle.flavor {
+                Flavor::OpenShift => provider.openshift = Some(bundle.openshift()?),
+                Flavor::Upstream => provider.kubernetes = Some(bundle.kubernetes()?),
             }
         }
         Ok(provider)

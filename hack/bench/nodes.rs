@@ -27,7 +27,7 @@ pub const COUNT: usize = 5000;
 const CONCURRENCY: usize = 16;
 /// How often a kubelet reports that nothing has changed.
 const HEARTBEAT: Duration = Duration::from_secs(300);
-/// How many nodes of these wait for their initialisation at the end.
+/// How many nodes of these wait for their initialization at the end.
 const WAITING: usize = 100;
 /// How long the operator runs before its memory counts.
 const SETTLE: Duration = Duration::from_secs(3);

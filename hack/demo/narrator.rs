@@ -1,4 +1,4 @@
-//! The output of the demo: chapters, steps with their time, tables. Colours only on a terminal.
+//! The output of the demo: chapters, steps with their time, tables. Colors only on a terminal.
 
 use std::{
     cell::Cell,
@@ -25,7 +25,7 @@ const GREEN: &str = "32";
 pub struct Narrator {
     out: io::Stdout,
     is_terminal: bool,
-    has_colour: bool,
+    has_color: bool,
     /// Whether the cursor is behind a running step.
     is_mid_line: Cell<bool>,
 }
@@ -36,8 +36,8 @@ impl Narrator {
         let out = io::stdout();
         let is_terminal = out.is_terminal();
         // https://no-color.org: present and not empty.
-        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self { out, is_terminal, has_colour: is_terminal && !no_colour, is_mid_line: Cell::new(false) }
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self { out, is_terminal, has_color: is_terminal && !no_color, is_mid_line: Cell::new(false) }
     }
 
     /// A headline.
@@ -80,8 +80,8 @@ impl Narrator {
                 },
             }
         };
-        let (mark, colour) = if done.is_ok() { ("✓", GREEN) } else { ("✗", BOLD) };
-        let line = step_line(mark, what, started.elapsed()).replacen(mark, &self.paint(colour, mark), 1);
+        let (mark, color) = if done.is_ok() { ("✓", GREEN) } else { ("✗", BOLD) };
+        let line = step_line(mark, what, started.elapsed()).replacen(mark, &self.paint(color, mark), 1);
         self.line(format_args!("{}{line}", if self.is_mid_line.take() { "\r" } else { "" }))?;
         done
     }
@@ -106,7 +106,7 @@ impl Narrator {
     }
 
     fn paint(&self, code: &str, text: &str) -> String {
-        if self.has_colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        if self.has_color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }
 

@@ -29,7 +29,7 @@ api_types! {
         },
     ])))]
     pub struct Spec {
-        /// The provider: the name of a cloud that `ccm-operator provider list` shows with the flavour upstream, such as `aws`.
+        /// The provider: the name of a cloud that `ccm-operator provider list` shows with the flavor upstream, such as `aws`.
         /// It cannot be changed.
         #[cfg_attr(test, schemars(
             regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"), length(max = 63),
@@ -127,7 +127,7 @@ api_types! {
         "message": "at least one controller must be on",
     }])))]
     pub struct Controllers {
-        /// Initialises nodes: addresses, labels, and the removal of the taint that keeps pods away.
+        /// Initializes nodes: addresses, labels, and the removal of the taint that keeps pods away.
         pub cloud_node: OnByDefault,
         /// Marks nodes whose machine is shut down, and finds nodes whose machine is gone. With `Rehearsal` it has no right to
         /// delete them: the status names what it would delete. With `Enabled` it may delete those that the operator has confirmed, by
@@ -234,7 +234,7 @@ api_types! {
     }
 
     /// When a node may be deleted. What is allowed by name passes all limits but the rules of the policy: the providerID, the
-    /// selector, the annotations, Ready, the taint of uninitialised nodes, and the control plane.
+    /// selector, the annotations, Ready, the taint of uninitialized nodes, and the control plane.
     #[serde(rename_all = "camelCase", default)]
     pub struct NodeDeletion {
         /// The nodes that may be deleted at all, of those with the cloud's providerIDs; without one all of them. For a cluster

@@ -30,13 +30,13 @@ status_types! {
         pub workload: Workload,
         /// The nodes of the cluster.
         pub nodes: Nodes,
-        /// The nodes that wait for their initialisation for long, those that wait longest first. At most 32.
+        /// The nodes that wait for their initialization for long, those that wait longest first. At most 32.
         pub stuck: Vec<Stuck>,
         /// The deletion of nodes whose machines are gone.
         pub deletion: Deletion,
     }
 
-    /// A node that waits for its initialisation.
+    /// A node that waits for its initialization.
     pub struct Stuck {
         /// Its name.
         pub node: String,
@@ -115,7 +115,7 @@ status_types! {
     pub struct Nodes {
         /// How many there are.
         pub total: u32,
-        /// How many of them wait for their initialisation.
+        /// How many of them wait for their initialization.
         pub uninitialized: u32,
         /// The nodes whose machines are gone, as the cloud-controller-manager says in its Events: it has tried to delete them in the
         /// last ten minutes, and has no right to. At most a hundred.

@@ -201,7 +201,7 @@ pub enum Verdict {
 fn verdict(live: &Value, set_id: &str) -> Verdict {
     let metadata = &live["metadata"];
     if metadata["labels"][PART_OF_LABEL] != set_id {
-        return Verdict::Keep("it is not labelled as ours");
+        return Verdict::Keep("it is not labeled as ours");
     }
     if live["kind"].as_str().is_none_or(|kind| NEVER_PRUNED.contains(&kind)) {
         return Verdict::Keep("its kind is never deleted");

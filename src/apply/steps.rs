@@ -231,7 +231,7 @@ impl<'a> Ladder<'a> {
     }
 
     /// Whether an administrator has annotated the object to be left alone. Only members of the set can be: synced objects,
-    /// such as `cloud-conf`, are not labelled and are always ours.
+    /// such as `cloud-conf`, are not labeled and are always ours.
     fn is_left_alone(&self, live: &Value) -> bool {
         self.is_member() && inventory::is_left_alone(live)
     }

@@ -64,7 +64,7 @@ pub(super) fn run(args: &DiffArgs, colors: bool) -> anyhow::Result<ExitCode> {
         if let Plan::Nothing { why } = &plan {
             say(&format!("nothing to apply: {why}"));
         }
-        let plan = plan.labelled(&inventory::set_id(&reader.own_namespace));
+        let plan = plan.labeled(&inventory::set_id(&reader.own_namespace));
         let changes = dry_run::changes(&reader.client, &reader.own_namespace, &config, plan.objects()).await?;
         anyhow::Ok((changes, bad_input))
     })?;

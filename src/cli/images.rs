@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     facts::version::Minor,
-    provider::{Flavour, embedded, upstream::Upstream},
+    provider::{Flavor, embedded, upstream::Upstream},
     text::output,
 };
 
@@ -66,9 +66,9 @@ fn chosen(targets: &[String]) -> anyhow::Result<Vec<Upstream>> {
     }
     let of_target = |target: &String| {
         let bundles = load(target)?.package.bundles();
-        let Some(bundle) = bundles.iter().find(|bundle| bundle.flavour == Flavour::Upstream) else {
+        let Some(bundle) = bundles.iter().find(|bundle| bundle.flavor == Flavor::Upstream) else {
             return Err(wrong_usage(&format!(
-                "{target} has no flavour for any Kubernetes, whose images are listed here"
+                "{target} has no flavor for any Kubernetes, whose images are listed here"
             )));
         };
         Ok(bundle.kubernetes()?)

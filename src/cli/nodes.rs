@@ -72,10 +72,10 @@ impl AnyCluster {
 /// What is done to a node.
 #[derive(Debug, Subcommand)]
 pub enum NodesCommand {
-    /// Let the cloud-controller-manager try again at once to initialise a node, and report how that went.
+    /// Let the cloud-controller-manager try again at once to initialize a node, and report how that went.
     ///
     /// Sets an annotation of the Node: any change of a Node ends the pause after a failure, which grows to 17 minutes.
-    /// Exit code: 0 the node is initialised, 1 it still waits, 2 failure.
+    /// Exit code: 0 the node is initialized, 1 it still waits, 2 failure.
     Retry(retry::RetryArgs),
     /// Confirm that the cloud-controller-manager may delete a node, past the limits of `spec.nodeDeletion`.
     ///

@@ -11,7 +11,7 @@ use crate::{
     apply::dry_run,
     plan::show,
     provider::{
-        Flavour, Phase, Provider, embedded,
+        Flavor, Phase, Provider, embedded,
         external::{self, Wanted, policy::PolicyFile},
         folder::Bundle,
         package::read::{Form, Loaded},
@@ -44,7 +44,7 @@ pub enum ProviderCommand {
     New(new::NewArgs),
     /// Start a provider's cloud-controller-manager in the cluster of the kubeconfig, beside whatever it has, and remove it again.
     ///
-    /// Under names, a lease and a port of its own, and without any controller unless --initialise is given.
+    /// Under names, a lease and a port of its own, and without any controller unless --initialize is given.
     /// Exit code: 0 a pod was ready; 1 none was; 2 failure, or something could not be removed.
     Test(test::TestArgs),
     /// Check providers against the rules for manifests of cloud-controller-managers. Exit code 1 if one is broken.
@@ -201,7 +201,7 @@ fn show(args: &ShowArgs) -> anyhow::Result<()> {
     // The files of those that come with this program are where the repository has them.
     let name = loaded.package.name();
     let bundles = if is_built_in { embedded::bundles_of(name) } else { loaded.package.bundles() };
-    let Some(bundle) = bundles.iter().find(|bundle| bundle.flavour == Flavour::OpenShift) else {
+    let Some(bundle) = bundles.iter().find(|bundle| bundle.flavor == Flavor::OpenShift) else {
         let flag = if is_built_in { String::new() } else { format!(" --provider {}", args.name) };
         return Err(wrong_usage(&format!(
             "provider {name:?} is for any Kubernetes: `ccm-operator render ccm --config FILE{flag}` shows its objects"

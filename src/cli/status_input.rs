@@ -31,7 +31,7 @@ pub(super) async fn read(
         facts.digests = findings.take(reader.digests(catalog, &facts).await)?;
         findings.knows_digests = facts.digests.is_some();
         let plan = Plan::new(catalog, &facts, Phase::Cluster);
-        let plan = plan.map(|plan| plan.labelled(&inventory::set_id(&reader.own_namespace)));
+        let plan = plan.map(|plan| plan.labeled(&inventory::set_id(&reader.own_namespace)));
         if let Ok(plan) = &plan {
             for object in plan.objects() {
                 let live = findings.take(read::live(&reader.client, object).await)?;

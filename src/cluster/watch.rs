@@ -1,4 +1,4 @@
-//! Watches of named or labelled objects (IO).
+//! Watches of named or labeled objects (IO).
 //!
 //! One request for each watch: the API server streams the existing objects, then their changes. A server that cannot do this
 //! gets a list, then a watch. A watch never resumes at a resource version that it has seen: each start begins with all

@@ -9,11 +9,11 @@ use crate::{api::placement::Distribution, controllers::observer::Observer};
 pub(super) struct Census {
     /// How many there are.
     pub(super) total: usize,
-    /// How many have the taint of uninitialised nodes.
+    /// How many have the taint of uninitialized nodes.
     pub(super) uninitialized: usize,
     /// Since when those wait that have the taint, of the first of them.
     pub(super) tainted: Option<Timestamp>,
-    /// Since when those may wait that no cloud-controller-manager has initialised, the first of them first.
+    /// Since when those may wait that no cloud-controller-manager has initialized, the first of them first.
     pub(super) waiting: Vec<Timestamp>,
     /// The providerIDs of those that are not ready.
     pub(super) unready: Vec<String>,

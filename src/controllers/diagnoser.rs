@@ -1,4 +1,4 @@
-//! Finds out why nodes wait for their initialisation (IO).
+//! Finds out why nodes wait for their initialization (IO).
 //!
 //! Asks only while a node has waited for long, later each time as long as the answer stays the same, and beside the passes: the
 //! API server asks a kubelet for a log, which may take long. Nothing here writes but Events.
@@ -52,7 +52,7 @@ pub(super) struct Diagnoser {
     answered: Option<BTreeSet<String>>,
     /// Which cloud-controller-managers there are, by their names, and since when this process has known them.
     known: (BTreeSet<String>, Instant),
-    /// The nodes that wait, with the providers, comma-separated, whose cloud-controller-managers should initialise them.
+    /// The nodes that wait, with the providers, comma-separated, whose cloud-controller-managers should initialize them.
     found: Vec<(String, Waiting)>,
     /// What the last diagnosis was about, and when it began.
     asked: Option<(Vec<Subject>, u64, Instant)>,
@@ -226,7 +226,7 @@ impl Diagnoser {
     }
 }
 
-/// The uids of the nodes that no cloud-controller-manager has initialised.
+/// The uids of the nodes that no cloud-controller-manager has initialized.
 fn still_waiting(observer: &Observer) -> BTreeSet<String> {
     observer.nodes().filter(Node::may_wait).map(|node| node.uid).collect()
 }

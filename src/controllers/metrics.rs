@@ -85,9 +85,9 @@ metrics! {
     managers: Family<Labels<2>, Gauge> = "cloud_controller_managers",
         "CloudControllerManagers by the status of each of their conditions";
     nodes: Gauge = "nodes", "Nodes of the cluster";
-    uninitialized: Gauge = "nodes_uninitialized", "Nodes that no cloud-controller-manager has initialised";
+    uninitialized: Gauge = "nodes_uninitialized", "Nodes that no cloud-controller-manager has initialized";
     waiting: Family<Labels<1>, Gauge> = "nodes_waiting",
-        "Nodes that have waited for their initialisation for more than a minute, by the id of the reason";
+        "Nodes that have waited for their initialization for more than a minute, by the id of the reason";
     waiting_since: Gauge = "nodes_waiting_since_timestamp" Seconds,
         "When the node was created that waits longest, in seconds since 1970; 0 if none waits";
     success: Family<Labels<1>, Gauge<f64, AtomicU64>> = "last_success_timestamp" Seconds,
@@ -161,7 +161,7 @@ impl Metrics {
         self.managers.get_or_create(&labels).set(i64::try_from(number).unwrap_or(i64::MAX));
     }
 
-    /// Sets how many nodes there are, how many of them are not initialised, and when the one was created that waits longest, in
+    /// Sets how many nodes there are, how many of them are not initialized, and when the one was created that waits longest, in
     /// seconds since 1970.
     pub fn nodes_are(&self, total: usize, uninitialized: usize, waiting_since: i64) {
         self.nodes.set(i64::try_from(total).unwrap_or(i64::MAX));

@@ -233,7 +233,7 @@ impl View {
     /// The plan for the cluster, with our label, or the error of an input.
     pub(super) fn plan(&self) -> Result<Plan, String> {
         let plan = Plan::new(&self.catalog, self.facts()?, Phase::Cluster).map_err(|error| chain(&error))?;
-        Ok(plan.labelled(&self.target.observer.set_id))
+        Ok(plan.labeled(&self.target.observer.set_id))
     }
 
     /// The provider that serves the cluster; `None` also while the platform is not known.

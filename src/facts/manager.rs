@@ -53,7 +53,7 @@ pub struct Deletable {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum Controller {
-    /// Initialises nodes.
+    /// Initializes nodes.
     CloudNode,
     /// Taints and deletes nodes.
     CloudNodeLifecycle,

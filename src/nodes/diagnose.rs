@@ -29,7 +29,7 @@ mod judged;
 mod manager;
 mod pods;
 
-/// How long something may take before it is wrong, in seconds: an attempt to initialise a node, or the start of a pod.
+/// How long something may take before it is wrong, in seconds: an attempt to initialize a node, or the start of a pod.
 const GRACE: i64 = 30;
 
 /// How long the start of a pod may take whose image has to be pulled, in seconds.
@@ -81,8 +81,8 @@ impl Owners {
             return Self { managers: Vec::new(), is_foreign: false };
         }
         if node.provider_id.is_empty() {
-            let initialising = all(&|manager| manager.initialises);
-            let managers = if initialising.is_empty() { all(&|_| true) } else { initialising };
+            let initializing = all(&|manager| manager.initializes);
+            let managers = if initializing.is_empty() { all(&|_| true) } else { initializing };
             return Self { managers, is_foreign: false };
         }
         let named = all(&|manager| owns(&manager.subject().provider_ids, &node.provider_id));
@@ -176,7 +176,7 @@ impl Cluster<'_> {
         }
     }
 
-    /// What keeps a cloud-controller-manager from initialising any node.
+    /// What keeps a cloud-controller-manager from initializing any node.
     fn ask_managers(&self, node: &Node, managers: &[&Judged], answer: &mut Answer) {
         if managers.is_empty() && !self.evidence.may_have_more_managers {
             self.ask_strangers(node, answer);
@@ -184,7 +184,7 @@ impl Cluster<'_> {
         for manager in managers {
             answer.looks.extend(manager.looks.iter().cloned());
             if manager.manager.node_manager.is_some() {
-                // It initialises its own node, and the cloud-controller-manager has no part in that.
+                // It initializes its own node, and the cloud-controller-manager has no part in that.
                 if let Some(finding) = pods::of_node_manager(manager, node, self.evidence) {
                     answer.find(finding);
                 }

@@ -30,11 +30,11 @@ pub struct Diagnosis {
 /// What a node is to the cloud-controller-managers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum State {
-    /// It is initialised.
+    /// It is initialized.
     Initialized,
-    /// It waits for its initialisation.
+    /// It waits for its initialization.
     Uninitialized,
-    /// It waits for nothing, and no cloud-controller-manager will initialise it.
+    /// It waits for nothing, and no cloud-controller-manager will initialize it.
     NotManaged,
     /// It waits for nothing, and its annotation says that it is of no cloud.
     NoCloud,
@@ -51,7 +51,7 @@ pub struct Finding {
     pub reason: Reason,
     /// What shows it, with the texts of others, masked. For the caller of a command only: never for Events or the status.
     pub evidence: String,
-    /// The recognised cause, without texts of others: for Events and the status.
+    /// The recognized cause, without texts of others: for Events and the status.
     pub cause: String,
     /// What to do.
     pub fix: String,

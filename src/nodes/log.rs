@@ -67,11 +67,11 @@ pub fn last_words(text: &str) -> &str {
 /// What a log tells about the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
-    /// How the last attempt to initialise a node has ended, by the node.
+    /// How the last attempt to initialize a node has ended, by the node.
     pub attempts: BTreeMap<String, Attempt>,
     /// Why it is not known whether the instance of a node exists, by the node.
     pub unknown: BTreeMap<String, String>,
-    /// Why the addresses of an initialised node are not updated, by the node.
+    /// Why the addresses of an initialized node are not updated, by the node.
     pub addresses: BTreeMap<String, String>,
     /// Why a node cannot be deleted, by the node.
     pub kept: BTreeMap<String, String>,
@@ -81,7 +81,7 @@ pub struct Log {
     deleted_twice: BTreeSet<String>,
     /// Why there are no routes.
     pub routes: Option<String>,
-    /// What says that the controller that initialises nodes does not run.
+    /// What says that the controller that initializes nodes does not run.
     pub off: Option<String>,
     /// What says that the API server cannot be reached.
     pub api_server: Option<String>,
@@ -89,7 +89,7 @@ pub struct Log {
     pub leads: Option<bool>,
 }
 
-/// How an attempt to initialise a node has ended.
+/// How an attempt to initialize a node has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attempt {
     /// It has begun.
@@ -98,7 +98,7 @@ pub enum Attempt {
     Failed(String),
     /// The cloud has answered with nothing; there is no other attempt until the node changes.
     Skipped,
-    /// The node is initialised.
+    /// The node is initialized.
     Done,
 }
 
@@ -116,7 +116,7 @@ impl Log {
         log
     }
 
-    /// Whether it shows that nodes are being initialised.
+    /// Whether it shows that nodes are being initialized.
     pub fn works(&self) -> bool {
         !self.attempts.is_empty()
     }

@@ -44,7 +44,7 @@ pub struct Node {
     pub name: String,
     /// Its unique id: a node that is created again has another one.
     pub uid: String,
-    /// When it was created, RFC 3339. An uninitialised node waits since then: the kubelet gives the taint a node registers with.
+    /// When it was created, RFC 3339. An uninitialized node waits since then: the kubelet gives the taint a node registers with.
     pub created: String,
     /// `spec.providerID`; empty if it has none.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -191,7 +191,7 @@ impl Node {
         }
     }
 
-    /// Whether a cloud-controller-manager has not initialised it.
+    /// Whether a cloud-controller-manager has not initialized it.
     pub fn is_uninitialized(&self) -> bool {
         self.has_taint(UNINITIALIZED)
     }

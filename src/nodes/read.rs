@@ -40,7 +40,7 @@ const EVENTS_OF_NODES: &str = "default";
 const PAGE: u32 = 500;
 
 /// Everything that may be seen of a cluster; with the name of a node also what costs more to ask, and is asked otherwise only
-/// while a node is not initialised or not ready.
+/// while a node is not initialized or not ready.
 pub async fn evidence(client: &Client, catalog: &Catalog, node: Option<&str>) -> Result<Evidence, Error> {
     let mut evidence = Evidence { now: Timestamp::now(), nodes: nodes(client).await?, ..Evidence::default() };
     let subjects = match subjects(client, catalog).await {

@@ -46,7 +46,7 @@ reasons! {
     N00 NotInstalled "no cloud-controller-manager is installed"
     N01 CrashLoop "the cloud-controller-manager does not start, or crashes"
     N02 NoLeader "no pod of the cloud-controller-manager leads"
-    N03 ControllerOff "the controller that initialises nodes is off"
+    N03 ControllerOff "the controller that initializes nodes is off"
     N04 Unschedulable "the cloud-controller-manager cannot be scheduled"
     N05 ApiServerUnreachable "the cloud-controller-manager cannot reach the API server"
     N06 CloudUnreachable "the cloud-controller-manager cannot reach the cloud"

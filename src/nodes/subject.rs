@@ -47,7 +47,7 @@ pub struct Subject {
     pub has_zones: bool,
     /// The region that its configuration names, if it does.
     pub region: Option<String>,
-    /// What it has to be allowed, for nodes to be initialised.
+    /// What it has to be allowed, for nodes to be initialized.
     pub needs: Vec<Need>,
 }
 
@@ -84,8 +84,8 @@ impl Subject {
             let value = if key == INSTANCE_LABEL { manager.name.as_str() } else { value.as_str().unwrap_or_default() };
             format!("{key}={value}")
         };
-        let initialises = manager.controllers().any(|controller| controller == Controller::CloudNode);
-        let node_manager = provider.node_manager().filter(|_| initialises);
+        let initializes = manager.controllers().any(|controller| controller == Controller::CloudNode);
+        let node_manager = provider.node_manager().filter(|_| initializes);
         let controllers: Vec<_> = descriptor.own(manager).controllers().collect();
         let mut needs = needs(&rights::rules(&controllers, &descriptor.rights));
         needs.push(of_lease(&namespace, &manager.lease_name()));
@@ -299,7 +299,7 @@ mod tests {
                 need.words() == "create serviceaccounts/token node-controller in namespace kube-system"
             })
         );
-        // Where the same cloud is of both flavours, both say the same of nodes.
+        // Where the same cloud is of both flavors, both say the same of nodes.
         for provider in catalog.providers() {
             // One that does not say it can be used, too.
             let Some(nodes) = &provider.descriptor.nodes else { continue };

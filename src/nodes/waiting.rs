@@ -1,4 +1,4 @@
-//! The nodes that wait for their initialisation, as the operator reports them (pure): own words only.
+//! The nodes that wait for their initialization, as the operator reports them (pure): own words only.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct Waiting {
     pub since: String,
     /// Why.
     pub reason: Reason,
-    /// The recognised cause.
+    /// The recognized cause.
     pub cause: String,
 }
 

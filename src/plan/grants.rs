@@ -26,7 +26,7 @@ pub(super) const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", 
 /// Rules of a role, with a comment.
 pub(super) type Commented = (String, Value);
 
-/// What the operator needs for providers of the flavour upstream.
+/// What the operator needs for providers of the flavor upstream.
 pub(super) struct Grants<'a> {
     pub(super) providers: &'a [&'a Upstream],
     /// The Secrets in the managed namespaces that cloud-controller-managers may use.

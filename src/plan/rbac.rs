@@ -33,7 +33,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// Rules of the cluster, and by namespace.
 type Roles = BTreeMap<Option<String>, Vec<Commented>>;
 
-/// What the operator in a namespace of its own needs for a provider of the flavour upstream, as manifests.
+/// What the operator in a namespace of its own needs for a provider of the flavor upstream, as manifests.
 ///
 /// # Errors
 ///

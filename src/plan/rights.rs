@@ -28,7 +28,7 @@ pub const NEEDS: &[Need] = &[
         &[CloudNode, CloudNodeLifecycle],
         "corrects labels, taints nodes that are shut down",
     ),
-    ("", "nodes", &["update"], &[CloudNode], "initialises a node"),
+    ("", "nodes", &["update"], &[CloudNode], "initializes a node"),
     ("", "nodes/status", &["patch"], &[CloudNode, Route], "writes addresses, and the condition NetworkUnavailable"),
     ("", "services", &["list", "watch"], &[Service], "sees the Services"),
     ("", "services/status", &["patch"], &[Service], "writes the address of a load balancer, and a finalizer"),

@@ -49,13 +49,13 @@ pub enum Error {
 pub struct Summary {
     name: String,
     /// `OpenShift`, or `upstream` for any Kubernetes.
-    flavour: &'static str,
+    flavor: &'static str,
     /// The platform of OpenShift that it serves; narrowed by `cloudName`, after a slash.
     #[serde(skip_serializing_if = "String::is_empty")]
     platform: String,
     /// The version of the program that it came with.
     version: String,
-    /// That of its package, which holds both flavours.
+    /// That of its package, which holds both flavors.
     digest: String,
     /// The phases that it has manifests for: `cluster`, `bootstrap`.
     phases: Vec<&'static str>,
@@ -120,13 +120,13 @@ fn shared<S: Serializer>(text: &Rc<str>, serializer: S) -> Result<S::Ok, S::Erro
 }
 
 impl Summary {
-    /// That of a flavour of a provider, from the package of this digest, which came with a version of the program.
+    /// That of a flavor of a provider, from the package of this digest, which came with a version of the program.
     pub fn of<D: Describe>(provider: &Contents<D>, digest: &str, version: &str) -> Self {
         let Common { name, platform, .. } = provider.descriptor.common();
         let phases = [("cluster", &provider.manifests), ("bootstrap", &provider.bootstrap_manifests)];
         Self {
             name: name.to_owned(),
-            flavour: if platform.is_some() { "OpenShift" } else { "upstream" },
+            flavor: if platform.is_some() { "OpenShift" } else { "upstream" },
             platform: platform.map(ToString::to_string).unwrap_or_default(),
             version: version.to_owned(),
             digest: digest.to_owned(),
@@ -289,21 +289,21 @@ fn origin(sources: &Sources, container: &str, name: &str) -> String {
 /// Providers as a table, with shortened digests.
 pub fn list_table(summaries: &[Summary]) -> String {
     let row = |summary: &Summary| {
-        let Summary { name, flavour, platform, version, digest, phases, .. } = summary;
+        let Summary { name, flavor, platform, version, digest, phases, .. } = summary;
         let digest = digest.get(..SHORT_DIGEST).unwrap_or(digest);
-        [name.clone(), (*flavour).to_owned(), platform.clone(), version.clone(), digest.to_owned(), phases.join(", ")]
+        [name.clone(), (*flavor).to_owned(), platform.clone(), version.clone(), digest.to_owned(), phases.join(", ")]
     };
     let rows: Vec<_> = summaries.iter().map(row).collect();
-    table(["NAME", "FLAVOUR", "PLATFORM", "VERSION", "DIGEST", "PHASES"], &rows)
+    table(["NAME", "FLAVOR", "PLATFORM", "VERSION", "DIGEST", "PHASES"], &rows)
 }
 
 /// Where external providers come from, and which providers are not used: a line each, after an empty one.
 pub fn list_notes(summaries: &[Summary]) -> String {
-    let note = |Summary { name, flavour, path, unused, .. }: &Summary| match (path.as_str(), unused) {
+    let note = |Summary { name, flavor, path, unused, .. }: &Summary| match (path.as_str(), unused) {
         ("", None) => None,
-        (path, None) => Some(format!("{name} ({flavour}) is that of {path}\n")),
-        ("", Some(why)) => Some(format!("{name} ({flavour}) that comes with this program is not used: {why}\n")),
-        (path, Some(why)) => Some(format!("{name} ({flavour}) of {path} is not used: {why}\n")),
+        (path, None) => Some(format!("{name} ({flavor}) is that of {path}\n")),
+        ("", Some(why)) => Some(format!("{name} ({flavor}) that comes with this program is not used: {why}\n")),
+        (path, Some(why)) => Some(format!("{name} ({flavor}) of {path} is not used: {why}\n")),
     };
     let notes: String = summaries.iter().filter_map(note).collect();
     if notes.is_empty() { notes } else { format!("\n{notes}") }

@@ -128,7 +128,7 @@ pub(super) fn config_hash(object: &mut Object, facts: &Facts) -> Result<(), Erro
 }
 
 /// Sets the API server's internal name and the proxy. Pods on the host's network cannot use the Service's address: it
-/// needs a pod network, which needs initialised nodes, which need these pods.
+/// needs a pod network, which needs initialized nodes, which need these pods.
 pub(super) fn common_environment(object: &mut Object, facts: &Facts) {
     let endpoint = facts.api_server.as_ref().ok().and_then(Option::as_ref);
     let endpoint = endpoint.map(|(host, port)| [("KUBERNETES_SERVICE_HOST", host), ("KUBERNETES_SERVICE_PORT", port)]);

@@ -1,4 +1,4 @@
-//! The objects of the flavour upstream, for a `CloudControllerManager` (pure).
+//! The objects of the flavor upstream, for a `CloudControllerManager` (pure).
 //!
 //! Facts enter the manifests by small functions on the parsed objects, one for each concern, as for OpenShift.
 
@@ -54,7 +54,7 @@ fn planned(provider: &Upstream, facts: &Facts, manager: &Manager) -> Result<Vec<
     let descriptor = &provider.descriptor;
     let own: Vec<(&str, &str)> = provider.manifests.iter().map(|one| (one.kind().kind, one.name())).collect();
     let has_budget = placement::replicas(manager) > 1;
-    let initialises = manager.controllers().any(|controller| controller == Controller::CloudNode);
+    let initializes = manager.controllers().any(|controller| controller == Controller::CloudNode);
     let inline = files::inline(descriptor, manager);
     let mut facts = with_digest(facts, inline.as_ref());
     // Its flags are about what it runs itself.
@@ -63,7 +63,7 @@ fn planned(provider: &Upstream, facts: &Facts, manager: &Manager) -> Result<Vec<
     }
     let on_every_node = Facts { api_server: Ok(manager.api_server_of_every_node()), ..facts.clone().into_owned() };
     let is_planned = |one: &&Object| {
-        (has_budget || one.kind().kind != "PodDisruptionBudget") && (initialises || !descriptor.is_of_node_manager(one))
+        (has_budget || one.kind().kind != "PodDisruptionBudget") && (initializes || !descriptor.is_of_node_manager(one))
     };
     let mut objects = provider
         .manifests

@@ -20,7 +20,7 @@ use crate::{
 const REHEARSE: &str =
     "install with spec.controllers.cloudNodeLifecycle: Rehearsal, and see in status.deletion what would be deleted";
 
-/// What to do with nodes that nobody initialises.
+/// What to do with nodes that nobody initializes.
 fn initialize<'a>(evidence: &Evidence, nodes: impl IntoIterator<Item = &'a Node>) -> String {
     let how = evidence.manager.cluster.distribution.known().external_kubelets;
     let keep = if nodes.into_iter().any(Node::is_server) {
@@ -68,7 +68,7 @@ fn kubelets(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     match named(bare()) {
         None => check.passed(""),
         Some(nodes) => check.warned(
-            format!("neither a providerID nor the taint of an uninitialised node: {nodes}; no cloud-controller-manager initialises them"),
+            format!("neither a providerID nor the taint of an uninitialized node: {nodes}; no cloud-controller-manager initializes them"),
             initialize(evidence, bare()),
         ),
     }
@@ -137,10 +137,10 @@ fn region(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
 
 fn node_names(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
     let rule = &evidence.provider.descriptor.nodes.names;
-    // An initialised node was found.
+    // An initialized node was found.
     let waiting = || nodes.iter().filter(|node| node.provider_id.is_empty() && node.may_wait());
     if waiting().next().is_none() {
-        return check.passed("no node waits for its initialisation");
+        return check.passed("no node waits for its initialization");
     }
     let is_wrong = |node: &&Node| !rule.prefixes.iter().any(|prefix| node.name.starts_with(prefix.as_str()));
     let must = format!("the name of a node must be {}", rule.are);
@@ -177,11 +177,11 @@ fn is_private(address: &str) -> bool {
 }
 
 fn not_ready_nodes(evidence: &Evidence, check: Check, nodes: &[Node]) -> Row {
-    // One that waits for its initialisation is never deleted.
+    // One that waits for its initialization is never deleted.
     let at_stake = nodes.iter().filter(|node| !node.is_ready() && !node.is_uninitialized());
     let Some(all) = named(at_stake) else {
         let waiting = named(nodes.iter().filter(|node| !node.is_ready()));
-        let said = |all| format!("not ready, but not deleted while they wait for their initialisation: {all}");
+        let said = |all| format!("not ready, but not deleted while they wait for their initialization: {all}");
         return check.passed(waiting.map(said).unwrap_or_default());
     };
     let message = format!(

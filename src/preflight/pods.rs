@@ -90,7 +90,7 @@ pub fn is_kube_proxy(live: &Value) -> bool {
     items(&live["spec"]["containers"]).any(|container| container["name"] == "kube-proxy")
 }
 
-/// What live workloads of ours run: a cloud-controller-manager, and a node manager that initialises nodes in its place.
+/// What live workloads of ours run: a cloud-controller-manager, and a node manager that initializes nodes in its place.
 pub fn running<'a>(workloads: impl Iterator<Item = &'a Value>) -> Option<Running> {
     let pods = workloads.map(|workload| &workload["spec"]["template"]["spec"]);
     let (managers, others): (Vec<_>, Vec<_>) = pods.partition(|pod| upstream::is_manager(pod));

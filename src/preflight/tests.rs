@@ -642,7 +642,7 @@ fn what_is_well_in_spite_of_its_looks_passes() {
 }
 
 #[test]
-fn a_node_that_nobody_initialises_counts_where_its_cloud_would_take_it_for_gone() {
+fn a_node_that_nobody_initializes_counts_where_its_cloud_would_take_it_for_gone() {
     let result = |world: World| {
         let rows = world.rows();
         let row = rows.into_iter().find(|row| row.check == Check::ProviderIds).unwrap();
@@ -705,10 +705,10 @@ fn what_passes_for_want_of_a_question_says_so() {
     assert_eq!(said(&aws(), Check::Region), "no region is configured");
     assert_eq!(said(&aws(), Check::PodCidrs), "routes are off");
     assert_eq!(said(&hcloud(), Check::AtCloud), "nothing is known to be needed");
-    assert_eq!(said(&hcloud(), Check::NodeNames), "no node waits for its initialisation");
+    assert_eq!(said(&hcloud(), Check::NodeNames), "no node waits for its initialization");
     let mut waits = aws();
     waits.nodes()[1].ready = None;
-    assert!(said(&waits, Check::NotReadyNodes).contains("while they wait for their initialisation: i-"));
+    assert!(said(&waits, Check::NotReadyNodes).contains("while they wait for their initialization: i-"));
     waits.nodes = Ok(Vec::new());
     assert_eq!(said(&waits, Check::ProviderIds), "there is no node yet");
 }

@@ -1,4 +1,4 @@
-//! What to do next: the commands from the files to nodes that are initialised, and those of a migration and of the way back (pure).
+//! What to do next: the commands from the files to nodes that are initialized, and those of a migration and of the way back (pure).
 
 use std::path::Path;
 

@@ -58,7 +58,7 @@ impl Catalog {
                 ));
             }
         }
-        // All of a built-in provider goes, so that none of its flavours is taken for one of the other.
+        // All of a built-in provider goes, so that none of its flavors is taken for one of the other.
         let replaced = &self.replaced;
         self.all.retain(|other| other.origin().is_some() || !replaced.contains(&other.name));
         self.all.push(Arc::clone(added));
@@ -91,12 +91,12 @@ impl Catalog {
         self.all.iter().filter_map(|one| one.openshift.as_ref())
     }
 
-    /// Every provider of the flavour upstream, by name.
+    /// Every provider of the flavor upstream, by name.
     pub fn upstream(&self) -> impl Iterator<Item = &Upstream> {
         self.all.iter().filter_map(|one| one.kubernetes.as_ref())
     }
 
-    /// The provider of the flavour upstream of this name, or why there is none, for people.
+    /// The provider of the flavor upstream of this name, or why there is none, for people.
     pub fn upstream_of(&self, name: &str) -> Result<&Upstream, String> {
         self.check().map_err(|refused| refused.to_string())?;
         let unknown =
@@ -105,7 +105,7 @@ impl Catalog {
         self.check_replaced(named.and_then(|one| one.kubernetes.as_ref()).ok_or_else(unknown)?)
     }
 
-    /// That there is no provider of the flavour upstream of this name, for people.
+    /// That there is no provider of the flavor upstream of this name, for people.
     pub fn unknown(&self, name: &str) -> String {
         let known: Vec<_> = self.upstream().map(Contents::name).collect();
         let hint = did_you_mean(name, known.iter().copied());

@@ -18,7 +18,7 @@ use crate::{
 /// The sources of values, by the container's name and the target's.
 pub type Sources = BTreeMap<String, BTreeMap<String, ValueSource>>;
 
-/// What the descriptors of both flavours say.
+/// What the descriptors of both flavors say.
 #[derive(Clone, Debug)]
 pub struct Common<'a> {
     /// The provider's name.
@@ -37,9 +37,9 @@ pub struct Common<'a> {
     pub of_services: &'a [String],
 }
 
-/// The descriptor of a flavour.
+/// The descriptor of a flavor.
 pub trait Describe {
-    /// What that of every flavour says.
+    /// What that of every flavor says.
     fn common(&self) -> Common<'_>;
 }
 

@@ -14,7 +14,7 @@ use crate::{
     error::brief,
     object::{self, Object, permissions},
     provider::{
-        Contents, Describe, Described, Descriptor, Error, Flavour, OpenShift, Phase, Platform, Upstream, upstream,
+        Contents, Describe, Described, Descriptor, Error, Flavor, OpenShift, Phase, Platform, Upstream, upstream,
     },
     text::{
         Place, terminal,
@@ -25,19 +25,19 @@ use crate::{
     },
 };
 
-/// The most objects of a flavour, and the most containers of all its pods: a cloud-controller-manager has some ten and two.
+/// The most objects of a flavor, and the most containers of all its pods: a cloud-controller-manager has some ten and two.
 const MAX_OBJECTS: usize = 256;
 
-/// The folder of the flavour upstream in a provider's folder.
+/// The folder of the flavor upstream in a provider's folder.
 const UPSTREAM: &str = "upstream";
 
-/// One provider's files of one flavour.
+/// One provider's files of one flavor.
 #[derive(Clone, Debug, Default)]
 pub struct Bundle {
     /// The name of its folder.
     pub name: String,
-    /// The flavour.
-    pub flavour: Flavour,
+    /// The flavor.
+    pub flavor: Flavor,
     /// What comes after `assets/` and `bootstrap/` in the paths of its files: `aws/` among other providers, nothing in a folder of
     /// its own.
     below: String,
@@ -69,7 +69,7 @@ pub struct Manifest {
 }
 
 /// Reads files of `assets/` and `bootstrap/`, given as (path from their common root, bytes), into one bundle for each provider
-/// and flavour: first those for OpenShift.
+/// and flavor: first those for OpenShift.
 pub fn bundles(files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>) -> Vec<Bundle> {
     let mut folders = BTreeMap::<String, BTreeMap<String, Vec<u8>>>::new();
     for (path, bytes) in files {
@@ -77,9 +77,9 @@ pub fn bundles(files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec
         let name = path.split('/').nth(1).unwrap_or_default().to_owned();
         folders.entry(name).or_default().insert(path, bytes.into());
     }
-    let flavours = folders.into_iter().flat_map(|(name, files)| flavours(&name, &format!("{name}/"), files));
-    let mut bundles: Vec<_> = flavours.collect();
-    bundles.sort_by_key(|bundle| bundle.flavour);
+    let flavors = folders.into_iter().flat_map(|(name, files)| flavors(&name, &format!("{name}/"), files));
+    let mut bundles: Vec<_> = flavors.collect();
+    bundles.sort_by_key(|bundle| bundle.flavor);
     let mut served = BTreeMap::<_, String>::new();
     for bundle in &mut bundles {
         if let Some(Platform { type_, cloud_name, platform_name }) = bundle.platform() {
@@ -93,19 +93,19 @@ pub fn bundles(files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec
     bundles
 }
 
-/// Reads the files of one provider's own folder, which has `assets/` and `bootstrap/` itself, into a bundle for each flavour: first
+/// Reads the files of one provider's own folder, which has `assets/` and `bootstrap/` itself, into a bundle for each flavor: first
 /// that for OpenShift.
 pub fn bundles_of(name: &str, files: impl IntoIterator<Item = (impl Into<String>, impl Into<Vec<u8>>)>) -> Vec<Bundle> {
-    flavours(name, "", files.into_iter().map(|(path, bytes)| (path.into(), bytes.into())).collect())
+    flavors(name, "", files.into_iter().map(|(path, bytes)| (path.into(), bytes.into())).collect())
 }
 
-/// The files of one provider as a bundle for each flavour that it has.
-fn flavours(name: &str, below: &str, files: BTreeMap<String, Vec<u8>>) -> Vec<Bundle> {
+/// The files of one provider as a bundle for each flavor that it has.
+fn flavors(name: &str, below: &str, files: BTreeMap<String, Vec<u8>>) -> Vec<Bundle> {
     let folder = format!("assets/{below}{UPSTREAM}/");
     let (upstream, openshift) = files.into_iter().partition(|(path, _)| path.starts_with(&folder));
-    let flavours: [(_, BTreeMap<_, _>); 2] = [(Flavour::OpenShift, openshift), (Flavour::Upstream, upstream)];
-    let given = flavours.into_iter().filter(|(_, files)| !files.is_empty());
-    given.map(|(flavour, files)| Bundle::read(name.to_owned(), flavour, below.to_owned(), files)).collect()
+    let flavors: [(_, BTreeMap<_, _>); 2] = [(Flavor::OpenShift, openshift), (Flavor::Upstream, upstream)];
+    let given = flavors.into_iter().filter(|(_, files)| !files.is_empty());
+    given.map(|(flavor, files)| Bundle::read(name.to_owned(), flavor, below.to_owned(), files)).collect()
 }
 
 impl Manifest {
@@ -121,8 +121,8 @@ impl Manifest {
 }
 
 impl Bundle {
-    fn read(name: String, flavour: Flavour, below: String, files: BTreeMap<String, Vec<u8>>) -> Self {
-        let mut bundle = Self { name, flavour, below, ..Self::default() };
+    fn read(name: String, flavor: Flavor, below: String, files: BTreeMap<String, Vec<u8>>) -> Self {
+        let mut bundle = Self { name, flavor, below, ..Self::default() };
         for (path, bytes) in &files {
             if let Err(defect) = bundle.add(path, bytes) {
                 bundle.defects.push(defect);
@@ -130,11 +130,8 @@ impl Bundle {
         }
         let path = bundle.descriptor_path();
         if !files.contains_key(&path) {
-            let what = if flavour == Flavour::Upstream {
-                "images of the provider"
-            } else {
-                "platform that the provider serves"
-            };
+            let what =
+                if flavor == Flavor::Upstream { "images of the provider" } else { "platform that the provider serves" };
             bundle.defects.push(Error::new(&path, None, format!("missing: it names the {what}")));
         }
         bundle.files = files;
@@ -188,9 +185,9 @@ impl Bundle {
             }
         }
         let of_yaml = |error: yaml::Error| Error::new(path, error.place, error.message);
-        let descriptor = match self.flavour {
-            Flavour::OpenShift => Described::OpenShift(yaml::from_str(text).map_err(of_yaml)?),
-            Flavour::Upstream => Described::Upstream(yaml::from_str(text).map_err(of_yaml)?),
+        let descriptor = match self.flavor {
+            Flavor::OpenShift => Described::OpenShift(yaml::from_str(text).map_err(of_yaml)?),
+            Flavor::Upstream => Described::Upstream(yaml::from_str(text).map_err(of_yaml)?),
         };
         let name = self.descriptor.insert(descriptor).common().name.to_owned();
         self.lines = documents.into_iter().next().map(|(_, lines)| lines).unwrap_or_default();
@@ -228,18 +225,18 @@ impl Bundle {
 
     /// What it is called among all bundles.
     pub fn title(&self) -> String {
-        match self.flavour {
-            Flavour::OpenShift => self.name.clone(),
-            Flavour::Upstream => format!("{}/{UPSTREAM}", self.name),
+        match self.flavor {
+            Flavor::OpenShift => self.name.clone(),
+            Flavor::Upstream => format!("{}/{UPSTREAM}", self.name),
         }
     }
 
-    /// The descriptor of the flavour for OpenShift, if it is that and readable.
+    /// The descriptor of the flavor for OpenShift, if it is that and readable.
     pub fn of_openshift(&self) -> Option<&Descriptor> {
         if let Some(Described::OpenShift(descriptor)) = &self.descriptor { Some(descriptor) } else { None }
     }
 
-    /// The descriptor of the flavour upstream, if it is that and readable.
+    /// The descriptor of the flavor upstream, if it is that and readable.
     pub fn of_upstream(&self) -> Option<&upstream::Descriptor> {
         if let Some(Described::Upstream(descriptor)) = &self.descriptor { Some(descriptor) } else { None }
     }
@@ -250,9 +247,9 @@ impl Bundle {
     }
 
     fn descriptor_path(&self) -> String {
-        match self.flavour {
-            Flavour::OpenShift => format!("assets/{}provider.yaml", self.below),
-            Flavour::Upstream => format!("assets/{}{UPSTREAM}/provider.yaml", self.below),
+        match self.flavor {
+            Flavor::OpenShift => format!("assets/{}provider.yaml", self.below),
+            Flavor::Upstream => format!("assets/{}{UPSTREAM}/provider.yaml", self.below),
         }
     }
 

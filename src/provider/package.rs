@@ -133,7 +133,7 @@ impl Package {
         self.files.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice()))
     }
 
-    /// A bundle for each flavour that it has.
+    /// A bundle for each flavor that it has.
     pub fn bundles(&self) -> Vec<Bundle> {
         folder::bundles_of(&self.name, self.files().filter(|(path, _)| *path != README))
     }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     facts::version::Minor,
     provider::{
-        CCM, Flavour, embedded,
+        CCM, Flavor, embedded,
         versions::{Rule, Versions},
     },
     text::yaml::{self, edit},
@@ -40,8 +40,8 @@ const MINORS: std::ops::RangeInclusive<u32> = 32..=36;
 pub struct Options {
     /// Its name.
     pub name: String,
-    /// The flavours that it gets; that for OpenShift has the bootstrap VM's pod.
-    pub flavours: Vec<Flavour>,
+    /// The flavors that it gets; that for OpenShift has the bootstrap VM's pod.
+    pub flavors: Vec<Flavor>,
     /// The image of the cloud-controller-manager.
     pub image: Image,
     /// How the cloud numbers its versions; `None`: as the tag looks.
@@ -114,11 +114,11 @@ pub fn check_name(name: &str, built_in: &[&str]) -> Result<(), String> {
 /// The files of the new folder, by their paths in it.
 pub fn files(options: &Options) -> Result<BTreeMap<String, String>, Error> {
     let versions = versions(&options.image, options.rule)?;
-    if options.flavours.contains(&Flavour::OpenShift)
+    if options.flavors.contains(&Flavor::OpenShift)
         && let Some(image) = options.images().find(|image| image.digest.is_none())
     {
         let problem = format!(
-            "OpenShift's flavour needs the digest of {image}, because its manifests name what runs: give {image}@sha256:DIGEST"
+            "OpenShift's flavor needs the digest of {image}, because its manifests name what runs: give {image}@sha256:DIGEST"
         );
         return Err(Error::Asked(problem));
     }
@@ -167,15 +167,15 @@ impl Options {
 
     /// The images in the descriptor for any Kubernetes that a registry may replace.
     pub fn unpinned(&self) -> impl Iterator<Item = &Image> {
-        let is_open = |image: &&Image| image.digest.is_none() && self.flavours.contains(&Flavour::Upstream);
+        let is_open = |image: &&Image| image.digest.is_none() && self.flavors.contains(&Flavor::Upstream);
         self.images().filter(is_open)
     }
 
     /// Whether the new provider has this file of the example.
     fn has(&self, path: &str) -> bool {
         let is_upstream = path.starts_with("assets/upstream/");
-        let flavour = if is_upstream { Flavour::Upstream } else { Flavour::OpenShift };
-        self.flavours.contains(&flavour) && (self.node_manager.is_some() || !path.ends_with("/node-manager.yaml"))
+        let flavor = if is_upstream { Flavor::Upstream } else { Flavor::OpenShift };
+        self.flavors.contains(&flavor) && (self.node_manager.is_some() || !path.ends_with("/node-manager.yaml"))
     }
 }
 

@@ -1,6 +1,6 @@
-//! The flavour upstream of a provider: whole manifests for public images, for any Kubernetes (pure).
+//! The flavor upstream of a provider: whole manifests for public images, for any Kubernetes (pure).
 //!
-//! `assets/<cloud>/upstream/` holds the manifests and their descriptor. Nothing of the OpenShift flavour is used: the names,
+//! `assets/<cloud>/upstream/` holds the manifests and their descriptor. Nothing of the OpenShift flavor is used: the names,
 //! the accounts and the images are others.
 
 mod nodes;
@@ -76,7 +76,7 @@ pub struct Descriptor {
     /// The namespaces that it may be in.
     #[serde(default)]
     pub namespaces: Namespaces,
-    /// The DaemonSet whose pods initialise nodes, each the one that it runs on, in place of the controller `cloudNode`. It and what
+    /// The DaemonSet whose pods initialize nodes, each the one that it runs on, in place of the controller `cloudNode`. It and what
     /// belongs to it have this name in the label `app.kubernetes.io/name`.
     pub node_manager: Option<String>,
     /// Whether it has a controller of load balancers for Services.

@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::Serialize;
 
 use crate::{
-    provider::{Error, Flavour, folder::Bundle, package::Form, payload::Payload},
+    provider::{Error, Flavor, folder::Bundle, package::Form, payload::Payload},
     text::{
         Place, located,
         output::{Failure, Suite, printable, table, wrap},
@@ -207,7 +207,7 @@ impl Rule {
     fn defects(&self, bundle: &Bundle, payload: Option<&Payload>) -> Vec<(Error, Option<String>)> {
         let subject = Subject { bundle, payload };
         match self.check {
-            Check::Upstream(_) if bundle.flavour != Flavour::Upstream => Vec::new(),
+            Check::Upstream(_) if bundle.flavor != Flavor::Upstream => Vec::new(),
             Check::Works(check) | Check::Upstream(check) | Check::Own(check) | Check::Never(check) => {
                 check(subject).into_iter().map(|defect| (defect, None)).collect()
             }

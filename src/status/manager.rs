@@ -85,7 +85,7 @@ const MOST_STUCK: usize = 32;
 pub struct Initialization {
     /// How many nodes there are.
     pub total: usize,
-    /// How many of them have the taint of uninitialised nodes.
+    /// How many of them have the taint of uninitialized nodes.
     pub uninitialized: usize,
     /// Whether it is known which of them wait for long.
     pub is_judged: bool,
@@ -360,7 +360,7 @@ fn initialization(nodes: &Initialization) -> (&'static str, &'static str, String
             let most = counts.first().map_or("", |(reason, _)| reason.name());
             let counts =
                 counts.iter().map(|(reason, count)| format!("{reason} ({count})")).collect::<Vec<_>>().join(", ");
-            let message = format!("{} of {} nodes wait for their initialisation: {counts}", waiting.len(), nodes.total);
+            let message = format!("{} of {} nodes wait for their initialization: {counts}", waiting.len(), nodes.total);
             ("False", most, message)
         }
     }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::{
     cloud,
     docker::{http_get, operator, owns_the_engine, run},
-    life::is_initialised,
+    life::is_initialized,
     machine::Machine,
     support::{
         control_plane::{ControlPlane, Options},
@@ -56,7 +56,7 @@ async fn the_static_pod_runs_and_sets_a_node_up() -> Result<()> {
     install(&machine, &plane, &rendered).await?;
     let nodes: Api<Node> = Api::all(client);
     let set_up = eventually("the node is set up", LIMIT, async || {
-        is_initialised(&nodes.get(&instance.name).await?, &instance).map(Some)
+        is_initialized(&nodes.get(&instance.name).await?, &instance).map(Some)
     });
     set_up.await.with_context(|| machine.log())?;
     eventually("the static pod is ready", LIMIT, async || is_ready().await.map(Some)).await

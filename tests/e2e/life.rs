@@ -93,7 +93,7 @@ impl Life {
         self.show().await
     }
 
-    /// A provider of one's own is tried out where nothing is installed, and initialises nothing.
+    /// A provider of one's own is tried out where nothing is installed, and initializes nothing.
     async fn is_tried(&self, configuration: &str) -> Result<()> {
         self.story.chapter(
             "2. A provider of one's own",
@@ -101,7 +101,7 @@ impl Life {
         )?;
         trial::of_a_folder(&self.story, &self.cluster, configuration).await?;
         for instance in &self.instances {
-            ensure!(has_taint(&self.node(instance).await?, UNINITIALIZED), "{} was initialised", instance.name);
+            ensure!(has_taint(&self.node(instance).await?, UNINITIALIZED), "{} was initialized", instance.name);
         }
         Ok(())
     }
@@ -133,7 +133,7 @@ impl Life {
         });
         let (first, ready) = self.story.step("it is ready", Box::pin(async { tokio::try_join!(first, ready) })).await?;
         for instance in &self.instances {
-            let all_right = async || is_initialised(&self.node(instance).await?, instance).map(Some);
+            let all_right = async || is_initialized(&self.node(instance).await?, instance).map(Some);
             eventually("the node is set up", LIMIT, all_right).await?;
         }
         let all = installed.elapsed();
@@ -141,7 +141,7 @@ impl Life {
         self.story.figure(applied, "these commands")?;
         self.story.figure(first, "from the first command to the first node without the taint")?;
         self.story.figure(ready, "from the first command to a CCM that is ready")?;
-        self.story.figure(all, "from the first command to all nodes initialised")?;
+        self.story.figure(all, "from the first command to all nodes initialized")?;
 
         // Only now there are addresses, which a pod network wants to know.
         self.cluster.install_pod_network().await?;
@@ -303,7 +303,7 @@ impl Life {
 }
 
 /// Whether the CCM has written everything that it knows of the instance.
-pub(crate) fn is_initialised(node: &Node, instance: &Instance) -> Result<()> {
+pub(crate) fn is_initialized(node: &Node, instance: &Instance) -> Result<()> {
     ensure!(!has_taint(node, UNINITIALIZED), "taints {}", taints(node));
     ensure!(provider_id(node) == instance.provider_id(), "the provider ID is {}", provider_id(node));
     ensure!(internal_ip(node) == instance.address, "the address is {:?}", internal_ip(node));

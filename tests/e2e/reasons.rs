@@ -60,7 +60,7 @@ async fn find_all(cluster: &Kubeadm, subnet: &Subnet, instances: &[Instance; 2])
     finds(cluster, plane, "N05", "an API server that is not where placement.apiServer says").await?;
 
     patch(cluster, json!({"placement": {"apiServer": {"host": host, "port": port}}})).await?;
-    finds(cluster, plane, "N14", "an initialised node without a pod network").await?;
+    finds(cluster, plane, "N14", "an initialized node without a pod network").await?;
     finds(cluster, worker, "N15", "a kubelet without --cloud-provider=external").await?;
 
     cluster.install_pod_network().await?;

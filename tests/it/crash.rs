@@ -59,7 +59,7 @@ const CONFIG_MAPS: [&str; 2] = ["cloud-conf", "ccm-trusted-ca"];
 /// The objects of a platform's plan, with our label.
 fn planned_on(platform: &str) -> Result<Vec<Object>> {
     let plan = plans()?.into_iter().find(|(name, _)| *name == platform).context("a platform")?.1;
-    Ok(plan.labelled(&inventory::set_id(OWN_NAMESPACE)).objects().to_vec())
+    Ok(plan.labeled(&inventory::set_id(OWN_NAMESPACE)).objects().to_vec())
 }
 
 /// A cluster on Azure, and the operator's proxy to it.

@@ -287,7 +287,7 @@ async fn openshift(root: &TempDir) -> Result<(Lab, PathBuf)> {
     let mut lab = Lab::on(plane, &cluster, &lab::repository().join("manifests")).await?;
     lab.finish_workloads();
     let image = format!("quay.io/demo/ccm:1@sha256:{}", "0a".repeat(32));
-    let new = ["provider", "new", "demo", "--flavour", "openshift", "--image", &image];
+    let new = ["provider", "new", "demo", "--flavor", "openshift", "--image", &image];
     let written = Command::new(binary()).args(new).current_dir(root.path()).output()?;
     ensure!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
     let folder = root.path().join("demo");

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use ccm_operator::{
     cluster::request,
     object::Object,
-    provider::{Flavour, Origin, package, verify::rules},
+    provider::{Flavor, Origin, package, verify::rules},
     text::yaml,
 };
 use kube::{
@@ -272,10 +272,10 @@ fn rights_are_printed_for_what_the_operator_would_take() -> Result<()> {
             ": hostPID (foreign-host-namespace); `ccm-operator provider verify` explains each rule",
         ),
         (vec!["rbac", path(&folder)], "looked at each value:\nexoscale:\n  foreign-host-namespace:\n  - hostPID\n"),
-        (vec!["rbac", "aws"], "give --flavour"),
-        (vec!["rbac", "exoscale", "--flavour", "openshift"], "has nothing for this --flavour"),
-        (vec!["rbac", "exoscale", "--namespace", "a"], "--namespace has no use with --flavour upstream"),
-        (vec!["rbac", "ibm", "--secrets", "a"], "--secrets has no use with --flavour openshift"),
+        (vec!["rbac", "aws"], "give --flavor"),
+        (vec!["rbac", "exoscale", "--flavor", "openshift"], "has nothing for this --flavor"),
+        (vec!["rbac", "exoscale", "--namespace", "a"], "--namespace has no use with --flavor upstream"),
+        (vec!["rbac", "ibm", "--secrets", "a"], "--secrets has no use with --flavor openshift"),
         (vec!["rbac", path(repository())], "give one provider's own folder"),
     ] {
         let output = provider(&arguments);
@@ -312,7 +312,7 @@ async fn on_openshift_the_printed_rights_are_what_the_operator_lacks() -> Result
     openshift::install_crds(&client).await?;
     objects::install_manifests(&client, &repository().join("manifests"), Workloads::Skip).await?;
     let bundles = package::read::read(&folder)?.package.bundles();
-    let bundle = bundles.into_iter().find(|bundle| bundle.flavour == Flavour::OpenShift).context("a flavour")?;
+    let bundle = bundles.into_iter().find(|bundle| bundle.flavor == Flavor::OpenShift).context("a flavor")?;
     let manifests = bundle.openshift()?.restricted(&Origin::default())?.manifests;
     let operator = operator(&plane)?;
     for object in &manifests {

@@ -142,7 +142,7 @@ async fn each_rule_of_the_policy_denies_a_deletion_that_no_other_does() -> Resul
             json!({"metadata": {"labels": {"example.com/account": "two"}}}),
             "its labels do not match spec.nodeDeletion.selector",
         ),
-        ("waits", json!({"spec": {"taints": uninitialized}}), "it is not initialised"),
+        ("waits", json!({"spec": {"taints": uninitialized}}), "it is not initialized"),
         (
             "lives",
             json!({"status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since,

@@ -380,7 +380,7 @@ async fn a_cloud_that_answers_without_an_id_is_told_from_one_that_has_no_instanc
 
 #[tokio::test]
 #[ignore = "a node has two minutes for it: make test-reasons"]
-async fn what_an_initialised_node_still_waits_for() -> Result<()> {
+async fn what_an_initialized_node_still_waits_for() -> Result<()> {
     let (cluster, _kubelet) = working().await?;
     let tainted = json!({"providerID": "aws:///eu-west-1a/i-1", "podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"],
         "taints": [{"key": "node.cilium.io/agent-not-ready", "effect": "NoSchedule"}]});
@@ -397,7 +397,7 @@ async fn a_retry_reports_how_it_went() -> Result<()> {
     let (code, text, _) = run(&admin, &["retry", "control-plane"]).await?;
     assert_eq!(
         (code, text.as_str()),
-        (Some(0), "control-plane does not wait for its initialisation; nothing was changed\n")
+        (Some(0), "control-plane does not wait for its initialization; nothing was changed\n")
     );
     assert_eq!(run(&admin, &["retry", "nobody"]).await?.0, Some(2));
 
@@ -446,7 +446,7 @@ async fn a_retry_reports_how_it_went() -> Result<()> {
     let (code, text, error) = done?;
     assert_eq!(
         (code, text.as_str()),
-        (Some(0), "worker is initialised; its providerID is aws:///eu-west-1a/i-7\n"),
+        (Some(0), "worker is initialized; its providerID is aws:///eu-west-1a/i-7\n"),
         "{error}"
     );
     Ok(())

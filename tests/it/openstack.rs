@@ -1,5 +1,5 @@
 //! OpenStack's real cloud-controller-manager, run as the operator has installed it for a `CloudControllerManager`, with the
-//! configuration of its Secret: it initialises the node of a server that a few answers of Keystone, Nova and Neutron describe, and asks
+//! configuration of its Secret: it initializes the node of a server that a few answers of Keystone, Nova and Neutron describe, and asks
 //! to delete the node once the server is gone.
 
 use std::sync::{
@@ -169,7 +169,7 @@ async fn the_life_of_a_node_at_openstack() -> Result<()> {
 
     let expected =
         json!([format!("openstack:///{SERVER}"), [], ["InternalIP=10.0.0.5"], ["lab", "zone-1", "m1.small"],]);
-    let initialised = eventually("the node shows its server", LIMIT, async || {
+    let initialized = eventually("the node shows its server", LIMIT, async || {
         let Node { metadata, spec, status } = nodes.get(NODE).await?;
         let spec = spec.context("a spec")?;
         let taints = spec.taints.unwrap_or_default().into_iter().map(|taint| taint.key);
@@ -184,7 +184,7 @@ async fn the_life_of_a_node_at_openstack() -> Result<()> {
         ensure!(found == expected, "{found}");
         Ok(Some(()))
     });
-    initialised.await.with_context(|| ccm.log())?;
+    initialized.await.with_context(|| ccm.log())?;
     assert!(!ccm.log().contains(PASSWORD), "{}", ccm.log());
 
     // Its server is gone: it may not delete the node, and says so.

@@ -99,7 +99,7 @@ fn every_form_of_a_provider_has_one_digest() -> Result<()> {
 }
 
 #[test]
-fn both_flavours_of_a_provider_are_listed_with_the_digest_of_their_package() -> Result<()> {
+fn both_flavors_of_a_provider_are_listed_with_the_digest_of_their_package() -> Result<()> {
     let (listed, _) = printed(Path::new("/"), &["list", "-o", "json"])?;
     let listed: Vec<Value> = serde_json::from_str(&listed)?;
     let aws: Vec<_> = listed.iter().filter(|one| one["name"] == "aws").map(|one| &one["digest"]).collect();

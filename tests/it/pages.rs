@@ -1,7 +1,7 @@
 //! The pages about clouds in `docs/clouds/`, made from the providers, the plan, and what stands in `docs/clouds/notes/`,
 //! `docs/clouds/examples/` and `docs/clouds/published.yaml`; and the pictures of `docs/pictures/`.
 //!
-//! `make generate` writes them. A provider with a flavour upstream has a page by itself.
+//! `make generate` writes them. A provider with a flavor upstream has a page by itself.
 
 mod cloud;
 mod comparison;

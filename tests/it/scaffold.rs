@@ -27,7 +27,7 @@ fn a_folder_is_written_that_says_what_comes_next() -> Result<()> {
     let folder = TempDir::new()?;
     let output = new(
         folder.path(),
-        &["acme", &format!("--image=ghcr.io/acme/ccm:v1.2.3@sha256:{}", "0".repeat(64)), "--flavour=both"],
+        &["acme", &format!("--image=ghcr.io/acme/ccm:v1.2.3@sha256:{}", "0".repeat(64)), "--flavor=both"],
     );
     assert_eq!(output.status.code(), Some(0), "{}", error(&output));
     let printed = String::from_utf8(output.stdout)?;
@@ -60,7 +60,7 @@ fn nothing_is_overwritten_and_no_bad_name_is_taken() -> Result<()> {
         (&["../a", "--image=a.io/a/b:1"], "\"../a\" is no name for a provider"),
         (&["yes", "--image=a.io/a/b:1"], "it has another meaning"),
         (&["acme"], "--image is needed"),
-        (&["acme", "--image=a.io/a/b:1", "--flavour=openshift"], "OpenShift's flavour needs the digest"),
+        (&["acme", "--image=a.io/a/b:1", "--flavor=openshift"], "OpenShift's flavor needs the digest"),
         (&["acme", "--image=a"], "must be REPOSITORY:TAG"),
         (&["acme", "--image=a.io/a/b:1", "--credentials=token"], "\"token\" is not VARIABLE=KEY"),
         (&["acme", "--image=a.io/a/b:1", "--holds-credentials"], "--holds-credentials is about"),

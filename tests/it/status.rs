@@ -123,7 +123,7 @@ async fn the_flags_of_kubectl_choose_cluster_and_user() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_impersonation_of_a_kubeconfig_is_honoured() -> Result<()> {
+async fn the_impersonation_of_a_kubeconfig_is_honored() -> Result<()> {
     let lab = Lab::new(&Cluster::default()).await?;
     let mut kubeconfig: Value = serde_json::from_slice(&std::fs::read(lab.plane.kubeconfig_admin())?)?;
     kubeconfig["users"][0]["user"]["as"] = "nobody".into();

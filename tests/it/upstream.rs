@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use ccm_operator::{
     api::spec::Spec,
     apply::dry_run,
-    provider::{Flavour, embedded},
+    provider::{Flavor, embedded},
     text::yaml,
 };
 use kube::{
@@ -267,8 +267,7 @@ async fn defaults_are_stored_and_what_identifies_a_manager_cannot_be_changed() -
 #[tokio::test]
 async fn an_api_server_accepts_every_manifest_as_it_stands() -> Result<()> {
     let plane = pool::lease().await?;
-    let bundles: Vec<_> =
-        embedded::bundles().into_iter().filter(|bundle| bundle.flavour == Flavour::Upstream).collect();
+    let bundles: Vec<_> = embedded::bundles().into_iter().filter(|bundle| bundle.flavor == Flavor::Upstream).collect();
     assert!(bundles.len() >= 3);
     let client = plane.client()?;
     for manifest in bundles.iter().flat_map(|bundle| &bundle.manifests) {
@@ -335,7 +334,7 @@ fn other_manifests_may_stand_beside_it() -> Result<()> {
     assert_eq!(output.status.code(), Some(0), "{}", text(output.stderr));
     assert_eq!(text(output.stdout), text(render(folder.path(), AWS, &version).stdout));
     for (manifest, problem) in [
-        (format!("{secret}{AWS}  colour: red\n"), "ccm.yaml:14:"),
+        (format!("{secret}{AWS}  color: red\n"), "ccm.yaml:14:"),
         (format!("{AWS}---\n{AWS}"), "more than one document"),
     ] {
         let output = render(folder.path(), &manifest, &version);

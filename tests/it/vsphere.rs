@@ -1,4 +1,4 @@
-//! vSphere's real cloud-controller-manager, run as the operator has installed it for a `CloudControllerManager`, initialises
+//! vSphere's real cloud-controller-manager, run as the operator has installed it for a `CloudControllerManager`, initializes
 //! and watches nodes whose machines a simulated vCenter has: with the files, the arguments and the rights that it is given, and
 //! no others.
 
@@ -218,7 +218,7 @@ async fn the_life_of_a_node_at_vsphere() -> Result<()> {
     let ccm = Container::start(&world.cluster, &second, &image).await?;
     for machine in [one, other] {
         world.tainted(&ccm, machine, "uninitialized", false).await?;
-        initialised(&world, &ccm, machine).await?;
+        initialized(&world, &ccm, machine).await?;
     }
     // Who asks for metrics is judged by the API server.
     assert_eq!(ccm.get("/metrics", None).await?, 403);
@@ -233,7 +233,7 @@ async fn the_life_of_a_node_at_vsphere() -> Result<()> {
     let ccm = only(&world, ccm, &image, "cloudNode").await?;
     world.register(third).await?;
     world.tainted(&ccm, third, "uninitialized", false).await?;
-    initialised(&world, &ccm, third).await?;
+    initialized(&world, &ccm, third).await?;
     let ccm = only(&world, ccm, &image, "cloudNodeLifecycle").await?;
     off_and_on(&world, &ccm, third).await?;
 
@@ -255,7 +255,7 @@ async fn only(world: &World, ccm: Container, image: &Image, controller: &str) ->
 }
 
 /// Waits until a node shows its machine. The addresses follow the removal of the taint.
-async fn initialised(world: &World, ccm: &Container, machine: &Machine) -> Result<()> {
+async fn initialized(world: &World, ccm: &Container, machine: &Machine) -> Result<()> {
     let ip = &machine.address;
     let expected = json!([
         format!("vsphere://{}", machine.uuid),

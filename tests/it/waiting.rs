@@ -1,4 +1,4 @@
-//! Nodes that wait for their initialisation: what the operator finds out about them and reports, and what that costs.
+//! Nodes that wait for their initialization: what the operator finds out about them and reports, and what that costs.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ async fn events(client: &kube::Client, node: &str) -> Result<Vec<(String, String
 #[tokio::test]
 async fn the_operator_tells_why_nodes_wait() -> Result<()> {
     let cluster = Kubernetes::new("aws").await?;
-    // For the CCM it is a node that was initialised long ago.
+    // For the CCM it is a node that was initialized long ago.
     let nodes: Api<Node> = Api::all(cluster.client.clone());
     let id = json!({"spec": {"providerID": "aws:///eu-west-1a/i-1"}});
     nodes.patch("control-plane", &PatchParams::default(), &Patch::Merge(id)).await?;

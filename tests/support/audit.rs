@@ -191,7 +191,7 @@ struct Event {
 
 #[derive(Deserialize)]
 struct User {
-    /// Absent where nobody was recognised.
+    /// Absent where nobody was recognized.
     #[serde(default)]
     username: String,
 }

@@ -60,7 +60,7 @@ pub struct Options {
     pub controllers: bool,
     /// The API server keeps no watch cache: watches come from etcd, and lists are not streamed.
     pub without_watch_cache: bool,
-    /// etcd syncs every write to disk, as it does by default. Tests do without: they are about behaviour, not time.
+    /// etcd syncs every write to disk, as it does by default. Tests do without: they are about behavior, not time.
     pub is_durable: bool,
 }
 

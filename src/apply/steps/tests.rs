@@ -125,11 +125,11 @@ fn an_object_of_others_is_not_taken_over_where_they_keep_theirs() {
     let of_others = || End::OfOthers("kubectl".into());
     assert_eq!(run(Sight::Unknown, vec![object(theirs.clone())]), (1, of_others()));
     // Neither our label nor the wish to be left alone makes it ours.
-    let mut labelled = theirs.clone();
-    labelled["metadata"]["labels"] = json!({PART_OF_LABEL: "set"});
-    labelled["metadata"]["annotations"] = json!({"client.lifecycle.config.k8s.io/mutation": "ignore"});
-    assert_eq!(run(Sight::Seen(&labelled), vec![]), (0, of_others()));
-    assert_eq!(run(Sight::Unknown, vec![object(labelled)]), (1, of_others()));
+    let mut labeled = theirs.clone();
+    labeled["metadata"]["labels"] = json!({PART_OF_LABEL: "set"});
+    labeled["metadata"]["annotations"] = json!({"client.lifecycle.config.k8s.io/mutation": "ignore"});
+    assert_eq!(run(Sight::Seen(&labeled), vec![]), (0, of_others()));
+    assert_eq!(run(Sight::Unknown, vec![object(labeled)]), (1, of_others()));
     // One of ours that has lost its label.
     assert_eq!(run(Sight::Unknown, vec![object(ours()), object(ours())]), (2, End::Applied(ours())));
     let mut wiped = live(json!([]));

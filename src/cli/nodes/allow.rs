@@ -124,7 +124,7 @@ fn obstacle(node: &Node, nodes: &[Node], (provider_ids, selector): (&[String], &
             "it has no providerID, so that no cloud can be asked for its machine; `kubectl delete node {name}` deletes it"
         )),
         () if !is_of_cloud => Some(format!("its providerID {id} does not begin with {}", provider_ids.join(" or "))),
-        () if node.is_uninitialized() => Some("it waits for its initialisation".to_owned()),
+        () if node.is_uninitialized() => Some("it waits for its initialization".to_owned()),
         () if node.is_kept => Some(format!("it has the annotation {KEEP}; remove it first")),
         () if (node.is_control_plane || node.is_etcd) && !node.allows_control_plane_deletion => Some(format!(
             "it is of the control plane or etcd; `kubectl annotate node {name} {ALLOW_CONTROL_PLANE}=true` allows that"
@@ -206,7 +206,7 @@ mod tests {
             (Node { ready: Some(Ready { status: "True".into(), ..Ready::default() }), ..gone.clone() }, "it is Ready"),
             (Node { provider_id: String::new(), ..gone.clone() }, "it has no providerID"),
             (Node { provider_id: "aws:///i-1".into(), ..gone.clone() }, "does not begin with hcloud:// or hrobot://"),
-            (Node { taints: vec![UNINITIALIZED.into()], ..gone.clone() }, "waits for its initialisation"),
+            (Node { taints: vec![UNINITIALIZED.into()], ..gone.clone() }, "waits for its initialization"),
             (Node { is_kept: true, ..gone.clone() }, KEEP),
             (Node { is_control_plane: true, ..gone.clone() }, ALLOW_CONTROL_PLANE),
             (Node { is_etcd: true, ..gone.clone() }, ALLOW_CONTROL_PLANE),

@@ -62,7 +62,7 @@ pub(super) async fn run(args: &RetryArgs, catalog: &Catalog) -> anyhow::Result<E
     let (client, name) = (args.cluster.client().await?, args.name.as_str());
     let Some(node) = node(&client, name).await? else { bail!("there is no node {name:?}") };
     if !node.is_uninitialized() {
-        print(&format!("{name} does not wait for its initialisation; nothing was changed\n"))?;
+        print(&format!("{name} does not wait for its initialization; nothing was changed\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
     let before = read::evidence(&client, catalog, Some(name)).await?;
@@ -81,7 +81,7 @@ pub(super) async fn run(args: &RetryArgs, catalog: &Catalog) -> anyhow::Result<E
             Some(node) if !node.is_uninitialized() => {
                 progress("");
                 let id = if node.provider_id.is_empty() { "none" } else { &node.provider_id };
-                print(&printable(&format!("{name} is initialised; its providerID is {id}\n")))?;
+                print(&printable(&format!("{name} is initialized; its providerID is {id}\n")))?;
                 return Ok(ExitCode::SUCCESS);
             }
             Some(_) => {}

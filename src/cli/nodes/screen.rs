@@ -112,7 +112,7 @@ fn or_none(text: &str) -> String {
     if text.is_empty() { NONE.to_owned() } else { text.to_owned() }
 }
 
-/// Whether it is initialised, and since when not.
+/// Whether it is initialized, and since when not.
 fn state(node: &Diagnosis, now: Timestamp) -> String {
     let since = node.since.as_ref().map(|since| format!(", {}", age(since, now))).unwrap_or_default();
     match node.state {

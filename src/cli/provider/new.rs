@@ -11,7 +11,7 @@ use crate::{
         init::ask,
     },
     provider::{
-        Flavour, embedded,
+        Flavor, embedded,
         scaffold::{self, CloudConfig, Image, Options},
         versions::Rule,
     },
@@ -24,7 +24,7 @@ Examples:
       asks on the terminal, and writes the folder acme/
   ccm-operator provider new acme --image ghcr.io/acme/ccm:v1.2.3@sha256:… --credentials ACME_TOKEN=token
       asks nothing; one Secret with the key token, which the program reads as ACME_TOKEN
-  ccm-operator provider new acme --image ghcr.io/acme/ccm:v1.35.2@sha256:… --flavour both \\
+  ccm-operator provider new acme --image ghcr.io/acme/ccm:v1.35.2@sha256:… --flavor both \\
       --cloud-config acme.yaml --holds-credentials
       the credentials are in the file of --cloud-config; also for OpenShift, with the bootstrap
       VM's pod
@@ -41,9 +41,9 @@ pub struct NewArgs {
     /// The provider's name, which is that of the folder and begins the names of its objects.
     pub name: String,
 
-    /// The flavours that it gets.
+    /// The flavors that it gets.
     #[arg(long, value_enum, default_value_t)]
-    pub flavour: Flavours,
+    pub flavor: Flavors,
 
     /// The image of the cloud-controller-manager, with its tag and its digest, without which the operator refuses the provider.
     /// Without the flag, what no flag gives is asked for on the terminal.
@@ -70,7 +70,7 @@ pub struct NewArgs {
     #[arg(long, value_name = "VARIABLE=KEY", value_delimiter = ',')]
     pub credentials: Vec<String>,
 
-    /// The image of a node manager, a DaemonSet that initialises nodes instead of the cloud-controller-manager.
+    /// The image of a node manager, a DaemonSet that initializes nodes instead of the cloud-controller-manager.
     #[arg(long, value_name = "REPOSITORY:TAG[@sha256:DIGEST]")]
     pub node_manager: Option<Image>,
 
@@ -87,10 +87,10 @@ pub struct NewArgs {
     pub platform: String,
 }
 
-/// Flavours of a provider.
+/// Flavors of a provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "lower")]
-pub enum Flavours {
+pub enum Flavors {
     /// For any Kubernetes.
     #[default]
     Upstream,
@@ -176,10 +176,10 @@ fn options(args: &NewArgs) -> anyhow::Result<Options> {
     let platform = platform(&args.platform).map_err(|problem| wrong_usage(&format!("--platform: {problem}")))?;
     Ok(Options {
         name: name.clone(),
-        flavours: match args.flavour {
-            Flavours::Upstream => vec![Flavour::Upstream],
-            Flavours::OpenShift => vec![Flavour::OpenShift],
-            Flavours::Both => vec![Flavour::Upstream, Flavour::OpenShift],
+        flavors: match args.flavor {
+            Flavors::Upstream => vec![Flavor::Upstream],
+            Flavors::OpenShift => vec![Flavor::OpenShift],
+            Flavors::Both => vec![Flavor::Upstream, Flavor::OpenShift],
         },
         image: image_of_manager,
         rule: args.rule,

@@ -12,7 +12,7 @@ use crate::{
     },
     facts::DEFAULT_NAMESPACE,
     plan::{install, limits::Limits, rbac},
-    provider::{Flavour, Provider, Upstream},
+    provider::{Flavor, Provider, Upstream},
 };
 
 /// Flags of `provider rbac`.
@@ -25,23 +25,23 @@ pub struct RbacArgs {
 
     /// The kind of cluster [default: the one that the provider is for; required if it is for both].
     #[arg(long, value_enum)]
-    pub flavour: Option<Flavour>,
+    pub flavor: Option<Flavor>,
 
-    /// The managed namespace; with --flavour openshift [default: openshift-cloud-controller-manager].
+    /// The managed namespace; with --flavor openshift [default: openshift-cloud-controller-manager].
     #[arg(long, value_parser = namespace)]
     pub namespace: Option<String>,
 
-    /// The namespaces in which the cloud-controller-manager may be, comma-separated; with --flavour upstream [default:
+    /// The namespaces in which the cloud-controller-manager may be, comma-separated; with --flavor upstream [default:
     /// kube-system, or one of the provider's name where it may not be there].
     #[arg(long, value_name = "NAMESPACES", value_delimiter = ',', value_parser = namespace)]
     pub namespaces: Vec<String>,
 
-    /// The names that `CloudControllerManager`s may have, comma-separated, as the installation has them; with --flavour upstream
+    /// The names that `CloudControllerManager`s may have, comma-separated, as the installation has them; with --flavor upstream
     /// [default: cluster].
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = manager_name)]
     pub names: Vec<String>,
 
-    /// The Secrets in those namespaces that the operator may read, comma-separated; with --flavour upstream [default: the
+    /// The Secrets in those namespaces that the operator may read, comma-separated; with --flavor upstream [default: the
     /// provider's name if it needs one].
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = name)]
     pub secrets: Vec<String>,
@@ -55,7 +55,7 @@ pub struct RbacArgs {
     pub policy: PolicyArgs,
 }
 
-impl ValueEnum for Flavour {
+impl ValueEnum for Flavor {
     fn value_variants<'a>() -> &'a [Self] {
         &[Self::OpenShift, Self::Upstream]
     }
@@ -71,27 +71,27 @@ impl ValueEnum for Flavour {
 /// Prints the roles and bindings.
 pub(super) fn run(args: &RbacArgs) -> anyhow::Result<()> {
     let Provider { openshift, kubernetes, .. } = provider(args)?;
-    if openshift.is_some() && kubernetes.is_some() && args.flavour.is_none() {
-        return Err(wrong_usage(&format!("{} is for OpenShift and for any Kubernetes: give --flavour", args.target)));
+    if openshift.is_some() && kubernetes.is_some() && args.flavor.is_none() {
+        return Err(wrong_usage(&format!("{} is for OpenShift and for any Kubernetes: give --flavor", args.target)));
     }
-    let is_asked = |flavour| args.flavour.is_none_or(|asked| asked == flavour);
+    let is_asked = |flavor| args.flavor.is_none_or(|asked| asked == flavor);
     let operator_namespace = args.operator_namespace.as_deref();
-    print(&if let Some(provider) = openshift.filter(|_| is_asked(Flavour::OpenShift)) {
+    print(&if let Some(provider) = openshift.filter(|_| is_asked(Flavor::OpenShift)) {
         let flags = [
             ("--namespaces", args.namespaces.is_empty()),
             ("--names", args.names.is_empty()),
             ("--secrets", args.secrets.is_empty()),
         ];
         if let Some((flag, _)) = flags.iter().find(|(_, is_absent)| !is_absent) {
-            return Err(wrong_usage(&format!("{flag} has no use with --flavour openshift")));
+            return Err(wrong_usage(&format!("{flag} has no use with --flavor openshift")));
         }
         let namespace = args.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
         rbac::openshift(&provider, namespace, operator_namespace.unwrap_or(OPERATOR_NAMESPACE))?
     } else {
-        let provider = kubernetes.filter(|_| is_asked(Flavour::Upstream));
-        let provider = provider.with_context(|| format!("{} has nothing for this --flavour", args.target))?;
+        let provider = kubernetes.filter(|_| is_asked(Flavor::Upstream));
+        let provider = provider.with_context(|| format!("{} has nothing for this --flavor", args.target))?;
         if args.namespace.is_some() {
-            return Err(wrong_usage("--namespace has no use with --flavour upstream: give --namespaces"));
+            return Err(wrong_usage("--namespace has no use with --flavor upstream: give --namespaces"));
         }
         upstream(args, &provider, operator_namespace.unwrap_or(install::NAME))?
     })

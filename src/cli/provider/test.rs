@@ -62,8 +62,8 @@ Examples:
       changes nothing
   ccm-operator provider test ./acme --secret kube-system/acme --cloud-config acme.yaml
       copies the keys that it needs from the Secret of the cluster, and mounts the file
-  ccm-operator provider test hcloud --secret kube-system/hcloud --initialise
-      also initialises the nodes that wait for it; what it writes on nodes stays
+  ccm-operator provider test hcloud --secret kube-system/hcloud --initialize
+      also initializes the nodes that wait for it; what it writes on nodes stays
 
 What it makes is created, not applied, so that it touches nothing that exists: a namespace
 ccm-test-xxxxx, a Secret in it, and the provider's objects under names that end like that, with a
@@ -103,9 +103,9 @@ pub struct TestArgs {
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub secret: Option<String>,
 
-    /// Also run the controller that initialises nodes. What it writes on nodes stays.
+    /// Also run the controller that initializes nodes. What it writes on nodes stays.
     #[arg(long)]
-    pub initialise: bool,
+    pub initialize: bool,
 
     /// What the provider may have beyond the rules for providers of others.
     #[command(flatten)]
@@ -168,7 +168,7 @@ async fn test(args: &TestArgs, provider: &Upstream) -> anyhow::Result<Report> {
     let trial = Trial {
         name: &name,
         port: PORTS.start + u16::try_from(RandomState::new().hash_one(1) % PORTS.len() as u64).unwrap_or_default(),
-        initialises: args.initialise,
+        initializes: args.initialize,
         has_config: file.is_some_and(|file| values.contains_key(file)),
         has_credentials: values.keys().any(|key| Some(key.as_str()) != file),
         api_server: args.api_server.clone(),

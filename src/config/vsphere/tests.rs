@@ -122,12 +122,12 @@ fn failure_domains_add_datacenters_and_vcenters() {
 
 #[test]
 fn labels_are_set_with_more_than_one_failure_domain() {
-    let labelled = format!("{SOURCE}labels:\n  zone: mine # z\n  x: z\n");
+    let labeled = format!("{SOURCE}labels:\n  zone: mine # z\n  x: z\n");
     for (domains, source, wanted) in [
         (1, SOURCE, json!(null)),
-        (1, &labelled, json!({"zone": "mine", "x": "z"})),
+        (1, &labeled, json!({"zone": "mine", "x": "z"})),
         (2, SOURCE, json!({"zone": "openshift-zone", "region": "openshift-region"})),
-        (2, &labelled, json!({"zone": "openshift-zone", "region": "openshift-region", "x": "z"})),
+        (2, &labeled, json!({"zone": "openshift-zone", "region": "openshift-region", "x": "z"})),
     ] {
         let mut spec = spec();
         spec.failure_domains = vec![domain("vc.example.com", "DC1"); domains];
@@ -135,7 +135,7 @@ fn labels_are_set_with_more_than_one_failure_domain() {
     }
     let mut spec = spec();
     spec.failure_domains = vec![domain("vc.example.com", "DC1"); 2];
-    let text = transform(&labelled, &context(spec)).unwrap().text;
+    let text = transform(&labeled, &context(spec)).unwrap().text;
     assert!(text.ends_with("labels:\n  zone: openshift-zone # z\n  x: z\n  region: openshift-region\n"), "{text}");
 }
 

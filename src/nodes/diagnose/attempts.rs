@@ -12,9 +12,9 @@ pub(super) fn ask(judged: &Judged, node: &Node, answer: &mut Answer) {
     }
     let log = &judged.log;
     if node.is_uninitialized() && !node.is_terminating {
-        ask_initialisation(judged, node, answer);
+        ask_initialization(judged, node, answer);
     } else if let Some(error) = log.addresses.get(&node.name) {
-        let cause = format!("{} was initialised, and asks for an address that the cloud no longer knows", node.name);
+        let cause = format!("{} was initialized, and asks for an address that the cloud no longer knows", node.name);
         answer.find(found(Reason::NodeIPNotFound, error, cause));
     }
     if node.is_ready() || node.is_terminating {
@@ -36,7 +36,7 @@ pub(super) fn ask(judged: &Judged, node: &Node, answer: &mut Answer) {
     }
 }
 
-fn ask_initialisation(judged: &Judged, node: &Node, answer: &mut Answer) {
+fn ask_initialization(judged: &Judged, node: &Node, answer: &mut Answer) {
     let what = format!("the log of {}", judged.name);
     let name = &node.name;
     match judged.log.attempts.get(name) {
@@ -66,7 +66,7 @@ fn cause_of(reason: Reason, judged: &Judged, node: &Node) -> String {
         Reason::InstanceNotFound => format!("the cloud of {manager} knows no instance for the name {name}"),
         Reason::WrongScope => match judged.foreign_region() {
             Some((own, others)) => {
-                format!("{manager} looks in region {own}, and the nodes that it has initialised are in {others}")
+                format!("{manager} looks in region {own}, and the nodes that it has initialized are in {others}")
             }
             None => format!(
                 "the cloud of {manager} knows none of its nodes: it looks in another region, project, account or datacenter"

@@ -41,7 +41,7 @@ pub(super) fn ask(cluster: &Cluster, node: &Node, owners: &Owners, answer: &mut 
             ("no taint, no providerID, no provided-node-ip annotation", cause)
         } else {
             let cause = format!(
-                "somebody has taken the taint off {name} before it was initialised: its kubelet runs with --cloud-provider=external; \
+                "somebody has taken the taint off {name} before it was initialized: its kubelet runs with --cloud-provider=external; \
                  put the taint back"
             );
             ("no taint, no providerID, and a provided-node-ip annotation", cause)
@@ -64,7 +64,7 @@ pub(super) fn ask(cluster: &Cluster, node: &Node, owners: &Owners, answer: &mut 
         return;
     }
     for taint in node.taints.iter().filter(|taint| is_other_taint(taint)) {
-        let cause = format!("{name} is initialised, and waits for the program that has put a taint of its own on it");
+        let cause = format!("{name} is initialized, and waits for the program that has put a taint of its own on it");
         answer.find(found(Reason::OtherTaint, taint, cause));
     }
     // Network plugins with addresses of their own need none.
@@ -86,7 +86,7 @@ fn ask_network(cluster: &Cluster, node: &Node, answer: &mut Answer) {
     }
     let ready = node.ready.as_ref().filter(|ready| ready.status == "False" && ready.lacks_network);
     if ready.is_some_and(|ready| seconds_since(&ready.since, cluster.evidence.now).is_none_or(|since| since >= GRACE)) {
-        let cause = format!("{name} is initialised, and its network plugin is not ready");
+        let cause = format!("{name} is initialized, and its network plugin is not ready");
         answer.find(found(Reason::NetworkNotReady, "Ready is False: NetworkPluginNotReady", cause));
     }
 }
@@ -102,7 +102,7 @@ fn ask_zone(cluster: &Cluster, node: &Node, owners: &Owners, answer: &mut Answer
     let missing: Vec<&str> = lacks.iter().filter(|(_, lacks)| *lacks).map(|(what, _)| *what).collect();
     if !missing.is_empty() && !node.provider_id.is_empty() {
         let missing = missing.join(" and ");
-        let cause = format!("{} was initialised without a {missing}, which other nodes of its cloud have", node.name);
+        let cause = format!("{} was initialized without a {missing}, which other nodes of its cloud have", node.name);
         answer.find(found(Reason::NoZone, &format!("no label with a {missing}"), cause));
     }
 }
@@ -110,7 +110,7 @@ fn ask_zone(cluster: &Cluster, node: &Node, owners: &Owners, answer: &mut Answer
 /// Whether nothing asks for a cloud-controller-manager for it, although there is one that would come.
 fn is_not_external(cluster: &Cluster, node: &Node) -> bool {
     let is_bare = !node.is_uninitialized() && node.provider_id.is_empty();
-    is_bare && !node.is_terminating && cluster.managers.iter().any(|manager| manager.initialises)
+    is_bare && !node.is_terminating && cluster.managers.iter().any(|manager| manager.initializes)
 }
 
 fn is_other_taint(taint: &str) -> bool {

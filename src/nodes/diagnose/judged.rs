@@ -23,9 +23,9 @@ pub(super) struct Judged<'a> {
     /// What to call it.
     pub(super) name: String,
     pub(super) log: Log,
-    /// Whether it initialises nodes, by itself or by its node manager.
-    pub(super) initialises: bool,
-    /// What keeps it from initialising any node.
+    /// Whether it initializes nodes, by itself or by its node manager.
+    pub(super) initializes: bool,
+    /// What keeps it from initializing any node.
     pub(super) findings: Vec<Finding>,
     /// What was looked at for that.
     pub(super) looks: Vec<Look>,
@@ -33,7 +33,7 @@ pub(super) struct Judged<'a> {
     pub(super) is_wrong_scope: bool,
     /// Whether nodes of it have a zone.
     pub(super) has_zone: bool,
-    /// The regions of the nodes that it has initialised.
+    /// The regions of the nodes that it has initialized.
     pub(super) regions: BTreeSet<String>,
 }
 

@@ -32,7 +32,7 @@ impl<'a> Judged<'a> {
             manager,
             name,
             log,
-            initialises: is_on || manager.node_manager.is_some(),
+            initializes: is_on || manager.node_manager.is_some(),
             findings: Vec::new(),
             looks: Vec::new(),
             is_wrong_scope: false,
@@ -47,9 +47,9 @@ impl<'a> Judged<'a> {
         judged
     }
 
-    /// Whether the controller that initialises nodes is on.
+    /// Whether the controller that initializes nodes is on.
     fn ask_controller(&mut self, evidence: &Evidence) {
-        if self.initialises {
+        if self.initializes {
             return;
         }
         let others = evidence.other_pods.iter().flatten().filter(|pod| is_cloud_node_on(pod));
@@ -130,7 +130,7 @@ impl<'a> Judged<'a> {
 
     /// Whether another cloud-controller-manager does the same work.
     fn ask_others(&mut self, evidence: &Evidence) {
-        if !self.initialises {
+        if !self.initializes {
             return;
         }
         let Subject { namespace, lease_name, .. } = self.subject();
@@ -146,10 +146,10 @@ impl<'a> Judged<'a> {
         let others: Vec<String> = pods.iter().filter(active).filter(leads).map(Pod::key).collect();
         self.look(
             "other cloud-controller-managers".into(),
-            if others.is_empty() { "none that initialises nodes".to_owned() } else { others.join(", ") },
+            if others.is_empty() { "none that initializes nodes".to_owned() } else { others.join(", ") },
         );
         if !others.is_empty() {
-            let cause = format!("{} and pod {} both initialise nodes", self.name, others.join(", "));
+            let cause = format!("{} and pod {} both initialize nodes", self.name, others.join(", "));
             self.find(Reason::TwoManagers, &others.join(", "), cause);
         }
     }
@@ -170,7 +170,7 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// Whether its argument `--controllers` leaves the controller on that initialises nodes.
+/// Whether its argument `--controllers` leaves the controller on that initializes nodes.
 fn is_cloud_node_on(pod: &Pod) -> bool {
     pod.controllers.as_ref().is_none_or(|on| on.contains(&Controller::CloudNode))
 }

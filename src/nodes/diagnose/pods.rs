@@ -119,7 +119,7 @@ fn ask_pod(judged: &mut Judged, evidence: &Evidence, pod: &Pod) {
     let lacks_network = host.and_then(|host| host.ready.as_ref()).is_some_and(|ready| ready.lacks_network);
     if !pod.is_on_host_network && is_old && (sandbox.is_some() || lacks_network) {
         let cause =
-            format!("pod {full} of {name} waits for the network plugin, which waits for the nodes to be initialised");
+            format!("pod {full} of {name} waits for the network plugin, which waits for the nodes to be initialized");
         judged.find(Reason::NetworkNotReady, &sandbox.unwrap_or_else(|| "NetworkPluginNotReady".to_owned()), cause);
     } else if let Some(mount) = event("FailedMount").filter(|_| is_old) {
         let cause = format!("a volume of pod {full} of {name} cannot be mounted: a Secret or ConfigMap may be missing");

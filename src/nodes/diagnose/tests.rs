@@ -21,7 +21,7 @@ fn at(time: &str) -> Timestamp {
     time.parse().unwrap()
 }
 
-/// A node that is initialised and ready.
+/// A node that is initialized and ready.
 fn healthy(name: &str) -> Node {
     Node {
         name: name.into(),
@@ -142,8 +142,8 @@ fn first(evidence: &mut Evidence) -> &mut Pod {
     &mut evidence.managers[0].pods.as_mut().unwrap()[0]
 }
 
-/// Makes `a` an initialised node with this change.
-fn initialised(evidence: &mut Evidence, change: fn(&mut Node)) {
+/// Makes `a` an initialized node with this change.
+fn initialized(evidence: &mut Evidence, change: fn(&mut Node)) {
     evidence.nodes[0] = healthy("a");
     change(&mut evidence.nodes[0]);
 }
@@ -306,11 +306,11 @@ const CASES: &[(Reason, Change, Change)] = &[
     (
         Reason::InstanceNotFound,
         |e| {
-            initialised(e, |_| {});
+            initialized(e, |_| {});
             e.events = Some(vec![event("PossibleNodeDeletion", "hcloud-cloud-controller-manager", "a")]);
         },
         |e| {
-            initialised(e, |_| {});
+            initialized(e, |_| {});
             e.events = Some(vec![event("Synced", "cloud-node-controller", "a")]);
         },
     ),
@@ -360,7 +360,7 @@ const CASES: &[(Reason, Change, Change)] = &[
     (
         Reason::NodeIPNotFound,
         |e| {
-            initialised(e, |_| {});
+            initialized(e, |_| {});
             logs(
                 e,
                 &[
@@ -369,7 +369,7 @@ const CASES: &[(Reason, Change, Change)] = &[
             );
         },
         |e| {
-            initialised(e, |_| {});
+            initialized(e, |_| {});
             logs(
                 e,
                 &[
@@ -403,9 +403,9 @@ const CASES: &[(Reason, Change, Change)] = &[
     ),
     (
         Reason::ForeignProviderID,
-        |e| initialised(e, |node| node.provider_id = "rke2://a".into()),
+        |e| initialized(e, |node| node.provider_id = "rke2://a".into()),
         // A node of another cloud that waits for nothing.
-        |e| initialised(e, |node| node.provider_id = "metal://a".into()),
+        |e| initialized(e, |node| node.provider_id = "metal://a".into()),
     ),
     (
         Reason::Forbidden,
@@ -439,13 +439,13 @@ const CASES: &[(Reason, Change, Change)] = &[
             e.managers[0].pod_events = vec!["FailedCreatePodSandBox: no network".into()];
             e.leases = Some(Vec::new());
         },
-        // Its own network is that of the host, and the node waits for the network until it is initialised.
+        // Its own network is that of the host, and the node waits for the network until it is initialized.
         |e| e.nodes[0].ready.as_mut().unwrap().lacks_network = true,
     ),
     (
         Reason::NetworkNotReady,
         |e| {
-            initialised(e, |node| {
+            initialized(e, |node| {
                 node.ready = Some(Ready {
                     status: "False".into(),
                     since: LONG_AGO.into(),
@@ -455,7 +455,7 @@ const CASES: &[(Reason, Change, Change)] = &[
             });
         },
         |e| {
-            initialised(e, |node| {
+            initialized(e, |node| {
                 node.ready = Some(Ready {
                     status: "False".into(),
                     since: JUST_NOW.into(),
@@ -467,9 +467,9 @@ const CASES: &[(Reason, Change, Change)] = &[
     ),
     (
         Reason::KubeletNotExternal,
-        |e| initialised(e, |node| node.provider_id.clear()),
+        |e| initialized(e, |node| node.provider_id.clear()),
         |e| {
-            initialised(e, |node| {
+            initialized(e, |node| {
                 node.provider_id.clear();
                 node.created = JUST_NOW.into();
             });
@@ -507,9 +507,9 @@ const CASES: &[(Reason, Change, Change)] = &[
     ),
     (
         Reason::OtherTaint,
-        |e| initialised(e, |node| node.taints = vec!["node.cilium.io/agent-not-ready".into()]),
+        |e| initialized(e, |node| node.taints = vec!["node.cilium.io/agent-not-ready".into()]),
         |e| {
-            initialised(e, |node| {
+            initialized(e, |node| {
                 node.taints = vec!["node.cilium.io/agent-not-ready".into()];
                 node.created = JUST_NOW.into();
             });
@@ -518,12 +518,12 @@ const CASES: &[(Reason, Change, Change)] = &[
     (
         Reason::ExistenceUnknown,
         |e| {
-            initialised(e, not_ready);
+            initialized(e, not_ready);
             logs(e, &["error checking if node a exists: ServerFaultCode: Login failure"]);
         },
         // The node has come back.
         |e| {
-            initialised(e, |_| {});
+            initialized(e, |_| {});
             logs(e, &["error checking if node a exists: ServerFaultCode: Login failure"]);
         },
     ),
@@ -539,21 +539,21 @@ const CASES: &[(Reason, Change, Change)] = &[
     (
         Reason::NodeDeleted,
         |e| {
-            initialised(e, |node| node.is_terminating = true);
+            initialized(e, |node| node.is_terminating = true);
             e.events = Some(vec![event("DeletingNode", "cloud-node-lifecycle-controller", "a")]);
         },
         // Somebody else deletes it.
-        |e| initialised(e, |node| node.is_terminating = true),
+        |e| initialized(e, |node| node.is_terminating = true),
     ),
     (
         Reason::DeletionRefused,
         |e| {
-            initialised(e, not_ready);
+            initialized(e, not_ready);
             e.events = Some(vec![event("DeletingNodeFailed", "cloud-node-lifecycle-controller", "a")]);
         },
         // It was another node of this name.
         |e| {
-            initialised(e, not_ready);
+            initialized(e, not_ready);
             let before = NodeEvent {
                 uid: "before".into(),
                 ..event("DeletingNodeFailed", "cloud-node-lifecycle-controller", "a")
@@ -564,57 +564,57 @@ const CASES: &[(Reason, Change, Change)] = &[
     (
         Reason::DeletionRefused,
         |e| {
-            initialised(e, not_ready);
+            initialized(e, not_ready);
             e.events = None;
             logs(e, &["unable to delete node \"a\": nodes \"a\" is forbidden: User \"x\" cannot delete resource"]);
         },
         |e| {
-            initialised(e, not_ready);
+            initialized(e, not_ready);
             logs(e, &["deleting node since it is no longer present in cloud provider: a"]);
         },
     ),
     (
         Reason::InstanceStopped,
-        |e| initialised(e, |node| node.taints = vec![SHUTDOWN.into()]),
-        |e| initialised(e, |node| node.taints = vec!["node.kubernetes.io/unreachable".into()]),
+        |e| initialized(e, |node| node.taints = vec![SHUTDOWN.into()]),
+        |e| initialized(e, |node| node.taints = vec!["node.kubernetes.io/unreachable".into()]),
     ),
     (
         Reason::NoRoute,
-        |e| initialised(e, |node| node.network_unavailable = "NoRouteCreated".into()),
-        |e| initialised(e, |node| node.network_unavailable = "CalicoIsDown".into()),
+        |e| initialized(e, |node| node.network_unavailable = "NoRouteCreated".into()),
+        |e| initialized(e, |node| node.network_unavailable = "CalicoIsDown".into()),
     ),
     (
         Reason::NoPodCIDR,
         |e| {
-            initialised(e, |node| {
+            initialized(e, |node| {
                 not_ready(node);
                 node.has_pod_cidr = false;
             });
         },
         // Nobody allocates any.
         |e| {
-            initialised(e, |_| {});
+            initialized(e, |_| {});
             e.nodes.iter_mut().for_each(|node| node.has_pod_cidr = false);
         },
     ),
     (
         Reason::NoPodCIDR,
         |e| {
-            initialised(e, |_| {});
+            initialized(e, |_| {});
             e.nodes.iter_mut().for_each(|node| node.has_pod_cidr = false);
             e.events = Some(vec![event("CIDRNotAvailable", "cidrAllocator", "a")]);
         },
         |e| {
-            initialised(e, |_| {});
+            initialized(e, |_| {});
             e.events = Some(vec![event("CIDRNotAvailable", "cidrAllocator", "a")]);
         },
     ),
     (
         Reason::NoZone,
-        |e| initialised(e, |node| node.zone.clear()),
+        |e| initialized(e, |node| node.zone.clear()),
         // A cloud whose configuration names no zones.
         |e| {
-            initialised(e, |_| {});
+            initialized(e, |_| {});
             e.nodes.iter_mut().for_each(|node| node.zone.clear());
         },
     ),
@@ -649,7 +649,7 @@ fn each_reason_is_found_by_its_signs_and_not_without_them() {
 
 #[test]
 fn a_healthy_cluster_has_no_finding_and_a_node_that_waits_for_long_has_one() {
-    let healthy = with(|e| initialised(e, |_| {}));
+    let healthy = with(|e| initialized(e, |_| {}));
     assert!(diagnose(&healthy).iter().all(|one| one.findings.is_empty() && one.state == State::Initialized));
     let blind = Evidence {
         now: at(NOW),
@@ -684,7 +684,7 @@ fn what_has_to_be_fixed_first_comes_first() {
 }
 
 #[test]
-fn a_node_belongs_to_the_manager_of_its_cloud_and_without_an_id_to_all_that_initialise() {
+fn a_node_belongs_to_the_manager_of_its_cloud_and_without_an_id_to_all_that_initialize() {
     let mut evidence = evidence();
     let mut hetzner = evidence.managers[0].clone();
     hetzner.subject = Subject {
@@ -699,7 +699,7 @@ fn a_node_belongs_to_the_manager_of_its_cloud_and_without_an_id_to_all_that_init
     evidence.nodes[2].provider_id = "metal://1".into();
     let found = diagnose(&evidence);
     let of = |index: usize| (found[index].provider.as_str(), found[index].state);
-    assert_eq!(of(0), ("aws", State::Uninitialized), "hcloud does not initialise nodes");
+    assert_eq!(of(0), ("aws", State::Uninitialized), "hcloud does not initialize nodes");
     assert_eq!(of(1), ("hcloud", State::Initialized));
     assert_eq!(of(2), ("", State::NotManaged));
     evidence.managers[1].pods.as_mut().unwrap()[0].controllers = None;
@@ -803,7 +803,7 @@ fn who_leads_by_its_log_leads_whatever_the_machine_is_called() {
 }
 
 #[test]
-fn a_companion_with_another_lease_does_not_initialise_nodes() {
+fn a_companion_with_another_lease_does_not_initialize_nodes() {
     let mut evidence = evidence();
     let companion = Pod { name: "companion".into(), node: "b".into(), lease_name: "own".into(), ..pod() };
     evidence.other_pods = Some(vec![companion]);
@@ -844,7 +844,7 @@ fn what_has_just_been_installed_is_given_time() {
 }
 
 #[test]
-fn on_azure_the_node_manager_initialises_its_node() {
+fn on_azure_the_node_manager_initializes_its_node() {
     let evidence = with(|e| {
         e.managers[0].node_manager = Some(vec![Pod { node: "a".into(), ..pod() }]);
         e.managers[0].missing_rights = Some(vec!["update nodes".into()]);
@@ -872,7 +872,7 @@ fn a_cloud_controller_manager_of_somebody_else_is_no_missing_one() {
 #[test]
 fn a_taint_that_somebody_took_off_is_told() {
     let cause = |change: fn(&mut Node)| {
-        let mut evidence = with(|e| initialised(e, |node| node.provider_id.clear()));
+        let mut evidence = with(|e| initialized(e, |node| node.provider_id.clear()));
         change(&mut evidence.nodes[0]);
         diagnose(&evidence).swap_remove(0).findings.swap_remove(0).cause
     };
@@ -904,7 +904,7 @@ fn some_things_are_as_they_should_be() {
         |node: &mut Node| node.has_pod_cidr = false,
         |node: &mut Node| node.taints = vec!["node.cluster.x-k8s.io/outdated-revision".into()],
     ] {
-        let mut evidence = with(|e| initialised(e, |_| {}));
+        let mut evidence = with(|e| initialized(e, |_| {}));
         change(&mut evidence.nodes[0]);
         assert_eq!(diagnose(&evidence)[0].findings, []);
     }

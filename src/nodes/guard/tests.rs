@@ -242,7 +242,7 @@ fn the_rules_about_all_nodes_deny() {
     assert_eq!(case(|one| one.leads_since = None).why(), Why::NoLeader("nobody leads".into()));
     assert_eq!(case(|one| one.leads_since = Some(-599)).why(), Why::Unsettled(at(1)));
     assert_eq!(case(|one| one.leads_since = Some(-600)).confirmed(), ["gone"]);
-    // The others are of another cloud, or wait for their initialisation, or are not ready for another cause.
+    // The others are of another cloud, or wait for their initialization, or are not ready for another cause.
     let others: [fn(&mut Node); 3] = [
         |node| node.provider_id = "gce:///x".into(),
         |node| node.taints = vec![UNINITIALIZED.into()],

@@ -16,7 +16,7 @@ pub enum Why {
     NotSelected,
     /// Somebody keeps it.
     Kept,
-    /// It waits for its initialisation: the cloud may not know its machine yet.
+    /// It waits for its initialization: the cloud may not know its machine yet.
     Uninitialized,
     /// It is ready.
     Ready,
@@ -40,7 +40,7 @@ pub enum Why {
     NoLeader(String),
     /// The pod that leads has not led for long.
     Unsettled(Timestamp),
-    /// No node of the cloud is ready and initialised.
+    /// No node of the cloud is ready and initialized.
     NoReadyNode,
     /// Too many of the cloud's nodes would go.
     TooMany {
@@ -99,7 +99,7 @@ impl fmt::Display for Why {
             }
             Self::NotSelected => f.write_str("its labels do not match spec.nodeDeletion.selector"),
             Self::Kept => write!(f, "it has the annotation {KEEP}"),
-            Self::Uninitialized => f.write_str("it is not initialised"),
+            Self::Uninitialized => f.write_str("it is not initialized"),
             Self::Ready => f.write_str("it is ready"),
             Self::NeverReported => f.write_str("its kubelet has never reported"),
             Self::ControlPlane => {
@@ -126,7 +126,7 @@ impl fmt::Display for Why {
                 SETTLED.as_mins()
             ),
             Self::NoReadyNode => f.write_str(
-                "no node of this cloud is ready and initialised: the cause may be the configuration or the network",
+                "no node of this cloud is ready and initialized: the cause may be the configuration or the network",
             ),
             Self::TooMany { would, of, may, kept } => {
                 write!(f, "{would} of {of} nodes would be deleted, and {may} may (nodeDeletion.maxPercent)")?;

@@ -70,7 +70,7 @@ async fn log_of(client: &Client, subject: &Subject, pod: &Pod) -> Seen<Vec<Strin
         Ok(log) => Ok(observed::lines(&log)),
         Err(cause) => {
             let what = format!("the log of pod {namespace}/{}", pod.name);
-            // A node has no address before it is initialised, unless its kubelet has been given one: then nobody can ask from afar.
+            // A node has no address before it is initialized, unless its kubelet has been given one: then nobody can ask from afar.
             let command = if cause.to_string().contains(NO_ADDRESS) {
                 format!(
                     "ssh {} 'crictl logs --tail={lines} $(crictl ps --all --quiet --name {CCM} | head -n 1)'",

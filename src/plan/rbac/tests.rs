@@ -3,7 +3,7 @@ use serde_json::Value;
 use super::*;
 use crate::{
     object::permissions::{Permission, of_role},
-    provider::{Flavour, Origin, catalog::Catalog, embedded, folder::bundles_of},
+    provider::{Flavor, Origin, catalog::Catalog, embedded, folder::bundles_of},
 };
 
 /// Every right of the roles of a namespace, or of the cluster, as `group/resource:verb name`.
@@ -167,7 +167,7 @@ fn the_policies_of_an_external_provider_are_kept_by_name() {
     let text = super::upstream(&upstream, &["cluster".into()], &["kube-system".into()], &[], "own").unwrap();
     let held_upstream = held(&yaml::documents(&text).unwrap(), "");
     let scaffold = embedded::scaffold().into_iter().map(|(path, text)| (path, text.as_bytes().to_vec()));
-    let bundle = bundles_of("example", scaffold).into_iter().find(|bundle| bundle.flavour == Flavour::OpenShift);
+    let bundle = bundles_of("example", scaffold).into_iter().find(|bundle| bundle.flavor == Flavor::OpenShift);
     let openshift = bundle.unwrap().openshift().unwrap().restricted(&Origin::default()).unwrap();
     let held_openshift = held(&printed(&openshift, "moved").1, "");
     for end in crate::provider::restriction::reserved().filter(|end| !end.ends_with("own-node")) {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::provider::{Flavour, embedded, folder::bundles_of};
+use crate::provider::{Flavor, embedded, folder::bundles_of};
 
 const DIGEST: &str = "sha256:ab1e432fbb0aa137860b8996632a8108911a6dc2691c1a7e77e34072606eb676";
 
@@ -65,7 +65,7 @@ fn facts_do_not_enter_init_containers_and_bootstrap_pods() {
 
 #[test]
 fn tables_fit_a_hundred_columns() {
-    for bundle in embedded::bundles().into_iter().filter(|bundle| bundle.flavour == Flavour::OpenShift) {
+    for bundle in embedded::bundles().into_iter().filter(|bundle| bundle.flavor == Flavor::OpenShift) {
         for phase in [Phase::Cluster, Phase::Bootstrap] {
             let text = details_table(&details(&bundle, DIGEST, "1.2.3", phase).unwrap());
             assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");

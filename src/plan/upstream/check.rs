@@ -54,7 +54,7 @@ fn node_manager(descriptor: &Descriptor, manager: &Manager) -> Result<(), Error>
         return Ok(());
     }
     let problem = format!(
-        "{name} initialises nodes, so the cloud-controller-manager itself would run nothing: enable another one"
+        "{name} initializes nodes, so the cloud-controller-manager itself would run nothing: enable another one"
     );
     Err(asked(manager, "controllers", problem))
 }

@@ -96,7 +96,7 @@ pub fn conflict(catalog: &Catalog, manager: &Manager, other: &Manager) -> Option
 }
 
 /// Whether the cloud-controller-managers of two clouds leave the nodes of each other alone. A node without a providerID does not count:
-/// as long as it waits for its initialisation it is not asked for, and one that does not wait is nobody's.
+/// as long as it waits for its initialization it is not asked for, and one that does not wait is nobody's.
 fn leave_each_other(one: &Descriptor, other: &Descriptor) -> bool {
     let owns_none = |one: &Descriptor, other: &Descriptor| {
         one.nodes.foreign_provider_id != Answer::Gone && !other.nodes.provider_ids.iter().any(|id| one.nodes.owns(id))

@@ -1,5 +1,5 @@
 //! A cloud-controller-manager that is tried out, beside whatever the cluster has: with names, a namespace, a lease and a port of its
-//! own, and without any controller, or only with the one that initialises nodes (pure).
+//! own, and without any controller, or only with the one that initializes nodes (pure).
 //!
 //! Without a controller its argument is `--controllers=`. k8s.io/controller-manager v0.35.4 (`IsControllerEnabled`) starts what the list
 //! names, and without `*` nothing else; it refuses `-*`, because it takes that for a name.
@@ -28,8 +28,8 @@ pub struct Trial<'a> {
     pub name: &'a str,
     /// The port for health and metrics on the network of the host.
     pub port: u16,
-    /// Whether nodes are initialised.
-    pub initialises: bool,
+    /// Whether nodes are initialized.
+    pub initializes: bool,
     /// Whether the Secret has the file of `--cloud-config`.
     pub has_config: bool,
     /// Whether the Secret has the credentials.
@@ -53,7 +53,7 @@ impl Trial<'_> {
             "provider": descriptor.name,
             "namespace": self.namespace(provider),
             "controllers": {
-                "cloudNode": if self.initialises { "Enabled" } else { "Disabled" },
+                "cloudNode": if self.initializes { "Enabled" } else { "Disabled" },
                 "cloudNodeLifecycle": "Disabled",
                 "service": "Disabled",
                 "route": "Disabled",
@@ -107,12 +107,12 @@ mod tests {
 
     const NAME: &str = "ccm-test-abcde";
 
-    fn trial(provider: &Upstream, initialises: bool, control_plane_nodes: usize) -> Trial<'static> {
+    fn trial(provider: &Upstream, initializes: bool, control_plane_nodes: usize) -> Trial<'static> {
         let cluster = Cluster { minor: Minor(35), distribution: Distribution::Other, control_plane_nodes };
         Trial {
             name: NAME,
             port: 12_345,
-            initialises,
+            initializes,
             has_config: provider.descriptor.cloud_config.is_some(),
             has_credentials: provider.descriptor.credentials.is_some(),
             api_server: None,
@@ -129,8 +129,8 @@ mod tests {
         let catalog = embedded::catalog().unwrap();
         for provider in catalog.upstream() {
             let own: BTreeSet<Key> = provider.manifests.iter().map(Object::key).collect();
-            for (initialises, nodes) in [(false, 3), (true, 3), (false, 0)] {
-                for object in objects(&trial(provider, initialises, nodes), provider) {
+            for (initializes, nodes) in [(false, 3), (true, 3), (false, 0)] {
+                for object in objects(&trial(provider, initializes, nodes), provider) {
                     let key = object.key();
                     assert!(key.name.ends_with(NAME) && !own.contains(&key), "{key}");
                     assert_eq!(object.value()["metadata"]["labels"][LABEL], NAME, "{key}");
@@ -145,15 +145,15 @@ mod tests {
     fn no_controller_runs_but_the_one_that_is_asked_for() {
         let catalog = embedded::catalog().unwrap();
         for provider in catalog.upstream() {
-            for initialises in [false, true] {
-                let objects = objects(&trial(provider, initialises, 3), provider);
+            for initializes in [false, true] {
+                let objects = objects(&trial(provider, initializes, 3), provider);
                 let pods = objects.iter().filter_map(Object::pod_spec);
                 let containers = pods.flat_map(|pod| pod["containers"].as_array().into_iter().flatten());
                 let ccm: Vec<_> = containers.clone().filter(|one| one["name"] == CCM).collect();
                 assert_eq!(ccm.len(), 1, "{}", provider.descriptor.name);
                 let has_manager = provider.descriptor.node_manager.is_some();
                 let expected =
-                    if initialises && !has_manager { "--controllers=cloud-node-controller" } else { "--controllers=" };
+                    if initializes && !has_manager { "--controllers=cloud-node-controller" } else { "--controllers=" };
                 let given: Vec<_> = arguments(ccm[0]).filter(|one| one.starts_with("--controllers")).collect();
                 assert_eq!(given, [expected], "{}", provider.descriptor.name);
                 for argument in ["--secure-port=12345", "--configure-cloud-routes=false"] {
@@ -162,7 +162,7 @@ mod tests {
                 let lease = format!("--leader-elect-resource-name=cloud-controller-manager-{NAME}");
                 assert!(arguments(ccm[0]).any(|one| one == lease), "{lease}");
                 let all = containers.count();
-                assert_eq!(all > 1, initialises && has_manager, "{}", provider.descriptor.name);
+                assert_eq!(all > 1, initializes && has_manager, "{}", provider.descriptor.name);
             }
         }
     }

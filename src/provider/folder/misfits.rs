@@ -8,7 +8,7 @@ use super::{Bundle, arguments};
 use crate::{
     error::brief,
     object,
-    provider::{Common, Describe, Error, FactOrText, Flavour, Phase, Sources, ValueSource, patterns, upstream},
+    provider::{Common, Describe, Error, FactOrText, Flavor, Phase, Sources, ValueSource, patterns, upstream},
     text::{suggest::Hints, work, yaml::outline::child},
 };
 
@@ -55,7 +55,7 @@ impl Bundle {
             }
         }
         for name in all.difference(&set.images) {
-            let what = if self.flavour == Flavour::Upstream { "repository and versions" } else { "key and tag" };
+            let what = if self.flavor == Flavor::Upstream { "repository and versions" } else { "key and tag" };
             let problem = format!("`images` has no entry for container {:?}: add its {what}", brief(name));
             found.push(self.descriptor_error("/images", problem));
         }
@@ -69,7 +69,7 @@ impl Bundle {
             for (container, target, source) in each(sources) {
                 if let FactOrText::Fact(fact) = source.value
                     && fact.is_of_manager()
-                    && self.flavour == Flavour::OpenShift
+                    && self.flavor == Flavor::OpenShift
                 {
                     let problem = format!("the fact {} is not known on OpenShift", fact.name());
                     found.push(self.descriptor_error(&at(field, container, target), problem));

@@ -11,7 +11,7 @@ pub struct Image {
     pub repository: String,
     /// Its tag.
     pub tag: String,
-    /// Its digest. OpenShift's flavour needs it at once, because no table of versions is there; the other one before somebody else
+    /// Its digest. OpenShift's flavor needs it at once, because no table of versions is there; the other one before somebody else
     /// uses the provider.
     pub digest: Option<String>,
 }

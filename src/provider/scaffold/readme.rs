@@ -1,7 +1,7 @@
 //! The README.md of a new provider (pure).
 
 use super::Options;
-use crate::provider::Flavour;
+use crate::provider::Flavor;
 
 /// Its text: the next commands, and the files with what there is to do in each.
 pub(super) fn text(options: &Options) -> String {
@@ -57,7 +57,7 @@ fn commands(options: &Options) -> [(String, &'static str); 3] {
     }
     [
         (format!("ccm-operator provider verify ./{name}"), "Check it against the rules; after each change."),
-        if options.flavours.contains(&Flavour::Upstream) {
+        if options.flavors.contains(&Flavor::Upstream) {
             (test, "Start it in the cluster of the kubeconfig, without any controller, and remove it again.")
         } else {
             (
@@ -82,7 +82,7 @@ fn files(options: &Options) -> Vec<(&'static str, &'static str)> {
         (
             options.node_manager.is_some(),
             "assets/upstream/node-manager.yaml",
-            "the pods that initialise nodes, each its own",
+            "the pods that initialize nodes, each its own",
         ),
     ];
     let openshift = [
@@ -90,10 +90,10 @@ fn files(options: &Options) -> Vec<(&'static str, &'static str)> {
         (true, "assets/deployment.yaml", "the cloud-controller-manager, with its arguments and its Secret"),
         (true, "assets/rbac.yaml", "its account and its rights"),
         (true, "assets/poddisruptionbudget.yaml", "one replica stays while nodes are drained"),
-        (options.node_manager.is_some(), "assets/node-manager.yaml", "the pods that initialise nodes, each its own"),
-        (true, "bootstrap/pod.yaml", "the static pod of the bootstrap VM, which initialises the first nodes"),
+        (options.node_manager.is_some(), "assets/node-manager.yaml", "the pods that initialize nodes, each its own"),
+        (true, "bootstrap/pod.yaml", "the static pod of the bootstrap VM, which initializes the first nodes"),
     ];
-    let upstream = upstream.into_iter().filter(|_| options.flavours.contains(&Flavour::Upstream));
-    let all = upstream.chain(openshift.into_iter().filter(|_| options.flavours.contains(&Flavour::OpenShift)));
+    let upstream = upstream.into_iter().filter(|_| options.flavors.contains(&Flavor::Upstream));
+    let all = upstream.chain(openshift.into_iter().filter(|_| options.flavors.contains(&Flavor::OpenShift)));
     all.filter(|(is_there, ..)| *is_there).map(|(_, file, what)| (file, what)).collect()
 }

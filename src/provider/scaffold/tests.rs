@@ -18,7 +18,7 @@ const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef012
 fn options(name: &str) -> Options {
     Options {
         name: name.to_owned(),
-        flavours: vec![Flavour::Upstream],
+        flavors: vec![Flavor::Upstream],
         image: format!("ghcr.io/acme/ccm:v1.2.3@{DIGEST}").parse().unwrap(),
         rule: None,
         command: "cloud-controller-manager".to_owned(),
@@ -49,9 +49,9 @@ fn all() -> Vec<Options> {
     };
     vary(&[
         |_| (),
-        |one| one.flavours.push(Flavour::OpenShift),
-        |one| one.flavours = vec![Flavour::OpenShift],
-        |one| (one.flavours, one.platform) = (vec![Flavour::OpenShift], "Acme".into()),
+        |one| one.flavors.push(Flavor::OpenShift),
+        |one| one.flavors = vec![Flavor::OpenShift],
+        |one| (one.flavors, one.platform) = (vec![Flavor::OpenShift], "Acme".into()),
     ]);
     vary(&[
         |_| (),
@@ -105,12 +105,12 @@ fn every_combination_breaks_no_rule_and_is_planned() {
         let files = files(&options).unwrap_or_else(|error| panic!("{error}: {options:?}"));
         let yaml = files.iter().filter(|(path, _)| path.as_str() != "README.md");
         let bundles = bundles_of(&options.name, yaml.map(|(path, text)| (path.as_str(), text.as_bytes())));
-        assert_eq!(bundles.len(), options.flavours.len(), "{options:?}");
+        assert_eq!(bundles.len(), options.flavors.len(), "{options:?}");
         assert_eq!(verify(&bundles, None, None).findings, [], "{options:?}");
         assert_eq!(check(&bundles, &Policy::default()), [], "{options:?}");
         let catalog = Catalog::new(among_others(&options.name, &files)).unwrap();
-        assert_eq!(catalog.providers().count(), usize::from(options.flavours.contains(&Flavour::OpenShift)));
-        if options.flavours.contains(&Flavour::Upstream) {
+        assert_eq!(catalog.providers().count(), usize::from(options.flavors.contains(&Flavor::OpenShift)));
+        if options.flavors.contains(&Flavor::Upstream) {
             let plan = Plan::new(&catalog, &manager(&options).facts(), Phase::Cluster);
             let plan = plan.unwrap_or_else(|error| panic!("{error}: {options:?}"));
             assert!(plan.objects().len() > 6, "{options:?}");
@@ -206,11 +206,11 @@ fn a_name_is_that_of_a_folder_and_of_objects() {
 
 #[test]
 fn openshift_needs_the_digest_of_every_image() {
-    let mut options = Options { flavours: vec![Flavour::OpenShift], ..options("acme") };
+    let mut options = Options { flavors: vec![Flavor::OpenShift], ..options("acme") };
     options.node_manager = Some("a.io/a/b:1".parse().unwrap());
     let Err(Error::Asked(problem)) = files(&options) else { panic!("an image without a digest") };
     assert!(problem.contains("the digest of a.io/a/b:1,"), "{problem}");
-    options.flavours = vec![Flavour::Upstream];
+    options.flavors = vec![Flavor::Upstream];
     let files = files(&options).unwrap();
     assert!(!files["assets/upstream/deployment.yaml"].contains("sha256"), "the operator chooses the tag");
 }

@@ -1,4 +1,4 @@
-//! What the descriptor of the flavour upstream says of nodes (pure).
+//! What the descriptor of the flavor upstream says of nodes (pure).
 
 use serde::Deserialize;
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::provider::{
-    CCM, Error, Flavour, Phase,
+    CCM, Error, Flavor, Phase,
     upstream::Descriptor,
     verify::parts::{BOOTSTRAP_KUBECONFIG, BOOTSTRAP_SECRETS, Part, Subject, items, report},
 };
@@ -63,11 +63,11 @@ fn probe_problem(ccm: &Part, probe: &Value) -> Option<String> {
 pub(super) fn cloud_config(subject: Subject) -> Vec<Error> {
     report(subject.containers(), |container| {
         let (pointer, path) = container.flag("--cloud-config")?;
-        let what = match (subject.bundle.flavour, subject.bundle.of_upstream()) {
-            (Flavour::Upstream, Some(descriptor)) => upstream_config_problem(container, path, descriptor),
+        let what = match (subject.bundle.flavor, subject.bundle.of_upstream()) {
+            (Flavor::Upstream, Some(descriptor)) => upstream_config_problem(container, path, descriptor),
             // Its descriptor cannot be read, which a rule of its own says.
-            (Flavour::Upstream, None) => None,
-            (Flavour::OpenShift, _) => cloud_config_problem(container, path),
+            (Flavor::Upstream, None) => None,
+            (Flavor::OpenShift, _) => cloud_config_problem(container, path),
         }?;
         Some((pointer, format!("--cloud-config {}: {what}", brief(path))))
     })

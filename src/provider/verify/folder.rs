@@ -8,7 +8,7 @@ use crate::{
     error::brief,
     object::permissions,
     provider::{
-        Error, Flavour, ImageSource, Phase,
+        Error, Flavor, ImageSource, Phase,
         folder::Manifest,
         verify::{
             containers,
@@ -108,7 +108,7 @@ pub(super) fn image_keys(Subject { bundle, payload }: Subject) -> Vec<Error> {
 
 pub(super) fn credentials(subject: Subject) -> Vec<Error> {
     // Elsewhere than on OpenShift people create the Secret.
-    let Some(payload) = subject.payload.filter(|_| subject.bundle.flavour == Flavour::OpenShift) else {
+    let Some(payload) = subject.payload.filter(|_| subject.bundle.flavor == Flavor::OpenShift) else {
         return Vec::new();
     };
     report(subject.pods_of(Phase::Cluster), |pod| {
@@ -169,7 +169,7 @@ pub(super) fn rbac_wildcards(subject: Subject) -> Vec<Error> {
 }
 
 pub(super) fn namespaces(subject: Subject) -> Vec<Error> {
-    let allowed = subject.bundle.flavour.namespaces();
+    let allowed = subject.bundle.flavor.namespaces();
     let of_manifest = |manifest: &Manifest| {
         let value = manifest.object.value();
         let subjects = items(&value["subjects"]).iter().enumerate();

@@ -77,7 +77,7 @@ pub(super) static RULES: &[Rule] = &[
     ),
     rule(
         "replicas",
-        "while the node of the only replica is down nothing initialises nodes or creates load balancers",
+        "while the node of the only replica is down nothing initializes nodes or creates load balancers",
         "set replicas: 2; the operator sets one replica on a single-node cluster",
         Works(pods::replicas),
     ),
@@ -89,13 +89,13 @@ pub(super) static RULES: &[Rule] = &[
     ),
     rule(
         "priority-class",
-        "under pressure a node evicts the pods that initialise nodes, and the cluster cannot recover",
+        "under pressure a node evicts the pods that initialize nodes, and the cluster cannot recover",
         "set priorityClassName: system-cluster-critical, or system-node-critical for a pod on every node",
         Works(pods::priority_class),
     ),
     rule(
         "host-network",
-        "a node has no pod network before the cloud's controllers have initialised it",
+        "a node has no pod network before the cloud's controllers have initialized it",
         "set hostNetwork: true",
         Works(|subject| {
             require(subject.pods(), "/hostNetwork", |host| *host == true, "the pod does not use the host's network")
@@ -239,7 +239,7 @@ pub(super) static RULES: &[Rule] = &[
     ),
     rule(
         "upstream-dns-policy",
-        "otherwise the pod uses the cluster's DNS, which waits for the nodes that this pod initialises",
+        "otherwise the pod uses the cluster's DNS, which waits for the nodes that this pod initializes",
         "set dnsPolicy: Default",
         Upstream(upstream::dns_policy),
     ),
@@ -275,7 +275,7 @@ pub(super) static RULES: &[Rule] = &[
     ),
     rule(
         "upstream-node-manager",
-        "nothing would initialise nodes: the controller cloudNode is off where there is a node manager",
+        "nothing would initialize nodes: the controller cloudNode is off where there is a node manager",
         "add the DaemonSet, or correct its name in `nodeManager` of provider.yaml",
         Upstream(upstream::node_manager),
     ),

@@ -122,7 +122,7 @@ const NODE_MANAGER: usize = 8;
 const TAGS: &str =
     "tags: {\"1.32\": v1.30.1, \"1.33\": v1.35.0, \"1.34\": v1.35.0, \"1.35\": v1.35.0, \"1.36\": v1.35.0}";
 
-/// The same for rules of the flavour upstream.
+/// The same for rules of the flavor upstream.
 #[rustfmt::skip]
 const UPSTREAM_FIXTURES: &[(&str, usize, &str, &str)] = &[
     ("readable", UPSTREAM_DESCRIPTOR, "[amd64, arm64, arm]", "[x86_64]"),
@@ -167,7 +167,7 @@ const UPSTREAM_FIXTURES: &[(&str, usize, &str, &str)] = &[
 const ROLLING: &str = "type: RollingUpdate\n    rollingUpdate: {maxSurge: 0, maxUnavailable: 1}\n";
 
 #[test]
-fn each_fixture_of_the_flavour_upstream_breaks_only_its_rule() {
+fn each_fixture_of_the_flavor_upstream_breaks_only_its_rule() {
     for &(rule, file, from, to) in UPSTREAM_FIXTURES {
         let sound = UPSTREAM[file].1;
         let text = sound.replacen(from, to, 1);
@@ -288,7 +288,7 @@ RULE      WHERE                           WHAT
 replicas  assets/demo/deployment.yaml:11  replicas is 1, not 2 or more
 
 replicas:
-  while the node of the only replica is down nothing initialises nodes or creates load balancers.
+  while the node of the only replica is down nothing initializes nodes or creates load balancers.
   Fix: set replicas: 2; the operator sets one replica on a single-node cluster.
 
 1 provider checked by {rules} rules: 1 finding

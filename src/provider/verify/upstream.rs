@@ -1,4 +1,4 @@
-//! Rules of the flavour upstream: what published manifests get wrong on one distribution or another (pure).
+//! Rules of the flavor upstream: what published manifests get wrong on one distribution or another (pure).
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ const FLAGS: [(&str, Fact); 7] = [
     ("--v", Fact::Verbosity),
 ];
 
-/// Taints besides those of every flavour: key and effect.
+/// Taints besides those of every flavor: key and effect.
 const TAINTS: [(&str, &str); 5] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/network-unavailable", "NoSchedule"),

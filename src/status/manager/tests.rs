@@ -154,7 +154,7 @@ fn nodes_that_wait_are_counted_by_their_reasons() {
     all.push(waiting(40, Reason::NodeIPNotFound));
     let nodes = Initialization { total: 50, uninitialized: 41, is_judged: true, waiting: Ok(all) };
     let stuck = after(&unknown, Some(&nodes));
-    let expected = "NodesInitialized=False CredentialsRefused: 41 of 50 nodes wait for their initialisation: \
+    let expected = "NodesInitialized=False CredentialsRefused: 41 of 50 nodes wait for their initialization: \
                     N07 CredentialsRefused (40), N10 NodeIPNotFound (1)";
     assert_eq!(shown(&stuck), expected);
     assert_eq!((stuck.stuck.len(), stuck.stuck[0].reason.as_str(), stuck.nodes.uninitialized), (32, "N07", 41));

@@ -49,7 +49,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// Three nodes of the control plane and a worker, none of them initialised or with a network.
+    /// Three nodes of the control plane and a worker, none of them initialized or with a network.
     pub(super) async fn new() -> Result<(Self, Shell)> {
         let plane = Arc::new(ControlPlane::start(Options { controllers: true, ..Options::default() }).await?);
         let client = plane.client()?;
@@ -66,11 +66,11 @@ impl World {
         Ok((Self { client, _stand_ins: stand_ins }, shell))
     }
 
-    /// The names of the nodes that no CCM has initialised.
-    pub(super) async fn uninitialised(&self) -> Result<Vec<String>> {
+    /// The names of the nodes that no CCM has initialized.
+    pub(super) async fn uninitialized(&self) -> Result<Vec<String>> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let nodes = nodes.list(&ListParams::default()).await?;
-        Ok(nodes.iter().filter(|node| is_uninitialised(node)).map(ResourceExt::name_any).collect())
+        Ok(nodes.iter().filter(|node| is_uninitialized(node)).map(ResourceExt::name_any).collect())
     }
 }
 
@@ -89,7 +89,7 @@ async fn add_node(client: &Client, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn is_uninitialised(node: &Node) -> bool {
+fn is_uninitialized(node: &Node) -> bool {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     taints.into_iter().any(|taint| taint.key == UNINITIALIZED)
 }
@@ -135,7 +135,7 @@ impl Kubelet {
             } else if container.name == "cloud-controller-manager"
                 && pod.status.is_some_and(|it| it.start_time.is_some())
             {
-                self.initialise(
+                self.initialize(
                     &pod.metadata.namespace.unwrap_or_default(),
                     pod.spec.unwrap_or_default().service_account_name,
                 )
@@ -199,18 +199,18 @@ impl Kubelet {
     }
 
     /// Does the work of a CCM, with the rights of its ServiceAccount: no cloud is here.
-    async fn initialise(&self, namespace: &str, account: Option<String>) -> Result<()> {
+    async fn initialize(&self, namespace: &str, account: Option<String>) -> Result<()> {
         let account = account.context("an account")?;
         let waiting: Api<Node> = Api::all(self.client.clone());
         let waiting = waiting.list(&ListParams::default()).await?;
-        if !waiting.iter().any(is_uninitialised) {
+        if !waiting.iter().any(is_uninitialized) {
             return Ok(());
         }
         let kubeconfig = self.plane.service_account_kubeconfig(namespace, &account).await?;
         let config = Kubeconfig::read_from(kubeconfig)?;
         let own = Client::try_from(Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?)?;
         let nodes: Api<Node> = Api::all(own);
-        for mut node in nodes.list(&ListParams::default()).await?.into_iter().filter(is_uninitialised) {
+        for mut node in nodes.list(&ListParams::default()).await?.into_iter().filter(is_uninitialized) {
             let name = node.name_any();
             let spec = node.spec.get_or_insert_default();
             spec.taints.iter_mut().for_each(|taints| taints.retain(|taint| taint.key != UNINITIALIZED));
@@ -262,7 +262,7 @@ async fn the_quick_start_initializes_the_nodes() -> Result<()> {
     symlink(repository().join("docs"), shell.folder().join("docs"))?;
     follow(&shell, ("README.md", "Quick start")).await?;
     eventually("the nodes", LIMIT, async || {
-        let waiting = world.uninitialised().await?;
+        let waiting = world.uninitialized().await?;
         ensure!(waiting.is_empty(), "{waiting:?}");
         Ok(Some(()))
     })
@@ -270,16 +270,16 @@ async fn the_quick_start_initializes_the_nodes() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_tainted_cluster_is_initialised_and_everything_uninstalled() -> Result<()> {
+async fn a_tainted_cluster_is_initialized_and_everything_uninstalled() -> Result<()> {
     let (world, shell) = World::new().await?;
-    assert_eq!(world.uninitialised().await?.len(), 4);
+    assert_eq!(world.uninitialized().await?.len(), 4);
 
     follow(&shell, ("docs/any-kubernetes.md", "Installing the operator")).await?;
     run(&shell, "kubectl --namespace ccm-operator rollout status deployment ccm-operator --timeout=1m").await?;
     follow(&shell, ("docs/any-kubernetes.md", "The address of the API server")).await?;
-    assert_eq!(world.uninitialised().await?.len(), 4, "the operator does not initialise nodes");
+    assert_eq!(world.uninitialized().await?.len(), 4, "the operator does not initialize nodes");
     follow(&shell, ("docs/any-kubernetes.md", "The first cloud-controller-manager")).await?;
-    assert_eq!(world.uninitialised().await?, Vec::<String>::new());
+    assert_eq!(world.uninitialized().await?, Vec::<String>::new());
     let account = format!("system:serviceaccount:kube-system:{CCM}");
     assert_eq!(shell.run(&format!("kubectl auth can-i delete nodes --as={account}")).await?.0, Some(1));
     follow(&shell, ("docs/any-kubernetes.md", "If it does not become ready")).await?;

@@ -53,13 +53,13 @@ async fn the_chart_is_installed_changed_upgraded_and_uninstalled() -> Result<()>
     let (world, shell) = world().await?;
     follow(&shell, ("docs/installing-with-helm.md", "The namespace")).await?;
     follow(&shell, ("docs/installing-with-helm.md", "Installing")).await?;
-    assert_eq!(world.uninitialised().await?.len(), 4, "the operator does not initialise nodes");
+    assert_eq!(world.uninitialized().await?.len(), 4, "the operator does not initialize nodes");
     let notes = run(&shell, "helm get notes ccm-operator --namespace ccm-operator").await?;
     for text in ["managers of: hcloud.", "IMAGE IS A PLACEHOLDER", "goes on running"] {
         assert!(notes.contains(text), "{notes}");
     }
     follow(&shell, ("docs/any-kubernetes.md", "The first cloud-controller-manager")).await?;
-    assert_eq!(world.uninitialised().await?, Vec::<String>::new());
+    assert_eq!(world.uninitialized().await?, Vec::<String>::new());
     let before = uid(&shell).await?;
 
     assert!(may_create(&shell, "deployments").await? && !may_create(&shell, "daemonsets").await?);
@@ -136,6 +136,6 @@ async fn kustomize_installs_an_operator_that_works() -> Result<()> {
     run(&shell, "kubectl --namespace ccm-operator rollout status deployment ccm-operator --timeout=1m").await?;
     run(&shell, "kubectl get ccm").await.context("the definition is served")?;
     follow(&shell, ("docs/any-kubernetes.md", "The first cloud-controller-manager")).await?;
-    assert_eq!(world.uninitialised().await?, Vec::<String>::new());
+    assert_eq!(world.uninitialized().await?, Vec::<String>::new());
     Ok(())
 }

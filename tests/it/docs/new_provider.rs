@@ -1,4 +1,4 @@
-//! `docs/new-provider.md` from its own text: a cloud that is not built in, from nothing to nodes that are initialised.
+//! `docs/new-provider.md` from its own text: a cloud that is not built in, from nothing to nodes that are initialized.
 
 use std::fs;
 
@@ -63,15 +63,15 @@ async fn a_cloud_that_is_not_built_in_runs_after_few_commands() -> Result<()> {
     let of_tar = run(&shell, &of_tar.context("the command of tar")?.commands[0]).await?;
     assert_eq!(of_tar.split_whitespace().next(), digest.strip_prefix("sha256:"), "GNU tar makes the same bytes");
     follow(&shell, ("docs/new-provider.md", "The operator's rights")).await?;
-    assert_eq!(world.uninitialised().await?.len(), 4);
+    assert_eq!(world.uninitialized().await?.len(), 4);
     if let Err(error) = follow(&shell, ("docs/new-provider.md", "Loading it")).await {
         let state = run(&shell, "kubectl get ccm,pods --all-namespaces -o yaml").await?;
         bail!("{error:#}\n{state}");
     }
     let status = run(&shell, "kubectl get ccm cluster -o jsonpath='{.status.provider.digest}'").await?;
     assert_eq!(status, digest);
-    eventually("every node is initialised", LIMIT, async || {
-        let left = world.uninitialised().await?;
+    eventually("every node is initialized", LIMIT, async || {
+        let left = world.uninitialized().await?;
         ensure!(left.is_empty(), "{left:?}");
         Ok(Some(()))
     })

@@ -111,7 +111,7 @@ async fn ccm(world: &World) -> Result<Option<Deployment>> {
 }
 
 /// The objects of every kind of provider that carry the operator's label.
-async fn labelled(world: &World) -> Result<Vec<String>> {
+async fn labeled(world: &World) -> Result<Vec<String>> {
     let label = ListParams::default().labels(&format!("{PART_OF_LABEL}={}", set_id(OWN_NAMESPACE)));
     let mut found = Vec::new();
     for kind in ccm_operator::object::KINDS {
@@ -159,10 +159,10 @@ async fn the_go_operator_is_replaced_on_a_running_cluster_and_comes_back() -> Re
     assert_eq!(operator_image(&world).await?, GO_IMAGE);
     assert_eq!(json!(overrides(&world).await?), others);
     eventually("the Go operator", LIMIT, async || Ok((world.holder().await? == GO_HOLDER).then_some(()))).await?;
-    assert!(!labelled(&world).await?.is_empty());
+    assert!(!labeled(&world).await?.is_empty());
 
     follow(&shell, ("docs/replacing-the-go-operator.md", "What stays behind")).await?;
-    assert_eq!(labelled(&world).await?, Vec::<String>::new());
+    assert_eq!(labeled(&world).await?, Vec::<String>::new());
     assert!(config_maps(&world.client, OWN_NAMESPACE).get_opt(INVENTORY).await?.is_none());
     let names = |release: &[Value]| release.iter().map(key).collect::<BTreeSet<_>>();
     let (ours, theirs) = (manifests(&repository().join("manifests"), "0000_26_")?, names(&go_release()?));
@@ -236,7 +236,7 @@ async fn the_operator_is_installed_with_kubectl_and_uninstalled() -> Result<()> 
     install().await?;
     assert_eq!(ccm(&world).await?.and_then(|it| it.uid()), uid);
     follow(&shell, ("docs/uninstalling.md", "The operator and the CCM")).await?;
-    assert_eq!(labelled(&world).await?, Vec::<String>::new());
+    assert_eq!(labeled(&world).await?, Vec::<String>::new());
     let names = [OWN_NAMESPACE, NAMESPACE];
     let left = namespaces.list(&ListParams::default()).await?.items;
     assert!(!left.iter().any(|it| names.contains(&it.name_any().as_str())));

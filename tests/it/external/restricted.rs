@@ -153,7 +153,7 @@ impl World {
     async fn wait_for_policies(&self) -> Result<()> {
         let unbound = self.node_manager(None).await?;
         let finalizer = json!({"metadata": {"finalizers": ["example.com/x"]}});
-        let zone = labelled("topology.kubernetes.io/zone", json!("x"));
+        let zone = labeled("topology.kubernetes.io/zone", json!("x"));
         eventually("the policies in force", LIMIT, async || {
             // The last is allowed by the policy for all Nodes: only that for the own Node refuses it.
             for (client, kind, name, body) in [
@@ -231,7 +231,7 @@ fn tainted(key: &str, effect: &str) -> Value {
     json!({"spec": {"taints": [dedicated(), {"key": key, "effect": effect}]}})
 }
 
-fn labelled(key: &str, value: Value) -> Value {
+fn labeled(key: &str, value: Value) -> Value {
     json!({"metadata": {"labels": {key: value}}})
 }
 
@@ -320,7 +320,7 @@ async fn an_external_provider_draws_no_traffic_to_itself_and_keeps_load_balancer
         ("a DNS name by the status", "web", "status", dns_name, keys),
         ("a user's label", "web", "status", json!({"metadata": {"labels": {"app": "acme"}}}), keys),
         ("a user's label removed", "web", "status", json!({"metadata": {"labels": {"app": null}}}), keys),
-        ("a label without a domain", "web", "", labelled("ipam-address", json!("x")), keys),
+        ("a label without a domain", "web", "", labeled("ipam-address", json!("x")), keys),
         ("what it declares for Nodes only", "web", "", annotated("acme.example/vm", json!("1")), keys),
         (
             "the key of another cloud",
@@ -333,7 +333,7 @@ async fn an_external_provider_draws_no_traffic_to_itself_and_keeps_load_balancer
             "the key of another cloud by the status",
             "web",
             "status",
-            labelled("service.k8s.alibaba/loadbalancer-id", json!("1")),
+            labeled("service.k8s.alibaba/loadbalancer-id", json!("1")),
             keys,
         ),
         (
@@ -375,7 +375,7 @@ async fn keeps_load_balancers(world: &World) {
         world.done(key, service(), ("web", ""), annotated(key, value)).await;
     }
     for key in ["lb.acme.example/pool", "service.beta.kubernetes.io/hash"] {
-        world.done(key, service(), ("web", "status"), labelled(key, json!("x"))).await;
+        world.done(key, service(), ("web", "status"), labeled(key, json!("x"))).await;
     }
     world.done("the address", service(), ("web", ""), json!({"spec": {"loadBalancerIP": "198.51.100.7"}})).await;
     world
@@ -402,21 +402,21 @@ async fn an_external_provider_moves_no_pods_and_initializes_nodes() -> Result<()
     let ready = json!({"type": "Ready", "status": "False", "reason": "x", "message": ""});
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "1"});
     for (what, subresource, body, why) in [
-        ("a role", "", labelled("node-role.kubernetes.io/control-plane", json!("")), labels),
-        ("a role by the status", "status", labelled("node-role.kubernetes.io/control-plane", json!("")), labels),
-        ("a label of restricted nodes", "", labelled("node-restriction.kubernetes.io/x", json!("y")), labels),
+        ("a role", "", labeled("node-role.kubernetes.io/control-plane", json!("")), labels),
+        ("a role by the status", "status", labeled("node-role.kubernetes.io/control-plane", json!("")), labels),
+        ("a label of restricted nodes", "", labeled("node-restriction.kubernetes.io/x", json!("y")), labels),
         (
             "no load balancers",
             "",
-            labelled("node.kubernetes.io/exclude-from-external-load-balancers", json!("")),
+            labeled("node.kubernetes.io/exclude-from-external-load-balancers", json!("")),
             labels,
         ),
-        ("a label of Cluster API", "", labelled("cluster.x-k8s.io/x", json!("")), labels),
-        ("a label of the pod network", "", labelled("projectcalico.org/RouteReflectorClusterID", json!("1")), labels),
-        ("a label of the tunnel by the status", "status", labelled("flannel.alpha.coreos.com/x", json!("y")), labels),
-        ("a label of what manages the machines", "", labelled("rke2.io/x", json!("y")), labels),
-        ("a label of others", "", labelled("example.com/pool", json!("db")), labels),
-        ("a label of others removed", "status", labelled("example.com/pool", Value::Null), labels),
+        ("a label of Cluster API", "", labeled("cluster.x-k8s.io/x", json!("")), labels),
+        ("a label of the pod network", "", labeled("projectcalico.org/RouteReflectorClusterID", json!("1")), labels),
+        ("a label of the tunnel by the status", "status", labeled("flannel.alpha.coreos.com/x", json!("y")), labels),
+        ("a label of what manages the machines", "", labeled("rke2.io/x", json!("y")), labels),
+        ("a label of others", "", labeled("example.com/pool", json!("db")), labels),
+        ("a label of others removed", "status", labeled("example.com/pool", Value::Null), labels),
         ("a taint", "", tainted("example.com/x", "NoSchedule"), taints),
         ("an eviction", "", tainted("example.com/x", "NoExecute"), taints),
         ("an eviction by the cloud", "", tainted("node.cloudprovider.kubernetes.io/shutdown", "NoExecute"), taints),
@@ -514,13 +514,13 @@ async fn initializes(world: &World) -> Result<()> {
         .await;
     world.done("started", &NODE, ("worker", ""), json!({"spec": {"taints": [dedicated()]}})).await;
     world.done("its own annotation", &NODE, ("worker", ""), annotated("acme.example/vm", json!("2"))).await;
-    world.done("its own label", &NODE, ("new", ""), labelled("acme.example/host", json!("2"))).await;
-    world.done("no label any more", &NODE, ("new", ""), labelled("acme.example/host", Value::Null)).await;
-    world.done("another zone", &NODE, ("new", ""), labelled("topology.kubernetes.io/zone", json!("b"))).await;
+    world.done("its own label", &NODE, ("new", ""), labeled("acme.example/host", json!("2"))).await;
+    world.done("no label any more", &NODE, ("new", ""), labeled("acme.example/host", Value::Null)).await;
+    world.done("another zone", &NODE, ("new", ""), labeled("topology.kubernetes.io/zone", json!("b"))).await;
     world
         .done("a node of which little is known", &NODE, ("bare", ""), json!({"spec": {"providerID": "acme://3"}}))
         .await;
-    patch(&world.admin, &NODE, ("worker", ""), labelled("node-role.kubernetes.io/x", json!("")))
+    patch(&world.admin, &NODE, ("worker", ""), labeled("node-role.kubernetes.io/x", json!("")))
         .await
         .expect("somebody else");
     Ok(())

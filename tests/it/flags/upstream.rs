@@ -1,4 +1,4 @@
-//! The programs accept the arguments of the flavour upstream, and every further flag that a provider allows.
+//! The programs accept the arguments of the flavor upstream, and every further flag that a provider allows.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ fn starts(provider: &Upstream) -> Result<Vec<Start>> {
 }
 
 #[tokio::test]
-async fn every_program_starts_with_the_arguments_of_its_flavour_upstream() -> Result<()> {
+async fn every_program_starts_with_the_arguments_of_its_flavor_upstream() -> Result<()> {
     let programs = Programs::new().await?;
     for provider in embedded::catalog()?.upstream() {
         let starts = starts(provider)?;
@@ -74,7 +74,7 @@ async fn every_program_starts_without_any_controller_for_a_test() -> Result<()> 
         let trial = Trial {
             name: "ccm-test-abcde",
             port: 12_345,
-            initialises: false,
+            initializes: false,
             has_config: provider.descriptor.cloud_config.is_some(),
             has_credentials: provider.descriptor.credentials.is_some(),
             api_server: None,

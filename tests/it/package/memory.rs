@@ -197,7 +197,7 @@ fn ended(arguments: &[impl AsRef<OsStr>]) -> Result<Output> {
     Ok(output)
 }
 
-/// A sound package of both flavours, whose descriptors, arguments and files are about as large as they may be.
+/// A sound package of both flavors, whose descriptors, arguments and files are about as large as they may be.
 fn full(folder: &Path) -> Result<PathBuf> {
     let digest = format!("sha256:{}", "0a".repeat(32));
     let tag = |n: usize| format!("\"1.{}\": {{tag: v1.0.{n}, digest: \"{digest}\"}}", 35 + n);
@@ -242,8 +242,8 @@ fn every_command_reads_a_full_package_within_64_mib() -> Result<()> {
         (&["provider", "verify", package], "read as a folder: 2 providers checked by "),
         (&["provider", "verify", "-o", "json", package], "\"findings\": []"),
         (&["provider", "verify", "-o", "junit", package], "failures=\"0\""),
-        (&["provider", "rbac", "--flavour=upstream", package], "kind: ClusterRole\n"),
-        (&["provider", "rbac", "--flavour=openshift", package], "kind: ClusterRole\n"),
+        (&["provider", "rbac", "--flavor=upstream", package], "kind: ClusterRole\n"),
+        (&["provider", "rbac", "--flavor=openshift", package], "kind: ClusterRole\n"),
         (&["provider", "show", package], "--a06499="),
         (&["provider", "show", "-o", "json", package], "\"--a06499\""),
         (&["provider", "list", "--provider", package], "example"),
@@ -281,7 +281,7 @@ fn no_package_takes_more_than_64_mib_or_ends_the_process() -> Result<()> {
         for command in ["digest", "verify", "rbac", "show", "list --provider"] {
             let arguments: Vec<_> = command.split(' ').map(OsStr::new).chain([path.as_os_str()]).collect();
             let output = ended(&[&[OsStr::new("provider")][..], &arguments[..]].concat())?;
-            // The digest needs no more than the bytes, and the flavour that is shown may be the one without a defect.
+            // The digest needs no more than the bytes, and the flavor that is shown may be the one without a defect.
             assert!(["digest", "show"].contains(&command) || !output.status.success(), "{command} {}", path.display());
         }
         let mut command = within(MEMORY, &env::current_exe()?);

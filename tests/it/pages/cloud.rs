@@ -278,7 +278,7 @@ impl<'a> Cloud<'a> {
         } else {
             "So the CCM of another cloud that leaves foreign nodes alone, too, can run [beside it](../preflight.md#two-in-one-cluster)."
         };
-        let asked = "What the CCM answers when a node is not ready, and is initialised:";
+        let asked = "What the CCM answers when a node is not ready, and is initialized:";
         [asked.to_owned(), table(["a node", "the CCM"], &rows), format!("{guarded} {beside}")].join("\n\n")
     }
 

@@ -17,7 +17,7 @@ pub(crate) const PITFALLS: [(&str, &str, &str); 16] = [
     ("makes-tokens", "may make ServiceAccounts or their tokens", "who has taken it over can act as any account"),
     ("wildcards", "has a right with `*`", "it grants what nobody has looked at"),
     ("pod-network", "is not on the network of the host", "it waits for a network plugin that may wait for it"),
-    ("cluster-dns", "needs the DNS of the cluster", "that runs only on nodes that it has initialised"),
+    ("cluster-dns", "needs the DNS of the cluster", "that runs only on nodes that it has initialized"),
     (
         "not-ready",
         "does not tolerate the taint `not-ready:NoSchedule`",

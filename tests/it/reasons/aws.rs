@@ -166,7 +166,7 @@ async fn no_node_is_found(cloud: &mut Cloud) -> Result<()> {
     cloud.world.is_cured(&second).await
 }
 
-/// What concerns one node, while others are initialised.
+/// What concerns one node, while others are initialized.
 async fn one_node_is_not_found(cloud: &Cloud) -> Result<()> {
     let world = &cloud.world;
     world.register(&node("worker-7")).await?;
@@ -238,7 +238,7 @@ async fn aws_is_not_reached(cloud: &mut Cloud) -> Result<()> {
     cloud.world.is_cured(&name).await
 }
 
-/// What becomes of nodes that are initialised.
+/// What becomes of nodes that are initialized.
 async fn instances_go(cloud: &Cloud) -> Result<()> {
     let (world, instance) = (&cloud.world, &cloud.instances[3]);
     cloud.moto.stop(instance).await?;

@@ -52,7 +52,7 @@ async fn with_the_credentials_of_another_account_of_aws() -> Result<()> {
         cloud.register(number).await?;
     }
     let nodes: Vec<String> = cloud.instances.iter().map(|instance| instance.name.clone()).collect();
-    are_initialised(&cloud.world, &nodes).await?;
+    are_initialized(&cloud.world, &nodes).await?;
 
     let incident = Incident { how: "credentials of another account" };
     incident.begins(&cloud.world, &nodes).await?;
@@ -94,7 +94,7 @@ async fn with_a_datacenter_without_the_machines() -> Result<()> {
     for number in 0..NODES {
         nodes.push(cloud.register(number).await?.to_owned());
     }
-    are_initialised(&cloud.world, &nodes).await?;
+    are_initialized(&cloud.world, &nodes).await?;
 
     let incident = Incident { how: "a datacenter that exists, without the machines" };
     let (empty, own) = (json!([cloud.vcenter.about.empty]), json!([cloud.vcenter.about.datacenter]));
@@ -119,7 +119,7 @@ async fn with_a_datacenter_without_the_machines() -> Result<()> {
     incident.is_lost_without_the_guard(&mut cloud.world).await
 }
 
-async fn are_initialised(world: &World, nodes: &[String]) -> Result<()> {
+async fn are_initialized(world: &World, nodes: &[String]) -> Result<()> {
     for node in nodes {
         world.tainted(node, "uninitialized", false).await?;
     }

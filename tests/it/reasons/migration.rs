@@ -222,8 +222,8 @@ impl World {
         Api::all(self.cluster.client.clone())
     }
 
-    /// Registers the node of an instance, and waits until it is initialised.
-    async fn initialised(&self, number: usize) -> Result<()> {
+    /// Registers the node of an instance, and waits until it is initialized.
+    async fn initialized(&self, number: usize) -> Result<()> {
         let name = &self.instances[number].name;
         objects::create_as(&self.cluster.client, "kubelet", node(name)).await?;
         let waited = eventually("the node", NODE_LIMIT, async || {
@@ -396,8 +396,8 @@ async fn from_the_published_objects_of_aws_and_back() -> Result<()> {
 #[expect(clippy::print_stderr, reason = "the seconds are reported")]
 async fn there_and_back() -> Result<()> {
     let world = World::new().await?;
-    world.initialised(1).await?;
-    world.initialised(2).await?;
+    world.initialized(1).await?;
+    world.initialized(2).await?;
     let before = world.serves(&[80]).await?;
     let services: Api<Service> = Api::default_namespaced(world.cluster.client.clone());
     let uid = services.get("web").await?.uid().context("a UID")?;
@@ -418,9 +418,9 @@ async fn there_and_back() -> Result<()> {
     eprintln!("AWS, to the operator: {seconds:.1} s without a holder of the lease {LEASE}");
     ensure!(world.exists(&format!("--namespace kube-system daemonset {NEW}")).await?);
     ensure!(!world.exists(&format!("--namespace kube-system daemonset {OLD}")).await?);
-    // It leads: it changes the same load balancer, and initialises what comes.
+    // It leads: it changes the same load balancer, and initializes what comes.
     assert_eq!(world.serves(&[80, 443]).await?, before);
-    world.initialised(3).await?;
+    world.initialized(3).await?;
     world.nothing_happened()?;
 
     world.follow(&steps["back"]).await?;

@@ -124,11 +124,11 @@ async fn why_nodes_wait_at_vsphere() -> Result<()> {
     it_does_not_lead(&mut cloud).await.context("it does not lead")?;
     two_run(&mut cloud).await.context("two run")?;
     let unplaced = &cloud.machine(10).hostname;
-    cloud.world.finds(unplaced, "N26", "", "a node initialised before labels were configured").await?;
+    cloud.world.finds(unplaced, "N26", "", "a node initialized before labels were configured").await?;
     it_does_not_run(&mut cloud).await.context("it does not run")
 }
 
-/// What concerns every node, from before the installation until the first node is initialised.
+/// What concerns every node, from before the installation until the first node is initialized.
 async fn no_node_is_found(cloud: &mut Cloud) -> Result<()> {
     let first = cloud.register(0).await?.to_owned();
     cloud.world.finds(&first, "N00", "", "nothing is installed").await?;
@@ -167,7 +167,7 @@ async fn the_vcenter_is_not_reached(cloud: &mut Cloud) -> Result<()> {
     cloud.world.roll_out().await?;
     cloud.world.finds(&first, "N06", "x509: certificate signed by unknown authority", "another authority").await?;
 
-    // The first nodes are initialised without knowing where they are.
+    // The first nodes are initialized without knowing where they are.
     cloud.set_trust(&cloud.vcenter.about.certificate).await?;
     let mut config = cloud.config();
     config["labels"] = json!({});
@@ -183,7 +183,7 @@ async fn the_vcenter_is_not_reached(cloud: &mut Cloud) -> Result<()> {
     cloud.world.is_cured(&first).await
 }
 
-/// What concerns one node, while others are initialised.
+/// What concerns one node, while others are initialized.
 async fn one_node_is_not_found(cloud: &Cloud) -> Result<()> {
     let Cloud { world, vcenter } = cloud;
     let (renamed, silent) = (cloud.machine(1), cloud.machine(2));
@@ -219,7 +219,7 @@ async fn one_node_is_not_found(cloud: &Cloud) -> Result<()> {
     world.is_cured(name).await
 }
 
-/// What becomes of nodes that are initialised.
+/// What becomes of nodes that are initialized.
 async fn machines_go(cloud: &Cloud) -> Result<()> {
     let Cloud { world, vcenter } = cloud;
     let machine = cloud.machine(4);

@@ -343,7 +343,7 @@ impl World {
         Ok(report["nodes"][0].clone())
     }
 
-    /// Lets the cloud-controller-manager try again: it initialises the node.
+    /// Lets the cloud-controller-manager try again: it initializes the node.
     pub(super) async fn is_cured(&self, node: &str) -> Result<()> {
         let output = self.command(&["nodes", "retry", node]).await?;
         let said = String::from_utf8_lossy(&output.stdout);

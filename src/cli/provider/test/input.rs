@@ -15,7 +15,7 @@ use crate::{
     text::Problem,
 };
 
-/// The flavour upstream of what is named, if the operator would use it: what a package breaks would be created with the rights of
+/// The flavor upstream of what is named, if the operator would use it: what a package breaks would be created with the rights of
 /// whoever tests it.
 pub(super) fn provider(args: &TestArgs) -> anyhow::Result<Upstream> {
     let target = &args.target;
@@ -28,7 +28,7 @@ pub(super) fn provider(args: &TestArgs) -> anyhow::Result<Upstream> {
         _ => args.policy.accept(target, loaded)?,
     };
     let Some(provider) = provider.kubernetes else {
-        return Err(wrong_usage(&format!("{target} has no flavour for any Kubernetes: there is no assets/upstream/")));
+        return Err(wrong_usage(&format!("{target} has no flavor for any Kubernetes: there is no assets/upstream/")));
     };
     Ok(provider)
 }

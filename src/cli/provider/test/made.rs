@@ -35,7 +35,7 @@ pub(super) struct Made {
     namespace: String,
     name: String,
     /// Whether it has the test's label. A lease has none: pods have made it.
-    is_labelled: bool,
+    is_labeled: bool,
     /// Why it is still there.
     why: String,
     /// Whether to try again is of no use.
@@ -43,9 +43,9 @@ pub(super) struct Made {
 }
 
 impl Made {
-    fn new(kind: &'static Kind, namespace: &str, name: &str, is_labelled: bool) -> Self {
+    fn new(kind: &'static Kind, namespace: &str, name: &str, is_labeled: bool) -> Self {
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
-        Self { kind, namespace, name, is_labelled, why: "nobody has tried".to_owned(), is_refused: false }
+        Self { kind, namespace, name, is_labeled, why: "nobody has tried".to_owned(), is_refused: false }
     }
 
     fn words(&self) -> String {
@@ -134,9 +134,9 @@ impl<'a> Objects<'a> {
 
 /// Removes an object if it is the test's; `None` once it is gone, else why it is not.
 async fn remove_one(client: &Client, test: &str, one: &Made) -> Result<Option<String>, read::Error> {
-    let Made { kind, namespace, name, is_labelled, .. } = one;
+    let Made { kind, namespace, name, is_labeled, .. } = one;
     let Some(live) = read::get(client, kind, namespace, name).await? else { return Ok(None) };
-    if *is_labelled && live["metadata"]["labels"][LABEL] != test {
+    if *is_labeled && live["metadata"]["labels"][LABEL] != test {
         return Ok(None);
     }
     if live["metadata"]["deletionTimestamp"].is_string() {
@@ -213,14 +213,14 @@ mod tests {
         let server = Server::new(Mutex::new((has, Vec::new())));
         let client = Client::new(Router::new().fallback(answer).with_state(server.clone()), "own");
         let mut objects = Objects::new(&client, "t");
-        let labelled = |name: &str, namespace: Option<&str>| {
+        let labeled = |name: &str, namespace: Option<&str>| {
             json!({"apiVersion": "v1",
             "metadata": {"name": name, "namespace": namespace, "labels": {LABEL: "t"}}})
         };
-        let error = objects.create(&NAMESPACE, &labelled("t", None)).await.unwrap_err();
+        let error = objects.create(&NAMESPACE, &labeled("t", None)).await.unwrap_err();
         assert_eq!(error.to_string(), "failed to create namespaces t");
         assert_eq!(objects.len(), 0, "it is not the test's");
-        objects.create(&SECRET, &labelled("made", Some("t"))).await.unwrap_err();
+        objects.create(&SECRET, &labeled("made", Some("t"))).await.unwrap_err();
         // Even if it was, its label tells.
         objects.made.push(Made::new(&NAMESPACE, "", "t", true));
         objects.remove().await;

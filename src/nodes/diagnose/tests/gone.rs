@@ -1,7 +1,7 @@
 //! Pods that are being deleted, and nodes that were.
 
 use super::{
-    CASES, Change, LONG_AGO, Pod, Ready, Reason, State, at, diagnose, event, evidence, first, initialised, lease, logs,
+    CASES, Change, LONG_AGO, Pod, Ready, Reason, State, at, diagnose, event, evidence, first, initialized, lease, logs,
     not_ready, pod, reasons, waiting, with,
 };
 use crate::{
@@ -173,10 +173,10 @@ fn a_node_of_no_cloud_has_no_findings_and_one_that_a_cloud_knows_has() {
         (found.state, found.provider, found.findings.into_iter().map(|one| one.reason).collect::<Vec<_>>())
     };
     let no_cloud = (State::NoCloud, String::new(), Vec::new());
-    assert_eq!(of(|e| initialised(e, |node| node.provider_id.clear())), no_cloud);
-    assert_eq!(of(|e| initialised(e, |node| node.provider_id = "k3s://a".into())), no_cloud);
+    assert_eq!(of(|e| initialized(e, |node| node.provider_id.clear())), no_cloud);
+    assert_eq!(of(|e| initialized(e, |node| node.provider_id = "k3s://a".into())), no_cloud);
     // The cloud-controller-manager of AWS looks after it.
-    let owned = of(|e| initialised(e, |node| node.network_unavailable = "NoRouteCreated".into()));
+    let owned = of(|e| initialized(e, |node| node.network_unavailable = "NoRouteCreated".into()));
     assert_eq!(owned, (State::Initialized, "aws".into(), vec![Reason::NoRoute]));
     let tainted = of(|e| e.nodes[0] = waiting("a"));
     assert_eq!(tainted, (State::Uninitialized, "aws".into(), vec![Reason::CauseUnknown]));

@@ -10,7 +10,7 @@ const ONE: &str = "sha256:010101010101010101010101010101010101010101010101010101
 const TWO: &str = "sha256:0202020202020202020202020202020202020202020202020202020202020202";
 
 #[test]
-fn a_node_manager_initialises_nodes_in_place_of_the_controller() {
+fn a_node_manager_initializes_nodes_in_place_of_the_controller() {
     let objects = planned(manager("azure", json!({}))).unwrap();
     let controllers = "--controllers=cloud-node-lifecycle-controller,service-lb-controller";
     assert!(args(&objects).contains(&controllers), "{:?}", args(&objects));
@@ -165,7 +165,7 @@ fn what_a_cloud_cannot_do_is_refused_by_field() {
     starts(manager("aws", json!({"image": both})), "image.digests: give one digest, or digests by container, not both");
     starts(
         manager("azure", json!({"controllers": {"cloudNodeLifecycle": "Disabled", "service": "Disabled"}})),
-        "controllers: azure-cloud-node-manager initialises nodes, so the cloud-controller-manager itself would run nothing",
+        "controllers: azure-cloud-node-manager initializes nodes, so the cloud-controller-manager itself would run nothing",
     );
     let syncs = json!({"arguments": {"--concurrent-service-syncs": "2"}});
     starts(manager("azure", syncs), "arguments: provider azure does not allow --concurrent-service-syncs");

@@ -6,14 +6,14 @@ use super::*;
 use crate::{
     facts::Facts,
     plan::upstream::objects,
-    provider::{Flavour, folder::bundles_of, upstream::Upstream},
+    provider::{Flavor, folder::bundles_of, upstream::Upstream},
     text::work,
 };
 
 /// Sizes whose product the plan could take: the files of a provider for a size, and whether ten times the size is too much.
 type Shape = (&'static str, fn(usize) -> Vec<(String, String)>, bool);
 
-/// The files of the scaffold, each change one of a text in a file of the flavour upstream.
+/// The files of the scaffold, each change one of a text in a file of the flavor upstream.
 fn changed(changes: &[(&str, &str, &str)]) -> Vec<(String, String)> {
     let mut files: Vec<_> = embedded::scaffold().into_iter().map(|(path, text)| (path, text.to_owned())).collect();
     for (file, from, to) in changes {
@@ -101,7 +101,7 @@ const SHAPES: [Shape; 5] = [
 
 fn read(files: &[(String, String)]) -> Result<Upstream, crate::provider::Error> {
     let files = files.iter().map(|(path, text)| (path.as_str(), text.as_bytes()));
-    bundles_of("example", files).into_iter().find(|one| one.flavour == Flavour::Upstream).unwrap().kubernetes()
+    bundles_of("example", files).into_iter().find(|one| one.flavor == Flavor::Upstream).unwrap().kubernetes()
 }
 
 #[test]

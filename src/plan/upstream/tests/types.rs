@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     facts::Facts,
     plan::upstream::objects,
-    provider::{Flavour, folder::bundles_of, upstream::Upstream},
+    provider::{Flavor, folder::bundles_of, upstream::Upstream},
 };
 
 /// The JSON pointer of every value.
@@ -35,7 +35,7 @@ fn no_value_in_a_manifest_makes_the_plan_panic() {
     let mut tried = 0;
     for name in ["azure", "hcloud"] {
         let bundle =
-            embedded::bundles().into_iter().find(|one| one.name == name && one.flavour == Flavour::Upstream).unwrap();
+            embedded::bundles().into_iter().find(|one| one.name == name && one.flavor == Flavor::Upstream).unwrap();
         let provider = bundle.kubernetes().unwrap();
         // Everything that enters a manifest.
         let asked = json!({
@@ -66,7 +66,7 @@ fn no_value_in_a_manifest_makes_the_plan_panic() {
 #[test]
 fn what_is_in_the_way_is_named() {
     let bundle =
-        embedded::bundles().into_iter().find(|one| one.name == "hcloud" && one.flavour == Flavour::Upstream).unwrap();
+        embedded::bundles().into_iter().find(|one| one.name == "hcloud" && one.flavor == Flavor::Upstream).unwrap();
     let provider = bundle.kubernetes().unwrap();
     let manager = manager("hcloud", json!({}));
     let deployment = provider.manifests.iter().position(|one| one.kind().kind == "Deployment").unwrap();

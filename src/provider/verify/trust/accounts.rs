@@ -10,7 +10,7 @@ use crate::{
     error::brief,
     object::{Object, permissions},
     provider::{
-        Error, Flavour, Phase,
+        Error, Flavor, Phase,
         folder::Manifest,
         restriction::{Accounts, account, is_on_every_node},
         upstream::{CONTROL_PLANE_LABEL, Descriptor, Right, workload},
@@ -137,7 +137,7 @@ pub(super) fn placement(subject: Subject) -> Values {
         let object = &pod.manifest.object;
         let is_kept = is_on_every_node(object, workloads.manager)
             && account(object).is_some_and(|account| !workloads.accounts.central.contains(&account));
-        if is_kept || is_on_control_plane(pod.value, subject.bundle.flavour) {
+        if is_kept || is_on_control_plane(pod.value, subject.bundle.flavor) {
             return None;
         }
         let value = pod.manifest.title();
@@ -163,7 +163,7 @@ impl<'a> Workloads<'a> {
 
 /// Whether a pod runs on nodes of the control plane only. Elsewhere than on OpenShift the value of the label differs, and the plan
 /// replaces `nodeSelector`.
-fn is_on_control_plane(pod: &Value, flavour: Flavour) -> bool {
+fn is_on_control_plane(pod: &Value, flavor: Flavor) -> bool {
     let required = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
     let terms = items(pod.pointer(required).unwrap_or(&Value::Null));
     let is_label = |wanted: &Value| wanted["key"] == CONTROL_PLANE_LABEL && wanted["operator"] == "Exists";
@@ -171,5 +171,5 @@ fn is_on_control_plane(pod: &Value, flavour: Flavour) -> bool {
     let by_affinity =
         !terms.is_empty() && terms.iter().all(|term| items(&term["matchExpressions"]).iter().any(is_label));
     let is_selected = || OF_OPENSHIFT.iter().any(|label| pod["nodeSelector"][*label].is_string());
-    by_affinity || (flavour == Flavour::OpenShift && is_selected())
+    by_affinity || (flavor == Flavor::OpenShift && is_selected())
 }

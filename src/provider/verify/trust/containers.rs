@@ -8,7 +8,7 @@ use super::pods::{each, fields};
 use crate::{
     object::reference::is_digest,
     provider::{
-        Error, Flavour, Phase,
+        Error, Flavor, Phase,
         upstream::Image,
         verify::{
             Values,
@@ -149,8 +149,8 @@ pub(super) fn images(subject: Subject) -> Values {
 
 fn image_problem(subject: Subject, container: &str, image: &str) -> Option<String> {
     let undeclared = || Some("the container has no entry in `images` of provider.yaml".to_owned());
-    match subject.bundle.flavour {
-        Flavour::Upstream => {
+    match subject.bundle.flavor {
+        Flavor::Upstream => {
             let declared = subject.bundle.of_upstream()?.images.get(container);
             let Some(declared) = declared else { return undeclared() };
             if repository(image) != declared.repository {
@@ -163,7 +163,7 @@ fn image_problem(subject: Subject, container: &str, image: &str) -> Option<Strin
             let is_declared = declared.versions.digest_of(tag) == Some(digest);
             (!is_declared).then(|| "`images` of provider.yaml does not have this digest for this tag".to_owned())
         }
-        Flavour::OpenShift => {
+        Flavor::OpenShift => {
             if !subject.bundle.of_openshift()?.images.contains_key(container) {
                 return undeclared();
             }

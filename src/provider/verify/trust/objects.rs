@@ -89,7 +89,7 @@ pub(super) fn system_names(subject: Subject) -> Vec<Error> {
 }
 
 pub(super) fn namespaces(subject: Subject) -> Values {
-    let own = subject.bundle.flavour.namespaces();
+    let own = subject.bundle.flavor.namespaces();
     let others = subject.bundle.manifests.iter().filter(|manifest| {
         let object = &manifest.object;
         object.kind().namespaced && !own.contains(&object.namespace())

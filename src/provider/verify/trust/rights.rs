@@ -1,4 +1,4 @@
-//! Rules about rights: what roles grant, and the rights that the descriptor of the flavour upstream lists (pure).
+//! Rules about rights: what roles grant, and the rights that the descriptor of the flavor upstream lists (pure).
 
 use super::{
     metadata::own,
@@ -7,7 +7,7 @@ use super::{
 use crate::{
     object::permissions::{self, Rule},
     provider::{
-        CCM, Error, Flavour, Phase,
+        CCM, Error, Flavor, Phase,
         folder::Manifest,
         verify::{Values, parts::Subject},
     },
@@ -199,13 +199,13 @@ pub(super) fn rbac(subject: Subject) -> Vec<Error> {
 
 /// Elsewhere than on OpenShift, where nobody asks for them one by one.
 pub(super) fn node_deletion(subject: Subject) -> Vec<Error> {
-    let of_flavour = grants(subject).into_iter().filter(|_| subject.bundle.flavour == Flavour::Upstream);
-    let deleting = of_flavour.filter(Grant::deletes_nodes);
+    let of_flavor = grants(subject).into_iter().filter(|_| subject.bundle.flavor == Flavor::Upstream);
+    let deleting = of_flavor.filter(Grant::deletes_nodes);
     deleting.map(|grant| grant.defect(format!("grants {}", grant.value()))).collect()
 }
 
 pub(super) fn unusual(subject: Subject) -> Values {
-    let is_upstream = subject.bundle.flavour == Flavour::Upstream;
+    let is_upstream = subject.bundle.flavor == Flavor::Upstream;
     let is_reported = |grant: &Grant| grant.is_refused() || (is_upstream && grant.deletes_nodes());
     let own = own(subject);
     let unusual = grants(subject).into_iter().filter(|grant| !grant.is_usual(&own) && !is_reported(grant));

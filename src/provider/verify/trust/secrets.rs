@@ -9,7 +9,7 @@ use crate::{
     error::brief,
     facts::DEFAULT_NAMESPACE,
     provider::{
-        Error, Flavour, Phase,
+        Error, Flavor, Phase,
         upstream::{CLOUD_CONFIG_VOLUME, CREDENTIALS_VOLUME, Descriptor},
         verify::{
             Values,
@@ -52,7 +52,7 @@ fn undeclared((defect, namespace, name): Used) -> (Error, String) {
 
 /// Elsewhere the `CloudControllerManager` names the Secret; on OpenShift its name follows from the provider's.
 fn is_declared(subject: Subject, namespace: &str, name: &str) -> bool {
-    subject.bundle.flavour == Flavour::OpenShift
+    subject.bundle.flavor == Flavor::OpenShift
         && namespace == DEFAULT_NAMESPACE
         && name == format!("{}-cloud-credentials", subject.bundle.name)
 }

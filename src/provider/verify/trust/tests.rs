@@ -2,7 +2,7 @@ use std::{collections::BTreeSet, sync::LazyLock};
 
 use super::*;
 use crate::provider::{
-    Flavour, embedded,
+    Flavor, embedded,
     folder::{Bundle, bundles_of},
     verify::{
         Policy, check,
@@ -419,8 +419,7 @@ fn kinds_that_the_operator_does_not_apply_are_refused_before_any_rule() {
 #[test]
 fn of_the_built_in_providers_for_any_kubernetes_only_four_would_need_a_policy() {
     let mut needed: Vec<_> = Vec::new();
-    let upstream: Vec<_> =
-        embedded::bundles().into_iter().filter(|bundle| bundle.flavour == Flavour::Upstream).collect();
+    let upstream: Vec<_> = embedded::bundles().into_iter().filter(|bundle| bundle.flavor == Flavor::Upstream).collect();
     for (provider, rule, value) in values(&upstream).into_iter().filter(|(_, rule, _)| *rule != "external-image-digest")
     {
         needed.push(format!("{provider}: {rule}: {value}"));
@@ -465,7 +464,7 @@ fn of_the_built_in_providers_for_any_kubernetes_only_four_would_need_a_policy() 
 #[test]
 fn of_the_built_in_providers_for_openshift_none_breaks_a_rule_that_cannot_be_widened() {
     let openshift: Vec<_> =
-        embedded::bundles().into_iter().filter(|bundle| bundle.flavour == Flavour::OpenShift).collect();
+        embedded::bundles().into_iter().filter(|bundle| bundle.flavor == Flavor::OpenShift).collect();
     let needed = values(&openshift);
     let rules: BTreeSet<_> = needed.iter().map(|(_, rule, _)| *rule).collect();
     let expected = [

@@ -61,7 +61,7 @@ fn a_policy_for_other_providers_only_is_noticed() {
 }
 
 #[test]
-fn what_both_flavours_need_is_widened_once() {
+fn what_both_flavors_need_is_widened_once() {
     let both = |name: &str| {
         let text = UPSTREAM[DEPLOYMENT].1.replace("hostNetwork: true", "hostNetwork: true\n      hostPID: true");
         [(format!("assets/{name}deployment.yaml"), text)]
