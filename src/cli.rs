@@ -145,7 +145,7 @@ pub enum Command {
     /// What cannot be known from the API server is not checked, and says how to.
     /// Exit code: 0 nothing refuses the installation; 1 a check refuses it; 2 failure.
     Preflight(preflight::PreflightArgs),
-    /// Explain why a node waits: a reason that `nodes`, an Event on a node or the field status.stuck names, what it means, why, and
+    /// Explain why a node waits: a reason that `nodes`, an Event on a node or the field status.nodes.waiting names, what it means, why, and
     /// what to do. Needs no cluster.
     ///
     /// Without a reason: all of them, each in a line. The reasons in the conditions of a `CloudControllerManager` are others, and not

@@ -118,7 +118,7 @@ pub async fn measure(idle_seconds: u32) -> Result<Nodes> {
     let (diagnosis, diagnosis_rss_kib) = diagnose(&cluster).await?;
     eventually("the operator's diagnosis", Duration::from_secs(180), async || {
         let live = cluster.managers().get("cluster").await?;
-        let stuck = live.data["status"]["stuck"].as_array().map_or(0, Vec::len);
+        let stuck = live.data["status"]["nodes"]["waiting"].as_array().map_or(0, Vec::len);
         Ok((stuck > 0).then_some(()))
     })
     .await?;

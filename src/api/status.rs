@@ -30,14 +30,12 @@ status_types! {
         pub workload: Workload,
         /// The nodes of the cluster.
         pub nodes: Nodes,
-        /// The nodes that wait for their initialization for long, those that wait longest first. At most 32.
-        pub stuck: Vec<Stuck>,
         /// The deletion of nodes whose machines are gone.
-        pub deletion: Deletion,
+        pub node_deletion: Deletion,
     }
 
     /// A node that waits for its initialization.
-    pub struct Stuck {
+    pub struct WaitingNode {
         /// Its name.
         pub node: String,
         /// The id of the reason, such as `N07`; `ccm-operator explain` prints its page.
@@ -92,13 +90,13 @@ status_types! {
         /// The image.
         pub image: String,
         /// Why this version.
-        pub because: String,
+        pub reason: String,
         /// The digest of the provider's package, `sha256:HEX`, if it is external; absent: it came with the operator.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub digest: String,
-        /// What the installation's policy lets an external provider have beyond the rules for foreign manifests.
+        /// What the installation's policy lets an external provider have beyond the rules for external providers.
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        pub widened: Vec<String>,
+        pub policy_exceptions: Vec<String>,
     }
 
     /// The cluster.
@@ -117,6 +115,8 @@ status_types! {
         pub total: u32,
         /// How many of them wait for their initialization.
         pub uninitialized: u32,
+        /// Those that have waited for long, the longest first. At most 32.
+        pub waiting: Vec<WaitingNode>,
         /// The nodes whose machines are gone, as the cloud-controller-manager says in its Events: it has tried to delete them in the
         /// last ten minutes, and has no right to. At most a hundred.
         pub gone: Vec<String>,

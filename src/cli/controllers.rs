@@ -121,7 +121,7 @@ pub struct OperatorArgs {
     /// On clusters other than OpenShift: the namespaces that a CloudControllerManager may name [default: kube-system]. The operator
     /// needs a Role in each. With this flag it never takes the cluster for OpenShift.
     #[arg(long, value_name = "NAMESPACES", value_delimiter = ',')]
-    pub manager_namespaces: Vec<String>,
+    pub namespaces: Vec<String>,
 
     /// On clusters other than OpenShift: let cloud-controller-managers delete nodes that the operator has confirmed, where a
     /// CloudControllerManager asks for that. The operator needs the rights of an installation with this flag.

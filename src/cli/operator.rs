@@ -225,7 +225,7 @@ fn view_settings(
         own_namespace,
         with_operator: operator.is_some(),
         with_config_sync,
-        manager_namespaces: operator.map(|operator| operator.manager_namespaces.clone()).unwrap_or_default(),
+        namespaces: operator.map(|operator| operator.namespaces.clone()).unwrap_or_default(),
         node_deletion: operator.is_some_and(|operator| operator.node_deletion),
         limits: operator.map(|operator| operator.limits.limits()).unwrap_or_default(),
         remove_providers: common.remove_provider.clone(),
@@ -238,9 +238,9 @@ fn externals(common: &ControllersArgs) -> anyhow::Result<Externals> {
     for External { provider, origin, .. } in externals.used() {
         let name = &provider.name;
         info!("the external provider {name} is that of {}, {}", origin.path, origin.digest);
-        for widened in &origin.widened {
+        for exception in &origin.policy_exceptions {
             warn!(
-                "provider {name} has more than the rules for foreign manifests allow, as --provider-policy says: {widened}"
+                "provider {name} has more than the rules for external providers allow, as --provider-policy says: {exception}"
             );
         }
     }

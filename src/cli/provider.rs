@@ -107,7 +107,7 @@ pub struct VerifyArgs {
 /// The policy for providers that do not come with this program.
 #[derive(Args, Debug)]
 pub struct PolicyArgs {
-    /// A YAML file with what providers may have beyond the rules whose names begin with foreign- or external-, by provider and
+    /// A YAML file with what providers may have beyond the rules whose names begin with external-, by provider and
     /// rule; for one provider's own folder, or a tar of it. With @sha256:DIGEST behind it, it must have this digest.
     #[arg(long, value_name = "FILE")]
     pub provider_policy: Option<String>,

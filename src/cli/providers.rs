@@ -30,7 +30,7 @@ pub struct ProviderFlags {
     #[arg(long, value_name = "PATH@sha256:DIGEST", help_heading = EXTERNAL_PROVIDERS)]
     pub provider: Vec<String>,
 
-    /// A file with what these providers may have beyond the rules for foreign manifests. The operator needs the digest that
+    /// A file with what these providers may have beyond the rules for external providers. The operator needs the digest that
     /// `provider digest FILE` prints.
     #[arg(long, value_name = "FILE@sha256:DIGEST", help_heading = EXTERNAL_PROVIDERS)]
     pub provider_policy: Option<String>,

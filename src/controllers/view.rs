@@ -50,7 +50,7 @@ pub struct ViewSettings {
     /// Whether the config-sync controllers run in this process.
     pub with_config_sync: bool,
     /// The namespaces that `CloudControllerManager`s may name; empty if none is given.
-    pub manager_namespaces: Vec<String>,
+    pub namespaces: Vec<String>,
     /// Whether cloud-controller-managers may be allowed to delete nodes.
     pub node_deletion: bool,
     /// What `CloudControllerManager`s may ask for.
@@ -99,7 +99,7 @@ impl View {
         let set_id = inventory::set_id(&settings.own_namespace);
         let mut target = Target::new(client, set_id, metrics);
         let observer = &mut target.observer;
-        if settings.manager_namespaces.is_empty() {
+        if settings.namespaces.is_empty() {
             // On OpenShift, as is likely, nothing is waited for before the rest is asked for.
             observer.want_documents(Documents::needed(&settings.facts, settings.with_config_sync, None).collect());
             observer.watch_status();
@@ -374,7 +374,7 @@ pub(super) mod tests {
             own_namespace: "own".into(),
             with_operator: false,
             with_config_sync: true,
-            manager_namespaces: Vec::new(),
+            namespaces: Vec::new(),
             node_deletion: false,
             limits: Limits::default(),
             remove_providers: Vec::new(),

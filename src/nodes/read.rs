@@ -170,7 +170,8 @@ async fn subjects(client: &Client, catalog: &Catalog) -> Result<Asked, Error> {
 
 /// The nodes that the status of a `CloudControllerManager` lists as deleted.
 fn deleted(live: &Value) -> impl Iterator<Item = Deleted> {
-    let all: Vec<Deleted> = serde_json::from_value(live["status"]["deletion"]["deleted"].clone()).unwrap_or_default();
+    let all: Vec<Deleted> =
+        serde_json::from_value(live["status"]["nodeDeletion"]["deleted"].clone()).unwrap_or_default();
     all.into_iter().map(|Deleted { node, uid, at }| Deleted {
         node: observed::words(&node),
         uid: observed::words(&uid),

@@ -29,7 +29,7 @@ pub const NAME: &str = "ccm-operator";
 const MANAGED: &str = "ccm-operator-managed";
 
 /// The flag of the operator with the managed namespaces.
-const NAMESPACES_FLAG: &str = "--manager-namespaces=";
+const NAMESPACES_FLAG: &str = "--namespaces=";
 
 /// The flag of the operator with the names of `CloudControllerManager`s.
 const NAMES_FLAG: &str = "--names=";

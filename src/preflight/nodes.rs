@@ -18,7 +18,7 @@ use crate::{
 
 /// What to do where nodes are at stake: in a rehearsal nothing can be deleted.
 const REHEARSE: &str =
-    "install with spec.controllers.cloudNodeLifecycle: Rehearsal, and see in status.deletion what would be deleted";
+    "install with spec.controllers.cloudNodeLifecycle: Rehearsal, and see in status.nodeDeletion what would be deleted";
 
 /// What to do with nodes that nobody initializes.
 fn initialize<'a>(evidence: &Evidence, nodes: impl IntoIterator<Item = &'a Node>) -> String {

@@ -56,18 +56,18 @@ pub struct Origin {
     pub path: String,
     /// The digest of its package.
     pub digest: String,
-    /// What the administrator's policy lets pass beyond the rules for foreign manifests, for people.
-    pub widened: Vec<String>,
+    /// What the administrator's policy lets pass beyond the rules for external providers, for people.
+    pub policy_exceptions: Vec<String>,
 }
 
 impl Origin {
     /// It, for people.
     pub fn words(&self) -> String {
-        let widened = match self.widened.as_slice() {
+        let exceptions = match self.policy_exceptions.as_slice() {
             [] => String::new(),
-            widened => format!(", beyond the rules for foreign manifests: {}", widened.join(", ")),
+            all => format!(", beyond the rules for external providers: {}", all.join(", ")),
         };
-        format!("the provider is external, {}{widened}", self.digest)
+        format!("the provider is external, {}{exceptions}", self.digest)
     }
 }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    api::status::{Cluster, Condition, Deletion, Nodes, Provider, Status, Stuck, Workload},
+    api::status::{Cluster, Condition, Deletion, Nodes, Provider, Status, WaitingNode, Workload},
     error,
     facts::cluster,
     nodes::waiting::{Waiting, by_reason},
@@ -78,7 +78,7 @@ pub fn was_installed(live: &Value) -> bool {
 const MOST_NODES: usize = 100;
 
 /// The most nodes that are named with a reason.
-const MOST_STUCK: usize = 32;
+const MOST_WAITING: usize = 32;
 
 /// The nodes, as one `CloudControllerManager` sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -321,10 +321,10 @@ pub fn next(previous: &Status, input: &Input) -> Status {
         nodes: Nodes {
             total: nodes.map_or(previous.nodes.total, |nodes| count(nodes.total)),
             uninitialized: nodes.map_or(previous.nodes.uninitialized, |nodes| count(nodes.uninitialized)),
+            waiting: judged.map_or_else(|| previous.nodes.waiting.clone(), waiting_longest),
             gone: gone_nodes.iter().take(MOST_NODES).cloned().collect(),
         },
-        stuck: judged.map_or_else(|| previous.stuck.clone(), stuck),
-        deletion: guard.map_or(&previous.deletion, |guard| &guard.deletion).clone(),
+        node_deletion: guard.map_or(&previous.node_deletion, |guard| &guard.deletion).clone(),
     }
 }
 
@@ -338,7 +338,13 @@ fn provider(previous: &Status, input: &Input) -> Provider {
         (None, _) => Origin { digest: previous.provider.digest.clone(), ..Origin::default() },
     };
     let (choice, image) = judgement.version.clone().unwrap_or_default();
-    Provider { version: choice.tag, image, because: choice.because, digest: origin.digest, widened: origin.widened }
+    Provider {
+        version: choice.tag,
+        image,
+        reason: choice.because,
+        digest: origin.digest,
+        policy_exceptions: origin.policy_exceptions,
+    }
 }
 
 /// Status, reason and message of `NodesInitialized`.
@@ -367,9 +373,9 @@ fn initialization(nodes: &Initialization) -> (&'static str, &'static str, String
 }
 
 /// The nodes that wait longest.
-fn stuck(nodes: &Initialization) -> Vec<Stuck> {
-    let first = nodes.waiting.iter().flatten().take(MOST_STUCK);
-    let of = |one: &Waiting| Stuck {
+fn waiting_longest(nodes: &Initialization) -> Vec<WaitingNode> {
+    let first = nodes.waiting.iter().flatten().take(MOST_WAITING);
+    let of = |one: &Waiting| WaitingNode {
         node: one.node.clone(),
         reason: one.reason.id().to_owned(),
         since: one.since.clone(),

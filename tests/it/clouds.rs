@@ -54,7 +54,7 @@ fn namespace_of(descriptor: &Descriptor) -> &'static str {
 fn start(cluster: &Kubernetes) -> Result<Operator> {
     let all: Vec<_> = embedded::catalog()?.upstream().map(|one| one.descriptor.name.clone()).collect();
     let names = format!("--names={}", all.join(","));
-    cluster.start_with(&[&format!("--manager-namespaces=kube-system,{ELSEWHERE}"), &names])
+    cluster.start_with(&[&format!("--namespaces=kube-system,{ELSEWHERE}"), &names])
 }
 
 impl World {

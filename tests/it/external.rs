@@ -37,7 +37,7 @@ use crate::{
     },
 };
 
-const NAMESPACES: &str = "--manager-namespaces=kube-system";
+const NAMESPACES: &str = "--namespaces=kube-system";
 
 /// A provider's folder of this name: Exoscale's.
 fn folder(root: &TempDir, name: &str) -> Result<PathBuf> {
@@ -193,7 +193,7 @@ async fn a_refusal_reaches_the_status_whatever_the_package_says() -> Result<()> 
     cluster.create("cluster", spec("demo")).await?;
     let live = cluster.conditions(&operator, "cluster", &["Ready=False", "Stalled=True"]).await?;
     let ready = message(&live, "Ready");
-    assert!(ready.contains("x0.yaml:7: the label x=aaa") && ready.contains("(foreign-label); assets/"), "{ready}");
+    assert!(ready.contains("x0.yaml:7: the label x=aaa") && ready.contains("(external-label); assets/"), "{ready}");
     assert!(ready.len() < 8 << 10 && !ready.contains(&"a".repeat(201)), "{} bytes", ready.len());
     // It says itself that nothing is applied.
     assert_eq!(writes(&cluster.requests(mark).await?), ["patch configmaps ccm-operator-inventory"]);

@@ -100,13 +100,13 @@ fn one_provider_s_own_folder_is_checked_by_the_rules_for_those_of_others() -> Re
     let [finding] = &report["findings"].as_array().context("findings")?[..] else { panic!("{report:#}") };
     assert_eq!(
         (&finding["rule"], &finding["value"]),
-        (&"foreign-host-namespace".into(), &"hostPID".into()),
+        (&"external-host-namespace".into(), &"hostPID".into()),
         "{report:#}"
     );
     let table = String::from_utf8(provider(&["verify", path(&folder)]).stdout)?;
-    assert!(table.lines().all(|line| line.len() <= 100) && table.contains("foreign-host-namespace:\n"), "{table}");
+    assert!(table.lines().all(|line| line.len() <= 100) && table.contains("external-host-namespace:\n"), "{table}");
     let xml = String::from_utf8(provider(&["verify", path(&folder), "-o", "junit"]).stdout)?;
-    assert!(xml.contains("<testcase classname=\"exoscale/upstream\" name=\"foreign-host-namespace\">"), "{xml}");
+    assert!(xml.contains("<testcase classname=\"exoscale/upstream\" name=\"external-host-namespace\">"), "{xml}");
     Ok(())
 }
 
@@ -119,7 +119,7 @@ fn a_policy_allows_what_it_names() -> Result<()> {
         let output = provider(&["verify", path(&folder), "--provider-policy", path(&policy)]);
         Ok((output.status.code(), String::from_utf8(output.stderr)?))
     };
-    assert_eq!(verify("exoscale: {foreign-host-namespace: [hostPID]}\n")?, (Some(0), String::new()));
+    assert_eq!(verify("exoscale: {external-host-namespace: [hostPID]}\n")?, (Some(0), String::new()));
     // As for the operator it may be pinned.
     let digest = provider(&["digest", path(&policy)]);
     let digest = String::from_utf8(digest.stdout)?.trim().to_owned();
@@ -130,18 +130,18 @@ fn a_policy_allows_what_it_names() -> Result<()> {
         let output = provider(&["verify", path(&folder), "--provider-policy", &pinned]);
         assert_eq!(output.status.code(), Some(code), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    let (code, warning) = verify("exoscale:\n  foreign-host-namespace: [hostPID]\n  foreign-host-port: [1]\n")?;
+    let (code, warning) = verify("exoscale:\n  external-host-namespace: [hostPID]\n  external-host-port: [1]\n")?;
     assert_eq!(code, Some(0));
     assert!(
-        warning.starts_with("warning: ") && warning.contains("policy.yaml:3: exoscale: foreign-host-port: unused"),
+        warning.starts_with("warning: ") && warning.contains("policy.yaml:3: exoscale: external-host-port: unused"),
         "{warning}"
     );
-    let (code, warning) = verify("other: {foreign-host-namespace: [hostPID]}\n")?;
+    let (code, warning) = verify("other: {external-host-namespace: [hostPID]}\n")?;
     assert_eq!(code, Some(1));
     assert!(warning.contains("policy.yaml: it allows nothing for exoscale, only for other"), "{warning}");
-    let (code, error) = verify("exoscale: {foreign-hostpid: [hostPID]}\n")?;
+    let (code, error) = verify("exoscale: {external-hostpid: [hostPID]}\n")?;
     assert_eq!(code, Some(2));
-    assert!(error.contains("policy.yaml:1: unknown rule `foreign-hostpid`") && error.lines().count() == 1, "{error}");
+    assert!(error.contains("policy.yaml:1: unknown rule `external-hostpid`") && error.lines().count() == 1, "{error}");
 
     let output = provider(&["verify", "aws", "--provider-policy", path(&policy)]);
     assert_eq!(output.status.code(), Some(2), "a provider that comes with this program needs none");
@@ -179,7 +179,7 @@ fn an_installation_has_the_rights_that_are_printed_for_a_provider() -> Result<()
         "kind: ClusterRole\n  name: view\nsubjects",
     )?;
     let policy = kept.path().join("policy.yaml");
-    fs::write(&policy, "exoscale: {foreign-reference: [ClusterRole view]}\n")?;
+    fs::write(&policy, "exoscale: {external-reference: [ClusterRole view]}\n")?;
     let output = provider(&["rbac", path(&folder), "--provider-policy", path(&policy)]);
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let printed = yaml::documents(&String::from_utf8(output.stdout)?)?;
@@ -269,9 +269,9 @@ fn rights_are_printed_for_what_the_operator_would_take() -> Result<()> {
     for (arguments, expected) in [
         (
             vec!["rbac", path(&folder)],
-            ": hostPID (foreign-host-namespace); `ccm-operator provider verify` explains each rule",
+            ": hostPID (external-host-namespace); `ccm-operator provider verify` explains each rule",
         ),
-        (vec!["rbac", path(&folder)], "looked at each value:\nexoscale:\n  foreign-host-namespace:\n  - hostPID\n"),
+        (vec!["rbac", path(&folder)], "looked at each value:\nexoscale:\n  external-host-namespace:\n  - hostPID\n"),
         (vec!["rbac", "aws"], "give --flavor"),
         (vec!["rbac", "exoscale", "--flavor", "openshift"], "has nothing for this --flavor"),
         (vec!["rbac", "exoscale", "--namespace", "a"], "--namespace has no use with --flavor upstream"),

@@ -305,7 +305,7 @@ impl World {
     }
 
     async fn status(&self) -> Result<Value> {
-        Ok(serde_json::to_value(self.cluster.managers().get("cluster").await?)?["status"]["deletion"].clone())
+        Ok(serde_json::to_value(self.cluster.managers().get("cluster").await?)?["status"]["nodeDeletion"].clone())
     }
 }
 
@@ -324,7 +324,7 @@ async fn add_pod(client: &Client, node: &str, template: &str) -> Result<()> {
 }
 
 fn start(cluster: &Kubernetes) -> Result<Operator> {
-    cluster.start_with(&["--manager-namespaces=kube-system", "--node-deletion"])
+    cluster.start_with(&["--namespaces=kube-system", "--node-deletion"])
 }
 
 fn granting(names: &[&str]) -> Value {
@@ -547,7 +547,7 @@ async fn a_right_is_taken_back_whatever_else_is_wrong() -> Result<()> {
     let live = world.cluster.conditions(&world.operator, "cluster", &["NodeDeletionSafe=False"]).await?;
     assert!(message(&live, "NodeDeletionSafe").contains("could not be withdrawn"), "{live:#}");
     let uid = gone.metadata.uid.as_ref().context("a uid")?;
-    assert_eq!(live["status"]["deletion"]["confirmed"], json!([format!("gone/{uid}")]), "it may still go");
+    assert_eq!(live["status"]["nodeDeletion"]["confirmed"], json!([format!("gone/{uid}")]), "it may still go");
     annotate(Value::Null).await?;
     world.role_is(&json!([])).await?;
     world.cluster.conditions(&world.operator, "cluster", &["NodeDeletionSafe=True"]).await?;
@@ -559,7 +559,7 @@ async fn a_right_is_taken_back_whatever_else_is_wrong() -> Result<()> {
     world.cluster.patch("cluster", json!({"spec": {"controllers": {"cloudNodeLifecycle": "Rehearsal"}}})).await?;
     world.role_is(&json!([])).await?;
     let live = world.cluster.conditions(&world.operator, "cluster", &["Ready=False", "NodeDeletionSafe=True"]).await?;
-    assert!(live["status"]["deletion"]["confirmed"].as_array().is_none_or(Vec::is_empty), "{live:#}");
+    assert!(live["status"]["nodeDeletion"]["confirmed"].as_array().is_none_or(Vec::is_empty), "{live:#}");
     assert_eq!(world.role().await?, json!([]), "it still exists");
     Ok(())
 }
@@ -613,7 +613,7 @@ async fn a_rehearsal_tells_what_would_go_and_leaves_no_right() -> Result<()> {
     let deletions: Vec<_> = writes.into_iter().filter(|one| one.verb == "delete").collect();
     assert!(resources(&deletions).iter().all(|resource| resource.starts_with("clusterrole")), "{deletions:?}");
     let live = world.cluster.conditions(&world.operator, "cluster", &["Ready=True", "NodeDeletionSafe=True"]).await?;
-    let deletion = &live["status"]["deletion"];
+    let deletion = &live["status"]["nodeDeletion"];
     assert_eq!(deletion["phase"], "Rehearsal", "{deletion}");
     assert_eq!(live["status"]["nodes"]["gone"], json!(["gone"]));
     let refusal = delete(&world.ccm, "gone").await.expect_err("a rehearsal");
@@ -660,20 +660,21 @@ async fn what_is_paused_removed_or_unreadable_says_nothing_of_the_past() -> Resu
     // A pause takes the right back, and goes on looking.
     world.cluster.patch("cluster", json!({"spec": {"management": "Paused"}})).await?;
     status("the pause", &|status, safe| {
-        names(&status["deletion"]["waiting"]) == ["gone"]
-            && status["deletion"]["waiting"][0]["message"].as_str().is_some_and(|text| text.contains("Paused"))
+        names(&status["nodeDeletion"]["waiting"]) == ["gone"]
+            && status["nodeDeletion"]["waiting"][0]["message"].as_str().is_some_and(|text| text.contains("Paused"))
             && (&safe["status"], &safe["reason"]) == (&json!("True"), &json!("Paused"))
-            && status["deletion"]["confirmed"] == json!([])
+            && status["nodeDeletion"]["confirmed"] == json!([])
     })
     .await?;
     world.lose("too", 650).await?;
     status("another node", &|status, _| {
-        names(&status["deletion"]["waiting"]) == ["gone", "too"] && names(&status["nodes"]["gone"]) == ["gone", "too"]
+        names(&status["nodeDeletion"]["waiting"]) == ["gone", "too"]
+            && names(&status["nodes"]["gone"]) == ["gone", "too"]
     })
     .await?;
     set_ready(client, "too", "True", now()).await?;
     status("it to be back", &|status, _| {
-        names(&status["deletion"]["waiting"]) == ["gone"] && names(&status["nodes"]["gone"]) == ["gone"]
+        names(&status["nodeDeletion"]["waiting"]) == ["gone"] && names(&status["nodes"]["gone"]) == ["gone"]
     })
     .await?;
 
@@ -685,8 +686,8 @@ async fn what_is_paused_removed_or_unreadable_says_nothing_of_the_past() -> Resu
     let other = world.cluster.start()?;
     status("the bad input", &|status, safe| {
         (&safe["status"], &safe["reason"]) == (&json!("Unknown"), &json!("BadInput"))
-            && status["deletion"]["waiting"] == json!([])
-            && status["deletion"]["confirmed"] == json!([])
+            && status["nodeDeletion"]["waiting"] == json!([])
+            && status["nodeDeletion"]["confirmed"] == json!([])
             && status["nodes"]["gone"] == json!([])
     })
     .await?;
@@ -699,9 +700,9 @@ async fn what_is_paused_removed_or_unreadable_says_nothing_of_the_past() -> Resu
     world.cluster.patch("cluster", json!({"spec": {"management": "Removed"}})).await?;
     status("the removal", &|status, safe| {
         (&safe["status"], &safe["reason"]) == (&json!("Unknown"), &json!("Removed"))
-            && status["deletion"]["phase"] == "Removed"
-            && status["deletion"]["waiting"] == json!([])
-            && status["deletion"]["confirmed"] == json!([])
+            && status["nodeDeletion"]["phase"] == "Removed"
+            && status["nodeDeletion"]["waiting"] == json!([])
+            && status["nodeDeletion"]["confirmed"] == json!([])
             && status["nodes"]["gone"] == json!([])
     })
     .await

@@ -202,7 +202,7 @@ async fn what_is_wrong_with_one_keeps_no_other_from_its_objects() -> Result<()> 
         "metadata": {"name": "hcloud-cloud-controller-manager-foreign", "namespace": "kube-system"},
     });
     objects::apply(&cluster.client, account).await?;
-    let operator = cluster.start_with(&["--manager-namespaces=kube-system,no-role"])?;
+    let operator = cluster.start_with(&["--namespaces=kube-system,no-role"])?;
     cluster.create("cluster", only("cloudNode", hcloud())).await?;
     cluster.create("foreign", only("cloudNodeLifecycle", hcloud())).await?;
     cluster
@@ -294,7 +294,7 @@ fn reason<'a>(live: &'a Value, type_: &str) -> &'a str {
 async fn what_the_installation_does_not_allow_is_refused_and_goes_when_it_is_to_go() -> Result<()> {
     let cluster = Kubernetes::new("hcloud").await?;
     cluster.put_secret("hcloud", json!({"token": "x"})).await?;
-    let start = |names: &str| cluster.start_with(&["--manager-namespaces=kube-system", names]);
+    let start = |names: &str| cluster.start_with(&["--namespaces=kube-system", names]);
     let with = |field: &str, value: Value| {
         let mut spec = hcloud();
         spec[field] = value;

@@ -381,7 +381,7 @@ async fn what_runs_goes_before_a_change_of_an_older_one() -> Result<()> {
 async fn a_right_to_delete_nodes_that_is_left_is_taken_back_although_an_input_is_bad() -> Result<()> {
     let cluster = Kubernetes::new("aws").await?;
     cluster.install_with(&["--providers", "aws", "--node-deletion"]).await?;
-    let start = || cluster.start_with(&["--manager-namespaces=kube-system", "--node-deletion"]);
+    let start = || cluster.start_with(&["--namespaces=kube-system", "--node-deletion"]);
     let mut operator = start()?;
     let controllers = json!({"cloudNodeLifecycle": "Enabled"});
     cluster.create("cluster", json!({"provider": "aws", "controllers": controllers})).await?;

@@ -87,7 +87,7 @@ async fn a_start_that_stays_blind_keeps_what_it_does_not_know() -> Result<()> {
     assert!(others.len() < granted.len(), "{granted:#?}");
     roles.patch("ccm-operator", &PatchParams::default(), &Patch::Merge(json!({"rules": others}))).await?;
     // With a lease it would wait for the topology first.
-    let operator = cluster.start_with(&["--manager-namespaces=kube-system", "--leader-elect=false"])?;
+    let operator = cluster.start_with(&["--namespaces=kube-system", "--leader-elect=false"])?;
     let live = reason_is(&cluster, &operator, "cluster", "Ready", "ApplyFailed").await?;
     assert!(message(&live, "Ready").contains("failed to watch nodes"), "{live:#}");
     for field in ["provider", "cluster", "workload", "nodes"] {
@@ -114,9 +114,9 @@ async fn under_a_definition_that_is_older_than_the_operator_the_rest_of_the_stat
     let mut older = current.clone();
     let status = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties";
     let fields = older.pointer_mut(status).and_then(Value::as_object_mut).context("the status")?;
-    fields.remove("deletion");
-    fields.remove("stuck");
-    fields["provider"]["properties"].as_object_mut().context("the provider")?.remove("because");
+    fields.remove("nodeDeletion");
+    fields["nodes"]["properties"].as_object_mut().context("the nodes")?.remove("waiting");
+    fields["provider"]["properties"].as_object_mut().context("the provider")?.remove("reason");
     objects::apply(&cluster.client, older).await?;
     eventually("the older definition to be served", LIMIT, async || {
         let object = json!({"apiVersion": "ccm-operator.dev/v1alpha1", "kind": "CloudControllerManager",
@@ -125,7 +125,7 @@ async fn under_a_definition_that_is_older_than_the_operator_the_rest_of_the_stat
         let answer = objects::apply_status(
             &cluster.client,
             json!({"apiVersion": "ccm-operator.dev/v1alpha1", "kind": "CloudControllerManager",
-                "metadata": {"name": "probe"}, "status": {"stuck": []}}),
+                "metadata": {"name": "probe"}, "status": {"nodes": {"waiting": []}}}),
         )
         .await;
         ensure!(answer.is_err(), "the field is still known");
@@ -139,12 +139,16 @@ async fn under_a_definition_that_is_older_than_the_operator_the_rest_of_the_stat
     let live = cluster.ready(&operator, "cluster").await?;
     let text = message(&live, "Ready");
     assert!(text.starts_with("1 of 1 pods are ready; "), "{text}");
-    for word in
-        ["status.deletion", "status.provider.because", "status.stuck", "CustomResourceDefinition", "helm show crds"]
-    {
+    for word in [
+        "status.nodeDeletion",
+        "status.provider.reason",
+        "status.nodes.waiting",
+        "CustomResourceDefinition",
+        "helm show crds",
+    ] {
         assert!(text.contains(word), "{word}: {text}");
     }
-    assert_eq!(live["status"]["deletion"], Value::Null);
+    assert_eq!(live["status"]["nodeDeletion"], Value::Null);
     assert!(live["status"]["provider"]["version"].is_string(), "{live:#}");
     // A change is written as well, and the log has it once, however often the whole status is tried.
     cluster.patch("cluster", json!({"spec": {"logging": {"verbosity": 3}}})).await?;
@@ -165,7 +169,7 @@ async fn under_a_definition_that_is_older_than_the_operator_the_rest_of_the_stat
     objects::apply(&cluster.client, current).await?;
     let waited = eventually("the whole status", 2 * LIMIT, async || {
         let live = cluster.ready(&operator, "cluster").await?;
-        ensure!(live["status"]["deletion"]["phase"] == "Rehearsal", "{:#}", live["status"]);
+        ensure!(live["status"]["nodeDeletion"]["phase"] == "Rehearsal", "{:#}", live["status"]);
         ensure!(message(&live, "Ready") == "1 of 1 pods are ready", "{:#}", live["status"]);
         Ok(Some(()))
     });

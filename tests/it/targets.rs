@@ -64,7 +64,7 @@ impl Told {
             own_namespace: OWN_NAMESPACE.to_owned(),
             with_operator: true,
             with_config_sync: true,
-            manager_namespaces: Vec::new(),
+            namespaces: Vec::new(),
             node_deletion: false,
             limits: Limits::default(),
             remove_providers: Vec::new(),

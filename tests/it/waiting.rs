@@ -83,13 +83,20 @@ async fn the_operator_tells_why_nodes_wait() -> Result<()> {
 
     let live = eventually("the diagnosis", PATIENCE, async || {
         let live = cluster.managers().get("cluster").await?.data;
-        ensure!(live["status"]["stuck"].as_array().is_some_and(|stuck| stuck.len() == 2), "{:#}", live["status"]);
+        ensure!(
+            live["status"]["nodes"]["waiting"].as_array().is_some_and(|stuck| stuck.len() == 2),
+            "{:#}",
+            live["status"]
+        );
         Ok(Some(live))
     })
     .await?;
     let status = &live["status"];
     assert_eq!((&status["nodes"]["total"], &status["nodes"]["uninitialized"]), (&json!(3), &json!(2)));
-    assert_eq!((&status["stuck"][0]["node"], &status["stuck"][0]["reason"]), (&json!("node-1"), &json!("N01")));
+    assert_eq!(
+        (&status["nodes"]["waiting"][0]["node"], &status["nodes"]["waiting"][0]["reason"]),
+        (&json!("node-1"), &json!("N01"))
+    );
     let condition =
         status["conditions"].as_array().unwrap().iter().find(|one| one["type"] == "NodesInitialized").unwrap();
     assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("CrashLoop")), "{condition:#}");
@@ -109,7 +116,7 @@ async fn the_operator_tells_why_nodes_wait() -> Result<()> {
     }
     let live = cluster.conditions(&operator, "cluster", &["NodesInitialized=True"]).await?;
     assert_eq!(live["status"]["nodes"], json!({"total": 3, "uninitialized": 0, "gone": []}));
-    assert_eq!(live["status"]["stuck"], json!([]));
+    assert_eq!(live["status"]["nodes"]["waiting"], json!([]));
     Ok(())
 }
 

@@ -99,7 +99,7 @@ impl Kubernetes {
 
     /// Starts the operator.
     pub fn start(&self) -> Result<Operator> {
-        self.start_with(&["--manager-namespaces=kube-system"])
+        self.start_with(&["--namespaces=kube-system"])
     }
 
     /// Starts the operator with these arguments, of which it needs the namespaces.

@@ -155,8 +155,8 @@ mod tests {
         };
         Status {
             conditions: vec![ready],
-            provider: Provider { because: "why".into(), ..Provider::default() },
-            deletion: Deletion { waiting: vec![candidate("a"), candidate("b")], ..Deletion::default() },
+            provider: Provider { reason: "why".into(), ..Provider::default() },
+            node_deletion: Deletion { waiting: vec![candidate("a"), candidate("b")], ..Deletion::default() },
             ..Status::default()
         }
     }
@@ -180,7 +180,7 @@ mod tests {
         assert!(!definition.refused(&whole, &whole, start), "something else is wrong");
         assert_eq!(definition.due(), None);
 
-        let old = kept(&[&["stuck"], &["provider", "because"], &["deletion", "waiting", "[]", "reason"]]);
+        let old = kept(&[&["nodes", "waiting"], &["provider", "reason"], &["nodeDeletion", "waiting", "[]", "reason"]]);
         assert!(definition.refused(&whole, &old, start));
         let fitting = definition.fit(&status, start).into_owned();
         let mut written = definition.value(&fitting, start);
@@ -188,7 +188,9 @@ mod tests {
         let message = message.as_str().unwrap();
         assert!(message.starts_with("2 of 2; the installed CustomResourceDefinition is older"), "{message}");
         assert!(
-            message.contains("lacks status.deletion.waiting[].reason, status.provider.because, status.stuck: apply"),
+            message.contains(
+                "lacks status.nodeDeletion.waiting[].reason, status.nodes.waiting, status.provider.reason: apply"
+            ),
             "{message}"
         );
         let mut expected = old;
@@ -204,13 +206,17 @@ mod tests {
         let mut less = sent.clone();
         less.as_object_mut().unwrap().remove("nodes");
         assert!(definition.refused(&sent, &less, now));
-        assert!(definition.problem().contains("status.nodes, status.provider.because"), "{}", definition.problem());
+        assert!(
+            definition.problem().contains("status.nodes, status.nodes.waiting, status.provider.reason"),
+            "{}",
+            definition.problem()
+        );
 
         let now = definition.due().unwrap();
         assert!(matches!(definition.fit(&status, now), Cow::Borrowed(_)));
         assert_eq!(definition.value(&status, now), whole);
-        assert!(definition.refused(&whole, &kept(&[&["stuck"]]), now), "a newer one, and not new enough");
-        assert!(definition.problem().contains("lacks status.stuck:"), "{}", definition.problem());
+        assert!(definition.refused(&whole, &kept(&[&["nodes", "waiting"]]), now), "a newer one, and not new enough");
+        assert!(definition.problem().contains("lacks status.nodes.waiting:"), "{}", definition.problem());
         assert!(definition.accepted(definition.due().unwrap()));
         assert_eq!((definition.due(), definition.value(&status, start)), (None, whole));
     }

@@ -145,7 +145,7 @@ impl Managers {
             })
         };
         for (name, managed) in &mut self.fleet {
-            managed.guard.count(&status(&view.target.observer, name).deletion, &nodes, now, Instant::now());
+            managed.guard.count(&status(&view.target.observer, name).node_deletion, &nodes, now, Instant::now());
             managed.decide_deletions(name, view, known(name), pass);
         }
         self.take_back(view).await;
@@ -168,7 +168,7 @@ impl Managers {
     fn needs_nodes(&self, observer: &Observer, events: Option<&[NodeEvent]>) -> bool {
         let is_busy = |(name, managed): (&String, &Managed)| {
             let allows = managed.manager().is_some_and(|manager| !manager.spec.node_deletion.allow.is_empty());
-            allows || !status(observer, name).deletion.confirmed.is_empty()
+            allows || !status(observer, name).node_deletion.confirmed.is_empty()
         };
         events.is_some_and(|events| !events.is_empty()) || self.fleet.iter().any(is_busy)
     }
@@ -225,7 +225,7 @@ impl Managed {
         pass: &mut Pass,
     ) {
         if manager.spec.controllers.cloud_node_lifecycle == Lifecycle::Enabled && !self.is_paused() {
-            let previous = status(&view.target.observer, name).deletion.confirmed;
+            let previous = status(&view.target.observer, name).node_deletion.confirmed;
             let recorded: BTreeSet<_> = previous.iter().map(String::as_str).collect();
             let live = self.live(&view.target.observer);
             let (deletable, due) = lists::next(&decision.confirmed, &recorded, &live);

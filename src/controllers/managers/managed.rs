@@ -285,7 +285,7 @@ fn manager(live: &Value, cluster: Cluster, settings: &ViewSettings) -> Result<Ma
         return Ok(manager);
     }
     let default = [DEFAULT_NAMESPACE.to_owned()];
-    let given = settings.manager_namespaces.as_slice();
+    let given = settings.namespaces.as_slice();
     let namespaces = if given.is_empty() { &default } else { given };
     if !namespaces.contains(&manager.spec.namespace) {
         let message = format!(

@@ -135,7 +135,12 @@ impl Reporter<'_> {
                 }
                 managed.written = Some((Instant::now(), manager::of(&written)));
                 view.target.observer.watches.put(&Id::Managers, name, written);
-                record_deletions(&view.target.events, name, (&previous.deletion, &next.deletion), &gone_nodes);
+                record_deletions(
+                    &view.target.events,
+                    name,
+                    (&previous.node_deletion, &next.node_deletion),
+                    &gone_nodes,
+                );
                 Ok(())
             }
             // It has just been deleted.
@@ -217,8 +222,7 @@ impl Managed {
 fn counts_only(previous: &Status, next: &Status) -> bool {
     let mut same = next.clone();
     same.nodes.clone_from(&previous.nodes);
-    same.stuck.clone_from(&previous.stuck);
-    same.deletion.waiting.clone_from(&previous.deletion.waiting);
+    same.node_deletion.waiting.clone_from(&previous.node_deletion.waiting);
     for condition in same.conditions.iter_mut().filter(|one| counts_nodes(one)) {
         let is_it = |one: &&Condition| (&one.type_, &one.reason) == (&condition.type_, &condition.reason);
         if let Some(before) = previous.conditions.iter().find(is_it) {
@@ -274,7 +278,7 @@ mod tests {
             one.nodes.gone = gone.iter().map(|node| (*node).to_owned()).collect();
             let waiting =
                 |node: &&str| Candidate { node: (*node).into(), message: safe[2].into(), ..Candidate::default() };
-            one.deletion.waiting = gone.iter().map(waiting).collect();
+            one.node_deletion.waiting = gone.iter().map(waiting).collect();
             one
         };
         let before = of(["False", "TooManyNodes", "3 of 9"], &["a", "b", "c"]);
@@ -282,7 +286,7 @@ mod tests {
         assert!(!counts_only(&before, &of(["False", "NoReadyNode", "why"], &["a", "b", "c"])), "another reason");
         assert!(!counts_only(&before, &of(["True", "Guarded", ""], &[])));
         let mut confirmed = before.clone();
-        confirmed.deletion.confirmed = vec!["a/u".into()];
+        confirmed.node_deletion.confirmed = vec!["a/u".into()];
         assert!(!counts_only(&before, &confirmed), "a node may go as soon as that is written");
         let mut pods = before.clone();
         pods.workload.ready = 1;

@@ -57,7 +57,7 @@ impl Cluster<'_> {
     fn by_status(&self) -> impl Iterator<Item = (&str, Sign<'_>)> {
         self.evidence.deleted.iter().map(|(manager, deleted)| {
             let provider = self.managers.iter().find(|judged| judged.subject().name == *manager);
-            let shown = format!("status.deletion.deleted of CloudControllerManager/{manager}");
+            let shown = format!("status.nodeDeletion.deleted of CloudControllerManager/{manager}");
             let sign = Sign {
                 uid: &deleted.uid,
                 provider: provider.map_or("", |judged| &judged.subject().provider),

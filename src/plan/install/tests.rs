@@ -179,7 +179,7 @@ fn namespaces_are_those_that_are_given() {
     assert!(find(&objects, "Role", "ccm-operator-authentication-reader", "kube-system").is_some());
     let subjects = objects.iter().filter_map(|object| object["subjects"].as_array()).flatten();
     assert!(subjects.map(|subject| &subject["namespace"]).all(|namespace| namespace == "own"));
-    assert!(text.contains("--manager-namespaces=cloud,other"), "{text}");
+    assert!(text.contains("--namespaces=cloud,other"), "{text}");
     // Its labels are not ours to change, and it must outlive the operator.
     installation.operator_namespace = "cloud".into();
     assert!(find(&printed(&installation).1, "Namespace", "cloud", "").is_none());

@@ -49,7 +49,7 @@ pub fn accept(wanted: &Wanted, loaded: package::read::Loaded, policy: &Policy) -
             broken.join("; ")
         )));
     }
-    let origin = Origin { path: path.display().to_string(), digest, widened: widened(&bundles, policy) };
+    let origin = Origin { path: path.display().to_string(), digest, policy_exceptions: widened(&bundles, policy) };
     External::new(package, &bundles, origin).map_err(|defect| wanted.refused(defect.to_string()))
 }
 

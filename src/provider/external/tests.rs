@@ -218,7 +218,7 @@ fn needy(root: &Path) -> (PathBuf, PathBuf, &'static str) {
     let text =
         fs::read_to_string(&deployment).unwrap().replace("hostNetwork: true", "hostNetwork: true\n      hostPID: true");
     fs::write(deployment, text).unwrap();
-    let allows = "demo: {foreign-host-namespace: [hostPID]}\n";
+    let allows = "demo: {external-host-namespace: [hostPID]}\n";
     fs::write(&policy, allows).unwrap();
     (path, policy, allows)
 }
@@ -236,7 +236,7 @@ fn a_policy_is_used_with_its_digest_only() {
     let used = read(Some(&digest));
     assert_eq!(used.refused(), []);
     let origin = used.upstream_of("demo").unwrap().origin.clone().unwrap();
-    assert_eq!(origin.widened, ["foreign-host-namespace: hostPID"]);
+    assert_eq!(origin.policy_exceptions, ["external-host-namespace: hostPID"]);
     assert_refused(&read(None), "demo", "no digest is given, so its text could be anybody's");
     assert_refused(&read(None), "demo", &format!("`ccm-operator provider digest {}` prints", file.display()));
     assert_refused(&read(Some("sha256:12")), "demo", "\"sha256:12\" is no digest");
@@ -254,11 +254,11 @@ fn a_policy_is_read_once_and_its_change_widens_nothing() {
     fs::write(&file, "{}\n").unwrap();
     let policy = PolicyFile { path: file.clone(), digest: Some(package::digest(b"{}\n")) };
     let mut externals = Externals::read(embedded::catalog().unwrap(), with_policy(&path, policy));
-    assert_refused(&externals.catalog(), "demo", "(foreign-host-namespace)");
+    assert_refused(&externals.catalog(), "demo", "(external-host-namespace)");
     assert_eq!(externals.paths().collect::<Vec<_>>(), [path.as_path()], "no change of the policy is waited for");
     fs::write(&file, allows).unwrap();
     assert!(!externals.retry(), "the policy is what was pinned");
-    assert_refused(&externals.catalog(), "demo", "(foreign-host-namespace)");
+    assert_refused(&externals.catalog(), "demo", "(external-host-namespace)");
     fs::remove_file(&file).unwrap();
     assert!(!externals.retry());
 

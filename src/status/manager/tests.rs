@@ -157,15 +157,21 @@ fn nodes_that_wait_are_counted_by_their_reasons() {
     let expected = "NodesInitialized=False CredentialsRefused: 41 of 50 nodes wait for their initialization: \
                     N07 CredentialsRefused (40), N10 NodeIPNotFound (1)";
     assert_eq!(shown(&stuck), expected);
-    assert_eq!((stuck.stuck.len(), stuck.stuck[0].reason.as_str(), stuck.nodes.uninitialized), (32, "N07", 41));
+    assert_eq!(
+        (stuck.nodes.waiting.len(), stuck.nodes.waiting[0].reason.as_str(), stuck.nodes.uninitialized),
+        (32, "N07", 41)
+    );
     assert_eq!(after(&stuck, None), stuck, "not seen again yet");
     let done =
         after(&stuck, Some(&Initialization { total: 50, uninitialized: 0, is_judged: true, waiting: Ok(Vec::new()) }));
-    assert_eq!((shown(&done).as_str(), done.stuck.len()), ("NodesInitialized=True Initialized: ", 0));
+    assert_eq!((shown(&done).as_str(), done.nodes.waiting.len()), ("NodesInitialized=True Initialized: ", 0));
     // After a start, until somebody has asked why.
     let unknown = Initialization { total: 51, uninitialized: 41, is_judged: false, waiting: Ok(Vec::new()) };
     let started = after(&stuck, Some(&unknown));
-    assert_eq!((&started.conditions, &started.stuck, started.nodes.total), (&stuck.conditions, &stuck.stuck, 51));
+    assert_eq!(
+        (&started.conditions, &started.nodes.waiting, started.nodes.total),
+        (&stuck.conditions, &stuck.nodes.waiting, 51)
+    );
     for (why, expected) in [
         (NotInitializing::ControllerOff, "ControllerOff: spec.controllers.cloudNode is Disabled"),
         (NotInitializing::Removed, "Removed: the cloud-controller-manager is removed, or is being removed"),

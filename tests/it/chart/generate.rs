@@ -25,14 +25,14 @@ pub(super) const CHART: &str = "charts/ccm-operator";
 pub(super) const GENERATED: &str = "Generated from install/ by `make generate`.";
 
 /// The argument with the managed namespaces.
-const NAMESPACES: &str = "--manager-namespaces=namespaces-of-the-chart";
+const NAMESPACES: &str = "--namespaces=namespaces-of-the-chart";
 
 /// The argument with the names of `CloudControllerManager`s.
 const NAMES: &str = "--names=name-of-the-chart";
 
 /// What stands in the files where a value enters, and the template for it.
 const TOKENS: [(&str, &str); 13] = [
-    (NAMESPACES, "--manager-namespaces={{ join \",\" $.Values.namespaces }}"),
+    (NAMESPACES, "--namespaces={{ join \",\" $.Values.namespaces }}"),
     (NAMES, NAMED),
     ("[leases-of-the-chart]", "{{ toJson . }}"),
     ("leases-of-the-chart", "{{ join \",\" . }}"),

@@ -239,7 +239,7 @@ async fn external_providers_are_mounted_as_render_mounts_them() -> Result<()> {
     let written = scaffold::new(folder.path(), &["acme", &image]);
     ensure!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
     let (path, policy) = (folder.path().join("acme"), folder.path().join("policy.yaml"));
-    fs::write(&policy, "acme: {foreign-host-port: [1]}\n")?;
+    fs::write(&policy, "acme: {external-host-port: [1]}\n")?;
     let (path, policy) = (path.display().to_string(), policy.display().to_string());
     let digest = |of: &str| -> Result<String> {
         let output = Command::new(binary()).args(["provider", "digest", of]).output()?;

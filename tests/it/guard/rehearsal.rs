@@ -162,7 +162,7 @@ async fn an_installation_without_the_flag_lets_one_go_that_needed_it() -> Result
 #[tokio::test]
 async fn of_one_with_another_name_the_status_says_what_the_installation_lacks() -> Result<()> {
     let cluster = Kubernetes::new("aws").await?;
-    let namespaces = "--manager-namespaces=kube-system";
+    let namespaces = "--namespaces=kube-system";
     let operator = cluster.start_with(&[namespaces, "--names=cluster"])?;
     cluster.create("second", json!({"provider": "aws"})).await?;
     let live = cluster.conditions(&operator, "second", &["ConfigurationValid=False", "Stalled=True"]).await?;

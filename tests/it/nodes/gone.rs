@@ -74,12 +74,12 @@ async fn a_deleted_node_without_an_event_is_known_by_the_status_and_by_the_log()
     ]);
     let deleted = json!([{"node": "listed", "uid": "u-1", "at": now.to_string()}]);
     let deletion = json!({"phase": "Enabled", "waiting": [], "confirmed": [], "deleted": deleted});
-    let status = Patch::Merge(json!({"status": {"deletion": deletion}}));
+    let status = Patch::Merge(json!({"status": {"nodeDeletion": deletion}}));
     cluster.managers().patch_status("cluster", &PatchParams::default(), &status).await?;
 
     for (name, evidence) in [
         ("logged", "deleting node since it is no longer present in cloud provider: logged"),
-        ("listed", "status.deletion.deleted of CloudControllerManager/cluster"),
+        ("listed", "status.nodeDeletion.deleted of CloudControllerManager/cluster"),
     ] {
         let found = findings(&cluster, name).await?;
         assert_eq!(found.len(), 1, "{found:#?}");
@@ -144,7 +144,7 @@ async fn nobody_waits_for_a_node_of_no_cloud() -> Result<()> {
     cluster.create("cluster", json!({"provider": "aws"})).await?;
     eventually("the diagnosis", LIMIT * 5, async || {
         let status = cluster.managers().get("cluster").await?.data["status"].clone();
-        let stuck: Vec<_> = status["stuck"].as_array().into_iter().flatten().collect();
+        let stuck: Vec<_> = status["nodes"]["waiting"].as_array().into_iter().flatten().collect();
         ensure!(
             stuck.len() == 1 && (&stuck[0]["node"], &stuck[0]["reason"]) == (&json!("bare"), &json!("N15")),
             "{status:#}"
@@ -156,6 +156,6 @@ async fn nobody_waits_for_a_node_of_no_cloud() -> Result<()> {
     // The operator keeps no more of a node than it reads: this is among it.
     patch("bare", no_cloud()).await?;
     let live = cluster.conditions(&operator, "cluster", &["NodesInitialized=True"]).await?;
-    assert_eq!(live["status"]["stuck"], json!([]));
+    assert_eq!(live["status"]["nodes"]["waiting"], json!([]));
     Ok(())
 }

@@ -271,7 +271,7 @@ impl<'a> Cloud<'a> {
             row("with the providerID of another cloud", nodes.foreign_provider_id),
             row("without a providerID, with a name that the cloud does not know", nodes.without_provider_id),
         ];
-        let guarded = "With `Rehearsal`, the default, the CCM has no right to delete nodes: `status.deletion` names those that it would \
+        let guarded = "With `Rehearsal`, the default, the CCM has no right to delete nodes: `status.nodeDeletion` names those that it would \
                        delete. With `Enabled` only [nodes of this cloud that the operator has confirmed](../node-deletion.md) are deleted.";
         let beside = if nodes.foreign_provider_id == Answer::Gone {
             "So no CCM of another cloud can run the controllers of nodes [beside it](../preflight.md#two-in-one-cluster)."

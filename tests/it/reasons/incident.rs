@@ -145,12 +145,12 @@ impl Incident {
         let started = Instant::now();
         let status = eventually("the status to list the nodes", LONG, async || {
             let status = world.status().await?;
-            ensure!(names(&status["deletion"]["waiting"]) == sorted(nodes), "{:#}", status["deletion"]);
+            ensure!(names(&status["nodeDeletion"]["waiting"]) == sorted(nodes), "{:#}", status["nodeDeletion"]);
             ensure!(texts(&status["nodes"]["gone"]) == sorted(nodes), "{:#}", status["nodes"]);
             Ok(Some(status))
         });
         let status = status.await.with_context(|| world.operator.log())?;
-        ensure!(status["deletion"]["phase"] == "Rehearsal", "{:#}", status["deletion"]);
+        ensure!(status["nodeDeletion"]["phase"] == "Rehearsal", "{:#}", status["nodeDeletion"]);
         ensure!(existing(world, nodes).await? == nodes.len(), "a rehearsal deleted nodes");
         self.note(world, "rehearsal", started, "none of 10 nodes deleted, all listed in the status")
     }
@@ -178,7 +178,7 @@ impl Incident {
     /// Waits until the status names all these nodes for this reason, and the cloud-controller-manager has asked once more.
     async fn waits(&self, world: &World, nodes: &[String], why: &str) -> Result<String> {
         let waited = eventually("the status to tell why the nodes stay", LONG, async || {
-            let deletion = world.status().await?["deletion"].clone();
+            let deletion = world.status().await?["nodeDeletion"].clone();
             ensure!(deletion["phase"] == "Enabled" && texts(&deletion["confirmed"]).is_empty(), "{deletion:#}");
             ensure!(names(&deletion["waiting"]) == sorted(nodes), "{deletion:#}");
             let messages: Vec<_> = items(&deletion["waiting"]).iter().map(|one| text(&one["message"])).collect();
@@ -204,7 +204,11 @@ impl Incident {
             world.set_ready(node, "True", LONG_AGO).await?;
         }
         eventually("the deletion of the node", LONG, async || {
-            ensure!(existing(world, std::slice::from_ref(gone)).await? == 0, "{:#}", world.status().await?["deletion"]);
+            ensure!(
+                existing(world, std::slice::from_ref(gone)).await? == 0,
+                "{:#}",
+                world.status().await?["nodeDeletion"]
+            );
             Ok(Some(()))
         })
         .await
@@ -212,7 +216,7 @@ impl Incident {
         ensure!(existing(world, living).await? == living.len(), "a node with a machine was deleted");
         let status = eventually("the deletion in the status", LIMIT, async || {
             let status = world.status().await?;
-            ensure!(texts(&status["deletion"]["confirmed"]).is_empty(), "{:#}", status["deletion"]);
+            ensure!(texts(&status["nodeDeletion"]["confirmed"]).is_empty(), "{:#}", status["nodeDeletion"]);
             Ok(Some(status))
         });
         status.await?;
@@ -226,7 +230,7 @@ impl Incident {
             world.patch(json!({"controllers": {"cloudNodeLifecycle": mode}})).await?;
             eventually("the mode", LIMIT, async || {
                 let status = world.status().await?;
-                ensure!(status["deletion"]["phase"] == mode, "{:#}", status["deletion"]);
+                ensure!(status["nodeDeletion"]["phase"] == mode, "{:#}", status["nodeDeletion"]);
                 Ok(Some(()))
             })
             .await

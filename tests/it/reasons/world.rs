@@ -77,7 +77,7 @@ impl World {
     ) -> Result<Self> {
         let cluster = Kubernetes::new("hcloud").await?;
         cluster.install_with(&["--provider", &folder.display().to_string(), "--providers", provider]).await?;
-        let operator = cluster.start_with(&["--manager-namespaces=kube-system", pinned])?;
+        let operator = cluster.start_with(&["--namespaces=kube-system", pinned])?;
         Self::of(cluster, operator, provider, program_of).await
     }
 
@@ -95,7 +95,7 @@ impl World {
         world.operator.terminate()?;
         world.operator.wait(LIMIT).await?;
         world.cluster.install_with(&["--providers", provider, "--node-deletion"]).await?;
-        world.operator = world.cluster.start_with(&["--manager-namespaces=kube-system", "--node-deletion"])?;
+        world.operator = world.cluster.start_with(&["--namespaces=kube-system", "--node-deletion"])?;
         Ok(world)
     }
 
@@ -320,7 +320,7 @@ impl World {
         let what = format!("the status to name {reason}");
         let waited = eventually(&what, LONG, async || {
             let status = self.status().await?;
-            let stuck = status["stuck"].as_array().into_iter().flatten().find(|one| one["node"] == node);
+            let stuck = status["nodes"]["waiting"].as_array().into_iter().flatten().find(|one| one["node"] == node);
             ensure!(stuck.is_some_and(|stuck| stuck["reason"] == reason), "{status:#}");
             let conditions = status["conditions"].as_array().into_iter().flatten();
             let initialized = conditions.into_iter().find(|one| one["type"] == "NodesInitialized");

@@ -95,9 +95,9 @@ fn a_policy_allows_a_test_what_it_allows_the_operator() {
     };
     let text = UPSTREAM[0].1.replace("hostNetwork: true", "hostNetwork: true\n      hostPID: true");
     let tried = |policy: &str| world.error_of(0, &text, &["--provider-policy", policy]);
-    let error = tried(&policy("other: {foreign-host-namespace: [hostPID]}\n"));
-    assert!(error.contains("(foreign-host-namespace)") && world.connections() == 0, "{error}");
-    let path = policy("exoscale: {foreign-host-namespace: [hostPID]}\n");
+    let error = tried(&policy("other: {external-host-namespace: [hostPID]}\n"));
+    assert!(error.contains("(external-host-namespace)") && world.connections() == 0, "{error}");
+    let path = policy("exoscale: {external-host-namespace: [hostPID]}\n");
     let error = tried(&format!("{path}@sha256:{}", "0".repeat(64)));
     assert!(error.contains("expected the digest") && world.connections() == 0, "{error}");
     assert!(Path::new(&path).is_file());

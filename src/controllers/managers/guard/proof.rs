@@ -37,7 +37,7 @@ impl Managed {
         }
         let has_candidates = !(decision.confirmed.is_empty() && decision.waiting.is_empty());
         let previous = status(&view.target.observer, name);
-        let is_known = previous.deletion.phase == phase(lifecycle) && manager::knows_guard(&previous);
+        let is_known = previous.node_deletion.phase == phase(lifecycle) && manager::knows_guard(&previous);
         let is_own = |id: &String| owns(&guard.provider_ids, id);
         // What is wrong is asked for until it is cured, and what may become wrong while it matters.
         let is_pressing =

@@ -103,11 +103,11 @@ impl Managed {
             None => self.undecided(view, previous),
         };
         let confirmed = &mut report.deletion.confirmed;
-        let before = previous.deletion.confirmed.iter();
+        let before = previous.node_deletion.confirmed.iter();
         let stays = before.filter(|one| self.is_still_confirmed(one, live.as_ref())).cloned();
         let stays: Vec<_> = stays.filter(|one| !confirmed.contains(one)).collect();
         confirmed.extend(stays);
-        let deleted = self.guard.deleted.as_ref().unwrap_or(&previous.deletion.deleted);
+        let deleted = self.guard.deleted.as_ref().unwrap_or(&previous.node_deletion.deleted);
         report.deletion.deleted.clone_from(deleted);
         let left: Vec<_> = live.iter().flatten().filter(|one| !self.guard.deletable.granted.contains(*one)).collect();
         if let Some(first) = left.first() {
@@ -131,7 +131,7 @@ impl Managed {
 
     /// What is reported without a decision. For a moment, as at a start, that is what was reported last.
     fn undecided(&self, view: &View, previous: &Status) -> manager::Guard {
-        let before = Deletion { confirmed: Vec::new(), ..previous.deletion.clone() };
+        let before = Deletion { confirmed: Vec::new(), ..previous.node_deletion.clone() };
         let Some(is_safe) = self.why_undecided(view, &before.phase) else {
             return manager::Guard { is_safe: None, deletion: before };
         };
@@ -207,7 +207,7 @@ impl Managed {
         let is_safe = is_safe.or_else(|| {
             let mut before = previous.conditions.iter().filter(|one| one.type_ == NODE_DELETION_SAFE);
             let is_past = before.any(|one| one.status == "Unknown" || (one.reason == PAUSED) != self.is_paused());
-            let is_other = previous.deletion.phase != deletion.phase || !deletion.waiting.is_empty();
+            let is_other = previous.node_deletion.phase != deletion.phase || !deletion.waiting.is_empty();
             (is_past || is_other).then(|| {
                 ("Unknown", "NotChecked", "the rights of the cloud-controller-manager are not known".to_owned())
             })
@@ -261,21 +261,21 @@ impl Managed {
         if self.is_paused() {
             let message = match waiting {
                 0 => String::new(),
-                _ => format!("no node may be deleted meanwhile, {waiting} wait: see status.deletion"),
+                _ => format!("no node may be deleted meanwhile, {waiting} wait: see status.nodeDeletion"),
             };
             return Some(("True", PAUSED, message));
         }
         Some(if lifecycle == Lifecycle::Enabled {
             let message = match (confirmed, waiting) {
                 (0, 0) => String::new(),
-                _ => format!("{confirmed} nodes may be deleted, {waiting} wait: see status.deletion"),
+                _ => format!("{confirmed} nodes may be deleted, {waiting} wait: see status.nodeDeletion"),
             };
             ("True", "Guarded", message)
         } else {
             let message = match confirmed + waiting {
                 0 => String::new(),
-                1 => "1 node would be deleted: see status.deletion".to_owned(),
-                all => format!("{all} nodes would be deleted: see status.deletion"),
+                1 => "1 node would be deleted: see status.nodeDeletion".to_owned(),
+                all => format!("{all} nodes would be deleted: see status.nodeDeletion"),
             };
             ("True", "Rehearsal", message)
         })
@@ -285,7 +285,7 @@ impl Managed {
     pub(in super::super) fn gone_nodes(&self, view: &View, previous: &Status) -> BTreeSet<String> {
         match &self.guard.decision {
             Some(decision) => decision.asked_for.iter().cloned().collect(),
-            None if self.why_undecided(view, &previous.deletion.phase).is_some() => BTreeSet::new(),
+            None if self.why_undecided(view, &previous.node_deletion.phase).is_some() => BTreeSet::new(),
             None => previous.nodes.gone.iter().cloned().collect(),
         }
     }

@@ -214,7 +214,7 @@ fn a_deletion_whose_event_was_dropped_is_known_by_the_status_or_the_log() {
     let dropped = [("DeletingNode", "2026-01-01T11:55:00Z"), ("DeletingNodeFailed", "2026-01-01T11:55:00Z")];
     assert_eq!(of(&dropped, &[line, denied], false), None, "somebody else has deleted it");
     assert_eq!(of(&dropped, &[line, denied, line], false), Some((None, line.into())));
-    let listed = "status.deletion.deleted of CloudControllerManager/aws";
+    let listed = "status.nodeDeletion.deleted of CloudControllerManager/aws";
     assert_eq!(of(&dropped, &[line, denied], true), Some((Some(LONG_AGO.into()), listed.into())));
     assert_eq!(of(&[], &[line], true), Some((Some(LONG_AGO.into()), listed.into())));
     let kept = [dropped[0], dropped[1], ("DeletingNode", "2026-01-01T11:56:00Z")];

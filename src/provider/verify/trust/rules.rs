@@ -22,14 +22,14 @@ pub(in crate::provider::verify) static RULES: &[Rule] = &[
         Never(types::names),
     ),
     rule(
-        "foreign-kind",
+        "external-kind",
         "an admission policy can refuse the requests of everybody in the cluster, and nothing replaces a Pod that is gone",
         "keep Deployments, DaemonSets, ServiceAccounts, roles and their bindings, ConfigMaps, Services and \
          PodDisruptionBudgets in assets/, and Pods in bootstrap/; or list `KIND NAME` in the policy",
         Unless(objects::kinds),
     ),
     rule(
-        "foreign-name",
+        "external-name",
         "Kubernetes gives rights and meaning to names, such as the ServiceAccounts of its controllers in kube-system, whether \
          the objects exist or not",
         "name the object after the provider, such as NAME-cloud-controller-manager: it has to begin with NAME-cloud-, and not to end as \
@@ -37,19 +37,19 @@ pub(in crate::provider::verify) static RULES: &[Rule] = &[
         Unless(objects::names),
     ),
     rule(
-        "foreign-system-name",
+        "external-system-name",
         "names that begin with system: are those of Kubernetes itself: of its roles, users and groups",
         "use another name, and grant the rights with a role of the provider's own",
         Never(objects::system_names),
     ),
     rule(
-        "foreign-namespace",
+        "external-namespace",
         "objects in another namespace act on what belongs to somebody else",
         "use the managed namespace or kube-system, in upstream/ only the latter; or list the namespace in the policy",
         Unless(objects::namespaces),
     ),
     rule(
-        "foreign-reference",
+        "external-reference",
         "a role that the folder does not contain grants what nobody sees in it, and so does an account, which others use too",
         "bind roles of the folder to ServiceAccounts of the folder, and run pods as these; of the cluster's own roles only \
          extension-apiserver-authentication-reader may be bound; or list `KIND NAME` in the policy, with NAMESPACE/NAME where \
@@ -66,26 +66,26 @@ pub(in crate::provider::verify) static RULES: &[Rule] = &[
         Never(accounts::roles),
     ),
     rule(
-        "foreign-aggregation",
+        "external-aggregation",
         "an aggregated role gets rules that the folder does not show, or gives its own to everybody who has the other role",
         "write the rules into the role, and remove aggregationRule and labels with aggregate-to-",
         Never(objects::aggregation),
     ),
     rule(
-        "foreign-metadata",
+        "external-metadata",
         "annotations steer controllers, container runtimes and the operator itself, and finalizers and owners decide what is deleted",
         "keep name, namespace and labels; or list the field of metadata, or the annotation's key, in the policy",
         Unless(metadata::metadata),
     ),
     rule(
-        "foreign-label",
+        "external-label",
         "by its labels a pod becomes one of somebody else's Service, such as the cluster's DNS, and gets what is meant for that",
         "use app.kubernetes.io/name or k8s-app with a value that begins with NAME-cloud-, and app.kubernetes.io/instance: cluster; or list \
          `KEY=VALUE` in the policy",
         Unless(metadata::labels),
     ),
     rule(
-        "foreign-selector",
+        "external-selector",
         "a budget for the pods of others keeps these from being evicted, a Service draws their traffic, and an anti-affinity keeps them \
          from being scheduled",
         "select by the provider's own label, as its workload does, and in its own namespace; or list `KIND NAME` in the policy, or \
@@ -107,39 +107,39 @@ pub(in crate::provider::verify) static RULES: &[Rule] = &[
         Unless(metadata::budgets),
     ),
     rule(
-        "foreign-service",
+        "external-service",
         "a Service can draw the traffic of an address or a name to itself, or open a port on every node",
         "use type: ClusterIP, without externalIPs, and leave the address to the cluster (None is fine); or list the field \
          and its value in the policy",
         Unless(objects::services),
     ),
     rule(
-        "foreign-cloud-config",
+        "external-cloud-config",
         "the configuration would be written to openshift-config-managed/kube-cloud-config too, which other operators read",
         "remove publishWithFeatureGate; or list the gate in the policy",
         Unless(objects::published),
     ),
     rule(
-        "foreign-host-namespace",
+        "external-host-namespace",
         "the container sees and signals the processes of the node, and reads their environment",
         "remove hostPID and hostIPC; hostNetwork is fine; or list the field in the policy",
         Unless(pods::host_namespaces),
     ),
     rule(
-        "foreign-host-path",
+        "external-host-path",
         "a file of the node is a way out of the container: kubelet's folder has the credentials of every pod",
         "use a ConfigMap, Secret or emptyDir; a bootstrap pod may mount /etc/kubernetes/bootstrap-secrets/kubeconfig and \
          /etc/kubernetes/bootstrap-configs/cloud.conf, with type: File and readOnly: true; or list the path in the policy",
         Unless(pods::host_paths),
     ),
     rule(
-        "foreign-host-port",
+        "external-host-port",
         "the port of the node is taken from others, and open to everybody who reaches the node",
         "remove hostPort: on the host's network, containerPort is enough; or list the port in the policy",
         Unless(pods::host_ports),
     ),
     rule(
-        "foreign-volume",
+        "external-volume",
         "other types of volumes read what the manifest does not show: disks, file servers, other images, credentials of drivers; and \
          who trusts the cluster's tokens may trust those of kube-system more",
         "use configMap, secret, emptyDir, downwardAPI or projected, and tokens without an audience; or list the type, or \
@@ -147,33 +147,33 @@ pub(in crate::provider::verify) static RULES: &[Rule] = &[
         Unless(pods::volumes),
     ),
     rule(
-        "foreign-field",
+        "external-field",
         "a pod can choose its node past the scheduler, another runtime, devices, or what kubelet asks from the node's network",
         "remove the field, which a cloud-controller-manager does not need, and `host` of a probe; or list the field in the policy, with its \
          value behind it where that is a single one; of resources each that is not cpu, memory or ephemeral-storage",
         Unless(pods::unusual_fields),
     ),
     rule(
-        "foreign-privileged",
+        "external-privileged",
         "a privileged container owns the node, and on the control plane with it the cluster",
         "remove privileged and hostProcess: a cloud-controller-manager talks to two APIs, and needs nothing of its machine",
         Never(containers::privileged),
     ),
     rule(
-        "foreign-security-context",
+        "external-security-context",
         "what confines a container is switched off or replaced: seccomp, SELinux, AppArmor, /proc, or root by a setuid program",
         "set allowPrivilegeEscalation: false, capabilities.drop: [ALL] and seccompProfile.type: RuntimeDefault, and remove the \
          field; or list it in the policy",
         Unless(containers::security_contexts),
     ),
     rule(
-        "foreign-capability",
+        "external-capability",
         "a capability is a part of root's power over the node",
         "remove it from capabilities.add; or list it in the policy",
         Unless(containers::capabilities),
     ),
     rule(
-        "foreign-image",
+        "external-image",
         "the image that runs would not be the one that was reviewed, or not one that the cluster's administrator chooses",
         "give the container an entry in `images` of provider.yaml, and name the same image in the manifest: in upstream/ from its \
          `repository`, with no digest or the one of its tag there, for OpenShift by digest (@sha256:…); or list the image in the policy",
@@ -188,7 +188,7 @@ pub(in crate::provider::verify) static RULES: &[Rule] = &[
         Unless(containers::image_digests),
     ),
     rule(
-        "foreign-secret",
+        "external-secret",
         "who mounts or reads a Secret can use it as its owner does, and kube-system has Secrets of everybody",
         "in upstream/ declare `credentials` or `cloudConfig`, and use the volume of that name, or the variables of \
          `credentials.environment`; for OpenShift use the Secret NAME-cloud-credentials of the managed namespace; or list \
@@ -196,7 +196,7 @@ pub(in crate::provider::verify) static RULES: &[Rule] = &[
         Unless(secrets::secrets),
     ),
     rule(
-        "foreign-rbac",
+        "external-rbac",
         "wildcards grant also what is invented later, and by some permissions every other one can be had: bind, escalate, impersonate, to \
          write roles, webhooks, policies, API services, certificates, Secrets or what runs pods, tokens of accounts, commands in pods, \
          kubelets, and the roles admin, edit and cluster-admin",
@@ -205,19 +205,19 @@ pub(in crate::provider::verify) static RULES: &[Rule] = &[
         Never(rights::rbac),
     ),
     rule(
-        "foreign-rights",
+        "external-rights",
         "nobody can review so many rights, and to work them out takes the memory of the operator",
         "list the groups, resources and verbs that the cloud-controller-manager uses, each rule for what belongs together",
         Never(rights::too_many),
     ),
     rule(
-        "foreign-node-deletion",
+        "external-node-deletion",
         "the operator confirms each deletion of a node and grants it by name: a right of the provider's own would bypass that",
         "remove the verbs delete and deletecollection on nodes; spec.controllers.cloudNodeLifecycle allows deletions",
         Never(rights::node_deletion),
     ),
     rule(
-        "foreign-right",
+        "external-right",
         "what is not usual for a cloud-controller-manager tells or changes what it has no use for: passwords in pods, ConfigMaps and Secrets, \
          the machines behind a Service, the lease of another program",
         "remove it; give a rule to update leases resourceNames that are cloud-controller-manager or begin with NAME-cloud-, and one to \

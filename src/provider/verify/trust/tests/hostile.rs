@@ -25,7 +25,7 @@ fn refused(files: &[(String, String)]) -> BTreeSet<String> {
     let found: BTreeSet<_> =
         found.iter().map(|one| serde_json::to_value(one).unwrap()["rule"].as_str().unwrap().to_owned()).collect();
     let reported = report["findings"].as_array().unwrap().iter().map(|one| one["rule"].as_str().unwrap());
-    let is_of_strangers = |rule: &&str| rule.starts_with("foreign-") || rule.starts_with("external-");
+    let is_of_strangers = |rule: &&str| rule.starts_with("external-");
     assert_eq!(reported.filter(is_of_strangers).map(str::to_owned).collect::<BTreeSet<_>>(), found);
     found
 }
@@ -55,19 +55,19 @@ const NETWORK: &str = "      hostNetwork: true";
 /// The file to change, the text to replace, its replacement, and what refuses it; nothing if it is harmless.
 const CHANGES: &[(usize, &str, &str, &[&str])] = &[
     // Pods.
-    (DEPLOYMENT, NETWORK, "      hostNetwork: true\n      hostPID: true", &["foreign-host-namespace"]),
-    (DEPLOYMENT, NETWORK, "      hostNetwork: true\n      hostIPC: true", &["foreign-host-namespace"]),
-    (DEPLOYMENT, NETWORK, "      hostNetwork: true\n      nodeName: a", &["foreign-field"]),
-    (DEPLOYMENT, NETWORK, "      hostNetwork: true\n      schedulerName: a", &["foreign-field"]),
-    (DEPLOYMENT, NETWORK, "      hostNetwork: true\n      runtimeClassName: a", &["foreign-field"]),
+    (DEPLOYMENT, NETWORK, "      hostNetwork: true\n      hostPID: true", &["external-host-namespace"]),
+    (DEPLOYMENT, NETWORK, "      hostNetwork: true\n      hostIPC: true", &["external-host-namespace"]),
+    (DEPLOYMENT, NETWORK, "      hostNetwork: true\n      nodeName: a", &["external-field"]),
+    (DEPLOYMENT, NETWORK, "      hostNetwork: true\n      schedulerName: a", &["external-field"]),
+    (DEPLOYMENT, NETWORK, "      hostNetwork: true\n      runtimeClassName: a", &["external-field"]),
     (
         DEPLOYMENT,
         NETWORK,
         "      hostNetwork: true\n      hostAliases: [{ip: 10.0.0.1, hostnames: [a]}]",
-        &["foreign-field"],
+        &["external-field"],
     ),
-    (DEPLOYMENT, NETWORK, "      hostNetwork: true\n      resourceClaims: [{name: a}]", &["foreign-field"]),
-    (DEPLOYMENT, NETWORK, "      hostNetwork: true\n      subdomain: a\n      hostname: b", &["foreign-field"]),
+    (DEPLOYMENT, NETWORK, "      hostNetwork: true\n      resourceClaims: [{name: a}]", &["external-field"]),
+    (DEPLOYMENT, NETWORK, "      hostNetwork: true\n      subdomain: a\n      hostname: b", &["external-field"]),
     (DEPLOYMENT, NETWORK, "      hostNetwork: true\n      shareProcessNamespace: true", &[]),
     (DEPLOYMENT, NETWORK, "      hostNetwork: true\n      hostUsers: false", &[]),
     // Containers.
@@ -75,56 +75,56 @@ const CHANGES: &[(usize, &str, &str, &[&str])] = &[
         DEPLOYMENT,
         CONTEXT,
         "          allowPrivilegeEscalation: false\n          privileged: true\n",
-        &["foreign-privileged"],
+        &["external-privileged"],
     ),
     (
         DEPLOYMENT,
         CONTEXT,
         "          allowPrivilegeEscalation: false\n          procMount: Unmasked\n",
-        &["foreign-security-context"],
+        &["external-security-context"],
     ),
     (
         DEPLOYMENT,
         CONTEXT,
         "          allowPrivilegeEscalation: false\n          seLinuxOptions: {type: spc_t}\n",
-        &["foreign-security-context"],
+        &["external-security-context"],
     ),
-    (DEPLOYMENT, "            drop: [ALL]", "            drop: [all]", &["foreign-security-context"]),
+    (DEPLOYMENT, "            drop: [ALL]", "            drop: [all]", &["external-security-context"]),
     (
         DEPLOYMENT,
         "            drop: [ALL]",
         "            drop: [ALL]\n            add: [SYS_ADMIN]",
-        &["foreign-capability"],
+        &["external-capability"],
     ),
     (
         DEPLOYMENT,
         "        ports:\n",
         "        lifecycle: {postStart: {exec: {command: [a]}}}\n        ports:\n",
-        &["foreign-field"],
+        &["external-field"],
     ),
     (
         DEPLOYMENT,
         "        ports:\n",
         "        volumeDevices: [{name: tmp, devicePath: /dev/a}]\n        ports:\n",
-        &["foreign-field"],
+        &["external-field"],
     ),
     (DEPLOYMENT, "        ports:\n", "        env: [{name: LD_PRELOAD, value: a}]\n        ports:\n", &[]),
     // Volumes.
-    (DEPLOYMENT, LAST_VOLUME, "      - name: tmp\n        hostPath: {path: /}", &["foreign-host-path"]),
-    (DEPLOYMENT, LAST_VOLUME, "      - name: tmp\n        csi: {driver: a}", &["foreign-volume"]),
+    (DEPLOYMENT, LAST_VOLUME, "      - name: tmp\n        hostPath: {path: /}", &["external-host-path"]),
+    (DEPLOYMENT, LAST_VOLUME, "      - name: tmp\n        csi: {driver: a}", &["external-volume"]),
     (
         DEPLOYMENT,
         LAST_VOLUME,
         "      - name: tmp\n        csi: {driver: a, nodePublishSecretRef: {name: b}}",
-        &["foreign-secret", "foreign-volume"],
+        &["external-secret", "external-volume"],
     ),
-    (DEPLOYMENT, LAST_VOLUME, "      - name: tmp\n        image: {reference: a}", &["foreign-volume"]),
-    (DEPLOYMENT, LAST_VOLUME, "      - name: tmp\n        nfs: {server: a, path: /}", &["foreign-volume"]),
+    (DEPLOYMENT, LAST_VOLUME, "      - name: tmp\n        image: {reference: a}", &["external-volume"]),
+    (DEPLOYMENT, LAST_VOLUME, "      - name: tmp\n        nfs: {server: a, path: /}", &["external-volume"]),
     (
         DEPLOYMENT,
         LAST_VOLUME,
         "      - name: tmp\n        projected: {sources: [{serviceAccountToken: {path: a, audience: vault}}]}",
-        &["foreign-volume"],
+        &["external-volume"],
     ),
     (DEPLOYMENT, LAST_VOLUME, "      - name: tmp\n        configMap: {name: a}", &[]),
     // YAML.
@@ -147,12 +147,12 @@ const CHANGES: &[(usize, &str, &str, &[&str])] = &[
     (DESCRIPTOR, "name: exoscale", "name: exoscale\nunknown: 1", &["defect"]),
     (DESCRIPTOR, "name: exoscale", "name: exoscale\nname: exoscale", &["defect"]),
     // Roles.
-    (RBAC, EVENTS, "  resources: [secrets]\n  verbs: [list]", &["foreign-right"]),
-    (RBAC, EVENTS, "  resources: [pods]\n  verbs: [create]", &["foreign-rbac"]),
-    (RBAC, EVENTS, "  resources: [nodes]\n  verbs: [delete]", &["foreign-node-deletion"]),
-    (RBAC, EVENTS, "  resources: [\"*\"]\n  verbs: [create]", &["foreign-rbac"]),
-    (RBAC, EVENTS, "  resources: [serviceaccounts]\n  verbs: [impersonate]", &["foreign-rbac"]),
-    (RBAC, CLUSTER_ROLE, "kind: ClusterRole\n  name: cluster-admin", &["foreign-rbac"]),
+    (RBAC, EVENTS, "  resources: [secrets]\n  verbs: [list]", &["external-right"]),
+    (RBAC, EVENTS, "  resources: [pods]\n  verbs: [create]", &["external-rbac"]),
+    (RBAC, EVENTS, "  resources: [nodes]\n  verbs: [delete]", &["external-node-deletion"]),
+    (RBAC, EVENTS, "  resources: [\"*\"]\n  verbs: [create]", &["external-rbac"]),
+    (RBAC, EVENTS, "  resources: [serviceaccounts]\n  verbs: [impersonate]", &["external-rbac"]),
+    (RBAC, CLUSTER_ROLE, "kind: ClusterRole\n  name: cluster-admin", &["external-rbac"]),
     // Accounts, budgets and the descriptor's rights.
     (DEPLOYMENT, AFFINITY, "", &["external-placement"]),
     (DEPLOYMENT, "        runAsUser: 65532\n", "        runAsUser: 0\n", &["external-root"]),
@@ -188,17 +188,17 @@ fn a_further_manifest_is_refused_as_expected() {
     for (text, expected) in [
         (object(config_map, "exoscale-cloud-a", "data: {a: b}\n"), ""),
         (object(config_map, "exoscale-cloud-a", "data: {a: \"\\tb\\nc\\n\"}\n"), ""),
-        (object(config_map, "exoscale-cloud-next", "data: {a: b}\n"), "foreign-name"),
-        (object(config_map, "coredns", "data: {a: b}\n"), "foreign-name"),
-        (object(service, "exoscale-cloud-a", &format!("spec: {{type: NodePort, {own}}}\n")), "foreign-service"),
+        (object(config_map, "exoscale-cloud-next", "data: {a: b}\n"), "external-name"),
+        (object(config_map, "coredns", "data: {a: b}\n"), "external-name"),
+        (object(service, "exoscale-cloud-a", &format!("spec: {{type: NodePort, {own}}}\n")), "external-service"),
         (
             object(service, "exoscale-cloud-a", &format!("spec: {{externalIPs: [10.0.0.1], {own}}}\n")),
-            "foreign-service",
+            "external-service",
         ),
-        (object(service, "exoscale-cloud-a", "spec: {selector: {k8s-app: kube-dns}}\n"), "foreign-selector"),
+        (object(service, "exoscale-cloud-a", "spec: {selector: {k8s-app: kube-dns}}\n"), "external-selector"),
         (object("apiVersion: v1\nkind: Secret", "exoscale-cloud-a", ""), "defect"),
         (object("apiVersion: batch/v1\nkind: Job", "exoscale-cloud-a", ""), "defect"),
-        (object("apiVersion: v1\nkind: Pod", "exoscale-cloud-a", "spec: {}\n"), "foreign-kind"),
+        (object("apiVersion: v1\nkind: Pod", "exoscale-cloud-a", "spec: {}\n"), "external-kind"),
         (object(config_map, "exoscale-cloud-a", "") + "---\n[]\n", "defect"),
         (format!("a: {}b{}\n", "[".repeat(100_000), "]".repeat(100_000)), "defect"),
         (format!("{config_map}\nx: [{}]\n", "a,".repeat(30_000)), "package"),
@@ -232,7 +232,7 @@ fn a_misspelt_field_hides_nothing_else_on_its_line() {
         all.map(|one| one["value"].as_str().unwrap_or_default().to_owned()).collect::<BTreeSet<_>>()
     };
     let expected = ["hostAliases", "nodeName a", "runtimeClassName b"].map(str::to_owned);
-    assert_eq!(of_rule("foreign-field"), BTreeSet::from(expected), "{report:#}");
+    assert_eq!(of_rule("external-field"), BTreeSet::from(expected), "{report:#}");
     assert_eq!(of_rule("external-type").len(), 1);
 }
 

@@ -45,21 +45,21 @@ fn the_rules_hold_on_openshift_too() {
     assert_eq!(check(&bundles_with("demo", &files, 0, files[0].1), &Policy::default()), []);
     #[rustfmt::skip]
     let fixtures: &[Fixture] = &[
-        ("foreign-kind", POD, "", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: demo-cloud-x, namespace: kube-system}\n---\n", "kind: ConfigMap", "ConfigMap demo-cloud-x"),
-        ("foreign-namespace", ROLE, "", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: demo-cloud-x, namespace: openshift-config}\n---\n", "metadata:", "openshift-config"),
-        ("foreign-host-path", POD, "path: /etc/kubernetes/bootstrap-secrets", "path: /etc/kubernetes", "path: /etc/kubernetes/kubeconfig\n", "/etc/kubernetes/kubeconfig"),
-        ("foreign-host-path", POD, "path: /etc/kubernetes/bootstrap-secrets/kubeconfig\n      type: File", "path: /etc/kubernetes/bootstrap-secrets", "path: /etc/kubernetes/bootstrap-secrets\n", "/etc/kubernetes/bootstrap-secrets"),
-        ("foreign-host-path", POD, "bootstrap-secrets/kubeconfig\n      type: File", "bootstrap-secrets/kubeconfig", "path: /etc/kubernetes/bootstrap-secrets/kubeconfig", "/etc/kubernetes/bootstrap-secrets/kubeconfig"),
-        ("foreign-host-path", POD, "bootstrap-secrets/kubeconfig\n      type: File", "bootstrap-secrets/kubeconfig\n      type: FileOrCreate", "path: /etc/kubernetes/bootstrap-secrets/kubeconfig", "/etc/kubernetes/bootstrap-secrets/kubeconfig"),
-        ("foreign-host-path", POD, "secrets/kubeconfig\n      readOnly: true", "secrets/kubeconfig", "- name: secrets\n      mountPath", "/etc/kubernetes/bootstrap-secrets/kubeconfig writable"),
-        ("foreign-image", DEPLOYMENT, DIGEST, "", "image:", "quay.io/demo/ccm:1.2.3"),
-        ("foreign-image", POD, DIGEST, "", "image:", "quay.io/demo/ccm:1.2.3"),
-        ("foreign-secret", DEPLOYMENT, "secretName: demo-cloud-credentials", "secretName: aws-cloud-credentials", "secretName", "openshift-cloud-controller-manager/aws-cloud-credentials"),
+        ("external-kind", POD, "", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: demo-cloud-x, namespace: kube-system}\n---\n", "kind: ConfigMap", "ConfigMap demo-cloud-x"),
+        ("external-namespace", ROLE, "", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: demo-cloud-x, namespace: openshift-config}\n---\n", "metadata:", "openshift-config"),
+        ("external-host-path", POD, "path: /etc/kubernetes/bootstrap-secrets", "path: /etc/kubernetes", "path: /etc/kubernetes/kubeconfig\n", "/etc/kubernetes/kubeconfig"),
+        ("external-host-path", POD, "path: /etc/kubernetes/bootstrap-secrets/kubeconfig\n      type: File", "path: /etc/kubernetes/bootstrap-secrets", "path: /etc/kubernetes/bootstrap-secrets\n", "/etc/kubernetes/bootstrap-secrets"),
+        ("external-host-path", POD, "bootstrap-secrets/kubeconfig\n      type: File", "bootstrap-secrets/kubeconfig", "path: /etc/kubernetes/bootstrap-secrets/kubeconfig", "/etc/kubernetes/bootstrap-secrets/kubeconfig"),
+        ("external-host-path", POD, "bootstrap-secrets/kubeconfig\n      type: File", "bootstrap-secrets/kubeconfig\n      type: FileOrCreate", "path: /etc/kubernetes/bootstrap-secrets/kubeconfig", "/etc/kubernetes/bootstrap-secrets/kubeconfig"),
+        ("external-host-path", POD, "secrets/kubeconfig\n      readOnly: true", "secrets/kubeconfig", "- name: secrets\n      mountPath", "/etc/kubernetes/bootstrap-secrets/kubeconfig writable"),
+        ("external-image", DEPLOYMENT, DIGEST, "", "image:", "quay.io/demo/ccm:1.2.3"),
+        ("external-image", POD, DIGEST, "", "image:", "quay.io/demo/ccm:1.2.3"),
+        ("external-secret", DEPLOYMENT, "secretName: demo-cloud-credentials", "secretName: aws-cloud-credentials", "secretName", "openshift-cloud-controller-manager/aws-cloud-credentials"),
         ("external-placement", DEPLOYMENT, "      nodeSelector:\n        node-role.kubernetes.io/master: \"\"\n", "", "affinity:", "Deployment demo-cloud-controller-manager"),
         ("external-service-metadata", DESCRIPTOR_OF_OPENSHIFT, "platform: {type: Demo}", "platform: {type: Demo}\nservices: {metadataPrefixes: [k8s.io/]}", "services:", "k8s.io/"),
-        ("foreign-cloud-config", DESCRIPTOR_OF_OPENSHIFT, "platform: {type: Demo}", "platform: {type: Demo} # here\ncloudConfig: {sources: [], allowEmpty: true, publishWithFeatureGate: Gate}", "cloudConfig:", "Gate"),
-        ("foreign-right", ROLE, "verbs: [get, update]", "verbs: [get, delete]", "- apiGroups", "coordination.k8s.io/leases:delete cloud-controller-manager"),
-        ("foreign-right", ROLE, "- apiGroups: [coordination.k8s.io]\n  resources: [leases]\n  resourceNames: [cloud-controller-manager]\n  verbs: [get, update]", "- apiGroups: [\"\"]\n  resources: [nodes]\n  verbs: [delete]", "- apiGroups", "nodes:delete"),
+        ("external-cloud-config", DESCRIPTOR_OF_OPENSHIFT, "platform: {type: Demo}", "platform: {type: Demo} # here\ncloudConfig: {sources: [], allowEmpty: true, publishWithFeatureGate: Gate}", "cloudConfig:", "Gate"),
+        ("external-right", ROLE, "verbs: [get, update]", "verbs: [get, delete]", "- apiGroups", "coordination.k8s.io/leases:delete cloud-controller-manager"),
+        ("external-right", ROLE, "- apiGroups: [coordination.k8s.io]\n  resources: [leases]\n  resourceNames: [cloud-controller-manager]\n  verbs: [get, update]", "- apiGroups: [\"\"]\n  resources: [nodes]\n  verbs: [delete]", "- apiGroups", "nodes:delete"),
     ];
     for fixture in fixtures {
         expect("demo", &files, *fixture);

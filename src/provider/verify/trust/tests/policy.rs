@@ -6,17 +6,17 @@ use super::*;
 fn a_policy_is_strict() {
     for (text, expected) in [
         (
-            "exoscale:\n  foreign-hostpath: [/a]\n",
-            "2: unknown rule `foreign-hostpath` (did you mean `foreign-host-path`?)",
+            "exoscale:\n  external-hostpath: [/a]\n",
+            "2: unknown rule `external-hostpath` (did you mean `external-host-path`?)",
         ),
-        ("exoscale:\n  privileged: [a]\n", "2: unknown rule `privileged`; expected one of foreign-kind, "),
-        ("a: {}\nexoscale:\n  foreign-rbac: [a]\n", "3: foreign-rbac cannot be widened, because wildcards grant"),
-        ("exoscale: [foreign-kind]\n", "1: expected lists of values by rule"),
+        ("exoscale:\n  privileged: [a]\n", "2: unknown rule `privileged`; expected one of external-kind, "),
+        ("a: {}\nexoscale:\n  external-rbac: [a]\n", "3: external-rbac cannot be widened, because wildcards grant"),
+        ("exoscale: [external-kind]\n", "1: expected lists of values by rule"),
         ("- exoscale\n", "1: expected rules by provider"),
-        ("exoscale:\n  foreign-kind: Pod a\n", "2: expected a list of values"),
-        ("exoscale:\n  foreign-kind:\n  - Pod a\n  - {Pod: a}\n", "4: expected a text"),
-        ("exoscale:\n  foreign-kind:\n  - \"\"\n", "3: the value is empty"),
-        ("exoscale:\n  foreign-right: [\"secrets:*\"]\n", "2: a wildcard; values are exact"),
+        ("exoscale:\n  external-kind: Pod a\n", "2: expected a list of values"),
+        ("exoscale:\n  external-kind:\n  - Pod a\n  - {Pod: a}\n", "4: expected a text"),
+        ("exoscale:\n  external-kind:\n  - \"\"\n", "3: the value is empty"),
+        ("exoscale:\n  external-right: [\"secrets:*\"]\n", "2: a wildcard; values are exact"),
         ("exoscale: {}\n---\nother: {}\n", "3: a second document"),
         ("exoscale: {}\nexoscale: {}\n", "2"),
         ("exoscale: [\n", "1:11: unclosed bracket"),
@@ -30,32 +30,31 @@ fn a_policy_is_strict() {
 fn an_empty_policy_allows_nothing() {
     let text = UPSTREAM[DEPLOYMENT].1.replace("hostNetwork: true", "hostNetwork: true\n      hostPID: true");
     let bundles = bundles_with("exoscale", &UPSTREAM, DEPLOYMENT, &text);
-    for policy in ["", "# Nothing.\n", "{}\n", "exoscale: {}\n", "exoscale: {foreign-host-namespace: []}\n"] {
+    for policy in ["", "# Nothing.\n", "{}\n", "exoscale: {}\n", "exoscale: {external-host-namespace: []}\n"] {
         assert_eq!(check(&bundles, &Policy::parse(policy).unwrap()).len(), 1, "{policy:?}");
     }
 }
 
 #[test]
 fn a_value_that_allows_nothing_is_unused() {
-    let policy =
-        "other:\n  foreign-kind: [Pod a]\nexoscale:\n  foreign-host-port: [80]\n  foreign-host-path:\n  - /a\n  - /b\n";
+    let policy = "other:\n  external-kind: [Pod a]\nexoscale:\n  external-host-port: [80]\n  external-host-path:\n  - /a\n  - /b\n";
     let text = UPSTREAM[DEPLOYMENT].1.replace(LAST_VOLUME, "      - name: tmp\n        hostPath: {path: /a}");
     let bundles = bundles_with("exoscale", &UPSTREAM, DEPLOYMENT, &text);
     let policy = Policy::parse(policy).unwrap();
     let unused: Vec<_> = policy.unused(&bundles).iter().map(ToString::to_string).collect();
     // That of another provider is for another package.
     let expected = [
-        "7: exoscale: foreign-host-path: unused: nothing of the provider has \"/b\"; remove it",
-        "4: exoscale: foreign-host-port: unused: nothing of the provider has \"80\"; remove it",
+        "7: exoscale: external-host-path: unused: nothing of the provider has \"/b\"; remove it",
+        "4: exoscale: external-host-port: unused: nothing of the provider has \"80\"; remove it",
     ];
     assert_eq!(unused, expected);
-    assert_eq!(widened(&bundles, &policy), ["foreign-host-path: /a"]);
+    assert_eq!(widened(&bundles, &policy), ["external-host-path: /a"]);
     assert_eq!(policy.is_of_others("exoscale"), None);
 }
 
 #[test]
 fn a_policy_for_other_providers_only_is_noticed() {
-    let problem = Policy::parse("exosale:\n  foreign-kind: [Pod a]\n").unwrap().is_of_others("exoscale");
+    let problem = Policy::parse("exosale:\n  external-kind: [Pod a]\n").unwrap().is_of_others("exoscale");
     assert_eq!(problem.unwrap(), "it allows nothing for exoscale, only for exosale");
     assert_eq!(Policy::default().is_of_others("exoscale"), None);
 }
@@ -69,7 +68,7 @@ fn what_both_flavors_need_is_widened_once() {
     let files = both("").into_iter().chain(both("upstream/"));
     let bundles = bundles_of("exoscale", files.map(|(path, text)| (path, text.into_bytes())));
     assert_eq!(
-        widened(&bundles, &allowing("exoscale", "foreign-host-namespace", "hostPID")),
-        ["foreign-host-namespace: hostPID"]
+        widened(&bundles, &allowing("exoscale", "external-host-namespace", "hostPID")),
+        ["external-host-namespace: hostPID"]
     );
 }
