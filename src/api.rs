@@ -1,8 +1,9 @@
-//! The project's own API: the kind `CloudControllerManager`, by which clusters other than OpenShift say what they want (pure).
+//! The project's own API (pure): the kind `CloudControllerManager`, with which users configure clusters other than
+//! OpenShift.
 //!
-//! The Rust types are the source. The CustomResourceDefinition with its descriptions, defaults and rules is generated from
-//! them (`make generate`). What an object says is strict: an unknown field is an error, because what it asks for would not
-//! be done.
+//! The Rust types are the source. `make generate` makes the CustomResourceDefinition from them, with its descriptions,
+//! defaults and rules. Reading is strict: an unknown field is an error, because the operator would not do what it asks
+//! for.
 
 pub mod check;
 #[cfg(test)]

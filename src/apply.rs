@@ -1,7 +1,7 @@
-//! From the live object to the planned one (pure, except for `write` and `dry_run`).
+//! The way from the live object to the planned one (pure, except for `write` and `dry_run`).
 //!
-//! One ladder ([`steps`]) decides the requests for an object. [`mod@write`] performs them, [`dry_run`] asks the API server about
-//! them, so that `diff` and the operator cannot differ.
+//! [`steps`] decides the requests for an object. [`mod@write`] sends them, and [`dry_run`] sends them as dry runs. So
+//! `diff` and the operator cannot differ.
 
 pub mod change;
 pub mod diff;

@@ -1,8 +1,8 @@
-//! The command line (IO): the flags of each command, and what it does.
+//! The command line (IO): the flags of each command, and its work.
 //!
-//! Flags are accepted in Go's spellings, so that the Go operator's command lines work. Exit codes are those of `kubectl diff`:
-//! 0 success, 1 the answer of a command that asks something, 2 failure (with one line on standard error) or wrong usage. A
-//! lost lease has a code of its own.
+//! Flags are accepted in Go's spellings, so that the Go operator's command lines work. Exit codes follow `kubectl
+//! diff`: 0 for success, 1 if the answer of a query is negative, 2 for a failure (with one line on standard error) or
+//! wrong usage. A lost lease has its own exit code.
 
 use std::{
     ffi::OsString,

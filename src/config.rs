@@ -1,8 +1,10 @@
-//! The input of a cloud-controller-manager besides its manifests: configuration, credentials, trusted certificates (pure).
+//! The input of a cloud-controller-manager besides its manifests: configuration, credentials, trusted certificates
+//! (pure).
 //!
-//! One function per cloud, `(source, facts) → text or error`. Text that a function does not own is kept byte for byte:
-//! order, comments, blank lines, repeated and unknown keys. Values that the cloud-controller-manager would refuse or the
-//! contract forbids are errors; keys that it would silently ignore are warnings.
+//! Each cloud has one function, `(source, facts) → text or error`. It keeps all text that it does not own byte for
+//! byte: order, comments, blank lines, repeated and unknown keys. It is an error if the cloud-controller-manager would
+//! refuse a value, or if the contract forbids it. It is a warning if the cloud-controller-manager would silently ignore
+//! a key.
 
 use serde::Deserialize;
 

@@ -1,4 +1,4 @@
-//! Errors as one line, and how much of a text that others have written is in a message (pure).
+//! Errors as one line, with limits for texts of others in messages (pure).
 
 use std::borrow::Cow;
 

@@ -1,9 +1,8 @@
-//! What is known about a cluster, whatever the source (pure).
+//! The facts of a cluster, whatever their source (pure).
 //!
 //! [`Facts`] are the only input of the plan. They come from OpenShift's documents ([`openshift`]), or from a
-//! `CloudControllerManager` and its cluster ([`manager`]), read from a cluster or from files ([`read`]). An unknown fact is an
-//! error only for its users.
-//! Every error here is terminal: the same input gives the same error.
+//! `CloudControllerManager` and its cluster ([`manager`]), read from a cluster or from files ([`read`]). An unknown
+//! fact is an error only where it is used. Every error here is terminal: the same input gives the same error.
 
 pub mod cluster;
 pub mod distribution;

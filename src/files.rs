@@ -1,4 +1,4 @@
-//! Files that are read as a whole, and that appear whole or not at all (IO).
+//! Reads files as a whole, and writes them atomically (IO).
 
 use std::{
     fs::{self, DirBuilder, File, Metadata, Permissions},

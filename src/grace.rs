@@ -1,4 +1,4 @@
-//! How long something that may pass by itself has to last before it is reported (pure): every such period, with its reason and its
+//! Grace periods: how long a transient problem has to last before it is reported (pure). Each has its reason and its
 //! source.
 
 use std::time::Duration;

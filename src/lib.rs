@@ -1,7 +1,7 @@
 //! A cloud-controller-manager operator: the library of the binary `ccm-operator`.
 //!
-//! The layers are listed in the order in which data flows; each imports only layers above it. ARCHITECTURE.md describes
-//! them, `tests/it/structure.rs` enforces the rules.
+//! The layers are listed in the order of the data flow; each imports only layers above it. ARCHITECTURE.md describes
+//! them, and `tests/it/structure.rs` enforces the rules.
 
 #![forbid(unsafe_code)]
 

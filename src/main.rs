@@ -1,4 +1,4 @@
-//! The binary `ccm-operator`: its code is in the library, see [`ccm_operator::cli`].
+//! The binary `ccm-operator`. Its code is in the library, see [`ccm_operator::cli`].
 
 #![forbid(unsafe_code)]
 

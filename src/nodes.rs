@@ -1,9 +1,10 @@
-//! Nodes, and why a cloud-controller-manager does not do for them what it should (pure).
+//! Nodes, and the reasons why a cloud-controller-manager does not serve them (pure).
 //!
-//! The API shows that a node waits, and almost never why: k8s.io/cloud-provider emits no Event when an attempt fails. So a
-//! diagnosis asks the nodes, the objects of the cloud-controller-manager, its lease, Events, rights and at last its log, in
-//! this order, the cheap ones first. [`read`] asks a cluster; everything else only judges what was read. Behavior and texts of
-//! the library: k8s.io/cloud-provider v0.36.2.
+//! The API shows that a node waits, and almost never why: k8s.io/cloud-provider emits no Event when an attempt fails.
+//! So a diagnosis reads, in this order and the cheap ones first, the nodes, the objects of the
+//! cloud-controller-manager, its lease, Events, rights, and at last its log. [`read`] reads them from a cluster;
+//! everything else only judges what was read. The behavior and texts of the library are those of k8s.io/cloud-provider
+//! v0.36.2.
 
 pub mod advice;
 pub mod cause;

@@ -1,6 +1,7 @@
 //! A Kubernetes object as data, and the kinds that a provider may contain (pure).
 //!
-//! Knows an object's identity and the containers of its pods. It knows no schema: the API server validates the fields.
+//! It knows the identity of an object and the containers of its pods. It knows no schema: the API server validates the
+//! fields.
 
 mod kinds;
 pub mod permissions;

@@ -1,7 +1,7 @@
 //! The objects that should exist in a cluster, or on its bootstrap VM (pure).
 //!
-//! The same facts always give the same plan. The plan never asks the cluster, and every object of it is in a file of the
-//! provider.
+//! The same facts always give the same plan. The plan never asks the cluster, and each of its objects is in a file of
+//! the provider.
 
 mod grants;
 pub mod install;

@@ -1,8 +1,9 @@
-//! What is checked before a cloud-controller-manager is installed for the first time (pure).
+//! The checks before a cloud-controller-manager is installed for the first time (pure).
 //!
-//! One list of checks for the command `preflight`, for the condition `PreflightPassed`, and for `ConfigurationValid`,
-//! `CredentialsFound` and `VersionSupported`. A check that refuses stops a first installation, and never touches what is installed.
-//! What cannot be known from the API server is not checked, and says how to. [`read`] asks a cluster; the rest only judges.
+//! One list of checks serves the command `preflight`, the condition `PreflightPassed`, and `ConfigurationValid`,
+//! `CredentialsFound` and `VersionSupported`. A check that refuses stops a first installation, and never affects an
+//! installed cloud-controller-manager. If the API server cannot show something, its check describes how to check it by
+//! hand. [`read`] reads the cluster; the rest only judges.
 
 pub mod check;
 mod cluster;

@@ -1,4 +1,4 @@
-//! The parts of any controller process (IO): leases, health, metrics, logs. Knows no cloud.
+//! The parts of any controller process (IO): leases, health, metrics, logs. They know no cloud.
 
 pub(crate) mod changes;
 pub mod dumps;

@@ -1,8 +1,8 @@
-//! A `CloudControllerManager` that is proposed for a cluster (pure): by its nodes, or by the cloud-controller-manager that it has from
-//! a chart or a manifest.
+//! Proposes a `CloudControllerManager` for a cluster (pure), from its nodes, or from the cloud-controller-manager that
+//! a chart or a manifest has installed.
 //!
-//! What is proposed passes the same checks as what a user writes. [`read`] asks a cluster, [`mod@write`] writes the files; the rest only
-//! decides. The values of Secrets are in [`draft::SecretFile`] and nowhere else: it cannot be printed.
+//! A proposal passes the same checks as an object of a user. [`read`] reads a cluster, [`mod@write`] writes the files;
+//! the rest only decides. The values of Secrets are only in [`draft::SecretFile`], which cannot be printed.
 
 pub mod credentials;
 pub mod draft;

@@ -1,4 +1,4 @@
-//! Providers, each one cloud's manifests and descriptor: read, selected, verified; and the install payload (pure).
+//! Providers: reads, selects and verifies the manifests and descriptor of each cloud; and the install payload (pure).
 
 pub mod catalog;
 mod descriptor;

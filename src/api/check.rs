@@ -1,6 +1,6 @@
-//! The rules of the API, for manifests that no API server has seen (pure).
+//! The rules of the API, for manifests that no API server has checked (pure).
 //!
-//! The same rules stand in the CustomResourceDefinition; `tests/it/upstream.rs` gives both the same cases.
+//! The CustomResourceDefinition has the same rules. `tests/it/upstream.rs` runs the same cases against both.
 
 use std::net::IpAddr;
 

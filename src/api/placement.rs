@@ -1,4 +1,4 @@
-//! Where a `CloudControllerManager` wants its pods to run (pure).
+//! The placement of the pods of a `CloudControllerManager` (pure).
 
 use std::collections::BTreeMap;
 

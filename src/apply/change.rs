@@ -1,6 +1,6 @@
 //! Changes of objects, made or planned, with the paths of the changed fields (pure).
 //!
-//! Never values: a field may hold a secret, and changes go into logs and Events.
+//! Values are never included: a field may hold a secret, and changes are written to logs and Events.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! The changes that would be made in a cluster, for people and for programs (pure), with secrets masked.
+//! The changes that would be made in a cluster, for people and for programs, with masked secrets (pure).
 
 mod secrets;
 

@@ -1,8 +1,8 @@
-//! The changes that the operator would make (IO): climbs the ladder of [`super::steps`] by dry runs and writes nothing.
+//! The changes that the operator would make (IO): performs [`super::steps`] by dry runs, and writes nothing.
 //!
-//! An object that is not as planned costs one request: the apply that the operator would send. A fold and an apply are
-//! two writes, the second of which the API server can only dry-run once the first is done; so the result of both is
-//! computed ([`preview`]), and the API server is asked whether it accepts that.
+//! An object that is not as planned costs one request: the apply that the operator would send. A fold needs two writes,
+//! and the API server can dry-run the second one only after the first. So [`preview`] computes the result of both, and
+//! a dry run asks the API server whether it accepts the result.
 
 use std::time::Duration;
 

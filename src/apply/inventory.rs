@@ -1,8 +1,8 @@
 //! The inventory: the kinds and namespaces in which our objects may be (pure).
 //!
-//! A ConfigMap in the operator's own namespace, with the label and annotations of a set's parent (KEP-3659) for other
-//! tools. Those list kinds and namespaces separately; the operator reads the exact pairs from the data, so that it
-//! needs no rights where it never created anything. This file also decides which objects may be deleted.
+//! It is a ConfigMap in the operator's own namespace. For other tools it has the label and annotations of the parent of
+//! a set (KEP-3659), which list kinds and namespaces separately. The operator reads the exact pairs from its data, so
+//! it needs no rights in places where it never created anything. This file also decides which objects may be deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
 //! Ownership of an object's fields, read from `metadata.managedFields` (pure).
 //!
-//! Answers two questions of the apply engine without a request: does a live object still hold exactly what we applied;
-//! and which fields of other managers have to become ours, because even a forced apply does not remove fields that
-//! another manager has added by update.
+//! It answers two questions without a request. Does a live object still hold exactly what we applied? Which fields of
+//! other managers have to become ours, because even a forced apply keeps the fields that another manager has added by
+//! update?
 //!
 //! A field set is what the API server calls `FieldsV1`: a tree of `f:<field>`, `k:<key fields of a list item>`,
 //! `v:<value of a set>` and `.` for the node itself.

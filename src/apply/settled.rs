@@ -1,4 +1,4 @@
-//! The proof that what is planned is there (pure).
+//! The proof that the cluster is as planned (pure).
 
 /// The proof that objects are as planned: each has come to the end of its ladder without an error, or is left alone as its
 /// administrator wants. Only an executor that has worked through all of them gives one, so that nothing else can be reported as done:

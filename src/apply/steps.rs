@@ -1,7 +1,7 @@
 //! The steps from a live object to the planned one (pure).
 //!
-//! One ladder for everything that changes objects or shows changes: it decides the next step from the answers to the
-//! previous ones. [`super::write`] performs the steps, [`super::dry_run`] asks the API server about them.
+//! Everything that changes objects or shows changes uses these steps. The next step follows from the responses to the
+//! previous ones. [`super::write`] performs the steps, and [`super::dry_run`] performs them as dry runs.
 
 use std::ops::ControlFlow;
 

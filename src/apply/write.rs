@@ -1,7 +1,7 @@
-//! Writes objects to a cluster (IO): performs the steps of [`super::steps`], deletes, and keeps the inventory.
+//! Writes objects to a cluster (IO): performs the steps of [`super::steps`], deletes objects, and keeps the inventory.
 //!
-//! Server-side apply, forced: the operator takes over every field that it applies. It never decides which objects should
-//! exist.
+//! It uses server-side apply, forced: the operator takes over every field that it applies. It never decides which
+//! objects should exist.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The command `cloud-config`: the configuration that would be synced for a cluster, without access to it.
+//! The command `cloud-config`: the configuration that would be written for a cluster, without access to it.
 
 use std::{collections::BTreeMap, path::PathBuf};
 

@@ -1,7 +1,7 @@
-//! A cluster read once (IO), for commands that show its state.
+//! Reads a cluster once (IO), for commands that show its state.
 //!
-//! The operator itself watches ([`crate::controllers`]); this reads the same documents and objects with the rights of
-//! the caller. Nothing here writes.
+//! The operator itself watches ([`crate::controllers`]). This module reads the same documents and objects with the
+//! caller's rights, and writes nothing.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The command `completion`, made of the command line itself.
+//! The command `completion`, generated from the command line itself.
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;

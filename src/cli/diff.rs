@@ -1,4 +1,4 @@
-//! The command `diff`: what the operator would change in a cluster.
+//! The command `diff`: the changes that the operator would make in a cluster.
 
 use std::process::ExitCode;
 

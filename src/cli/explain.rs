@@ -1,4 +1,4 @@
-//! The command `explain`: the page of a reason why a node waits.
+//! The command `explain`: prints the page of a reason why a node waits.
 
 use clap::Args;
 

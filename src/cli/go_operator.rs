@@ -1,4 +1,4 @@
-//! What the Go operator's command lines have and this program's do not: the names of its programs, and klog's flags.
+//! Compatibility with the Go operator's command lines: the names of its programs, and klog's flags.
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 

@@ -1,4 +1,4 @@
-//! The command `image-references`: the file by which release tooling finds the images.
+//! The command `image-references`: the file in which release tooling finds the images.
 
 use anyhow::Context;
 use clap::Args;

@@ -1,4 +1,4 @@
-//! The command `images`: what a mirror has to hold.
+//! The command `images`: the images that a mirror has to hold.
 
 use clap::Args;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! The command `init`: a `CloudControllerManager` and its Secret for the cluster of the kubeconfig, as files.
+//! The command `init`: writes a `CloudControllerManager` and its Secret for the cluster of the kubeconfig to files.
 
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 

@@ -1,4 +1,4 @@
-//! The flags with what `CloudControllerManager`s may ask for: an installation hands them to its operator.
+//! The flags that limit what `CloudControllerManager`s may ask for. An installation passes them to its operator.
 
 use clap::Args;
 

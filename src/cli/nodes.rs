@@ -1,4 +1,4 @@
-//! The command `nodes`: which nodes wait for their cloud-controller-manager, why, and what to do.
+//! The command `nodes`: the nodes that wait for their cloud-controller-manager, the reasons, and the fixes.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The command `preflight`: what to know before a cloud-controller-manager is installed. Writes nothing.
+//! The command `preflight`: the checks before a cloud-controller-manager is installed. Writes nothing.
 
 use std::{
     cmp::Ordering,

@@ -1,4 +1,4 @@
-//! The commands about providers: `provider show` and `provider verify`; others have files of their own.
+//! The commands about providers: `provider show` and `provider verify`. The other ones are in separate files.
 
 use std::{process::ExitCode, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! The command `render`: manifests as files, or as one stream.
+//! The command `render`: writes manifests to files, or to one stream.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Reads the input of the report (IO) with the rights of the caller. Failed reads are listed, and the rest is shown.
+//! Reads the input of the report with the caller's rights (IO). It lists the reads that fail, and shows the rest.
 
 use std::path::Path;
 

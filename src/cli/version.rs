@@ -1,4 +1,4 @@
-//! The command `version`: of this program, and of the cluster's API server.
+//! The command `version`: the version of this program and of the cluster's API server.
 
 use anyhow::Context;
 use clap::Args;

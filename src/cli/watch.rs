@@ -1,4 +1,4 @@
-//! A report that is printed once, or again whenever it has changed (`--watch`).
+//! A report that is printed once, or again after each change (`--watch`).
 
 use std::{
     io::{self, IsTerminal},

@@ -1,4 +1,4 @@
-//! What accounts may do, as the API server answers a review (IO).
+//! The permissions of accounts, as the API server reviews them (IO).
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The connection to the API server (IO).
 //!
-//! kube's own stack with what its default lacks: small requests do not wait for an acknowledgement (40 ms on each new
-//! connection), a request without an answer fails after half a minute, a dead connection is noticed within about a minute, and
-//! the pause that a refusal asks for is shown.
+//! It is kube's own stack with four additions. Small requests do not wait for an acknowledgement (40 ms on each new
+//! connection). A request without a response fails after half a minute. A dead connection is noticed within about a
+//! minute. The pause that a refusal asks for is visible.
 
 use std::{
     path::{Path, PathBuf},

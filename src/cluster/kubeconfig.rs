@@ -1,4 +1,4 @@
-//! The chosen cluster and user of a kubeconfig, or the Pod's own, as kubectl chooses them (IO).
+//! The cluster and user of a kubeconfig, or of the Pod, chosen as kubectl chooses them (IO).
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Objects read once, for commands that look at a cluster and end (IO). Nothing here writes.
+//! Reads objects once, for commands that end afterwards (IO). Writes nothing.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Requests to the API server, and the meaning of its answers (IO).
+//! Requests to the API server, and the meaning of its responses (IO).
 
 use std::{net::SocketAddr, sync::OnceLock, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What a watch has seen, from its events.
+//! The objects that a watch has seen, from its events.
 
 use std::{
     collections::BTreeMap,

@@ -1,8 +1,9 @@
 //! Watches of named or labeled objects (IO).
 //!
-//! One request for each watch: the API server streams the existing objects, then their changes. A server that cannot do this
-//! gets a list, then a watch. A watch never resumes at a resource version that it has seen: each start begins with all
-//! objects. So no watch stays blind, not even if etcd was restored from a backup and that version lies in the future.
+//! Each watch is one request: the API server streams the existing objects, then their changes. A server without this
+//! feature gets a list, then a watch. A watch never resumes at an earlier resource version: each start begins with all
+//! objects. So no watch stays blind, even if etcd was restored from a backup and the earlier resource version is in the
+//! future.
 
 use std::{
     convert::Infallible,

@@ -1,4 +1,4 @@
-//! A set of watches (IO): which objects they have seen, which watches are pending, and which fail.
+//! A set of watches (IO): the objects that they have seen, the watches that are pending, and those that fail.
 
 use std::{
     collections::BTreeMap,

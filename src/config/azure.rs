@@ -1,9 +1,9 @@
 //! The configuration of the Azure cloud-controller-manager: cloud.conf in JSON (pure).
 //!
-//! The cloud-controller-manager uses a YAML decoder and would accept YAML; installers write JSON and the contract
-//! requires it, so anything else is an error. As in the cloud-controller-manager, names ignore case and a blank value
-//! is unset. The last of several members with one name is effective; a rule sets all of them, so that every reader
-//! finds the same value.
+//! The cloud-controller-manager would also accept YAML. But installers write JSON and the contract requires it, so
+//! anything else is an error. As in the cloud-controller-manager, names ignore case and a blank value is unset. If
+//! several members have one name, the last one is effective; a rule sets all of them, so that every reader finds the
+//! same value.
 
 pub mod credentials;
 pub mod read;

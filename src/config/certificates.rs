@@ -1,8 +1,8 @@
 //! Parses, checks and merges bundles of trusted certificates (pure).
 //!
-//! A bundle with an invalid block is refused as a whole: a reader that stops there would trust fewer certificates than
-//! requested. Expired certificates and those that are not CAs are kept, because readers ignore them; the caller may
-//! report them. Text around the blocks is dropped.
+//! A bundle with an invalid block is refused as a whole, because a reader that stops there would trust fewer
+//! certificates than requested. Expired certificates and those that are not CAs are kept, because readers ignore them;
+//! the caller may report them. Text around the blocks is dropped.
 
 use std::{collections::HashSet, io::Cursor};
 

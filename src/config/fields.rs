@@ -1,4 +1,4 @@
-//! The fields that a configuration in YAML or JSON must have (pure).
+//! The required fields of a configuration in YAML or JSON (pure).
 
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! The keys that each cloud-controller-manager knows, and the types of their values (pure).
 //!
-//! keys.json is generated from the Go types of the configurations, by `hack/ccm/read`: `make generate` writes it, and a
-//! test compares it.
+//! `make generate` writes keys.json from the Go types of the configurations, with `hack/ccm/read`. A test checks that
+//! it is current.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 

@@ -1,6 +1,6 @@
 //! Computes a cluster's configuration without the cluster, for `ccm-operator cloud-config` (pure).
 //!
-//! It shares [`cloud_conf::compute`] with the controller; only the origin of the inputs differs.
+//! It shares [`cloud_conf::compute`] with the controller; only the source of the inputs differs.
 
 use serde_json::Value;
 use similar::TextDiff;

@@ -1,11 +1,11 @@
 //! The configuration of the vSphere cloud-controller-manager, completed from the Infrastructure (pure).
 //!
 //! The Infrastructure owns `vcenter`, `nodes`, `global.ipFamily` and, with more than one failure domain, the `zone` and
-//! `region` of `labels`. The text is edited where their values differ; every other byte is kept. The result is parsed
-//! again: it is an error if an anchor, a merge key or a rare layout changed the meaning of the edit. Serializing such
-//! a document instead would lose its comments and change bare words such as `y` and `010` where the
-//! cloud-controller-manager reads a string. The positions come from the parser that reads the document; crates for
-//! editing YAML bring a parser of their own.
+//! `region` of `labels`. The text is edited where their values differ, and keeps every other byte. Then the result is
+//! parsed again: it is an error if an anchor, a merge key or a rare layout changed the meaning of the edit.
+//! Serialization would lose the comments of the document, and would change bare words such as `y` and `010` where the
+//! cloud-controller-manager reads a string. The positions come from the parser that reads the document, because crates
+//! for editing YAML use a parser of their own.
 
 use std::{cell::LazyCell, collections::BTreeSet, net::IpAddr};
 

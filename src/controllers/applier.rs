@@ -1,6 +1,7 @@
-//! Applies and deletes objects for the controllers (IO): with one backoff, one limiter of repairs, one record of changes.
+//! Applies and deletes objects for the controllers (IO), with one backoff, one limiter of repairs, and one record of
+//! changes.
 //!
-//! The controllers decide what should exist and what is reported.
+//! The controllers decide which objects should exist, and what is reported.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry},

@@ -1,6 +1,6 @@
 //! Brings a cluster to a plan (IO): widens the inventory, applies wave after wave, prunes, narrows the inventory.
 //!
-//! This order guarantees that at any moment the inventory lists the places of all our objects.
+//! In this order the inventory lists the places of all our objects at any moment.
 
 use std::{
     borrow::Cow,

@@ -1,4 +1,4 @@
-//! When to retry, and how often one object may be repaired (no IO: the caller passes the time).
+//! The times of retries, and a limit for the repairs of one object (no IO: the caller passes the time).
 
 use std::{
     collections::{BTreeSet, HashMap},

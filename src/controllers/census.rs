@@ -1,4 +1,4 @@
-//! The nodes in figures, counted again when something that is kept of one has changed.
+//! Counts of the nodes, updated when a stored field of a node changes.
 
 use k8s_openapi::jiff::Timestamp;
 

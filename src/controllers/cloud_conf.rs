@@ -1,4 +1,4 @@
-//! Keeps the cloud's configuration, completed and checked, in ConfigMap `cloud-conf` (IO).
+//! Keeps the cloud's configuration in ConfigMap `cloud-conf`, completed and checked (IO).
 //!
 //! [`crate::config`] computes the content, [`super::sync`] writes it.
 

@@ -1,4 +1,4 @@
-//! The config-sync controllers, which run under one lease, and the one writer of both results to the status (IO).
+//! The config-sync controllers, which share one lease, and the writer of both results to the status (IO).
 
 use std::{
     path::{Path, PathBuf},

@@ -1,7 +1,7 @@
 //! Finds out why nodes wait for their initialization (IO).
 //!
-//! Asks only while a node has waited for long, later each time as long as the answer stays the same, and beside the passes: the
-//! API server asks a kubelet for a log, which may take long. Nothing here writes but Events.
+//! It asks only while a node has waited for long, and less often while the answer stays the same. It runs beside the
+//! passes, because the API server asks a kubelet for a log, which may take long. It writes only Events.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

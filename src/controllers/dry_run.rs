@@ -1,6 +1,6 @@
 //! Logs what the operator would do (IO): replaces [`super::apply_plan`] in `operator --dry-run`.
 //!
-//! Sends a dry run for an object only when the object or the plan has changed: idle costs no request.
+//! It sends a dry run for an object only when the object or the plan has changed, so an idle process sends no requests.
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,5 @@
-//! The loop of a target: observe, plan, act, report. OpenShift is a fleet of one, with the ClusterOperator as its reporter; elsewhere the
-//! fleet is all `CloudControllerManager`s, and each is reported to.
+//! The loop of a target: observe, plan, act, report. OpenShift is a fleet of one member that reports to the
+//! ClusterOperator. Elsewhere the fleet is all `CloudControllerManager`s, and each has its own status.
 
 use crate::{
     controllers::{Pass, view::View},

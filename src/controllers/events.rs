@@ -1,8 +1,8 @@
 //! Records changes (IO): in the log, as Events on the changed objects, and in the metrics that count them.
 //!
-//! Best effort: nothing waits for an Event, and nothing fails without one. Repetitions share one Event with a count, which
-//! is written every few seconds at most. These are core Events: unlike those of events.k8s.io their message may follow the
-//! last change, and `kubectl describe` shows their count.
+//! Events are best effort: nothing waits for an Event or fails without it. Repetitions share one Event with a count,
+//! which is written every few seconds at most. These are core Events: unlike those of events.k8s.io, they can change
+//! their message with the last change, and `kubectl describe` shows their count.
 
 use std::{
     collections::HashMap,

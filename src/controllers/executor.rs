@@ -1,4 +1,4 @@
-//! Acts on what is wanted (IO): writes it, or logs what it would write. Nobody else asks which of the two it does.
+//! Brings about what is wanted (IO), or logs it in a dry run. No other module distinguishes the two.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,4 @@
-//! What has failed in a pass (pure).
+//! The failures of a pass (pure).
 
 use crate::{object::Key, provider::Origin};
 

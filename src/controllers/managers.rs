@@ -1,7 +1,7 @@
-//! Acts on `CloudControllerManager`s (IO): keeps the objects of all of them as planned, and reports to each.
+//! Keeps the objects of all `CloudControllerManager`s as planned (IO), and reports to each.
 //!
-//! The objects of all are one set, with one inventory and one watch for each kind and namespace. What is wrong with one
-//! `CloudControllerManager` is reported there, and keeps no other from its objects.
+//! All these objects are one set, with one inventory and one watch for each kind and namespace. A problem of one
+//! `CloudControllerManager` is reported there, and does not affect the objects of others.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,6 +1,7 @@
 //! The metrics (IO).
 //!
-//! The values of labels are words of this program, kinds, verbs and codes, never names of objects: their number is bounded.
+//! The values of labels are words of this program, kinds, verbs and codes, never names of objects, so that their number
+//! is bounded.
 
 use std::{
     collections::BTreeMap,

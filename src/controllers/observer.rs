@@ -1,5 +1,5 @@
-//! The watches of a process (IO): the documents of facts, the status object, ConfigMaps and Secrets, the inventory and our
-//! own objects. Each is watched once. It decides nothing.
+//! The watches of a process (IO): the documents of facts, the status object, ConfigMaps and Secrets, the inventory and
+//! our own objects. Each object is watched once. This module decides nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! How far one that is reported to has come, from pass to pass.
+//! The progress of each member of the fleet, from pass to pass.
 
 use std::time::Instant;
 

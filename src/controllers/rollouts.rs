@@ -1,4 +1,4 @@
-//! The rollouts of planned objects, from what their watches show.
+//! The rollouts of planned objects, from their watches.
 
 use std::collections::BTreeMap;
 

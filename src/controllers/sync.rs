@@ -1,7 +1,7 @@
-//! The shared part of both config-sync controllers (IO): brings ConfigMaps to their desired state.
+//! The common part of both config-sync controllers (IO): brings ConfigMaps to their desired state.
 //!
-//! Bad input is a result at once and changes nothing: the last good ConfigMap stays. The controllers decide the content, and
-//! [`super::config_sync`] reports their results.
+//! Bad input is a result at once and changes nothing: the last good ConfigMap stays. The controllers decide the
+//! content, and [`super::config_sync`] reports their results.
 
 use std::{collections::BTreeSet, time::Instant};
 

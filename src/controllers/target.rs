@@ -1,4 +1,4 @@
-//! One API server, and everything that speaks with it (IO).
+//! One API server, and everything that talks to it (IO).
 
 use std::time::Instant;
 

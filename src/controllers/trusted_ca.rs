@@ -1,7 +1,7 @@
 //! Keeps the certificates that cloud-controller-managers trust in ConfigMap `ccm-trusted-ca` (IO).
 //!
-//! [`crate::config::certificates`] computes the content, [`super::sync`] writes it. Unusable certificates of an
-//! administrator are left out and reported; the others stay trusted.
+//! [`crate::config::certificates`] computes the content, [`super::sync`] writes it. An administrator's unusable
+//! certificates are left out and reported; the other certificates stay trusted.
 
 use std::{collections::BTreeMap, path::PathBuf};
 

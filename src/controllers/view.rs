@@ -1,6 +1,6 @@
-//! The cluster as the controllers of a process see it (IO).
+//! The controllers' view of the cluster (IO).
 //!
-//! Owns the watches and the facts read from them, and is the one way to the status. It decides nothing.
+//! It owns the watches and the facts read from them, and is the only way to write the status. It decides nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

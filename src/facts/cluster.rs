@@ -1,4 +1,4 @@
-//! What a `CloudControllerManager` depends on in its cluster (pure).
+//! The facts of a cluster that a `CloudControllerManager` depends on (pure).
 
 use crate::{
     api::placement::Distribution,

@@ -1,5 +1,5 @@
-//! What is known of the distributions of Kubernetes (pure): by what their nodes are known, and what stands in the way of a
-//! cloud-controller-manager on each.
+//! The distributions of Kubernetes (pure): how their nodes are recognized, and what a cloud-controller-manager needs on
+//! each.
 
 use serde_json::Value;
 

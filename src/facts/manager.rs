@@ -1,4 +1,4 @@
-//! Facts from a `CloudControllerManager` and the cluster that it is in (pure).
+//! Facts from a `CloudControllerManager` and its cluster (pure).
 
 use std::collections::BTreeSet;
 

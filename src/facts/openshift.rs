@@ -1,7 +1,7 @@
 //! Facts from OpenShift's documents (pure): the few fields of config.openshift.io/v1 that are read, and their meaning.
 //!
-//! Partial on purpose: objects of newer and older APIs are read, unknown values are accepted, and nothing is written
-//! back.
+//! The types are partial on purpose: objects of newer and older APIs are read, unknown values are accepted, and nothing
+//! is written back.
 #![allow(missing_docs, reason = "the API documents its fields; only what it leaves open is documented here")]
 
 use serde::de::{DeserializeOwned, IgnoredAny};

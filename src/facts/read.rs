@@ -1,7 +1,7 @@
 //! Reads the documents of a cluster from manifest files, for `render` and `cloud-config` (IO).
 //!
-//! Every error names its file; nothing is guessed. Unknown fields are ignored, so that manifests of a newer installer
-//! can be read.
+//! Every error names its file, and nothing is guessed. Unknown fields are ignored, so that manifests of a newer
+//! installer can be read.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! The TLS settings that a cloud-controller-manager has to serve (pure). Flags win over the cluster's profile.
+//! The TLS settings of a cloud-controller-manager (pure). Flags have precedence over the cluster's profile.
 //!
 //! Profiles and their suites: openshift/api `config/v1/types_tlssecurityprofile.go`. The suites that Go knows, by
 //! IANA's names: Go's crypto/tls `CipherSuites` and `InsecureCipherSuites`.

@@ -1,4 +1,4 @@
-//! Facts about a cluster on vSphere (pure): fields of `spec.platformSpec.vsphere` of OpenShift's Infrastructure.
+//! Facts of a cluster on vSphere (pure): fields of `spec.platformSpec.vsphere` of OpenShift's Infrastructure.
 #![allow(missing_docs, reason = "the API documents its fields; only what it leaves open is documented here")]
 
 use crate::facts::api_types;

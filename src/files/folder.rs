@@ -1,4 +1,4 @@
-//! A folder of a stranger: its entries are opened once, without following links, and never block (IO).
+//! Reads an untrusted folder (IO): each entry is opened once, without following links, and without blocking.
 
 use std::{
     fs::File,

@@ -1,4 +1,4 @@
-//! What to do about a reason, in one sentence (pure). Its page in docs/nodes.md says more.
+//! The fix of each reason, in one sentence (pure). Its page in docs/nodes.md has the details.
 
 use crate::nodes::reason::Reason;
 

@@ -1,4 +1,4 @@
-//! What the words of a cloud, of the API server or of a kubelet mean (pure).
+//! The meaning of error texts from a cloud, the API server or a kubelet (pure).
 
 use crate::nodes::{log::misses_api_server, reason::Reason};
 

@@ -1,8 +1,8 @@
-//! Finds out why nodes wait, or are about to go (pure).
+//! Finds out why nodes wait, or are about to be deleted (pure).
 //!
-//! What is the same for all nodes of a cloud-controller-manager is judged once. For a node the questions follow each other as
-//! they cost: its own fields, then the objects of its cloud-controller-manager, the lease, all nodes or some, Events, rights, and
-//! at last the log.
+//! The part that is the same for all nodes of a cloud-controller-manager is judged once. For each node the questions
+//! are ordered by their cost: its own fields, then the objects of its cloud-controller-manager, the lease, a comparison
+//! with other nodes, Events, rights, and at last the log.
 
 use std::collections::{BTreeSet, HashMap};
 

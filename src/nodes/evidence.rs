@@ -1,7 +1,7 @@
-//! What a diagnosis is made from (pure): the nodes of a cluster, and what is known of its cloud-controller-managers.
+//! The input of a diagnosis (pure): the nodes of a cluster, and the state of its cloud-controller-managers.
 //!
-//! What could not be looked at is `None`, and is listed in [`Evidence::unseen`]. Texts of others (logs, messages of the API
-//! server and of kubelets) are masked and without control characters from the moment they are here.
+//! Everything that could not be read is `None`, and is listed in [`Evidence::unseen`]. Texts of others (logs, messages
+//! of the API server and of kubelets) are masked and free of control characters as soon as they are here.
 
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};

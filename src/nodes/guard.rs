@@ -1,9 +1,9 @@
-//! Which nodes a cloud-controller-manager may delete (pure).
+//! The nodes that a cloud-controller-manager may delete (pure).
 //!
-//! A cloud-controller-manager with the wrong account, region or credentials takes every machine for gone, and deletes each node
-//! that is not ready within seconds. So it gets the right to delete a node only when the node has not been ready for long, the
-//! cloud-controller-manager has asked for it lately, and nothing shows that the cause is another one. Events are hints that
-//! anybody may write: each rule has to hold by itself, and none of them confirms a node alone.
+//! A cloud-controller-manager with the wrong account, region or credentials treats every machine as gone, and deletes
+//! each node that is not ready within seconds. So it gets the right to delete a node only if the node has not been
+//! ready for long, the cloud-controller-manager has recently tried to delete it, and nothing shows another cause.
+//! Events are hints that anybody may write: each rule has to hold by itself, and no Event alone confirms a node.
 
 pub mod leader;
 pub mod lists;

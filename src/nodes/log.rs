@@ -1,7 +1,8 @@
-//! The log of a cloud-controller-manager (pure): lines of klog, as text or as JSON, and what k8s.io/cloud-provider says in them.
+//! The log of a cloud-controller-manager (pure): lines of klog, as text or as JSON, and the messages of
+//! k8s.io/cloud-provider.
 //!
-//! Others decide on parts of a line: names of nodes, messages of a cloud. So a line counts only from its very beginning, never
-//! because some words stand somewhere in it.
+//! Other programs influence parts of a line: names of nodes, messages of a cloud. So a line is recognized only from its
+//! beginning, never by words in its middle.
 
 use std::{
     borrow::Cow,

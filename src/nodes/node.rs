@@ -1,5 +1,5 @@
-//! What is kept of a node (pure): what a diagnosis, the preflight or the guard of deletions reads. Nothing of it changes with
-//! a heartbeat.
+//! The stored fields of a node (pure): those that a diagnosis, the preflight or the guard of deletions reads. No
+//! heartbeat changes them.
 
 use std::collections::BTreeMap;
 

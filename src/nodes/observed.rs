@@ -1,4 +1,5 @@
-//! What is kept of live pods, leases and Events (pure). Their texts are masked and made printable here, where they arrive.
+//! The stored fields of live pods, leases and Events (pure). Their texts are masked and made printable here, as soon as
+//! they arrive.
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! The page of each reason (pure): a section of docs/nodes.md, so that `explain` and the documentation are the same text.
+//! The page of each reason (pure): a section of docs/nodes.md, so that `explain` prints the text of the documentation.
 
 use crate::nodes::reason::Reason;
 

@@ -1,4 +1,4 @@
-//! Which nodes pods may be placed on (pure).
+//! The nodes on which pods may be placed (pure).
 
 use serde_json::Value;
 

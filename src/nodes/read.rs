@@ -1,7 +1,7 @@
-//! Reads the evidence of a diagnosis from a cluster (IO), with the rights of the caller. Nothing here writes.
+//! Reads the evidence of a diagnosis from a cluster (IO), with the caller's rights. Writes nothing.
 //!
-//! What cannot be looked at is listed with the command that would show it, and keeps nothing else from being looked at; only
-//! without nodes there is nothing to explain.
+//! Everything that cannot be read is listed with the command that would show it, and the rest is read all the same.
+//! Only without nodes there is nothing to explain.
 
 use std::collections::BTreeSet;
 

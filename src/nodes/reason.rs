@@ -1,4 +1,5 @@
-//! The reasons why a node waits, or is about to go (pure). Each has a page in docs/nodes.md, which `explain` prints.
+//! The reasons why a node waits, or is about to be deleted (pure). Each has a page in docs/nodes.md, which `explain`
+//! prints.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! A cloud-controller-manager as its plan describes it: where to look for it in a cluster (pure).
+//! The location of a cloud-controller-manager in a cluster, from its plan (pure).
 
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, ResourceRule};
 use serde_json::{Value, json};

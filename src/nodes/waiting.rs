@@ -1,4 +1,4 @@
-//! The nodes that wait for their initialization, as the operator reports them (pure): own words only.
+//! The nodes that wait for their initialization, as the operator reports them (pure): with its own words only.
 
 use std::collections::BTreeMap;
 

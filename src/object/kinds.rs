@@ -1,4 +1,4 @@
-//! The kinds of objects, with all that is known of each (pure).
+//! The kinds of objects, with the properties of each (pure).
 
 /// A kind, as API discovery would describe it, and what the API server does with its objects.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]

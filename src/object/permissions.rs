@@ -1,7 +1,8 @@
-//! What roles grant (pure): the only reading of their rules, for the rules about providers, for plans and for roles that are printed.
+//! The permissions that roles grant (pure). This is the only reader of their rules: for the rules about providers, for
+//! plans and for printed roles.
 //!
-//! Go decodes `null` in a list of texts as an empty text. In a role that is the core group, or requests without a name. So nothing is
-//! skipped here: what is not a list of texts is an error.
+//! Go decodes `null` in a list of texts as an empty text. In a role that means the core group, or requests without a
+//! name. So nothing is skipped here: anything but a list of texts is an error.
 
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! The ConfigMaps and Secrets that pods refer to, and the hash that restarts the pods when one changes (pure).
 //!
-//! Keeps digests only, no secret data.
+//! It keeps digests only, and no secret data.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
 //! The rights that the operator needs for providers (pure).
 //!
-//! The API server lets it grant only what it holds. So its rights follow from those of the cloud-controller-managers: they are
-//! computed from the providers' descriptors and manifests. An installation has them for the providers that are chosen; for others
-//! an administrator grants them with `provider rbac`.
+//! The API server lets it grant only rights that it holds. So its rights are computed from the rights of the
+//! cloud-controller-managers, in the descriptors and manifests of their providers. An installation has them for the
+//! chosen providers. For other providers an administrator grants them with `provider rbac`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
-//! The installation of the operator on any Kubernetes: `install/`, for the providers that are chosen (pure).
+//! The installation of the operator on any Kubernetes: `install/`, for the chosen providers (pure).
 //!
-//! The operator's rights follow from those of the cloud-controller-managers: the API server lets it grant only what it holds. So
-//! they are computed from the providers' descriptors and manifests, and appended to the rules that stand in the files.
+//! The API server lets the operator grant only rights that it holds. So its rights are computed from the descriptors
+//! and manifests of the providers, and appended to the rules in the files.
 
 pub mod external;
 

@@ -1,7 +1,7 @@
-//! What an installation lets `CloudControllerManager`s ask for (pure).
+//! The limits of an installation for what `CloudControllerManager`s may ask for (pure).
 //!
-//! Whoever may write a `CloudControllerManager` has what this leaves: without limits they could run any program with the
-//! permissions and credentials of a cloud-controller-manager.
+//! Without limits, whoever may write a `CloudControllerManager` could run any program with the permissions and
+//! credentials of a cloud-controller-manager.
 
 use crate::{
     facts::manager::{LEASE, Manager, ONLY, named},

@@ -1,4 +1,4 @@
-//! The roles and bindings that an administrator grants the operator for a provider that is not of its installation (pure).
+//! The roles and bindings that an administrator grants to the operator for a provider outside its installation (pure).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
 //! The rights of a cloud-controller-manager, computed from the controllers that are on (pure).
 //!
-//! What each controller asks for was read in k8s.io/cloud-provider v0.36.2 (`app/`, `controllers/`, `node/helpers`,
-//! `service/helpers`) and k8s.io/controller-manager v0.36.3. Nobody gets `nodes delete` here: only the guard of nodes grants it, by
-//! name (`upstream/guard.rs`).
+//! The needs of each controller were read in k8s.io/cloud-provider v0.36.2 (`app/`, `controllers/`, `node/helpers`,
+//! `service/helpers`) and k8s.io/controller-manager v0.36.3. No role gets `nodes delete` here: only the guard of nodes
+//! grants it, by name (`upstream/guard.rs`).
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
-//! `provider list` and `provider show`: the providers, and the objects that are applied for one (pure).
+//! `provider list` and `provider show`: the providers, and the objects that are applied for one of them (pure).
 //!
-//! The objects are the real plan of a cluster whose facts are the names of their sources. It sends no request.
+//! The objects are the real plan of a cluster whose facts are the names of their sources. No request is sent.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},

@@ -1,4 +1,4 @@
-//! Sets facts in a manifest: small functions on the parsed object, one for each concern (pure).
+//! Sets facts in a manifest (pure): small functions on the parsed object, one for each concern.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! The objects of the flavor upstream, for a `CloudControllerManager` (pure).
 //!
-//! Facts enter the manifests by small functions on the parsed objects, one for each concern, as for OpenShift.
+//! As for OpenShift, small functions set the facts in the parsed objects, one for each concern.
 
 pub(super) mod check;
 pub mod conflict;

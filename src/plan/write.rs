@@ -1,7 +1,7 @@
 //! Writes a plan to files, whole or not at all (IO).
 //!
-//! Every file is first written beside its destination and synced; then all are renamed. An error before the first rename
-//! leaves nothing behind. Other files are not touched.
+//! Every file is first written beside its destination and synced. Then all are renamed. An error before the first
+//! rename leaves nothing behind. Other files are not touched.
 
 use std::{
     fs::{self, File},

@@ -1,4 +1,4 @@
-//! The checks, and what each has shown (pure).
+//! The checks and their results (pure).
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! The checks of the cluster, and what cannot be checked from here (pure).
+//! The checks of the cluster, and the checks that a user has to make (pure).
 
 use std::collections::BTreeSet;
 

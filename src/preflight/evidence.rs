@@ -1,4 +1,4 @@
-//! What the checks are made from (pure).
+//! The input of the checks (pure).
 
 use std::collections::{BTreeMap, BTreeSet};
 

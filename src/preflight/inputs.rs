@@ -1,5 +1,5 @@
-//! The checks of what the object asks for and names (pure): the conditions `ConfigurationValid`, `CredentialsFound` and
-//! `VersionSupported` are made from the same rows.
+//! The checks of what the object asks for and names (pure). The conditions `ConfigurationValid`, `CredentialsFound` and
+//! `VersionSupported` come from the same rows.
 
 use super::{
     check::{Check, Row},

@@ -1,4 +1,4 @@
-//! What is kept of a pod (pure).
+//! The stored fields of a pod (pure).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Reads what the checks are made from (IO). Writes nothing.
+//! Reads the input of the checks (IO). Writes nothing.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! The rights that the operator needs to install a cloud-controller-manager (pure): to create its objects, and to hold what their
-//! roles grant, because the API server lets nobody grant more.
+//! The rights that the operator needs to install a cloud-controller-manager (pure): to create its objects, and to hold
+//! the rights of their roles, because the API server lets nobody grant more than they hold.
 
 use std::{collections::BTreeSet, fmt};
 

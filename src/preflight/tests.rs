@@ -1,4 +1,5 @@
-//! One cluster in which every check passes or cannot be made, and for each check one change after which it fails, and no other.
+//! A cluster in which every check passes or cannot be made. For each check, one change makes this check fail, and no
+//! other.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! Notices that files may have changed (IO): by inotify, and by looking now and then, because not every file system reports
-//! changes.
+//! Notices that files may have changed (IO): by inotify, and by checking now and then, because not every file system
+//! reports changes.
 
 use std::{
     ffi::OsString,

@@ -1,4 +1,4 @@
-//! Core dumps (IO): none, because the memory of the process holds tokens and Secrets.
+//! Turns off core dumps (IO), because the memory of the process holds tokens and Secrets.
 
 use std::io;
 

@@ -1,7 +1,8 @@
 //! The health of the process, and the endpoint that shows it.
 //!
-//! `/healthz` succeeds while the process's loop turns: an unreachable API server is no reason to restart it. `/readyz`
-//! succeeds while the process does its work, whether or not that succeeds: the status reports that. Both say what is wrong.
+//! `/healthz` succeeds while the process's loop runs: an unreachable API server is no reason to restart it. `/readyz`
+//! succeeds while the process does its work, whether or not the work succeeds; the status reports that. Both report the
+//! problem.
 
 use std::time::{Duration, Instant};
 

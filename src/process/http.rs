@@ -1,4 +1,4 @@
-//! An HTTP server that nobody can keep from its work (IO): it limits connections, and the time of each of their parts.
+//! An HTTP server that no client can block (IO): it limits connections, and the time of each of their parts.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -1,4 +1,4 @@
-//! Whether this process leads, and what it may therefore write.
+//! Whether this process leads, and what it may write.
 
 use std::time::{Duration, Instant, SystemTime};
 

@@ -1,9 +1,10 @@
 //! Leader election over one Lease (IO).
 //!
-//! The protocol of client-go's leaderelection: the process that holds and renews the lease leads; a lease that was not
-//! renewed for its duration, by this process's clock and not by the recorded times, may be taken; every write carries the
-//! resource version, so that of two writers one loses. Two differences: the holder is the container, not the process, so that
-//! a restarted container continues at once; and a waiting process watches the lease, so that it leads soon after a release.
+//! The protocol is that of client-go's leaderelection. The process that holds and renews the lease leads. A lease may
+//! be taken if it was not renewed for its duration, by this process's clock and not by the recorded times. Every write
+//! carries the resource version, so one of two writers loses. There are two differences. The holder is the container,
+//! not the process, so that a restarted container continues at once. And a waiting process watches the lease, so that
+//! it leads soon after a release.
 
 use std::{
     sync::{

@@ -1,4 +1,4 @@
-//! Logs (IO): one line an event on standard error, as text or as JSON.
+//! Logs (IO): one line per event on standard error, as text or as JSON.
 
 use clap::ValueEnum;
 use tracing_subscriber::{

@@ -1,4 +1,4 @@
-//! The paths that show metrics (IO).
+//! The HTTP paths of the metrics (IO).
 
 use std::sync::Arc;
 

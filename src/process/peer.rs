@@ -1,4 +1,4 @@
-//! Who asks, as the limits of a server count it: clients by their addresses, and whether they may have what they ask for.
+//! The clients of a server, as its limits count them: their addresses, and whether their requests are allowed.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,5 @@
-//! Who may read the metrics: the API server reviews the bearer token of a request, and the right of its user (IO).
+//! Authorizes requests for the metrics (IO): the API server reviews the bearer token of a request, and the permission
+//! of its user.
 
 use std::{
     collections::HashMap,

@@ -1,6 +1,7 @@
-//! Credentials as users have them: lines `KEY=VALUE`, the manifest of a Secret, or a folder with a file for each key (pure).
+//! Credentials in the forms of users: lines `KEY=VALUE`, the manifest of a Secret, or a folder with a file for each key
+//! (pure).
 //!
-//! No message holds a value.
+//! No message contains a value.
 
 use std::collections::BTreeMap;
 

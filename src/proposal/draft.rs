@@ -1,4 +1,4 @@
-//! What is proposed: the object, the Secret, and what becomes of what there was (pure).
+//! The proposal: the object, the Secret, and the migration of what existed before (pure).
 
 use std::{collections::BTreeMap, fmt};
 

@@ -1,4 +1,4 @@
-//! A cloud-controller-manager that somebody else has installed, as its objects show it (pure).
+//! A cloud-controller-manager that others have installed, read from its objects (pure).
 
 use std::collections::BTreeMap;
 

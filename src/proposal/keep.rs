@@ -1,6 +1,6 @@
-//! What a `CloudControllerManager` has to ask for, so that it does what a cloud-controller-manager of somebody else does (pure).
+//! The fields of a `CloudControllerManager` that make it behave as an existing cloud-controller-manager does (pure).
 //!
-//! Nothing is dropped without a word: each argument and variable is kept, or is named with what becomes of it.
+//! Nothing is dropped silently: each argument and variable is kept, or is reported with the consequence.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The configuration, the credentials and the environment of a cloud-controller-manager of somebody else (pure).
+//! The configuration, the credentials and the environment of an existing cloud-controller-manager (pure).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The image, the place and the volumes of a cloud-controller-manager of somebody else (pure).
+//! The image, the placement and the volumes of an existing cloud-controller-manager (pure).
 
 use serde_json::{Value, json};
 

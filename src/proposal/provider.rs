@@ -1,4 +1,4 @@
-//! Which provider a cluster needs (pure).
+//! The choice of the provider for a cluster (pure).
 
 use super::existing::Existing;
 use crate::{

@@ -1,4 +1,4 @@
-//! Reads what a proposal is made from (IO). Writes nothing.
+//! Reads the input of a proposal (IO). Writes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! What to do next: the commands from the files to nodes that are initialized, and those of a migration and of the way back (pure).
+//! The next steps (pure): the commands from the files to initialized nodes, and those of a migration and of the way
+//! back.
 
 use std::path::Path;
 

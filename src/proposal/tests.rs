@@ -1,5 +1,5 @@
-//! What is kept of a cloud-controller-manager that somebody else has installed: in the shapes in which clouds publish theirs, and, for
-//! every provider of the catalog, of one that is as the operator would install it.
+//! The kept settings of an existing cloud-controller-manager: of the manifests that clouds publish, and, for every
+//! provider of the catalog, of the objects that the operator would install.
 
 use std::collections::BTreeMap;
 

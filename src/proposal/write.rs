@@ -1,4 +1,5 @@
-//! Writes the files of a proposal, all of them or none (IO). What is there is not overwritten, unless that is asked for.
+//! Writes the files of a proposal, all of them or none (IO). Existing files are overwritten only if the user asks for
+//! it.
 
 use std::{
     fs, io,

@@ -1,7 +1,7 @@
 //! All providers, and the choice among them (pure).
 //!
-//! A catalog is built from paths and bytes, embedded or from a folder. It refuses a folder with a defect. External providers are added to
-//! the built-in ones.
+//! A catalog is built from paths and bytes, embedded or from a folder. It refuses a folder with a defect. External
+//! providers are added to the built-in ones.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

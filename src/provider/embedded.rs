@@ -1,7 +1,7 @@
-//! The embedded providers (`assets/`, `bootstrap/`), install payload (`manifests/`), installation on any Kubernetes (`install/`),
-//! guard of nodes (`guard/`) and the provider from which new ones are made (`scaffold/`) (pure).
+//! The embedded files (pure): providers (`assets/`, `bootstrap/`), install payload (`manifests/`), installation on any
+//! Kubernetes (`install/`), guard of nodes (`guard/`), and the provider from which new ones are made (`scaffold/`).
 //!
-//! The only module that knows about embedding; all others take paths and bytes.
+//! Only this module knows about embedding; all others take paths and bytes.
 
 use include_dir::{Dir, include_dir};
 

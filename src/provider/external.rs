@@ -1,6 +1,7 @@
-//! Providers that do not come with this program: which one is asked for, and what keeps it from being used (pure).
+//! External providers: the one that is asked for, and the reasons not to use it (pure).
 //!
-//! It fails closed: what is asked for and does not pass every check is refused by name, and no built-in provider stands in for it.
+//! This module fails closed: a requested provider that does not pass every check is refused by name, and no built-in
+//! provider replaces it.
 
 pub mod policy;
 pub mod read;

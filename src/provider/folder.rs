@@ -1,7 +1,7 @@
-//! A provider's folder: its descriptor and its manifests with their lines, and every defect (pure).
+//! A provider's folder: its descriptor, its manifests with their lines, and every defect (pure).
 //!
-//! The only reader of such a folder. It reads what it can, so that one run reports every defect.
-//! [`super::catalog`] is its strict view: there the first defect is the error.
+//! This is the only reader of such a folder. It reads as much as it can, so that one run reports every defect.
+//! [`super::catalog`] is the strict view, in which the first defect is the error.
 
 mod limits;
 mod misfits;

@@ -1,6 +1,6 @@
 //! A package: one provider's folder as one unit, packed as a canonical tar and pinned by its digest (pure).
 //!
-//! Whatever form a package has, it is held in memory as its files, within limits, and everything is made from those bytes.
+//! A package in any form is held in memory as its files, within limits, and everything is computed from those bytes.
 
 use std::collections::BTreeMap;
 

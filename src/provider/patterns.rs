@@ -1,6 +1,6 @@
-//! What the texts of a descriptor may look like that become parts of an image, a path or a printed command (pure).
+//! Patterns for the texts of a descriptor that become parts of an image, a path or a printed command (pure).
 //!
-//! The fields of `CloudControllerManager` that take their places have the same patterns, in [`crate::api::spec`].
+//! The fields of `CloudControllerManager` that override them have the same patterns, in [`crate::api::spec`].
 
 /// The longest reference of a repository, tag and file, in bytes, as in the definition of `CloudControllerManager`.
 const LONGEST: [usize; 3] = [255, 128, 253];

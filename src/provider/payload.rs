@@ -1,7 +1,7 @@
 //! The install payload: the manifests that the cluster's version operator installs before the operator runs (pure).
 //!
-//! Owns `manifests/` for another namespace, and the agreement between the descriptors, the images ConfigMap and
-//! `image-references`: both files are generated from the descriptors.
+//! It adapts `manifests/` to another namespace, and keeps the descriptors, the images ConfigMap and `image-references`
+//! consistent: both files are generated from the descriptors.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

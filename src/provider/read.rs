@@ -1,4 +1,4 @@
-//! Reads the providers of a repository's tree (IO). As in packages no link is followed below the given path.
+//! Reads the providers of a repository's tree (IO). As in packages, no link below the given path is followed.
 
 use std::path::{Path, PathBuf};
 

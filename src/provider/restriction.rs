@@ -1,7 +1,9 @@
-//! What the accounts of an external provider may change once their pods run (pure): the policies of `guard/external/`.
+//! The policies of `guard/external/` (pure): they restrict what the accounts of an external provider may change once
+//! its pods run.
 //!
-//! The rules for manifests end where the pods start, and roles cannot tell fields. So the operator adds policies to the objects of an
-//! external provider, for every ServiceAccount of its folder. They belong to its manifests: every plan, role and report has them.
+//! The rules for manifests end where the pods start, and roles cannot distinguish fields. So the operator adds policies
+//! to the objects of an external provider, for every ServiceAccount of its folder. They belong to its manifests: every
+//! plan, role and report includes them.
 
 use std::{collections::BTreeSet, ptr};
 

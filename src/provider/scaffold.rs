@@ -1,7 +1,7 @@
 //! A new provider's folder, made from the provider `example` in `scaffold/` (pure).
 //!
-//! That one has everything, and is a valid provider itself. What a new one does not need is taken out, the rest gets its names and
-//! values; the comments stay.
+//! The example uses every feature, and is a valid provider itself. Parts that a new provider does not need are removed,
+//! and the rest gets its names and values. The comments stay.
 
 mod image;
 mod readme;

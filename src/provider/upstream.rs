@@ -1,7 +1,7 @@
 //! The flavor upstream of a provider: whole manifests for public images, for any Kubernetes (pure).
 //!
-//! `assets/<cloud>/upstream/` holds the manifests and their descriptor. Nothing of the OpenShift flavor is used: the names,
-//! the accounts and the images are others.
+//! `assets/<cloud>/upstream/` holds the manifests and their descriptor. They use nothing of the OpenShift flavor, and
+//! have other names, accounts and images.
 
 mod nodes;
 

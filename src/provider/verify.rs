@@ -1,7 +1,7 @@
 //! The rules for providers, each with the failure that it prevents (pure).
 //!
-//! The API server accepts many manifests that do not work for a cloud-controller-manager (CCM), and any that harm the cluster. A rule is
-//! a function over a provider's folder; its result is a list of findings, each with a place.
+//! The API server accepts many manifests that do not work for a cloud-controller-manager (CCM), and also harmful ones.
+//! A rule is a function over a provider's folder. Its result is a list of findings, each with a place.
 
 mod containers;
 mod fields;

@@ -1,7 +1,7 @@
 //! The status of the ClusterOperator (pure).
 //!
 //! Computes the next status from an outcome and the previous status. The same state always gives the same text, and the
-//! time of a transition changes only with its status: a write is never a reason to write again.
+//! time of a transition changes only with its status: a write never causes another write.
 
 use std::time::Duration;
 

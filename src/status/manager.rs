@@ -1,7 +1,7 @@
 //! The status of a `CloudControllerManager` (pure).
 //!
-//! The same state always gives the same text, and the time of a transition changes only with its status: a write is never
-//! a reason to write again. `Ready`, `Reconciling` and `Stalled` are as kstatus reads them.
+//! The same state always gives the same text, and the time of a transition changes only with its status: a write never
+//! causes another write. `Ready`, `Reconciling` and `Stalled` have the meaning of kstatus.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What acting on a plan has come to (pure): the same for every status that reports it.
+//! The outcome of acting on a plan (pure): the same for every status that reports it.
 
 use crate::{apply::settled::Settled, object::Key};
 

@@ -1,7 +1,7 @@
 //! The state of a workload's rollout (pure).
 //!
-//! Judged from the workload's own status, by the rules of the cluster's other operators: reboots and changes of nodes
-//! are no rollout.
+//! It is judged from the workload's own status, by the rules of the cluster's other operators: reboots and changes of
+//! nodes are no rollout.
 
 use serde_json::Value;
 

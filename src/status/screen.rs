@@ -1,8 +1,7 @@
 //! The report of `status` (pure): objects compared with the plan, rollouts and the pods that block them, conditions and
 //! last changes.
 //!
-//! The same findings always give the same report. Times are those of the cluster; only [`mod@text`] turns them into
-//! ages.
+//! The same findings always give the same report. Times are the cluster's; only [`mod@text`] converts them into ages.
 
 pub(super) mod pods;
 pub mod text;

@@ -1,6 +1,6 @@
-//! How a cloud-controller-manager has done that was tried out: its pods in their own words (pure).
+//! The result of a trial of a cloud-controller-manager: the output of its pods (pure).
 //!
-//! What pods and Events say is masked and made printable here, where it arrives.
+//! Texts of pods and Events are masked and made printable here, as soon as they arrive.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,7 @@
 //! Writes the ClusterOperator (IO).
 //!
-//! Each writer has its own field manager and applies its own conditions; conditions are merged by type, so that those
-//! of other writers are never touched. Writes only if the live status differs.
+//! Each writer has its own field manager and applies its own conditions. Conditions are merged by type, so a writer
+//! never changes those of others. It writes only if the live status differs.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! How a cluster is reached, as the flags of kubectl say it (pure), and commands with them that a user copies into a shell. What others
-//! have written, such as an annotation, is only ever one word of them.
+//! The kubectl flags that select a cluster (pure), and commands with them that a user copies into a shell. A text of
+//! others, such as an annotation, is always a single word of a command.
 
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
 //! Masks values that look like secrets, for diffs, logs and messages (pure).
 //!
-//! Where a text can be parsed, as JSON, YAML or INI, the value of a secret's key is masked at the place that the parser
-//! gives it. Comments, other strings, and texts that cannot be parsed are read line by line, and rather too much than too
-//! little is masked. Everywhere, passwords in URLs and private keys are masked.
+//! If a text can be parsed as JSON, YAML or INI, the value of a secret's key is masked at its place in the structure.
+//! Comments, other strings, and texts that cannot be parsed are read line by line, and masked generously. Passwords in
+//! URLs and private keys are masked everywhere.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Words of a shell (pure): commands are printed for people who copy them.
+//! Quotes the words of a shell (pure), because people copy printed commands.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Characters that steer a terminal, or hide a part of what it shows: others may have written them (pure).
+//! Characters that control a terminal, or hide a part of its output, in texts that others may have written (pure).
 
 use std::fmt::Write;
 

@@ -1,7 +1,7 @@
-//! How much is done for a text that others have written, counted in tests: the work for it must grow with its length (pure).
+//! Counts the work for a text of others, in tests: it must grow with the length of the text (pure).
 //!
-//! Time depends on the machine, and steps do not. Code whose work depends on two sizes at once adds its steps here; outside of tests
-//! that is nothing.
+//! Time depends on the machine, and steps do not. Code whose work depends on two sizes at once adds its steps here.
+//! Outside of tests this does nothing.
 
 #[cfg(test)]
 use std::cell::Cell;

@@ -1,7 +1,7 @@
 //! The only module that reads and writes YAML (pure).
 //!
-//! It reads YAML as Kubernetes' own tools do (`0644` is octal, `yes` is true, a repeated key is an error), and writes it
-//! so that a YAML 1.1 parser in Go reads the same values.
+//! It reads YAML as Kubernetes' own tools do: `0644` is octal, `yes` is true, a repeated key is an error. It writes
+//! YAML in which a YAML 1.1 parser in Go reads the same values.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,7 @@
 //! The result of a take-over (pure).
 //!
-//! A take-over is two writes, the second of which the API server can only dry-run once the first is done. So the
-//! result of both is computed here, from the same field sets, and the server is asked whether it accepts that.
+//! A take-over is two writes, and the API server can dry-run the second one only after the first. So the result of both
+//! is computed here, from the same field sets, and a dry run asks the API server whether it accepts the result.
 
 use serde_json::{Map, Value, json};
 

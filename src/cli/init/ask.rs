@@ -1,4 +1,4 @@
-//! Questions on a terminal. Without one, what has no default has to be given by a flag.
+//! Questions on a terminal. Without a terminal, a flag has to give every value that has no default.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! A proposal instead of the cloud-controller-manager of a chart or a manifest.
+//! A proposal that replaces the cloud-controller-manager of a chart or a manifest.
 
 use anyhow::bail;
 

@@ -1,4 +1,4 @@
-//! `nodes allow-delete`: somebody confirms that a node may be deleted.
+//! `nodes allow-delete`: a user confirms that a node may be deleted.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `nodes retry`: the cloud-controller-manager tries again at once.
+//! `nodes retry`: makes the cloud-controller-manager try again at once.
 
 use std::{
     io::{self, IsTerminal, Write},

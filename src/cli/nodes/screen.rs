@@ -1,4 +1,4 @@
-//! Nodes for people (pure).
+//! Prints nodes for people (pure).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The command `provider rbac`: the rights that an administrator grants the operator for a provider.
+//! The command `provider rbac`: the rights that an administrator grants to the operator for a provider.
 
 use anyhow::Context;
 use clap::{Args, ValueEnum, builder::PossibleValue};

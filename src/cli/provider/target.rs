@@ -1,4 +1,4 @@
-//! What a command about providers is about: built-in providers, the repository's tree, or a package.
+//! The target of a command about providers: the built-in providers, the repository's tree, or a package.
 
 use std::{fs::DirEntry, path::Path};
 

@@ -1,4 +1,5 @@
-//! The command `provider test`: starts a provider's cloud-controller-manager beside whatever the cluster has, and removes it again.
+//! The command `provider test`: starts a provider's cloud-controller-manager beside the cluster's own, and removes it
+//! again.
 
 use std::{
     collections::BTreeSet,

@@ -1,6 +1,6 @@
 //! Injects credentials into Azure's configuration (pure).
 //!
-//! The configuration is edited in place: other members keep their order and notation. No error, note or `Debug` output
+//! It edits the configuration in place: other members keep their order and notation. No error, note or `Debug` output
 //! contains a credential.
 
 use std::fmt;

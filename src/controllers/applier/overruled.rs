@@ -1,4 +1,4 @@
-//! Objects of which the API server keeps other values than planned, such as those of an admission webhook (IO, by the clock).
+//! Objects whose planned values the API server overrules, for example by an admission webhook (IO, by the clock).
 
 use std::time::{Duration, Instant};
 

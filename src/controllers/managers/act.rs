@@ -1,4 +1,4 @@
-//! Brings about what is planned for all `CloudControllerManager`s (IO), and limits how much of it one pass does.
+//! Applies the plans of all `CloudControllerManager`s (IO), and limits the work of one pass.
 
 use std::{borrow::Cow, collections::BTreeSet};
 

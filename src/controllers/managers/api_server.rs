@@ -1,4 +1,4 @@
-//! The version of the API server, which is asked for where no node shows that of the control plane (IO).
+//! The version of the API server (IO), for clusters in which no node shows the version of the control plane.
 
 use std::time::Instant;
 

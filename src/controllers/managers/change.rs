@@ -1,8 +1,8 @@
-//! Changes that no pod would survive (pure, but for what it asks of the watches): they are refused before anything is written.
+//! Refuses changes that no pod would survive, before anything is written (pure, but for what it asks of the watches).
 //!
-//! A rollout leaves a pod in place until the next one is ready, where there are several. A single pod goes first, and its replacement
-//! may never start; and from nodes that a DaemonSet does not select any more all pods go at once. What the inputs come to is in force
-//! once it has been accepted, and not before.
+//! With several pods, a rollout keeps a pod until the next one is ready. A single pod is removed first, and its
+//! replacement may never start. If a DaemonSet no longer selects the nodes, all pods go at once. Changed inputs come
+//! into force only once they have been accepted.
 
 use serde_json::Value;
 

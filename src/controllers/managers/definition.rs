@@ -1,7 +1,7 @@
-//! What the installed CustomResourceDefinition lacks of the status, where it is older than the operator (pure).
+//! The fields of the status that the installed CustomResourceDefinition lacks, if it is older than the operator (pure).
 //!
-//! Server-side apply refuses a status with a field that the definition does not have, and does not reliably name all of them. A
-//! merge patch is accepted, and its answer lacks these fields.
+//! Server-side apply refuses a status with an unknown field, and does not reliably name all such fields. A merge patch
+//! is accepted, and its response lacks these fields.
 
 use std::{
     borrow::Cow,

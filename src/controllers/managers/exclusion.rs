@@ -1,4 +1,5 @@
-//! Which of several `CloudControllerManager`s that exclude each other is refused (pure, but for what it asks of the watches).
+//! Decides which of several `CloudControllerManager`s that exclude each other is refused (pure, but for what it asks of
+//! the watches).
 
 use std::collections::BTreeMap;
 

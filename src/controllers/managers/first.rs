@@ -1,8 +1,9 @@
-//! The checks before a first installation (IO): what refuses keeps a cloud-controller-manager from being installed, and never touches
-//! one that is.
+//! The checks before a first installation (IO). A failed check prevents the installation, and never affects a
+//! cloud-controller-manager that is installed.
 //!
-//! Its live Deployment or DaemonSet, or else its status, tells whether one is installed, so a restart of the operator changes nothing.
-//! Nothing is asked for one that is installed; for one that is refused the questions are repeated, later each time.
+//! The live Deployment or DaemonSet, or else the status, shows whether one is installed, so a restart of the operator
+//! changes nothing. The checks are not made for one that is installed. For one that is refused they are repeated, less
+//! and less often.
 
 use std::{
     collections::BTreeMap,

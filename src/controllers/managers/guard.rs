@@ -1,7 +1,8 @@
-//! The guard of nodes (IO): decides in each pass which nodes may be deleted, and brings that about in two steps.
+//! The guard of nodes (IO): decides in each pass which nodes may be deleted, and writes the decision in two steps.
 //!
-//! The decision is pure (`nodes/guard.rs`), the objects are those of the plan. What is not confirmed any more is taken back before
-//! anything is asked for, and that is only asked for while nodes are to be deleted or rights have changed.
+//! The decision is pure (`nodes/guard.rs`), and the objects are those of the plan. A confirmation that no longer holds
+//! is withdrawn before the API server is asked anything. Questions are asked only while nodes are to be deleted or
+//! rights have changed.
 
 mod ask;
 mod proof;

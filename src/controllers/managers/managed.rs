@@ -1,4 +1,4 @@
-//! One `CloudControllerManager`: its inputs, and what they come to (pure, but for what it asks of the watches).
+//! One `CloudControllerManager`: its inputs and their result (pure, but for what it asks of the watches).
 
 use std::time::Instant;
 

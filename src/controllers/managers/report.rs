@@ -1,4 +1,4 @@
-//! Reports to each `CloudControllerManager` what has come of it (IO).
+//! Reports the result of each pass to each `CloudControllerManager` (IO).
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! What is asked of a cluster before a first installation (IO): beside the passes, because of a large cluster it takes many requests.
+//! Reads a cluster before a first installation (IO), beside the passes, because a large cluster needs many requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 

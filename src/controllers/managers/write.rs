@@ -1,4 +1,5 @@
-//! Writes the status of each `CloudControllerManager` (IO): only what differs, and counts not more often than people read them.
+//! Writes the status of each `CloudControllerManager` (IO): only differences, and counts no more often than people read
+//! them.
 
 use std::time::{Duration, Instant};
 

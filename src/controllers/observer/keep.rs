@@ -1,4 +1,5 @@
-//! What is kept of watched objects (pure): no data of Secrets, and of nodes and Events the fields that are read.
+//! The fields of watched objects that are kept (pure): no data of Secrets, and of nodes and Events only the fields that
+//! are read.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,10 @@
-//! Which kind of cluster a process is in: OpenShift, or another Kubernetes with `CloudControllerManager`s (IO, by watches).
+//! The kind of cluster that a process is in: OpenShift, or another Kubernetes with `CloudControllerManager`s (IO, by
+//! watches).
 //!
-//! OpenShift has the Infrastructure `cluster`, or the ClusterOperator. That these kinds are served proves nothing: their definitions
-//! may be anywhere. Only where the Infrastructure does not exist are `CloudControllerManager`s looked for: on OpenShift this costs no
-//! request. A process that is told namespaces for `CloudControllerManager`s is on another Kubernetes: it asks for none of
-//! OpenShift's kinds, and needs no right to them.
+//! OpenShift has the Infrastructure `cluster` or the ClusterOperator. A definition of these kinds proves nothing,
+//! because any cluster may have it. `CloudControllerManager`s are watched only if the Infrastructure does not exist, so
+//! they cost no request on OpenShift. With namespaces for `CloudControllerManager`s on its command line, a process is
+//! on another Kubernetes: it asks for none of OpenShift's kinds, and needs no right to them.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! The external providers of a process, as the controllers see them (IO): read again while one is refused.
+//! The external providers of a process (IO). They are read again while one of them is refused.
 
 use std::path::{Path, PathBuf};
 

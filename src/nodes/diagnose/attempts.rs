@@ -1,4 +1,4 @@
-//! What the log of a cloud-controller-manager says about a node.
+//! The attempts for a node in the log of a cloud-controller-manager.
 
 use std::net::IpAddr;
 

@@ -1,8 +1,8 @@
-//! The nodes that are no longer there, and that a cloud-controller-manager has deleted.
+//! Nodes that a cloud-controller-manager has deleted.
 //!
-//! It announces each attempt by an Event, and its client drops Events: of those about a node, once there were 25, one in five
-//! minutes is left. So the Event of the attempt that succeeds may be missing. The status of a `CloudControllerManager` lists the nodes
-//! that the operator has let go, and the log of the leader has the newest attempts.
+//! It announces each attempt by an Event, but its client drops Events: after 25 Events about a node it sends one in
+//! five minutes. So the Event of the successful attempt may be missing. The status of a `CloudControllerManager` lists
+//! the nodes whose deletion the operator has allowed, and the log of the leader has the latest attempts.
 
 use std::collections::{BTreeMap, BTreeSet};
 

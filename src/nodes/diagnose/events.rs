@@ -1,4 +1,4 @@
-//! What the Events about a node show.
+//! Evidence from the Events about a node.
 
 use super::{Answer, Cluster, found};
 use crate::nodes::{diagnosis::Finding, evidence::NodeEvent, node::Node, reason::Reason};

@@ -1,4 +1,4 @@
-//! What the fields of a node show by themselves.
+//! Evidence from the fields of a node.
 
 use super::{Answer, Cluster, GRACE, Owners, found, seconds_since};
 use crate::{

@@ -1,4 +1,4 @@
-//! What is known of a cloud-controller-manager while its nodes are judged.
+//! The knowledge about a cloud-controller-manager while its nodes are judged.
 
 use std::collections::BTreeSet;
 

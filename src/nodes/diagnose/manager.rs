@@ -1,4 +1,4 @@
-//! What is the same for all nodes of a cloud-controller-manager.
+//! The part of a diagnosis that is the same for all nodes of a cloud-controller-manager.
 
 use std::collections::BTreeSet;
 

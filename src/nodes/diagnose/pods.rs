@@ -1,4 +1,4 @@
-//! What the objects of a cloud-controller-manager show: its workload and its pods.
+//! Evidence from the objects of a cloud-controller-manager: its workload and its pods.
 
 use super::{GRACE, found, judged::Judged, seconds_since};
 use crate::nodes::{

@@ -1,8 +1,8 @@
-//! Which pod leads, and since when (pure).
+//! The pod that leads, and since when (pure).
 //!
-//! What a cloud-controller-manager asks for counts only once its leader has led for long without a change. So the holder of the lease
-//! has to be a pod of the current rollout: the container of an old pod may outlive its kubelet, with the configuration that has just
-//! been corrected.
+//! The requests of a cloud-controller-manager count only once its leader has led for long without a change. The holder
+//! of the lease has to be a pod of the current rollout: the container of an old pod may outlive its kubelet, and still
+//! have the configuration that has just been corrected.
 
 use std::collections::BTreeSet;
 

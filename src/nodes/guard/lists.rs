@@ -1,7 +1,8 @@
 //! The list in the policy, and the names in the role (pure).
 //!
-//! Both have to allow a deletion. A node is listed first, and granted once the list has been live long enough for every API
-//! server to have read it; it is withdrawn in the other order. So whenever a name is granted, the list decides about it.
+//! Both have to allow a deletion. A node is listed first. It is granted once the list has been live long enough for
+//! every API server to have read it. Withdrawal has the reverse order. So whenever a name is granted, the list decides
+//! about it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

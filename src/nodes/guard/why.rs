@@ -1,4 +1,4 @@
-//! Why a node stays (pure), for people.
+//! Why a node is not deleted, as text for people (pure).
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Reads the log of a cloud-controller-manager from a cluster (IO). Nothing here writes.
+//! Reads the log of a cloud-controller-manager from a cluster (IO). Writes nothing.
 
 use k8s_openapi::api::core::v1;
 use kube::{Api, Client, api::LogParams};

@@ -1,5 +1,5 @@
-//! What an installation gives the operator of providers that do not come with it (pure): `ConfigMap`s with their packages, and arguments
-//! with their digests.
+//! The external providers of an installation (pure): `ConfigMap`s with their packages, and arguments with their
+//! digests.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What a `CloudControllerManager` asks for and its provider cannot do, or needs and was not given (pure).
+//! Requests of a `CloudControllerManager` that its provider cannot fulfill, and input that is missing (pure).
 
 use crate::{
     facts::manager::{Controller, Manager},

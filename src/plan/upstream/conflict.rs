@@ -1,8 +1,9 @@
-//! Whether two `CloudControllerManager`s can be in one cluster (pure).
+//! Decides whether two `CloudControllerManager`s can be in one cluster (pure).
 //!
-//! k8s.io/cloud-provider v0.36.2 sees all nodes and all Services: nothing binds a cloud-controller-manager to those of its cloud. Two
-//! may run the controllers of nodes only if each leaves the nodes of the other alone. Two controllers of Services would both create
-//! a load balancer for each Service and write its only status; two of routes would write the same condition of each node.
+//! k8s.io/cloud-provider v0.36.2 sees all nodes and all Services: nothing limits a cloud-controller-manager to those of
+//! its cloud. Two may run the node controllers only if each leaves the nodes of the other alone. Two service
+//! controllers would both create a load balancer for each Service and write its only status. Two route controllers
+//! would write the same condition of each node.
 
 use crate::{
     api::spec::{Lifecycle, OffByDefault, OnByDefault},

@@ -1,6 +1,6 @@
-//! What the pods read besides their arguments: the cloud's configuration, credentials, trusted certificates (pure).
+//! The files that the pods read: the cloud's configuration, credentials, trusted certificates (pure).
 //!
-//! The manifests mount volumes with fixed names. Their source is what the `CloudControllerManager` names; a volume without a
+//! The manifests mount volumes with fixed names. The `CloudControllerManager` names their sources. A volume without a
 //! source is left out, with its mounts.
 
 use std::{collections::BTreeSet, path::Path};

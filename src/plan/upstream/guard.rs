@@ -1,8 +1,8 @@
-//! The objects that keep a cloud-controller-manager from deleting nodes that are not confirmed (pure): the manifests of `guard/`.
+//! The objects that keep a cloud-controller-manager from deleting unconfirmed nodes (pure): the manifests of `guard/`.
 //!
-//! The policy stands in every mode: a right that somebody else grants to the ServiceAccount deletes nothing. The right itself, by
-//! name, exists only where nodes may be deleted. A plan lists nothing and grants nothing. What is confirmed enters its objects by
-//! [`confirm`].
+//! The policy exists in every mode, so that a right which somebody else grants to the ServiceAccount deletes nothing.
+//! The right itself, by name, exists only where nodes may be deleted. A plan lists no nodes and grants nothing:
+//! [`confirm`] adds the confirmed nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,7 @@
-//! The images of a `CloudControllerManager`: their versions, and where they come from (pure).
+//! The images of a `CloudControllerManager`: their versions and their sources (pure).
 //!
-//! A digest of the provider is one of its own repository, which a mirror serves as it is. Another repository has other images.
+//! A provider's digest belongs to its own repository, and a mirror serves the same images. Another repository has other
+//! images.
 
 use serde_json::json;
 

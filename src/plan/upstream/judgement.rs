@@ -1,4 +1,4 @@
-//! Whether a `CloudControllerManager` can be brought about, and what is planned for it (pure).
+//! Decides whether the operator can act on a `CloudControllerManager`, and plans its objects (pure).
 
 use super::{
     choose, guard, ignored, names, reference,

@@ -1,4 +1,4 @@
-//! Where the pods of a `CloudControllerManager` run, and how many (pure).
+//! The placement and the number of the pods of a `CloudControllerManager` (pure).
 
 use std::collections::BTreeSet;
 

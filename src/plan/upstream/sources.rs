@@ -1,6 +1,7 @@
-//! The ConfigMaps and Secrets that a `CloudControllerManager` names: what is needed of them, and what is wrong with them (pure).
+//! The ConfigMaps and Secrets that a `CloudControllerManager` names: the keys that they need, and their problems
+//! (pure).
 //!
-//! Of their data nothing is kept but a digest, the names of the keys, and what the checker of the configuration has said.
+//! Of their data only a digest, the names of the keys, and the findings of the configuration's checker are kept.
 
 use std::collections::BTreeMap;
 

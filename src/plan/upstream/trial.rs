@@ -1,8 +1,8 @@
-//! A cloud-controller-manager that is tried out, beside whatever the cluster has: with names, a namespace, a lease and a port of its
-//! own, and without any controller, or only with the one that initializes nodes (pure).
+//! A trial of a cloud-controller-manager beside the cluster's own: with separate names, namespace, lease and port, and
+//! without any controller, or only with the one that initializes nodes (pure).
 //!
-//! Without a controller its argument is `--controllers=`. k8s.io/controller-manager v0.35.4 (`IsControllerEnabled`) starts what the list
-//! names, and without `*` nothing else; it refuses `-*`, because it takes that for a name.
+//! Without a controller its argument is `--controllers=`. k8s.io/controller-manager v0.35.4 (`IsControllerEnabled`)
+//! starts the controllers in the list, and without `*` no others. It refuses `-*`, because it reads that as a name.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! Programs of others: node managers, pods that are being deleted, where nobody has looked, and the names of bindings.
+//! Programs of others: node managers, pods that are being deleted, locations that were not read, and the names of
+//! bindings.
 
 use std::collections::{BTreeMap, BTreeSet};
 

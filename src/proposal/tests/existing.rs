@@ -1,4 +1,4 @@
-//! What counts as a cloud-controller-manager, how Go reads its flags, and what is not shown of it.
+//! Finds cloud-controller-managers, reads their flags as Go does, and shows no secrets.
 
 use serde_json::json;
 

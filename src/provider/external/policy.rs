@@ -1,6 +1,7 @@
-//! The file of `--provider-policy`: pinned as packages are, and used as it was checked (pure).
+//! The file of `--provider-policy`: pinned as packages are, and used exactly as checked (pure).
 //!
-//! It widens what a pinned package may do. Whoever could change it afterwards would have what the administrator has not allowed.
+//! The policy extends what a pinned package may do. It is pinned so that nobody can later add what the administrator
+//! has not allowed.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
-//! How much single texts and lists of a provider's folder may hold (pure).
+//! The limits for single texts and lists of a provider's folder (pure).
 //!
-//! Rules, plans and reports combine many of them: an argument is written with the name of its container, a tag with its repository. What
-//! is beyond is not kept, so that nothing is ever worked out of it, whoever asks.
+//! Rules, plans and reports combine many of them: an argument is written with the name of its container, a tag with its
+//! repository. Anything beyond a limit is not stored, so that no caller can compute anything from it.
 
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
-//! How the descriptor of a provider does not fit its manifests (pure).
+//! Disagreements between the descriptor of a provider and its manifests (pure).
 //!
-//! Strangers write both, so that nothing here may take the product of their sizes.
+//! An external author writes both, so the work must not grow with the product of their sizes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

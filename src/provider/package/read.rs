@@ -1,7 +1,7 @@
 //! Reads packages from disk (IO): a folder, a tar or the layout of an OCI image.
 //!
-//! Everything is opened once and read once, and the bytes that were read are the package: what changes on disk later does not
-//! change it. Below the given path no link is followed, but the kubelet's in a mounted ConfigMap.
+//! Everything is opened once and read once, and these bytes are the package: later changes on disk do not matter. Below
+//! the given path no link is followed, except the kubelet's own in a mounted ConfigMap.
 
 use std::{
     collections::BTreeSet,

@@ -1,11 +1,10 @@
-//! The canonical tar of a package (pure): regular files `NAME/path` in the format ustar, sorted by path, mode 0644, owner and group
-//! 0 without names, time 0, then two zero blocks, and nothing else.
+//! The canonical tar of a package (pure): regular files `NAME/path` in the format ustar, sorted by path, mode 0644,
+//! owner and group 0 without names, time 0, then two zero blocks, and nothing else.
 //!
-//! A file has exactly one such form, so a header is read by writing the one that it has to be. A general reader of tars knows
-//! links, sparse files and extensions of several vendors, which are all refused here.
-//! GNU tar writes the same bytes:
-//! `find NAME -type f | LC_ALL=C sort | tar --create --format=ustar --owner=0 --group=0 --numeric-owner --mode=0644 --mtime=@0
-//! --blocking-factor=1 --file=NAME.tar --files-from=-`.
+//! Each file has exactly one such form, so a header is read by writing the expected header and comparing. A general
+//! reader of tars supports links, sparse files and extensions of several vendors, which are all refused here. GNU tar
+//! writes the same bytes: `find NAME -type f | LC_ALL=C sort | tar --create --format=ustar --owner=0 --group=0
+//! --numeric-owner --mode=0644 --mtime=@0 --blocking-factor=1 --file=NAME.tar --files-from=-`.
 
 use super::{MAX_FILES, MAX_SUM, check_file_size};
 use crate::provider::Error;

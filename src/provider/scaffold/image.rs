@@ -1,4 +1,4 @@
-//! The image of a new provider, as it is written on the command line (pure).
+//! The image of a new provider, in the notation of the command line (pure).
 
 use std::{fmt, str::FromStr};
 

@@ -1,4 +1,4 @@
-//! Writes a new provider's folder, whole or not at all (IO). What is there is not overwritten.
+//! Writes a new provider's folder, whole or not at all (IO). Existing files are not overwritten.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! What the descriptor of the flavor upstream says of nodes (pure).
+//! The part of the flavor upstream's descriptor that describes nodes (pure).
 
 use serde::Deserialize;
 

@@ -1,4 +1,4 @@
-//! Rules about containers: their names, arguments, probes, resources and rights (pure).
+//! Rules about containers: their names, arguments, probes, resources and privileges (pure).
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! The rule about fields: which of a manifest's fields the API server does not know (pure).
+//! The rule about fields: it finds fields of a manifest that the API server does not know (pure).
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Rules about a provider's folder as a whole: its files, its RBAC rules, and its fit to the install payload (pure).
+//! Rules about a provider's folder as a whole: its files, its RBAC rules, and its agreement with the install payload
+//! (pure).
 
 use std::collections::BTreeSet;
 

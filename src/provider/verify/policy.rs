@@ -1,4 +1,4 @@
-//! What an administrator allows providers beyond the rules (pure).
+//! Exceptions from the rules that an administrator allows for providers (pure).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The table of the rules that ask whether a provider works (pure).
+//! The rules that check whether a provider works, as a table (pure).
 
 use serde_json::Value;
 

@@ -1,8 +1,8 @@
-//! The rules for providers that do not come with this program (pure).
+//! The rules for external providers (pure).
 //!
-//! They ask what a provider could do to a cluster, whoever wrote it. What a cloud-controller-manager usually needs is listed, everything
-//! else is refused. An administrator allows more by the exact value, in a [`super::Policy`]; what no cloud-controller-manager needs, or
-//! would make every other rule void, cannot be allowed.
+//! They ask what a provider could do to a cluster, whoever wrote it. The usual needs of a cloud-controller-manager are
+//! listed, and everything else is refused. An administrator can allow more by its exact value, in a [`super::Policy`].
+//! Two things cannot be allowed: what no cloud-controller-manager needs, and what would make every other rule void.
 
 mod accounts;
 mod containers;

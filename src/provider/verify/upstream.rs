@@ -1,4 +1,4 @@
-//! Rules of the flavor upstream: what published manifests get wrong on one distribution or another (pure).
+//! Rules of the flavor upstream: mistakes in published manifests that break on one distribution or another (pure).
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! The reason why a pod is not ready (pure).
 //!
-//! Only for people: the operator itself judges rollouts by the workload's status ([`crate::status::rollout`]) and
-//! watches no pods. Secrets in the last output of a container are masked.
+//! It is for people only: the operator itself judges rollouts by the workload's status ([`crate::status::rollout`]),
+//! and watches no pods. Secrets in the last output of a container are masked.
 
 use serde_json::Value;
 

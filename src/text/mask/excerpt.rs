@@ -1,8 +1,9 @@
 //! The beginning of a message without the secrets of the object that it is about (pure).
 //!
-//! Neither the message nor the object is the operator's own, so the work grows with their lengths and not with the product: an
-//! automaton of all parts of the message reads each secret once. It has at most two states for each byte of the message (the suffix
-//! automaton of Blumer and others: The smallest automaton recognizing the subwords of a text, 1985).
+//! Others write both the message and the object, so the work grows with the sum of their lengths and not with the
+//! product: an automaton of all parts of the message reads each secret once. It has at most two states for each byte of
+//! the message (the suffix automaton of Blumer and others: The smallest automaton recognizing the subwords of a text,
+//! 1985).
 
 use std::{collections::BTreeMap, ops::Range};
 

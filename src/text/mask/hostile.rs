@@ -1,4 +1,4 @@
-//! The work for texts that are made to cause much of it (tests, pure).
+//! The work for texts that try to cause much of it (tests, pure).
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! Finds secrets that no separator marks: tokens that are known by how they begin, and words behind `password`, `token`, `key` and
-//! `secret` (pure).
+//! Finds secrets without a separator: tokens that are recognized by their prefix, and words after `password`, `token`,
+//! `key` and `secret` (pure).
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! Where the parts of a line end, each looked for once (pure): a line without blanks may name a thousand secrets, and if each of them
-//! looked for the blank behind it, the work would grow with the square of the line's length.
+//! The ends of the parts of a line, each found once (pure). A line without blanks may name a thousand secrets. If each
+//! of them looked for the next blank, the work would grow with the square of the line's length.
 
 use crate::text::work;
 

@@ -1,4 +1,4 @@
-//! Finds secrets in texts of no known structure: comments, messages, logs (pure).
+//! Finds secrets in texts of unknown structure: comments, messages, logs (pure).
 
 use std::ops::Range;
 

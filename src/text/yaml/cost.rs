@@ -1,4 +1,4 @@
-//! The cost of reading a YAML text, known before it is read (pure).
+//! Computes the cost of reading a YAML text before it is read (pure).
 
 use std::collections::HashMap;
 

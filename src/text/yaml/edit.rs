@@ -1,7 +1,7 @@
 //! Sets values of a YAML text and keeps every other byte (pure).
 //!
-//! It edits text only. Anchors, merge keys and rare layouts can give the result another meaning: the caller parses the
-//! result and compares.
+//! It edits text only. Anchors, merge keys and rare layouts can give the result another meaning, so the caller parses
+//! and compares the result.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! The lines of the values of a document, found by their JSON pointers (pure).
+//! The lines of a document's values, found by their JSON pointers (pure).
 
 use crate::text::{
     work,

@@ -1,7 +1,7 @@
 //! The places of values in a YAML text (pure).
 //!
-//! It knows places, not values: [`super::from_str`] parses the values and refuses repeated keys. The parser limits how
-//! deeply a text may be nested. Aliases are not followed.
+//! It knows places, not values: [`super::from_str`] parses the values and refuses repeated keys. The parser limits the
+//! depth of nesting. Aliases are not followed.
 
 use std::{collections::BTreeSet, ops::Range};
 

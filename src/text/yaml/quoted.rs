@@ -1,8 +1,8 @@
-//! Texts that are written with quotes and escapes, so that nothing in them steers a terminal and Go's parser reads them as they are
+//! Writes texts with quotes and escapes, so that they cannot control a terminal and Go's parser reads them correctly
 //! (pure).
 //!
-//! The writer leaves control characters and the like as they are. It also writes a text of several lines as a block, and a block whose
-//! first line begins with a tab is an error to Go's parsers.
+//! The YAML writer leaves control characters and the like as they are. It also writes a text of several lines as a
+//! block, and Go's parsers refuse a block whose first line begins with a tab.
 
 use std::{
     collections::{BTreeSet, HashMap},

@@ -68,9 +68,9 @@ impl<'a> Cloud<'a> {
             ),
             format!("# {}", self.title),
             format!(
-                "What is particular to the provider `{name}`. What all clouds share stands in [Any Kubernetes](../any-kubernetes.md): \
-                 how the operator is [installed](../any-kubernetes.md#installing-the-operator), here with `--providers {name}`, and what \
-                 to do [if a cloud-controller-manager (CCM) does not become \
+                "This page is about the provider `{name}`. [Any Kubernetes](../any-kubernetes.md) describes the steps for all clouds: how to \
+                 [install](../any-kubernetes.md#installing-the-operator) the operator, here with `--providers {name}`, and what to do \
+                 [if a cloud-controller-manager (CCM) does not become \
                  ready](../any-kubernetes.md#if-it-does-not-become-ready)."
             ),
             table(["", ""], &self.summary()),
@@ -124,8 +124,7 @@ impl<'a> Cloud<'a> {
     fn needs(&self) -> String {
         let nodes = &self.descriptor().nodes;
         let mut lines = vec![
-            "- The kubelet of every node runs with `--cloud-provider=external`, from its first registration on:"
-                .to_owned(),
+            "- The kubelet of every node runs with `--cloud-provider=external` before the node registers:".to_owned(),
             String::new(),
         ];
         let rows: Vec<_> = KNOWN.iter().map(|one| [one.title, one.external_kubelets].map(str::to_owned)).collect();
@@ -138,14 +137,14 @@ impl<'a> Cloud<'a> {
         };
         lines.push(format!("- The name of a node is {}{prefixes}.", nodes.names.are));
         lines.push(format!(
-            "- A providerID begins with {}, also one that a kubelet is given by `--provider-id`.",
+            "- A providerID begins with {}. The same holds for `--provider-id` of a kubelet.",
             or(&nodes.provider_ids)
         ));
         if let Some(need) = &nodes.private_addresses {
-            lines.push(format!("- A private address that a kubelet asks for (`--node-ip`) {need}."));
+            lines.push(format!("- A private address in `--node-ip` of a kubelet {need}."));
         }
         if let Some(need) = &nodes.at_cloud {
-            lines.push(format!("- What the API server does not show: {}", at_cloud(need)));
+            lines.push(format!("- The API server does not show this: {}", at_cloud(need)));
         }
         lines.join("\n")
     }
@@ -153,9 +152,9 @@ impl<'a> Cloud<'a> {
     fn credentials(&self) -> Vec<String> {
         let Some(needed) = &self.descriptor().credentials else {
             let text = if self.is_configured_by_secret() {
-                "The configuration holds them, as a key of a Secret."
+                "The configuration holds the credentials, and is a key of a Secret."
             } else {
-                "There is no Secret: the CCM uses the identity of the machine that it runs on."
+                "There is no Secret: the CCM uses the identity of its machine."
             };
             return vec!["## Credentials".to_owned(), text.to_owned()];
         };
@@ -168,10 +167,8 @@ impl<'a> Cloud<'a> {
         let rows: Vec<_> = required.chain(needed.optional_keys.iter().map(|key| row(key, false))).collect();
         let mut parts = vec!["## The Secret".to_owned(), table(["key", "required", "how the CCM gets it"], &rows)];
         if needed.optional {
-            let only = needed
-                .only_with
-                .as_ref()
-                .map(|words| format!(" It is used only with a configuration that says {words}."));
+            let only =
+                needed.only_with.as_ref().map(|words| format!(" It is used only if the configuration has {words}."));
             parts.push(format!("The Secret is optional.{}", only.unwrap_or_default()));
         }
         // One that the CCM reads by itself is in no pod.
@@ -186,10 +183,10 @@ impl<'a> Cloud<'a> {
         let Some(file) = &self.descriptor().cloud_config else { return Vec::new() };
         let need = if file.required { "It is required" } else { "It is optional" };
         let checked = if file.format.is_some() {
-            " It is checked before anything is applied: a key that the CCM would ignore is named with its line, and what it would refuse is \
-             refused."
+            " The operator checks it before it applies anything: it warns of keys that the CCM would ignore, with their lines, and refuses \
+             what the CCM would refuse."
         } else {
-            " Keys that the CCM would ignore are not noticed."
+            " The operator does not check its keys."
         };
         let place = if self.descriptor().credentials.is_none() && self.is_configured_by_secret() {
             "`spec.cloudConfig.secretRef`, because it holds the credentials"
@@ -199,7 +196,7 @@ impl<'a> Cloud<'a> {
         vec![
             "## The configuration of the cloud".to_owned(),
             format!(
-                "{need}: {place}. The CCM finds it as the file `{}`.{checked} The operator restarts the CCM when it changes.",
+                "{need}: {place}. The CCM reads it from the file `{}`.{checked} The operator restarts the CCM when it changes.",
                 file.file
             ),
         ]
@@ -210,8 +207,8 @@ impl<'a> Cloud<'a> {
         let before = if self.example.inputs.is_empty() { "" } else { "$ kubectl apply --server-side -f inputs.yaml\n" };
         format!(
             "```console\n{before}$ ccm-operator preflight -f ccm.yaml\n$ kubectl apply --server-side -f ccm.yaml\n$ kubectl wait \
-             --for=condition=Ready --timeout=5m ccm/{name}\n```\n\n[`preflight`](../preflight.md) says what keeps it from working, and what to \
-             do."
+             --for=condition=Ready --timeout=5m ccm/{name}\n```\n\n[`preflight`](../preflight.md) reports what would keep the CCM from \
+             working, and how to fix it."
         )
     }
 
@@ -233,13 +230,13 @@ impl<'a> Cloud<'a> {
         let places = if descriptor.nodes.zones {
             "the labels `topology.kubernetes.io/region` and `topology.kubernetes.io/zone`"
         } else {
-            "no labels for region and zone, which this cloud does not have"
+            "no labels for region and zone, because this cloud has none"
         };
         let objects = self.planned.iter().map(|object| format!("`{}`", object.key()));
         let objects = objects.collect::<Vec<_>>().join(", ");
         let mut lines = vec![
             format!(
-                "- Each node gets a `spec.providerID` that begins with {}, its addresses, {places}, and loses the taint \
+                "- Each node gets a `spec.providerID` that begins with {}, its addresses, and {places}. It loses the taint \
                  `node.cloudprovider.kubernetes.io/uninitialized`.",
                 or(&descriptor.nodes.provider_ids)
             ),
@@ -247,12 +244,12 @@ impl<'a> Cloud<'a> {
         ];
         if self.creates.contains(&"load balancers") {
             lines.push(
-                "- A Service of type LoadBalancer gets an address in its status, or Events that say why not."
+                "- A Service of type LoadBalancer gets an address in its status, or Events with the reason why not."
                     .to_owned(),
             );
         }
         lines.push(
-            "- A node that waits for more than a minute has a reason: `ccm-operator nodes` shows [it](../nodes.md), and what to do."
+            "- If a node waits for more than a minute, `ccm-operator nodes` shows the [reason](../nodes.md) and how to fix it."
                 .to_owned(),
         );
         let lines = lines.join("\n");
@@ -262,23 +259,23 @@ impl<'a> Cloud<'a> {
     fn foreign(&self) -> String {
         let nodes = &self.descriptor().nodes;
         let means = |answer: Answer| match answer {
-            Answer::Error => "answers with an error: the node stays, and the log of the CCM repeats it",
-            Answer::Exists => "takes it for existing: the node stays",
-            Answer::Gone => "takes it for gone: the node would be deleted",
+            Answer::Error => "reports an error: the node stays, and the CCM logs the error again and again",
+            Answer::Exists => "treats it as existing: the node stays",
+            Answer::Gone => "treats it as gone: the node would be deleted",
         };
         let row = |what: &str, answer| [what.to_owned(), means(answer).to_owned()];
         let rows = [
             row("with the providerID of another cloud", nodes.foreign_provider_id),
-            row("without a providerID, with a name that the cloud does not know", nodes.without_provider_id),
+            row("without a providerID, and with a name that the cloud does not know", nodes.without_provider_id),
         ];
-        let guarded = "With `Rehearsal`, the default, the CCM has no right to delete nodes: `status.nodeDeletion` names those that it would \
-                       delete. With `Enabled` only [nodes of this cloud that the operator has confirmed](../node-deletion.md) are deleted.";
+        let guarded = "With `Rehearsal`, the default, the CCM has no right to delete nodes: `status.nodeDeletion` names the nodes that it would \
+                       delete. With `Enabled` it may delete only [nodes of this cloud that the operator has confirmed](../node-deletion.md).";
         let beside = if nodes.foreign_provider_id == Answer::Gone {
-            "So no CCM of another cloud can run the controllers of nodes [beside it](../preflight.md#two-in-one-cluster)."
+            "So no CCM of another cloud can run node controllers [beside it](../preflight.md#two-in-one-cluster)."
         } else {
-            "So the CCM of another cloud that leaves foreign nodes alone, too, can run [beside it](../preflight.md#two-in-one-cluster)."
+            "So the CCM of another cloud can run [beside it](../preflight.md#two-in-one-cluster) if it leaves other clouds' nodes alone, too."
         };
-        let asked = "What the CCM answers when a node is not ready, and is initialized:";
+        let asked = "If an initialized node is not ready, the CCM decides whether its machine is gone:";
         [asked.to_owned(), table(["a node", "the CCM"], &rows), format!("{guarded} {beside}")].join("\n\n")
     }
 
@@ -288,30 +285,34 @@ impl<'a> Cloud<'a> {
         let mut lines = Vec::new();
         if kinds.contains(&"DaemonSet") {
             lines.push(
-                "Where no node has the label of the control plane (hosted control planes, k0s) the DaemonSet would run on all nodes: say on \
-                 which by `spec.placement.nodeSelector`."
+                "If no node has the control-plane label (hosted control planes, k0s), the DaemonSet would run on all nodes: select \
+                 nodes with `spec.placement.nodeSelector`."
                     .to_owned(),
             );
         }
         for (container, image) in &descriptor.images {
             if let [only] = image.architectures.as_slice() {
-                lines.push(format!("The image of `{container}` is built for {only} only: the pods run on such nodes."));
+                lines.push(format!("The image of `{container}` is built only for {only}, so its pods run only on nodes of this architecture."));
             }
         }
         match &descriptor.routes {
             Some(routes) if routes.max_pod_cidrs == 1 => {
                 lines.push(
-                    "Routes are for one subnet of pods: with two `spec.network.podCIDRs` the object is refused."
+                    "Routes support only one pod subnet: an object with two `spec.network.podCIDRs` is refused."
                         .to_owned(),
                 );
             }
             Some(_) => {}
             None => lines.push(
-                "There are no routes: the network plugin has to carry packets between nodes by itself.".to_owned(),
+                "The CCM creates no routes: the network plugin has to connect the pods of different nodes by itself."
+                    .to_owned(),
             ),
         }
         if self.creates.contains(&"load balancers") {
-            lines.push("Before you change `spec.clusterName`, see whether load balancers are found by it: old ones stay behind.".to_owned());
+            lines.push(
+                "If the CCM finds load balancers by `spec.clusterName`, a change of it leaves the old ones behind."
+                    .to_owned(),
+            );
         }
         lines.iter().map(|line| format!("- {line}")).collect::<Vec<_>>().join("\n")
     }

@@ -13,29 +13,29 @@ const EVERY_VERB: [&str; 8] = ["get", "list", "watch", "create", "update", "patc
 /// Each with its id in `docs/clouds/published.yaml`, what it is, and what comes of it.
 pub(crate) const PITFALLS: [(&str, &str, &str); 16] = [
     ("deletes-nodes", "may delete every node", "with wrong credentials it deletes all nodes that are not ready"),
-    ("reads-secrets", "may read every Secret", "who has taken it over has all credentials of the cluster"),
-    ("makes-tokens", "may make ServiceAccounts or their tokens", "who has taken it over can act as any account"),
-    ("wildcards", "has a right with `*`", "it grants what nobody has looked at"),
-    ("pod-network", "is not on the network of the host", "it waits for a network plugin that may wait for it"),
-    ("cluster-dns", "needs the DNS of the cluster", "that runs only on nodes that it has initialized"),
+    ("reads-secrets", "may read every Secret", "an attacker in the CCM has all credentials of the cluster"),
+    (
+        "makes-tokens",
+        "may create ServiceAccounts or their tokens",
+        "an attacker in the CCM can act as any ServiceAccount",
+    ),
+    ("wildcards", "has a right with `*`", "it grants permissions that nobody has reviewed"),
+    ("pod-network", "is not on the host network", "it waits for a network plugin that may wait for it"),
+    ("cluster-dns", "needs cluster DNS", "DNS runs only on nodes that the CCM has initialized"),
     (
         "not-ready",
         "does not tolerate the taint `not-ready:NoSchedule`",
         "it is not scheduled before there is a network plugin",
     ),
-    (
-        "control-plane-taint",
-        "does not tolerate the taint of the control plane",
-        "it runs on no node of the control plane",
-    ),
-    ("label-value", "compares the value of the label of the control plane", "on k3s, RKE2 and k0s no node fits"),
+    ("control-plane-taint", "does not tolerate the control-plane taint", "it runs on no control-plane node"),
+    ("label-value", "compares the value of the control-plane label", "on k3s, RKE2 and k0s no node fits"),
     ("no-probe", "has no liveness probe", "a process that hangs is not restarted"),
-    ("root", "may run as root", "more than it needs"),
-    ("privileges", "keeps capabilities, or may gain privileges", "more than it needs"),
-    ("writable", "may write to its image", "more than it needs"),
-    ("host-path", "mounts folders of the host", "they are not there on Talos, k3s, RKE2 and k0s"),
-    ("floating-image", "names no version of its image", "a restart may bring another one"),
-    ("no-election", "has leader election turned off", "two act at once during an update"),
+    ("root", "may run as root", "it has more privileges than it needs"),
+    ("privileges", "keeps capabilities, or may gain privileges", "it has more privileges than it needs"),
+    ("writable", "has a writable root file system", "it has more privileges than it needs"),
+    ("host-path", "mounts host folders", "Talos, k3s, RKE2 and k0s do not have them"),
+    ("floating-image", "does not pin a version of its image", "a restart may start another version"),
+    ("no-election", "has leader election turned off", "two CCMs act at once during an update"),
 ];
 
 /// The rights in the whole cluster, each as API group, resource and verb.

@@ -22,8 +22,8 @@ pub(crate) fn versions(images: &BTreeMap<String, Image>) -> String {
     let mut lines = Vec::new();
     for (container, image) in images {
         let rule = match image.versions.rule {
-            Rule::SameMinor | Rule::MajorIsMinor => "has a line of versions for each minor version of Kubernetes",
-            Rule::OneLine => "has one line of versions for all versions of Kubernetes that are supported at the time",
+            Rule::SameMinor | Rule::MajorIsMinor => "has separate versions for each minor version of Kubernetes",
+            Rule::OneLine => "has common versions for all supported versions of Kubernetes",
         };
         lines.push(format!("The image of `{container}` {rule}. Newest tags as of {}:", image.versions.as_of));
         let row = |(minor, tag): (&Minor, &Tag)| {
@@ -35,8 +35,8 @@ pub(crate) fn versions(images: &BTreeMap<String, Image>) -> String {
         lines.push(table(["Kubernetes", "tag", "verified"], &rows));
     }
     lines.push(
-        "A version of Kubernetes without a tag gets the newest below, with a warning; `spec.image.version` names another one. \
-         [Images](../any-kubernetes.md#images) says how a mirror is filled."
+        "For a version of Kubernetes without a tag the operator uses the tag of the next lower version, and warns. `spec.image.version` \
+         sets another one. [Images](../any-kubernetes.md#images) describes how to fill a mirror."
             .to_owned(),
     );
     lines.join("\n\n")
@@ -64,25 +64,25 @@ pub(crate) fn rights(provider: &Upstream, planned: &[Object], manager: &Manager)
         })
         .collect();
     let mut parts = vec![
-        "With the controllers of the example, in the whole cluster. A controller that is off takes its rights with it."
+        "In the whole cluster, with the controllers of the example. If you turn a controller off, its rights go, too."
             .to_owned(),
         table(["resource", "verbs", "needed by", "what for"], &rows),
     ];
     let others =
         planned.iter().filter(|object| matches!(object.kind().kind, "Role" | "ClusterRole") && !is_of_account(object));
     let rows: Vec<_> = others.flat_map(of_role).collect();
-    parts.push("Besides, by other roles:".to_owned());
+    parts.push("By other roles:".to_owned());
     parts.push(table(["role", "resource", "names", "verbs"], &rows));
     let roles = planned.iter().filter(|object| matches!(object.kind().kind, "Role" | "ClusterRole"));
     let mut granted = roles.flat_map(|role| permissions::of_role(role.value()).unwrap_or_default());
     let secrets = if granted.any(|grant| grant.resource == "secrets") {
-        "Which Secrets can be read stands above."
+        "The table above has the Secrets that the CCM can read."
     } else {
-        "No Secret can be read: the pods get the one that is named."
+        "The CCM can read no Secret through the API: the kubelet gives its pods the one that you name."
     };
     parts.push(format!(
-        "No node can be deleted: with `cloudNodeLifecycle: Enabled` the operator grants that for [confirmed \
-         nodes](../node-deletion.md) by name. {secrets}"
+        "The CCM can delete no node: with `cloudNodeLifecycle: Enabled` the operator grants it for [confirmed \
+         nodes](../node-deletion.md), by name. {secrets}"
     ));
     parts.join("\n\n")
 }

@@ -1,4 +1,4 @@
-//! What a test is made of: the provider, the configuration and the credentials.
+//! The input of a test: the provider, the configuration and the credentials.
 
 use anyhow::Context;
 use base64::{Engine as _, engine::general_purpose::STANDARD};

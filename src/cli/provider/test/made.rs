@@ -1,4 +1,5 @@
-//! The objects of a test: created, never applied, so that nothing is touched that exists; and removed.
+//! The objects of a test. They are created and never applied, so that existing objects stay untouched, and they are
+//! removed.
 
 use std::time::Duration;
 

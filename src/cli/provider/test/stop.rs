@@ -1,4 +1,4 @@
-//! Signals that end a test early, so that it removes what it has made.
+//! Signals that end a test early. The test then removes its objects.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What the guard asks the API server, because no watch shows it (IO).
+//! The questions of the guard to the API server, for what no watch shows (IO).
 
 use k8s_openapi::jiff::Timestamp;
 use kube::{Client, api::ListParams};

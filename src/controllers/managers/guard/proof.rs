@@ -1,4 +1,4 @@
-//! What a decision needs that no watch shows (IO): the rights of the account, and the pod that leads.
+//! Input of a decision that no watch shows (IO): the permissions of the account, and the pod that leads.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,5 @@
-//! What the guard of nodes reports: the status, and for each node that stays or may go an Event, a line in the log and a metric (IO).
+//! The reports of the guard of nodes (IO): the status, and for each node that stays or may go an Event, a line in the
+//! log and a metric.
 
 use std::collections::BTreeSet;
 

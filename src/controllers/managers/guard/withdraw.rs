@@ -1,5 +1,5 @@
-//! Takes names out of the roles that let nodes be deleted (IO): before and beside all that a plan brings about, so that nothing
-//! else that fails keeps a right alive.
+//! Removes names from the roles that allow nodes to be deleted (IO), before and beside the rest of the plan: no failure
+//! of the rest may keep a right alive.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,7 +1,7 @@
-//! The policies that the operator may not keep (pure, but for what it asks of the watches).
+//! The policies that the operator may not create (pure, but for what it asks of the watches).
 //!
-//! An installation may withhold the right to create policies. Then everything else is done all the same: where the
-//! cloud-controller-manager has no right to delete nodes, the policy is a second lock, and the status says that it is missing.
+//! An installation may withhold the right to create policies. The operator then does everything else: without a right
+//! to delete nodes the policy is only a second lock. The status reports that the policy is missing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

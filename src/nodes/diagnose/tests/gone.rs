@@ -1,4 +1,4 @@
-//! Pods that are being deleted, and nodes that were.
+//! Pods that are being deleted, and nodes that were deleted.
 
 use super::{
     CASES, Change, LONG_AGO, Pod, Ready, Reason, State, at, diagnose, event, evidence, first, initialized, lease, logs,

@@ -1,4 +1,4 @@
-//! What only one cloud or another needs: a node manager, a namespace, an optional Secret.
+//! The needs of single clouds: a node manager, a namespace, an optional Secret.
 
 use super::*;
 use crate::provider::{

@@ -1,4 +1,4 @@
-//! The work for the plan of a provider that others have written grows with the provider's size, or it is refused.
+//! The work for the plan of an external provider grows with the provider's size, or the provider is refused.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! Manifests with values of other types, which the rules refuse in a package: the plan is an error or a plan, and never a panic.
+//! Manifests with values of wrong types, which the rules refuse in a package. Planning returns an error or a plan, and
+//! never panics.
 
 use super::*;
 use crate::{

@@ -1,5 +1,6 @@
-//! Rules about accounts (pure): who has a ClusterRole, and on which nodes their pods may be. The operator takes from an account what only
-//! controllers need that are off, and keeps pods to their node by a policy. Both need an account that is known and not shared.
+//! Rules about accounts (pure): the accounts that have a ClusterRole, and the nodes on which their pods may be. The
+//! operator removes the rights of disabled controllers from an account, and limits pods to their node by a policy. Both
+//! need an account that is known and not shared.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Rules about containers: their images, and what confines them (pure).
+//! Rules about containers: their images and their confinement (pure).
 
 use std::collections::BTreeMap;
 

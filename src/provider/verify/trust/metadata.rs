@@ -1,4 +1,4 @@
-//! Rules about what is said of objects besides their content: metadata, labels, annotations, and who selects whom by them (pure).
+//! Rules about metadata (pure): labels, annotations, and the selectors that use them.
 
 use serde_json::Value;
 

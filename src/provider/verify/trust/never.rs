@@ -1,4 +1,4 @@
-//! What no policy can allow (pure): whoever has one of these permissions can give themselves every other one.
+//! Permissions that no policy can allow (pure), because whoever has one of them can get every other one.
 
 /// The verbs that only read.
 pub(super) const READ: [&str; 3] = ["get", "list", "watch"];

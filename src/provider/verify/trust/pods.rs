@@ -1,4 +1,4 @@
-//! Rules about pods: what they use of the node, and their volumes (pure).
+//! Rules about pods: their use of the node, and their volumes (pure).
 
 use std::collections::BTreeMap;
 

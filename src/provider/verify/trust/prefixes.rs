@@ -1,4 +1,4 @@
-//! The rules about what a provider declares to be its own of the labels and annotations of nodes and Services (pure).
+//! Rules about the labels and annotations of nodes and Services that a provider declares as its own (pure).
 
 use crate::{
     error::brief,

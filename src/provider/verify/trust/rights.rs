@@ -1,4 +1,4 @@
-//! Rules about rights: what roles grant, and the rights that the descriptor of the flavor upstream lists (pure).
+//! Rules about rights: those that roles grant, and those in the descriptor of the flavor upstream (pure).
 
 use super::{
     metadata::own,

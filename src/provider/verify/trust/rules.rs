@@ -1,4 +1,4 @@
-//! The table of the rules for providers that do not come with this program (pure).
+//! The rules for external providers, as a table (pure).
 
 use super::{accounts, containers, metadata, objects, pods, prefixes, rights, secrets, types};
 use crate::provider::verify::{

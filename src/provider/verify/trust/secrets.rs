@@ -1,4 +1,4 @@
-//! The rule about Secrets: which ones pods and accounts use, and which ones roles let be read (pure).
+//! The rule about Secrets: those that pods and accounts use, and those that roles allow to read (pure).
 
 use std::borrow::Cow;
 

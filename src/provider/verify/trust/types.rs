@@ -1,4 +1,4 @@
-//! Rules about what the API server reads (pure): every other rule, and the plan, see what it sees only if these hold.
+//! Rules about types (pure): every other rule, and the plan, rely on them to read a manifest as the API server does.
 
 use std::collections::{BTreeMap, BTreeSet};
 

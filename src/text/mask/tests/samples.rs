@@ -1,4 +1,5 @@
-//! Layouts in which a secret may stand. Without imports from the crate, because the laws in `tests/it` include this file as well.
+//! Layouts that may contain a secret. This file imports nothing from the crate, because the laws in `tests/it` include
+//! it as well.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Which account has which rights, and on which nodes its tokens are.
+//! The rights of each account, and the nodes on which its tokens are.
 
 use super::*;
 

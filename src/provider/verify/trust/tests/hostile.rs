@@ -1,4 +1,4 @@
-//! Packages that are made to do harm: each is refused by the rule that is expected or accepted, and none panics.
+//! Packages that try to do harm: each is refused by the expected rule or accepted, and none causes a panic.
 
 use std::fmt::Write;
 
