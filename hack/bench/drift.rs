@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The operator takes more frequent repairs of the same object for a fight, and slows down.
-const BETWEEN_REPAIRS: Duration = Duration::from_millis(600);
+const BETWEEN_REPAIRS: Duration = Duration::from_secs(1);
 
 /// A change by an administrator or another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
